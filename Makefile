@@ -1,0 +1,41 @@
+# make setup   everything that is needed, into .venv and by apt-get (as root)
+# make demo    a small real site behind Hedgerow, crawlers against it
+# make test    the tests, real servers, crawlers and browser included
+# make check   ruff, mypy, import-linter
+# make bench   the benchmarks, each next to a reference in the same run
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup demo test check bench format clean
+
+setup: .venv/.ready
+	@tools/packages
+
+.venv/.ready: requirements.txt pyproject.toml tools/environment
+	@PYTHON=$(PYTHON) tools/environment
+
+demo: setup
+	@$(BIN)/hedgerow demo
+
+check: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: setup check
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --fail-under=85
+
+bench: setup
+	@$(BIN)/python -m bench
+
+format: .venv/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist
