@@ -1,0 +1,20 @@
+"""
+Hedgerow stands in front of a web site, or reads its logs, and tells crawlers from people.
+
+The map, from the outside in:
+
+    cli/        the commands                         settings/  TOML and environment -> checked settings
+    adapters/   asgi (the middleware), proxy,        build.py   settings -> a gate
+                upstream, server, pages, admin       gate.py    identify -> recall -> judge -> commit -> ledger
+    replay.py   a log through the same gate          engine.py  pure: what is asked, what is decided
+    stores/     state, ledger, key                   detect/    one file per detector: evidence
+    logs/       log lines -> visits                  policy/    from evidence to decision
+    identity/   who is asking                        windows/   how many in how many seconds
+    traps/      bait, maze, tarpit, robots.txt       marker/    what our links carry, sealed
+    page/       HTML on its way out                  recall.py verdict.py visit.py errors.py   the nouns
+
+Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of
+a log become the same `Visit`, and the visit's own time is the time.
+"""
+
+__version__ = "0.1.0"

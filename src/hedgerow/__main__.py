@@ -1,0 +1,5 @@
+"""`python -m hedgerow`."""
+
+from hedgerow.cli import main
+
+main()

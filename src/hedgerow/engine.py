@@ -1,0 +1,46 @@
+"""
+The engine: recall, judge, commit. Pure: no sockets, no clock, no files.
+
+For each visit the gate asks the state one question (which also counts the visit, atomically), hands the memory that
+comes back to `judge`, and commits the block that the judgement names. A live request and a line of a log go through
+these same few lines; the visit's own time makes them give the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hedgerow.identity.address import network_of
+from hedgerow.policy.ladder import Ladder
+from hedgerow.recall import Detector, Memory, Question
+from hedgerow.verdict import PASS, Block, Decision, Evidence
+from hedgerow.visit import Visit
+
+
+class Engine:
+    """
+    Judges visits with *detectors*, in their order, and a *ladder*.
+
+    *by_network* says whether any density window counts networks; where none does, none is computed.
+    """
+
+    def __init__(self, detectors: Sequence[Detector], ladder: Ladder, *, by_network: bool = False) -> None:
+        self._detectors = tuple(detectors)
+        self._ladder = ladder
+        self._by_network = by_network
+
+    def question(self, visit: Visit) -> Question:
+        """What the state must be asked about *visit*. A verified bot is not counted: it may be as fast as it is."""
+        network = network_of(visit.address) if self._by_network else ""
+        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=not visit.bot)
+
+    def judge(self, visit: Visit, memory: Memory) -> tuple[Decision, Block | None]:
+        """The decision on *visit*, and the block to be committed, if any. The order is the thesis's (figure 3.5)."""
+        if visit.bot:
+            return PASS, None
+        if memory.block is not None:
+            return self._ladder.uphold(visit, memory.block)
+        evidence: list[Evidence] = []
+        for detect in self._detectors:
+            evidence.extend(detect(visit, memory))
+        return self._ladder.decide(visit, memory, evidence)

@@ -1,0 +1,34 @@
+"""
+What can be broken, as a tree.
+
+    HedgerowError               everything below: the command line prints it as one line and exits
+    ├── SettingsError           the settings are wrong; carries every fault at once
+    ├── LogError                a log cannot be read at all (a bad line is counted, not raised)
+    └── StoreError              a store cannot be opened or written
+
+Expected outcomes, such as a forged marker, are values and not found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class HedgerowError(Exception):
+    """Something is broken; the message is one line that says what to do."""
+
+
+class SettingsError(HedgerowError):
+    """The settings are wrong. *faults* has one line for each, with file and line number where known."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(self.faults))
+
+
+class LogError(HedgerowError):
+    """A log cannot be read at all."""
+
+
+class StoreError(HedgerowError):
+    """A store cannot be opened or written."""

@@ -1,0 +1,7 @@
+"""
+Markers: what our links carry, sealed.
+
+Knows how to seal a marker into a token and to unseal it again. Never keeps a table of tokens, reads a file or decides
+anything: a token that does not open is the value `None`. Called by the gate (on the way in) and by the traps (on the
+way out). Tests: `tests/marker/`.
+"""

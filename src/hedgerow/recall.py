@@ -1,0 +1,84 @@
+"""
+What the state is asked about a visit, and what it answers: one atomic trip. Nouns; no behaviour.
+
+Asking counts the visit. That is what makes the answer right under concurrency: the count that comes back already
+holds this visit and every one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from hedgerow.verdict import Block, Evidence
+from hedgerow.visit import Kind, Visit
+
+ACCOUNT = "account:"
+"""The key of a visitor with an account starts with this."""
+
+
+def everyone_at(prefix: str) -> str:
+    """
+    The key of all visitors at an address prefix, those with accounts too.
+
+    The prefix alone is the key of the visitor without an account, so blocking that one leaves the accounts behind the
+    same address alone.
+    """
+    return prefix + "/*"
+
+
+class Question(msgspec.Struct, frozen=True, gc=False):
+    """
+    One visit, as the state sees it.
+
+    *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
+    """
+
+    at: float
+    kind: Kind
+    visitor: str
+    prefix: str
+    network: str
+    count: bool
+
+
+class Memory(msgspec.Struct, frozen=True, gc=False):
+    """
+    What is remembered about a visit's makers.
+
+    *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
+    number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
+    accounts at this address are blocked now.
+    """
+
+    block: Block | None
+    counts: tuple[int, ...]
+    strikes: int = 0
+
+
+class Detector(Protocol):
+    """One way to tell a crawler."""
+
+    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]: ...
+
+
+class State(Protocol):
+    """
+    The small hot memory, shared by all gates of a site.
+
+    `recall` counts and answers atomically. `commit` makes or renews a block. `forgive` takes one back; it is false
+    where there was none. `blocks` lists those in force at *at*.
+    """
+
+    def recall(self, question: Question) -> Memory: ...
+
+    def recount(self, question: Question) -> None:
+        """Count a visit that turned out to be of another kind than it claimed."""
+
+    def commit(self, block: Block) -> None: ...
+
+    def forgive(self, key: str) -> bool: ...
+
+    def blocks(self, at: float) -> Sequence[Block]: ...

@@ -1,0 +1,64 @@
+"""
+A visit: one request, live or from a log. The noun that everything else is about; no behaviour.
+
+The same `Visit` comes out of a live request and out of a log line, so the engine has one code path for both. Its time
+is `at`, in seconds since 1970; nothing below the adapters asks the clock.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["page", "call", "asset"]
+"""
+page: what a person reads and a crawler wants. call: an XHR, a form post, a prefetch, anything a page's script does.
+asset: images, styles, scripts, fonts, media, which a page brings along by the dozen.
+"""
+
+Origin = Literal["same", "cross", "none", "unknown"]
+"""
+Where the request says it came from: a page of this site, another site, nowhere (typed, bookmarked), or it does not say.
+"""
+
+
+class Marker(msgspec.Struct, frozen=True, gc=False):
+    """
+    What a link of ours carries, once unsealed.
+
+    *minted_for* is the digest of the visitor it was given to and *page* the digest of the page it stood on;
+    *index* tells the links of one page apart.
+    """
+
+    kind: Literal["trap", "maze"]
+    minted_for: bytes
+    page: bytes
+    index: int
+
+
+class Visit(msgspec.Struct, frozen=True, gc=False):
+    """
+    One request: when, who, what.
+
+    *visitor* is who is asking: the account where one is known, else *prefix*, the address prefix (IPv4 /32, IPv6 /64).
+    *target* is path and query as they were sent. *bot* names the verified good bot, or is empty. *status* is 0 until
+    the answer is known; the engine never reads it, or a live decision could differ from a replayed one.
+    """
+
+    at: float
+    address: str
+    visitor: str
+    prefix: str
+    method: str
+    target: str
+    kind: Kind = "page"
+    account: str = ""
+    host: str = ""
+    user_agent: str = ""
+    referrer: str = ""
+    origin: Origin = "unknown"
+    prefetch: bool = False
+    bot: str = ""
+    marker: Marker | None = None
+    status: int = 0
