@@ -1,0 +1,94 @@
+"""
+What kind of request it is, and where it says it came from.
+
+A page that people read is counted; the dozens of images and calls that it brings along are not, or a gallery's reader
+would look like a crawler. From a log line the kind is told by method and path alone; a live browser also says what it
+wants the answer for (Sec-Fetch-Dest). Who claims an image and gets a page is counted after all: the gate sees the
+answer's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from hedgerow.visit import Kind, Origin
+
+# fmt: off
+_ASSETS = frozenset({
+    "css", "js", "mjs", "map", "wasm", "webmanifest",
+    "png", "jpg", "jpeg", "gif", "webp", "avif", "svg", "ico", "cur", "bmp", "tif", "tiff", "jxl", "heic",
+    "woff", "woff2", "ttf", "otf", "eot",
+    "mp3", "ogg", "oga", "opus", "wav", "flac", "m4a", "mp4", "m4v", "webm", "ogv", "mov", "m3u8", "ts", "mpd", "vtt",
+    "srt", "swf", "pdf", "epub", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "deb", "rpm", "iso", "dmg", "exe",
+    "msi", "apk", "jar",
+})
+_CALL_SUFFIXES = frozenset({"json", "xml", "rss", "atom", "ics", "csv", "txt", "yaml", "yml", "git"})
+# fmt: on
+_READING = frozenset({"GET", "HEAD"})
+_DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
+_CALLS = frozenset(
+    {b"empty", b"report", b"webidentity", b"serviceworker", b"sharedworker", b"worker", b"json"}
+)
+
+
+@lru_cache(maxsize=1 << 13)
+def _kind_of_path(path: str) -> Kind:
+    name = path.partition("?")[0].rpartition("/")[2]
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    if suffix in _ASSETS:
+        return "asset"
+    return "call" if suffix in _CALL_SUFFIXES else "page"
+
+
+def kind_of(method: str, target: str) -> Kind:
+    """
+    The kind of a request, from its method and target alone.
+
+    >>> kind_of("GET", "/docs/"), kind_of("GET", "/a/logo.PNG?v=3"), kind_of("POST", "/comment")
+    ('page', 'asset', 'call')
+    """
+    return _kind_of_path(target) if method in _READING else "call"
+
+
+def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) -> Kind:
+    """The kind of a live request: what method and target say, corrected by what a browser says it is for."""
+    if kind != "page":
+        return kind
+    if b"range" in headers:
+        # A download manager, by the hundred; who gets a page after all is counted then.
+        return "asset"
+    destination = headers.get(b"sec-fetch-dest")
+    if destination is not None and destination not in _DOCUMENTS:
+        return "call" if destination in _CALLS else "asset"
+    if prefetch or b"x-requested-with" in headers:
+        return "call"
+    return "page"
+
+
+def is_prefetch(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser fetches ahead of a click that may never come."""
+    purpose = headers.get(b"sec-purpose") or headers.get(b"purpose") or headers.get(b"x-moz")
+    return purpose is not None and b"prefetch" in purpose.lower()
+
+
+def origin_of(headers: Mapping[bytes, bytes], host: str) -> Origin:
+    """Where a live request says it came from; the browser's own word first, else the referrer."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        # A neighbouring sub-domain ("same-site") is another site to us: our links stand on our own pages only.
+        return "same" if site == b"same-origin" else "none" if site == b"none" else "cross"
+    return origin_of_referrer(headers.get(b"referer", b"").decode("latin-1"), host)
+
+
+def origin_of_referrer(referrer: str, host: str) -> Origin:
+    """
+    Where the referrer says the request came from; "unknown" where it says nothing.
+
+    >>> origin_of_referrer("http://example.org/a", "example.org"), origin_of_referrer("-", "example.org")
+    ('same', 'unknown')
+    """
+    _, separator, rest = referrer.partition("://")
+    if not separator or not host:
+        return "unknown"
+    return "same" if rest.partition("/")[0].lower() == host.lower() else "cross"
