@@ -1,0 +1,229 @@
+"""
+The state of one process: dictionaries, within a fixed number of bytes.
+
+Who came last is remembered longest: when the budget is spent the visitor that has been silent for the longest is
+forgotten first, and visitors whose visits have left every window are swept out as others come in. Blocks have a budget
+of their own, so a flood of new addresses cannot wash a crawler's block away.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from threading import Lock
+
+from hedgerow.recall import ACCOUNT, Memory, Question, everyone_at
+from hedgerow.verdict import Block
+from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, series_of
+
+# What a remembered visitor costs in bytes, with some air (`bench/memory.py` measures it): the dictionary's slot and
+# order, the key and a lone time; what is added by a list of times; each time in it.
+_LONE_COST = 240
+_TRAIL_COST = 80
+_SERIES_COST = 96
+_TIME_COST = 9
+
+_UNCOUNTED: tuple[int, ...] = ()
+_SWEPT_AT_ONCE = 2
+
+
+class _Trail:
+    """The times of one key's visits: a sorted array for each series that has any."""
+
+    __slots__ = ("cost", "series")
+
+    def __init__(self) -> None:
+        self.series: list[array[float] | None] = [None, None, None]
+        self.cost = _LONE_COST + _TRAIL_COST
+
+    def newest(self) -> float:
+        return max(hits[-1] for hits in self.series if hits)
+
+
+class MemoryState:
+    """
+    Counters and blocks in this process.
+
+    *memory* is the most bytes that counters may take, and *most_blocks* the most blocks kept. A visitor seen once is
+    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times.
+    """
+
+    def __init__(
+        self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000
+    ) -> None:
+        self._lock = Lock()
+        self._memory = memory
+        self._most_blocks = most_blocks
+        self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
+        self._blocks: dict[str, Block] = {}
+        self._strikes: dict[str, set[str]] = {}
+        self.spent = 0
+        """Bytes that the counters take now."""
+        self.forgotten = 0
+        """Visitors forgotten because the budget was spent."""
+        self.use(windows)
+
+    def use(self, windows: Sequence[Window]) -> None:
+        """Count for these windows from now on: settings were read again. What is remembered stays."""
+        self._windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
+        self._series = frozenset(s for w in windows for s in counted_by(w.of))
+        self._keep = max((w.seconds for w in windows), default=0.0)
+        self._most = max((w.count for w in windows), default=0) + 1
+
+    def __len__(self) -> int:
+        """How many keys have counters now."""
+        return len(self._trails)
+
+    def recall(self, question: Question) -> Memory:
+        with self._lock:
+            visitor, prefix = question.visitor, question.prefix
+            strikes = 0
+            if self._blocks:
+                block = self._block_of(question)
+                if block is not None:
+                    return Memory(block, _UNCOUNTED)
+                if visitor != prefix and prefix in self._strikes:
+                    strikes = self._count_strikes(prefix, question.at)
+            if not question.count or series_of(question.kind) not in self._series:
+                return Memory(None, _UNCOUNTED, strikes)
+            self._hit(question)
+            return Memory(None, self._counts(question), strikes)
+
+    def recount(self, question: Question) -> None:
+        with self._lock:
+            if question.count and series_of(question.kind) in self._series:
+                self._hit(question)
+
+    def commit(self, block: Block) -> None:
+        with self._lock:
+            # Taken out and put back in, so that the dictionary's order is the order of the last offence.
+            self._blocks.pop(block.key, None)
+            self._blocks[block.key] = block
+            self._forget(block.key)
+            if block.key.startswith(ACCOUNT):
+                self._strikes.setdefault(block.prefix, set()).add(block.key)
+            if len(self._blocks) > self._most_blocks:
+                self._unblock(next(iter(self._blocks)))
+
+    def forgive(self, key: str) -> bool:
+        with self._lock:
+            return self._unblock(key)
+
+    def blocks(self, at: float) -> Sequence[Block]:
+        with self._lock:
+            return [block for block in self._blocks.values() if block.until > at]
+
+    def _block_of(self, question: Question) -> Block | None:
+        for key in (question.visitor, everyone_at(question.prefix), question.network):
+            block = self._blocks.get(key)
+            if block is not None:
+                if block.until > question.at:
+                    return block
+                self._unblock(key)
+        return None
+
+    def _unblock(self, key: str) -> bool:
+        block = self._blocks.pop(key, None)
+        if block is None:
+            return False
+        accounts = self._strikes.get(block.prefix)
+        if accounts is not None:
+            accounts.discard(key)
+            if not accounts:
+                del self._strikes[block.prefix]
+        return True
+
+    def _count_strikes(self, prefix: str, at: float) -> int:
+        for key in [k for k in self._strikes[prefix] if self._blocks[k].until <= at]:
+            self._unblock(key)
+        return len(self._strikes.get(prefix, ()))
+
+    def _hit(self, question: Question) -> None:
+        """Count the visit for its visitor, for the accounts at its address if it has one, and for its network."""
+        series = series_of(question.kind)
+        self._hit_key(question.visitor, question.at, series)
+        if question.visitor != question.prefix:
+            self._hit_key(everyone_at(question.prefix), question.at, series)
+        if question.network:
+            self._hit_key(question.network, question.at, series)
+        if self.spent > self._memory:
+            self._make_room()
+
+    def _hit_key(self, key: str, at: float, series: int) -> None:
+        trail = self._trails.get(key)
+        if trail is None:
+            self._sweep(at)
+            if series == PAGES:
+                self._trails[key] = at
+                self.spent += _LONE_COST
+                return
+            trail = self._trails[key] = _Trail()
+            self.spent += trail.cost
+        else:
+            self._trails.move_to_end(key)
+            if isinstance(trail, float):
+                first = trail
+                trail = self._trails[key] = _Trail()
+                trail.series[PAGES] = array("d", (first,))
+                trail.cost += _SERIES_COST + _TIME_COST
+                self.spent += trail.cost - _LONE_COST
+        hits = trail.series[series]
+        if hits is None:
+            hits = trail.series[series] = array("d")
+            trail.cost += _SERIES_COST
+            self.spent += _SERIES_COST
+        before = len(hits)
+        add_hit(hits, at, keep=self._keep, most=self._most)
+        growth = (len(hits) - before) * _TIME_COST
+        trail.cost += growth
+        self.spent += growth
+
+    def _counts(self, question: Question) -> tuple[int, ...]:
+        """
+        One count for each window.
+
+        A prefix's count is that of the visitor without an account plus that of all accounts there: kept apart, no visit
+        is written twice for the common visitor who has none.
+        """
+        at = question.at
+        of_prefix = (question.prefix, everyone_at(question.prefix))
+        keys = {"visitor": (question.visitor,), "prefix": of_prefix, "network": (question.network,)}
+        counts = []
+        for by, counted, seconds in self._windows:
+            total = 0
+            for key in keys[by]:
+                trail = self._trails.get(key)
+                if trail is None:
+                    continue
+                if isinstance(trail, float):
+                    total += PAGES in counted and at - seconds < trail <= at
+                    continue
+                for series in counted:
+                    hits = trail.series[series]
+                    if hits:
+                        total += count_hits(hits, at, seconds)
+            counts.append(total)
+        return tuple(counts)
+
+    def _sweep(self, at: float) -> None:
+        """Forget up to two visitors whose visits have left every window: as fast as new ones come, never a pause."""
+        for _ in range(_SWEPT_AT_ONCE):
+            oldest = next(iter(self._trails), None)
+            if oldest is None:
+                return
+            trail = self._trails[oldest]
+            newest = trail if isinstance(trail, float) else trail.newest()
+            if newest > at - self._keep:
+                return
+            self._forget(oldest)
+
+    def _make_room(self) -> None:
+        while self.spent > self._memory and len(self._trails) > 1:
+            self._forget(next(iter(self._trails)))
+            self.forgotten += 1
+
+    def _forget(self, key: str) -> None:
+        trail = self._trails.pop(key, None)
+        if trail is not None:
+            self.spent -= _LONE_COST if isinstance(trail, float) else trail.cost

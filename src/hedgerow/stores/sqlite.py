@@ -1,0 +1,139 @@
+"""
+The ledger in SQLite: write-ahead log, written in batches by a thread of its own, off the request path.
+
+An append is one `deque.append`. The writer wakes twice a second, or as soon as a thousand rows wait, and writes them in
+one transaction. When the queue is full, or the disk is, entries are dropped and counted; requests go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from hedgerow.errors import StoreError
+from hedgerow.stores.ledger import Entry
+
+log = logging.getLogger(__name__)
+
+_BATCH = 1000
+_PAUSE = 0.5
+_PURGE_EVERY = 3600.0
+_DAY = 86400.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS visits (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, visitor TEXT NOT NULL, address TEXT NOT NULL, account TEXT NOT NULL,
+    method TEXT NOT NULL, host TEXT NOT NULL, target TEXT NOT NULL, kind TEXT NOT NULL, referrer TEXT NOT NULL,
+    user_agent TEXT NOT NULL, origin TEXT NOT NULL, prefetch INTEGER NOT NULL, bot TEXT NOT NULL,
+    marker_kind TEXT, minted_for BLOB, page BLOB, marker_index INTEGER,
+    status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
+CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
+"""
+_COLUMNS = 22
+_INSERT = f"INSERT INTO visits VALUES (NULL, {', '.join('?' * _COLUMNS)})"  # noqa: S608 - a constant
+_VERSION = 1
+
+
+def _text(value: str) -> str:
+    """Text that SQLite can store: a lone surrogate (an odd byte of the request) becomes its escape."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    visit, decision = entry.visit, entry.decision
+    mark = visit.marker
+    marker = (mark.kind, mark.minted_for, mark.page, mark.index) if mark else (None, None, None, None)
+    evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
+    return (
+        visit.at, visit.visitor, visit.address, visit.account, visit.method, _text(visit.host), _text(visit.target),
+        visit.kind, _text(visit.referrer), _text(visit.user_agent), visit.origin, visit.prefetch, visit.bot,
+        *marker, entry.status, decision.action, decision.code, evidence, entry.reference,
+    )  # fmt: skip
+
+
+class SqliteLedger:
+    """Writes entries to the SQLite file *path*, at most *queue* of them waiting; keeps *keep_days* of them."""
+
+    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
+        self._waiting: deque[Entry] = deque()
+        self._most = queue
+        self._keep = keep_days * _DAY
+        self._wake = threading.Event()
+        self._stop = False
+        self._purged_at = 0.0
+        self.lost = 0
+        self.written = 0
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                path, timeout=10.0, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.executescript(_SCHEMA)
+            self._connection.execute(f"PRAGMA user_version={_VERSION}")
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"cannot open the ledger {path}: {error}") from None
+        self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
+        self._thread.start()
+
+    def append(self, entry: Entry) -> None:
+        if len(self._waiting) >= self._most:
+            self.lost += 1
+            return
+        self._waiting.append(entry)
+        if len(self._waiting) == _BATCH:
+            self._wake.set()
+
+    def close(self) -> None:
+        if not self._stop:
+            self._stop = True
+            self._wake.set()
+            self._thread.join()
+            self._connection.close()
+
+    def _run(self) -> None:
+        while not self._stop:
+            self._wake.wait(_PAUSE)
+            self._wake.clear()
+            self._write_waiting()
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+            try:
+                self._write(batch)
+            except sqlite3.Error as error:
+                if not self.lost:
+                    log.error("the ledger cannot be written, entries are lost: %s", error)  # noqa: TRY400
+                self.lost += len(batch)
+                return
+
+    def _write(self, batch: list[Entry]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany(_INSERT, map(_row, batch))
+            newest = batch[-1].visit.at
+            if newest - self._purged_at > _PURGE_EVERY:
+                connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
+                self._purged_at = newest
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        self.written += len(batch)
