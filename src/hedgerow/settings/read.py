@@ -1,0 +1,209 @@
+"""
+From a TOML file and the environment to checked settings: every fault at once, each with file and line.
+
+The TOML parser of the standard library keeps no line numbers, so `_Lines` finds them: it reads the file a second time,
+only for the headers of tables and the names of keys.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+
+from hedgerow.errors import SettingsError
+from hedgerow.settings.schema import Settings, Table
+
+ENVIRONMENT_PREFIX = "HEDGEROW__"
+
+_HEADER = re.compile(r"\s*(\[{1,2})\s*([A-Za-z0-9_.\- \"']+?)\s*\]{1,2}\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"']+)\s*=")
+_DECODE_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+Path_ = tuple[str, ...]
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class _Lines:
+    """Where each setting stands in a file."""
+
+    def __init__(self, text: str) -> None:
+        self._at: dict[Path_, int] = {}
+        table: Path_ = ()
+        nth: dict[Path_, int] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            header = _HEADER.match(line)
+            key = _KEY.match(line)
+            if header:
+                table = _names(header[2])
+                if header[1] == "[[":
+                    nth[table] = nth.get(table, -1) + 1
+                    table = (*table, str(nth[table]))
+                self._at.setdefault(table, number)
+            elif key:
+                self._at.setdefault((*table, *_names(key[1])), number)
+
+    def line(self, path: Path_) -> int:
+        """The line of the setting at *path*, or of the nearest table around it."""
+        while path:
+            if path in self._at:
+                return self._at[path]
+            path = path[:-1]
+        return 1
+
+
+def _names(dotted: str) -> Path_:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+
+
+class _Reader:
+    """Builds settings from raw values and collects every fault on the way."""
+
+    def __init__(self) -> None:
+        self.faults: list[tuple[Path_, str]] = []
+
+    def table(self, kind: type[T], raw: object, path: Path_) -> T | None:
+        """A table of *kind*, or None where a value in it is wrong: the fault is noted."""
+        if not isinstance(raw, Mapping):
+            self._fault(path, f"must be a table, is {_describe(raw)}")
+            return None
+        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        values: dict[str, Any] = {}
+        for name, value in raw.items():
+            if name not in fields:
+                self._fault((*path, name), _unknown(name, fields))
+            else:
+                values[name] = self.value(fields[name].type, value, (*path, name))
+        missing = [n for n, f in fields.items() if f.required and n not in values]
+        for name in missing:
+            self._fault(path, f"needs {name}")
+        good = {name: value for name, value in values.items() if value is not None}
+        if any(f.required and n not in good for n, f in fields.items()):
+            return None
+        # Checked even where a neighbour is wrong, with the default in its place: every fault at once.
+        made = kind(**good)
+        if isinstance(made, Table):
+            for name, sentence in made.faults():
+                self._fault((*path, name), sentence)
+        return made if len(good) == len(values) else None
+
+    def value(self, kind: Any, raw: object, path: Path_) -> Any:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self.table(kind, raw, path)
+        element = get_args(kind)[0] if get_origin(kind) is tuple else None
+        if isinstance(element, type) and issubclass(element, msgspec.Struct):
+            if not isinstance(raw, list):
+                self._fault(path, f"must be a list of tables, is {_describe(raw)}")
+                return None
+            made = [self.table(element, item, (*path, str(n))) for n, item in enumerate(raw)]
+            return None if any(item is None for item in made) else tuple(made)
+        try:
+            return msgspec.convert(raw, kind)
+        except msgspec.ValidationError as error:
+            choices = get_args(kind) if get_origin(kind) is Literal else ()
+            self._fault(path, _sentence(str(error), raw, choices))
+            return None
+
+    def _fault(self, path: Path_, sentence: str) -> None:
+        self.faults.append((path, sentence))
+
+
+def _describe(raw: object) -> str:
+    if raw is None:
+        return "nothing"
+    return f"{msgspec.json.encode(raw).decode() if isinstance(raw, str | int | float | bool) else type(raw).__name__}"
+
+
+def _sentence(message: str, raw: object, choices: tuple[object, ...]) -> str:
+    """What msgspec says, "Expected `int`, got `str`" in our words."""
+    if choices:
+        return f"must be one of {', '.join(map(repr, choices))}, is {_describe(raw)}"
+    expected = re.search(r"Expected `([^`]+)`", message)
+    words = {"int": "a whole number", "float": "a number", "str": "text in quotes", "bool": "true or false",
+             "array": "a list"}  # fmt: skip
+    if expected:
+        wanted = " or ".join(words.get(part.strip(), part.strip()) for part in expected[1].split("|"))
+        return f"must be {wanted}, is {_describe(raw)}"
+    return f"{message[0].lower()}{message[1:]}: {_describe(raw)}"
+
+
+def _unknown(name: str, fields: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, fields, n=1)
+    return f"is not a setting{f'; did you mean {near[0]}?' if near else ''}"
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Path_, object]]:
+    """Settings from `HEDGEROW__ROOM__NAME`. A value is read as TOML; what is no TOML is text."""
+    for name, text in sorted(environment.items()):
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            continue
+        path = tuple(part.lower() for part in name.removeprefix(ENVIRONMENT_PREFIX).split("__"))
+        try:
+            value: object = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        yield name, path, value
+
+
+def read_settings(
+    text: str, *, name: str = "hedgerow.toml", environment: Mapping[str, str] | None = None
+) -> Settings:
+    """
+    Settings from the *text* of a file called *name* and from the environment, which wins.
+
+    Raises SettingsError with one line for each fault: `hedgerow.toml:7: density.block_for: must be a number, is "x"`.
+    """
+    try:
+        raw: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = _DECODE_AT.search(str(error))
+        line = at[1] if at and at[1] else str(max(1, text.count("\n") + (not text.endswith("\n"))))
+        raise SettingsError([f"{name}:{line}: {_DECODE_AT.sub('', str(error))}"]) from None
+    variables: dict[Path_, str] = {}
+    clashes: list[str] = []
+    for variable, path, value in _from_environment(os.environ if environment is None else environment):
+        table: Any = raw
+        for part in path[:-1]:
+            table = table.setdefault(part, {}) if isinstance(table, dict) else None
+        if isinstance(table, dict):
+            table[path[-1]] = value
+            variables[path] = variable
+        else:
+            clashes.append(f"{variable}: is not a setting")
+    reader = _Reader()
+    settings = reader.table(Settings, raw, ())
+    if settings is None or reader.faults or clashes:
+        lines = _Lines(text)
+        raise SettingsError(
+            [*clashes, *(_locate(path, s, variables, name, lines) for path, s in reader.faults)]
+        )
+    return settings
+
+
+def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: str, lines: _Lines) -> str:
+    for length in range(len(path), 0, -1):
+        if path[:length] in variables:
+            return f"{variables[path[:length]]}: {sentence}"
+    return f"{name}:{lines.line(path)}: {'.'.join(path)}: {sentence}"
+
+
+def load_settings(path: Path | None, *, environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from a file, or the defaults where *path* is None, and the environment."""
+    if path is None:
+        return read_settings("", name="environment", environment=environment)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SettingsError([f"{path}:{line}: is not UTF-8"]) from None
+    return read_settings(text, name=str(path), environment=environment)

@@ -1,0 +1,247 @@
+"""
+Every setting, with its default. The tables of `hedgerow.toml` are the classes here, one for each room.
+
+A class checks itself: `faults()` yields (setting, sentence) for each value that has the right type and makes no sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from hedgerow.identity.address import check_network
+from hedgerow.identity.bots import Bot
+from hedgerow.traps.bait import Placement
+from hedgerow.windows.density import Window
+
+Faults = Iterator[tuple[str, str]]
+Response = Literal["refuse", "detain"]
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of the settings file."""
+
+    def faults(self) -> Faults:
+        """What is wrong with values of the right type."""
+        yield from ()
+
+
+def _positive(table: Table, *names: str) -> Faults:
+    for name in names:
+        if getattr(table, name) <= 0:
+            yield name, f"must be more than 0, is {getattr(table, name)}"
+
+
+def _network_faults(name: str, networks: tuple[str, ...]) -> Faults:
+    for network in networks:
+        try:
+            check_network(network)
+        except ValueError as error:
+            yield name, f"{error}; write it like 192.0.2.0/24 or 2001:db8::/32"
+
+
+def split_listen(text: str) -> tuple[str, int]:
+    """
+    Host and port of `HOST:PORT`; ValueError with a sentence where it is none.
+
+    >>> split_listen("127.0.0.1:8080"), split_listen("[::1]:80"), split_listen(":8080")
+    (('127.0.0.1', 8080), ('::1', 80), ('', 8080))
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
+        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class ProxySettings(Table, frozen=True):
+    """The reverse proxy. Times in seconds, sizes in bytes."""
+
+    upstream: str = ""
+    listen: str = "127.0.0.1:8080"
+    preserve_host: bool = True
+    connect_timeout: float = 5.0
+    response_timeout: float = 60.0
+    idle_timeout: float = 60.0
+    head_timeout: float = 10.0
+    shutdown_timeout: float = 30.0
+    connections: int = 256
+    longest_url: int = 16_384
+    header_bytes: int = 65_536
+    headers: int = 100
+    websocket_message: int = 16_777_216
+
+    def faults(self) -> Faults:
+        try:
+            split_listen(self.listen)
+        except ValueError as error:
+            yield "listen", str(error)
+        if self.upstream:
+            yield from upstream_faults(self.upstream)
+        yield from _positive(
+            self, "connect_timeout", "response_timeout", "idle_timeout", "head_timeout", "shutdown_timeout",
+            "connections", "longest_url", "header_bytes", "headers", "websocket_message",
+        )  # fmt: skip
+
+
+def upstream_faults(upstream: str) -> Faults:
+    """What is wrong with an upstream's address."""
+    scheme, separator, rest = upstream.partition("://")
+    host, _, path = rest.partition("/")
+    if scheme not in {"http", "https"} or not separator or not host or "@" in host or " " in upstream:
+        yield "upstream", f"{upstream!r} is not an address such as http://127.0.0.1:8000"
+    elif path:
+        yield "upstream", f"{upstream!r} has a path; name only scheme, host and port"
+    else:
+        port = host.rpartition("]")[2].partition(":")[2]
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):  # noqa: PLR2004
+            yield "upstream", f"{upstream!r} has no valid port"
+
+
+class IdentitySettings(Table, frozen=True):
+    """Who is asking."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    forwarded_header: Literal["x-forwarded-for", "forwarded", "x-real-ip"] = "x-forwarded-for"
+    account_cookie: str = ""
+    account_header: str = ""
+    strikes: int = 3
+    bots: tuple[Bot, ...] = ()
+
+    def faults(self) -> Faults:
+        yield from _network_faults("trusted_proxies", self.trusted_proxies)
+        yield from _positive(self, "strikes")
+        if self.account_header and not self.trusted_proxies:
+            yield "account_header", "is believed from trusted proxies only; name them in trusted_proxies"
+        for bot in self.bots:
+            yield from _network_faults("bots", bot.networks)
+            if not bot.networks:
+                yield "bots", f"{bot.name!r} has no networks to verify it by"
+
+
+DEFAULT_WINDOWS = (
+    Window(count=40, seconds=1.2, of="pages"),
+    Window(count=100, seconds=3.0, of="requests"),
+    Window(count=300, seconds=3.0, by="prefix", of="requests"),
+)
+
+
+class DensitySettings(Table, frozen=True):
+    """Request density: the thesis's 100 in 3 s, a shorter window for pages, and one for all accounts of an address."""
+
+    enabled: bool = True
+    windows: tuple[Window, ...] = DEFAULT_WINDOWS
+    block_for: float = 3600.0
+    renew: bool = True
+    response: Response = "refuse"
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "block_for")
+        for window in self.windows:
+            if window.count < 1 or window.seconds <= 0:
+                yield (
+                    "windows",
+                    f"count and seconds must be more than 0, are {window.count} and {window.seconds:g}",
+                )
+            elif window.count > 100_000:  # noqa: PLR2004
+                yield "windows", f"count is at most 100000, is {window.count}"
+
+
+class TrapSettings(Table, frozen=True):
+    """
+    Hidden links.
+
+    *placement*: "spread" puts one behind the first link and every *every*-th after it, ever further apart, and one at
+    the end; "links" strictly behind every *every*-th, and at the end; "end" only there.
+    """
+
+    enabled: bool = True
+    placement: Placement = "spread"
+    every: int = 3
+    prefix: str = "/~"
+    block_for: float = 3600.0
+    response: Response = "refuse"
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "every", "block_for")
+        if not _is_path_start(self.prefix):
+            yield "prefix", f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /"
+
+
+def _is_path_start(text: str) -> bool:
+    return (
+        len(text) > 1
+        and text[0] == "/"
+        and text[1] != "/"
+        and all(c.isascii() and (c.isalnum() or c in "._~-/") for c in text)
+    )
+
+
+class DetainSettings(Table, frozen=True):
+    """The maze: at most so many connections and bytes for all detained clients together; a page takes *seconds*."""
+
+    connections: int = 64
+    memory: int = 2_000_000
+    seconds: float = 20.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "connections", "memory", "seconds")
+
+
+class ResponseSettings(Table, frozen=True):
+    """What refused visitors are told: whom to ask, and the site's name."""
+
+    contact: str = ""
+    site: str = ""
+
+
+class StateSettings(Table, frozen=True):
+    """The hot memory: at most *memory* bytes of counters (300 for each visitor is plenty) and so many blocks."""
+
+    memory: int = 300_000_000
+    blocks: int = 100_000
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "memory", "blocks")
+
+
+class LedgerSettings(Table, frozen=True):
+    """The extended access log. *path* empty: `ledger.sqlite` in the directory. *queue*: rows waiting at the most."""
+
+    enabled: bool = True
+    path: str = ""
+    keep_days: float = 30.0
+    queue: int = 100_000
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "keep_days", "queue")
+
+
+class AdminSettings(Table, frozen=True):
+    """Health, metrics and the overview, on a listener of their own. Empty: none."""
+
+    listen: str = ""
+
+    def faults(self) -> Faults:
+        if self.listen:
+            try:
+                split_listen(self.listen)
+            except ValueError as error:
+                yield "listen", str(error)
+
+
+class Settings(Table, frozen=True):
+    """All settings. *directory* is where key and ledger live; empty: the user's state directory."""
+
+    observe: bool = False
+    directory: str = ""
+    proxy: ProxySettings = ProxySettings()
+    identity: IdentitySettings = IdentitySettings()
+    density: DensitySettings = DensitySettings()
+    traps: TrapSettings = TrapSettings()
+    detain: DetainSettings = DetainSettings()
+    responses: ResponseSettings = ResponseSettings()
+    state: StateSettings = StateSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    admin: AdminSettings = AdminSettings()
