@@ -1,0 +1,113 @@
+"""
+From settings to a gate. The one place that knows which parts make up a Hedgerow: a new detector is one line here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hedgerow.detect.density import DensityDetector
+from hedgerow.detect.trap import TrapDetector
+from hedgerow.engine import Engine
+from hedgerow.errors import StoreError
+from hedgerow.gate import Gate, Identifier
+from hedgerow.identity.account import AccountOf, Accounts
+from hedgerow.identity.address import Proxies
+from hedgerow.identity.bots import Bots
+from hedgerow.marker.seal import Seal
+from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.recall import Detector
+from hedgerow.settings.schema import Settings
+from hedgerow.stores.keyfile import load_key
+from hedgerow.stores.ledger import Ledger, NoLedger
+from hedgerow.stores.memory import MemoryState
+from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.traps.bait import Pages
+
+
+def state_directory(settings: Settings) -> Path:
+    """Where key and ledger live: as set, else systemd's state directory, else the user's."""
+    if settings.directory:
+        return Path(settings.directory).expanduser()
+    if systemd := os.environ.get("STATE_DIRECTORY"):
+        return Path(systemd.partition(":")[0])
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "hedgerow"
+
+
+def build_seal(settings: Settings) -> Seal:
+    """The seal under the site's key, which is made on first start."""
+    directory = state_directory(settings)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make the directory {directory}: {error.strerror}; set another") from None
+    return Seal(load_key(directory / "hedgerow.key"))
+
+
+def ledger_path(settings: Settings) -> Path:
+    """The ledger's file."""
+    return Path(settings.ledger.path or state_directory(settings) / "ledger.sqlite").expanduser()
+
+
+def build_ledger(settings: Settings) -> Ledger:
+    if not settings.ledger.enabled:
+        return NoLedger()
+    return SqliteLedger(
+        ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue
+    )
+
+
+def build_state(settings: Settings) -> MemoryState:
+    windows = settings.density.windows if settings.density.enabled else ()
+    return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
+
+
+def build_engine(settings: Settings, pages: Pages) -> Engine:
+    density, traps = settings.density, settings.traps
+    detectors: list[Detector] = []
+    if traps.enabled:
+        detectors.append(TrapDetector(pages.name))
+    if density.enabled:
+        detectors.append(DensityDetector(density.windows))
+    ladder = Ladder(
+        {
+            "trap": Rule(traps.response, traps.block_for),
+            "density": Rule(density.response, density.block_for),
+        },
+        renew=density.renew,
+        strikes=settings.identity.strikes,
+    )
+    by_network = density.enabled and any(window.by == "network" for window in density.windows)
+    return Engine(detectors, ladder, by_network=by_network)
+
+
+def build_gate(
+    settings: Settings,
+    *,
+    seal: Seal | None = None,
+    state: MemoryState | None = None,
+    ledger: Ledger | None = None,
+    account_of: AccountOf | None = None,
+) -> Gate:
+    """
+    A gate for these settings.
+
+    *state* and *ledger* may be those of the gate before it: settings that are read again keep what is remembered.
+    """
+    who = settings.identity
+    seal = seal or build_seal(settings)
+    pages = Pages()
+    identifier = Identifier(
+        proxies=Proxies(who.trusted_proxies, who.forwarded_header),
+        accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
+        bots=Bots(who.bots),
+        seal=seal,
+        prefix=settings.traps.prefix,
+    )
+    if state is None:
+        state = build_state(settings)
+    else:
+        state.use(settings.density.windows if settings.density.enabled else ())
+    return Gate(build_engine(settings, pages), state, ledger or build_ledger(settings), identifier, pages)
