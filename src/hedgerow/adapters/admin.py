@@ -1,0 +1,170 @@
+"""
+The admin listener: overview, health, metrics, blocks. Its own address, for operators only.
+
+It answers only when it is spoken to by the name it listens under, or as localhost: a page elsewhere in an operator's
+browser must not reach it by a name of its own (DNS rebinding), nor post to it.
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from urllib.parse import parse_qs
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
+from hedgerow.adapters.outgoing import header
+from hedgerow.adapters.site import Site
+
+_ACTIONS = ("pass", "challenge", "detain", "refuse")
+_SHOWN = 200
+_LARGEST_POST = 10_000
+_TEXT = b"text/plain; charset=utf-8"
+_JSON = b"application/json"
+_HTML = b"text/html; charset=utf-8"
+
+Answer = tuple[int, bytes, bytes]
+
+
+class _SiteCollector(Collector):
+    """What a site has counted, as Prometheus metrics, read when somebody asks."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def collect(self) -> Iterable[Metric]:
+        site = self._site
+        yield _counter("hedgerow_visits", "Visits by what was decided", "action", site.decided, _ACTIONS)
+        codes = {code: n for code, n in site.decided.items() if code not in _ACTIONS}
+        yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
+        yield _counter(
+            "hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", site.untouched
+        )
+        yield _counter(
+            "hedgerow_upstream_errors", "Failures of the protected site", "kind", site.upstream_errors
+        )
+        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", site.gate.blocked)
+        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", site.ledger.lost)
+        yield CounterMetricFamily(
+            "hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten
+        )
+        yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
+        yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
+        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
+        yield CounterMetricFamily("hedgerow_detained", "Clients detained", site.tarpit.admitted)
+        yield CounterMetricFamily(
+            "hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away
+        )
+
+
+def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:
+    family = CounterMetricFamily(name, text, labels=[label])
+    for value in sorted({*known, *(v for v in counts if not known)}):
+        family.add_metric([value], counts.get(value, 0))
+    return family
+
+
+class Admin:
+    """The ASGI application of the admin listener."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._registry = CollectorRegistry()
+        self._registry.register(_SiteCollector(site))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, kind, body = await self._answer(scope, receive)
+        headers = [
+            (b"content-type", kind),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            (
+                b"content-security-policy",
+                b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'",
+            ),
+        ]
+        if status == 303:  # noqa: PLR2004
+            headers.append((b"location", b"/"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        if not self._is_for_us(scope):
+            return 421, _TEXT, b"Speak to the admin listener by its own address.\n"
+        path, method = scope["path"], scope["method"]
+        if method == "POST" and path == "/forgive":
+            return await self._forgive(scope, receive)
+        if method not in {"GET", "HEAD"}:
+            return 405, _TEXT, b"GET, or POST to /forgive.\n"
+        if path == "/health":
+            return 200, _TEXT, b"well\n"
+        if path == "/metrics":
+            return 200, b"text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
+        if path == "/blocks":
+            return 200, _JSON, msgspec.json.encode(self._site.state.blocks(time.time()))
+        if path == "/":
+            return 200, _HTML, self._overview().encode("utf-8", "replace")
+        return 404, _TEXT, b"There are /, /health, /metrics and /blocks.\n"
+
+    def _is_for_us(self, scope: Scope) -> bool:
+        host = header(scope["headers"], b"host").decode("latin-1").rpartition(":")[0] or header(
+            scope["headers"], b"host"
+        ).decode("latin-1")
+        server = scope.get("server")
+        return host in {"localhost", "127.0.0.1", "[::1]"} or (server is not None and host == server[0])
+
+    async def _forgive(self, scope: Scope, receive: Receive) -> Answer:
+        origin = header(scope["headers"], b"origin").decode("latin-1")
+        if origin and origin.partition("://")[2] != header(scope["headers"], b"host").decode("latin-1"):
+            return 403, _TEXT, b"Not from another site.\n"
+        body = b""
+        message: Message = {"more_body": True}
+        while message.get("more_body") and len(body) < _LARGEST_POST:
+            message = await receive()
+            body += message.get("body", b"")
+        key = parse_qs(body.decode("latin-1")).get("key", [""])[0]
+        if not self._site.state.forgive(key):
+            return 404, _TEXT, b"Nobody of that name is blocked.\n"
+        return 303, _TEXT, b"Forgiven.\n"
+
+    def _overview(self) -> str:
+        template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
+        site = self._site
+        counts = {
+            action: site.decided[action]
+            for action in _ACTIONS
+            if site.decided[action] or action != "challenge"
+        }
+        values = {
+            "mode": "observing only, nothing is enforced" if site.settings.observe else "enforcing",
+            "upstream": site.settings.proxy.upstream,
+            "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
+            "visitors": f"{len(site.state):,} visitors in {site.state.spent / 1e6:,.1f} MB",
+            "detained": f"{site.tarpit.inside} now, {site.tarpit.admitted:,} in all",
+            "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
+        }
+        for name, value in values.items():
+            template = template.replace(
+                f"{{{name}}}", value if name in {"counts", "rows"} else html.escape(value)
+            )
+        return template
+
+    def _rows(self) -> Iterator[str]:
+        now = time.time()
+        for block in list(reversed(self._site.state.blocks(now)))[:_SHOWN]:
+            key = html.escape(block.key)
+            yield (
+                f"<tr><td>{key}</td><td>{html.escape(block.evidence.text)}</td>"
+                f"<td>{max(1, round((block.until - now) / 60))} min</td>"
+                f'<td><form method="post" action="/forgive"><input type="hidden" name="key" value="{key}">'
+                f'<button aria-label="Forgive {key}">Forgive</button></form></td></tr>'
+            )

@@ -1,0 +1,166 @@
+"""
+The application's answer on its way to the client, message by message.
+
+An `Answering` stands in for the server's `send`. Most messages go straight through. The start of a page is held back
+until its first piece is there: only then is it known whether the page can be read, whether the piece is all of it,
+and so what its headers must say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hedgerow.adapters.asgi_types import Message, Send
+from hedgerow.adapters.outgoing import Outgoing, Untouchable, header, is_html, touched_headers
+from hedgerow.adapters.site import Site
+from hedgerow.page.policy import allow_style
+from hedgerow.traps.robots import LIMIT, disallow, generated
+from hedgerow.visit import Visit
+
+_OK = 200
+_PARTIAL = 206
+_NOT_MODIFIED = 304
+_NO_BODY = frozenset({204, 205})
+_MISSING = frozenset({401, 403, 404, 410})
+_POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
+_NOT_COUNTED = "fragment"
+
+
+class Answering:
+    """
+    One answer: passes it on, with bait where it is a page.
+
+    *known* says that the client has the page, with bait, and asks whether it is still good. When the application
+    answers with a part of a page, `is_range` is set and nothing is passed on: the caller asks again for the whole.
+    """
+
+    def __init__(self, site: Site, visit: Visit, send: Send, *, known: bool = False) -> None:
+        self.visit = visit
+        self.status = 0
+        self.started = False
+        self.recorded = False
+        self.is_range = False
+        self._site = site
+        self._send = send
+        self._known = known
+        self._start: Message | None = None
+        self._outgoing: Outgoing | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._raw: list[bytes] = []
+        self._over = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self._must_hold(message):
+                self._start = message
+                return
+            self.started = True
+        elif self.is_range or self._over:
+            return
+        elif self._start is not None:
+            await self._begin(message, self._start)
+            return
+        elif self._outgoing is not None:
+            await self._go_on(message, self._outgoing)
+            return
+        await self._send(message)
+
+    def _must_hold(self, start: Message) -> bool:
+        """Whether the answer is a page to be changed; where it is one without a body its headers are set right."""
+        headers: Sequence[tuple[bytes, bytes]] = start["headers"]
+        if not self._site.settings.traps.enabled or self.visit.bot:
+            return False
+        if self.status == _NOT_MODIFIED:
+            if self._known:
+                start["headers"] = touched_headers(headers)
+            return False
+        if not is_html(header(headers, b"content-type")):
+            return False
+        if self.visit.method == "HEAD" or self.status in _NO_BODY:
+            start["headers"] = touched_headers(headers)
+            return False
+        self.is_range = self.status == _PARTIAL and self.visit.method == "GET"
+        return True
+
+    async def _begin(self, message: Message, start: Message) -> None:
+        """The first piece of a page, and those after it until something of the page is settled."""
+        body: bytes = message.get("body", b"")
+        more: bool = message.get("more_body", False)
+        try:
+            if self._outgoing is None:
+                self._outgoing = self._open(start["headers"])
+            piece = self._outgoing.feed(body, final=not more)
+        except Untouchable as untouchable:
+            self._outgoing = None
+            await self._give_up(message, start, untouchable.reason)
+            return
+        self._raw.append(body)
+        if not piece and more:
+            return
+        self._raw.clear()
+        if self.visit.kind != "page" and not self.visit.prefetch:
+            self.visit = self._site.gate.correct(self.visit)
+        if not more:
+            self._headers.append((b"content-length", b"%d" % len(piece)))
+        self._start = None
+        self.started = True
+        await self._send({**start, "headers": self._headers})
+        await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    def _open(self, headers: Sequence[tuple[bytes, bytes]]) -> Outgoing:
+        """Make ready to read the page, and its headers to be sent."""
+        bait, placer = self._site.bait(self.visit)
+        self._headers = [
+            (key, allow_style(value, bait.style_hash) if key.lower() in _POLICIES else value)
+            for key, value in touched_headers(headers)
+        ]
+        return Outgoing(
+            header(headers, b"content-type"),
+            header(headers, b"content-encoding"),
+            placer,
+            only_documents=self.visit.kind != "page",
+        )
+
+    async def _go_on(self, message: Message, outgoing: Outgoing) -> None:
+        more: bool = message.get("more_body", False)
+        piece = outgoing.feed(message.get("body", b""), final=not more)
+        if piece or not more:
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    async def _give_up(self, message: Message, start: Message, reason: str) -> None:
+        """Pass on what came, as it came."""
+        if reason != _NOT_COUNTED:
+            self._site.pass_untouched(reason, self.visit.target)
+        self._start = None
+        self.started = True
+        await self._send(start)
+        held, self._raw = self._raw, []
+        await self._send({**message, "body": b"".join([*held, message.get("body", b"")])})
+
+
+class RobotsAnswering(Answering):
+    """The site's robots.txt, with our links disallowed: gathered as a whole, made up where there is none."""
+
+    def _must_hold(self, start: Message) -> bool:
+        coded = header(start["headers"], b"content-encoding")
+        return start["status"] in _MISSING or (start["status"] == _OK and not coded)
+
+    async def _begin(self, message: Message, start: Message) -> None:
+        self._raw.append(message.get("body", b""))
+        if message.get("more_body", False) and sum(map(len, self._raw)) <= LIMIT:
+            return
+        prefix = self._site.settings.traps.prefix
+        headers: Sequence[tuple[bytes, bytes]] = start["headers"]
+        if start["status"] == _OK and not is_html(header(headers, b"content-type")):
+            body = disallow(b"".join(self._raw), prefix)
+            kept = touched_headers(headers)
+        else:
+            # None, or an application that answers everything with its start page.
+            body = generated(prefix)
+            kept = [(b"content-type", b"text/plain; charset=utf-8")]
+            self.status = _OK
+        self._over = self.started = True
+        kept.append((b"content-length", b"%d" % len(body)))
+        await self._send({"type": "http.response.start", "status": self.status, "headers": kept})
+        await self._send({"type": "http.response.body", "body": body})

@@ -1,0 +1,263 @@
+"""
+The ASGI middleware: Hedgerow around any ASGI application, the reverse proxy among them.
+
+    app = Hedgerow(app)                                  # defaults
+    app = Hedgerow(app, config="hedgerow.toml")          # settings from a file
+    app = Hedgerow(app, account_of=lambda headers: ...)  # the site's own idea of an account
+
+A request becomes a visit and is decided on before the application sees it. What passes goes in, and its page gets bait
+on its way out (`answering`); what does not is answered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from hedgerow.adapters import pages
+from hedgerow.adapters.answering import Answering, RobotsAnswering
+from hedgerow.adapters.asgi_types import App, Message, Receive, Scope, Send
+from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
+from hedgerow.adapters.site import Site
+from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.identity.account import AccountOf
+from hedgerow.page.coding import known_codings
+from hedgerow.settings import Settings, load_settings
+from hedgerow.verdict import Decision
+from hedgerow.visit import Visit
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+_CLIENT_LEFT = 499
+_POLICY_VIOLATION = 1008
+_ROBOTS = "/robots.txt"
+# What a robots.txt must be asked for without, because all of it is needed as it is.
+_PARTIAL = frozenset({b"range", b"if-range", b"if-none-match", b"if-modified-since", b"accept-encoding"})
+_RANGE = frozenset({b"range", b"if-range"})
+
+
+def new_reference() -> str:
+    """A short name for one refusal, such as `7F3A-91C2`: a visitor reads it out, the ledger knows it."""
+    text = secrets.token_hex(4).upper()
+    return f"{text[:4]}-{text[4:]}"
+
+
+class Hedgerow:
+    """
+    Stands around an ASGI application.
+
+    *settings* or the file *config* say how; without either the defaults and the environment do. *clock* gives the time
+    of a visit in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        settings: Settings | None = None,
+        config: str | Path | None = None,
+        account_of: AccountOf | None = None,
+        site: Site | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.app = app
+        if site is None:
+            if settings is None:
+                settings = load_settings(Path(config) if config is not None else None)
+            site = Site(settings, account_of=account_of)
+        self.site = site
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            await self._http(scope, receive, send)
+        elif kind == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._lifespan(scope, receive, send)
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def closing(message: Message) -> None:
+            if message["type"].startswith("lifespan.shutdown."):
+                self.site.close()
+            await send(message)
+
+        await self.app(scope, receive, closing)
+
+    def _visit(self, scope: Scope, method: str) -> Visit:
+        path = scope.get("raw_path") or quote(scope["path"]).encode()
+        target = path.decode("latin-1")
+        query = scope["query_string"]
+        if query:
+            target += "?" + query.decode("latin-1")
+        client = scope.get("client")
+        peer = client[0] if client else ""
+        identifier = self.site.gate.identifier
+        visit = identifier.visit(self._clock(), peer, method, target, scope["headers"])
+        scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
+        return visit
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        site = self.site
+        visit = self._visit(scope, scope["method"])
+        decision = site.gate.decide(visit)
+        site.decided[decision.action] += 1
+        if decision.action != "pass":
+            site.decided[decision.code] += 1
+            if not site.settings.observe:
+                await self._turn_away(visit, decision, scope["headers"], receive, send)
+                return
+        if visit.marker is not None:
+            # One of our links, and nobody's fault: framed, prefetched, or only observed. No page of the site has it.
+            await self._answer(visit, decision, pages.not_found(**_manner(visit, scope["headers"])), send)
+            return
+        await self._pass(visit, decision, scope, receive, send)
+
+    async def _pass(
+        self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        robots = visit.target == _ROBOTS and visit.method == "GET" and self.site.settings.traps.enabled
+        kind = RobotsAnswering if robots else Answering
+        headers = scope["headers"]
+        known = has_our_etag(header(headers, b"if-none-match"))
+        scope["headers"] = _inward(headers, drop=_PARTIAL if robots else frozenset())
+        answering = kind(self.site, visit, send, known=known)
+        try:
+            await self.app(scope, receive, answering)
+            if answering.is_range:
+                # A part of a page cannot be baited, and a crawler could ask for nothing but parts: it gets the whole.
+                scope["headers"] = _inward(headers, drop=_RANGE)
+                answering = kind(self.site, visit, send)
+                await self.app(scope, receive, answering)
+        except UpstreamError as error:
+            self.site.upstream_errors[error.kind] += 1
+            if answering.started:
+                raise
+            reference = new_reference()
+            answer = pages.unavailable(
+                error.kind,
+                reference=reference,
+                contact=self.site.settings.responses.contact,
+                **_manner(visit, scope["headers"]),
+            )
+            await self._answer(visit, decision, answer, send, reference)
+            answering.recorded = True
+        finally:
+            if not answering.recorded:
+                self.site.gate.record(answering.visit, decision, answering.status or _CLIENT_LEFT)
+
+    async def _turn_away(
+        self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send
+    ) -> None:
+        """Detain where that was decided and there is room; else refuse."""
+        maze = self.site.maze
+        if decision.action == "detain" and maze is not None and visit.method == "GET":
+            body = maze.page(visit.visitor, visit.target)
+            stay = self.site.tarpit.admit(len(body))
+            if stay is not None:
+                with stay:
+                    self.site.gate.record(visit, decision, 200)
+                    await _drip(stay.pieces(body), receive, send)
+                return
+        reference = new_reference()
+        await self._answer(
+            visit, decision, self._refusal(visit, decision, headers, reference), send, reference
+        )
+
+    def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.Answer:
+        said = self.site.settings.responses
+        return pages.refusal(
+            decision,
+            at=visit.at,
+            reference=reference,
+            contact=said.contact,
+            site=said.site or visit.host,
+            **_manner(visit, headers),
+        )
+
+    async def _answer(
+        self, visit: Visit, decision: Decision, answer: pages.Answer, send: Send, reference: str = ""
+    ) -> None:
+        self.site.gate.record(visit, decision, answer.status, reference)
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        visit = self._visit(scope, "GET")
+        decision = self.site.gate.decide(visit)
+        self.site.decided[decision.action] += 1
+        if decision.action == "pass" or self.site.settings.observe:
+            self.site.gate.record(visit, decision, 101)
+            await self.app(scope, receive, send)
+            return
+        await receive()
+        reference = new_reference()
+        answer = self._refusal(visit, decision, scope["headers"], reference)
+        self.site.gate.record(visit, decision, answer.status, reference)
+        if "websocket.http.response" in scope.get("extensions", {}):
+            start = {
+                "type": "websocket.http.response.start",
+                "status": answer.status,
+                "headers": answer.headers,
+            }
+            await send(start)
+            await send({"type": "websocket.http.response.body", "body": answer.body})
+        else:
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+
+
+def _manner(visit: Visit, headers: RawHeaders) -> dict[str, Any]:
+    """How this client wants to be spoken to."""
+    return {
+        "accept": header(headers, b"accept").decode("latin-1"),
+        "kind": visit.kind,
+        "method": visit.method,
+    }
+
+
+def _inward(headers: RawHeaders, *, drop: frozenset[bytes]) -> RawHeaders:
+    """The headers as the application is to see them: its own ETags, and no coding that we could not undo."""
+    changed = []
+    for pair in headers:
+        name, value = pair
+        if name in drop:
+            continue
+        if name == b"accept-encoding":
+            changed.append((name, known_codings(value)))
+        elif name in {b"if-none-match", b"if-match"}:
+            changed.append((name, restored_etags(value)))
+        else:
+            changed.append(pair)
+    return changed
+
+
+async def _drip(pieces: Any, receive: Receive, send: Send) -> None:
+    """Send a page slowly, and stop as soon as the client has left."""
+
+    async def leave() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    left = asyncio.ensure_future(leave())
+    headers = [
+        (b"content-type", b"text/html; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-robots-tag", b"noindex, nofollow"),
+    ]
+    try:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for pause, piece in pieces:
+            if pause:
+                await asyncio.wait({left}, timeout=pause)
+            if left.done():
+                return
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        left.cancel()
