@@ -1,0 +1,188 @@
+"""
+Replay: the visits of a log go through the very same gate, and what it would have done is added up by visitor.
+
+Nothing is decided here, and no clock is asked but to say how long it took: a visit's own time is the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import msgspec
+
+from hedgerow.gate import Gate
+from hedgerow.logs.reader import Tally
+from hedgerow.verdict import Action, Decision, Evidence
+from hedgerow.visit import Visit
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+class Fate(msgspec.Struct, gc=False):
+    """
+    What became of one visitor.
+
+    *first* and *last* are its earliest and latest visit. *stopped_at* is the time of the first decision other
+    than to pass, or None, and *evidence* what it rested on; *pages_before* are the page visits that passed
+    before it.
+    """
+
+    first: float
+    last: float
+    requests: int = 0
+    passed: int = 0
+    challenged: int = 0
+    detained: int = 0
+    refused: int = 0
+    pages_before: int = 0
+    stopped_at: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def stopped(self) -> int:
+        """Requests that did not pass."""
+        return self.requests - self.passed
+
+    @property
+    def decisions(self) -> dict[Action, int]:
+        return {
+            "pass": self.passed,
+            "challenge": self.challenged,
+            "detain": self.detained,
+            "refuse": self.refused,
+        }
+
+    def add(self, visit: Visit, decision: Decision) -> None:
+        self.requests += 1
+        self.first = min(self.first, visit.at)
+        self.last = max(self.last, visit.at)
+        if decision.action == "pass":
+            self.passed += 1
+            if self.stopped_at is None and visit.kind == "page":
+                self.pages_before += 1
+            return
+        if self.stopped_at is None:
+            self.stopped_at = visit.at
+            self.evidence = decision.evidence
+        if decision.action == "refuse":
+            self.refused += 1
+        elif decision.action == "detain":
+            self.detained += 1
+        else:
+            self.challenged += 1
+
+
+class Replay(msgspec.Struct):
+    """
+    What the gate would have done: the fates by visitor, and how long it took to find out.
+
+    *beyond* counts the requests of visitors for which there was no room; they were decided on, and that is
+    all.
+    """
+
+    fates: dict[str, Fate] = {}
+    beyond: int = 0
+    seconds: float = 0.0
+
+    def ranked(self) -> list[tuple[str, Fate]]:
+        """All visitors: those with the most stopped requests first, then by requests, then by name."""
+        return sorted(self.fates.items(), key=lambda item: (-item[1].stopped, -item[1].requests, item[0]))
+
+    def totals(self) -> dict[str, Any]:
+        """Visitors, stopped visitors, requests, decisions."""
+        fates = self.fates.values()
+        decisions = dict.fromkeys(ACTIONS, 0)
+        for fate in fates:
+            for action, count in fate.decisions.items():
+                decisions[action] += count
+        return {
+            "visitors": len(self.fates),
+            "stopped_visitors": sum(fate.stopped_at is not None for fate in fates),
+            "requests": sum(decisions.values()) + self.beyond,
+            "decisions": decisions,
+            "beyond": self.beyond,
+        }
+
+
+def replay(gate: Gate, visits: Iterable[Visit], *, most_visitors: int = 1_000_000) -> Replay:
+    """
+    Send *visits* through *gate* and add up what it decides.
+
+    A visit from an access log may ask for one of our own links; under the site's key its marker opens here as
+    it does at the gate, so a trap in a log is a trap. No more than *most_visitors* fates are kept.
+    """
+    result = Replay()
+    fates = result.fates
+    marker_of, decide = gate.identifier.marker, gate.decide
+    began = time.perf_counter()
+    for visit in visits:
+        marker = visit.marker or marker_of(visit.target)
+        seen = msgspec.structs.replace(visit, marker=marker) if marker is not visit.marker else visit
+        decision = decide(seen)
+        fate = fates.get(visit.visitor)
+        if fate is None:
+            if len(fates) >= most_visitors:
+                result.beyond += 1
+                continue
+            fate = fates[visit.visitor] = Fate(visit.at, visit.at)
+        fate.add(visit, decision)
+    result.seconds = time.perf_counter() - began
+    return result
+
+
+def iso(at: float | None) -> str | None:
+    """
+    A time as ISO 8601 in UTC, to the millisecond; None where it is none, or beyond the calendar.
+
+    >>> iso(971211336.0)
+    '2000-10-10T20:55:36.000Z'
+    """
+    if at is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def to_json(result: Replay, tally: Tally) -> dict[str, Any]:
+    """The replay as plain data for JSON; the same log gives the same data, timing apart."""
+    seconds = result.seconds
+    return {
+        "log": {
+            "lines": tally.lines,
+            "parsed": tally.parsed,
+            "bad": tally.bad,
+            "from": iso(tally.first),
+            "to": iso(tally.last),
+            "format": ", ".join(tally.formats),
+            "samples": tally.samples,
+            "damage": tally.damage,
+        },
+        "visitors": [_visitor(name, fate) for name, fate in result.ranked()],
+        "totals": result.totals(),
+        "timing": {
+            "seconds": round(seconds, 3),
+            "lines_per_second": round(tally.lines / seconds) if seconds else 0,
+        },
+    }
+
+
+def _visitor(name: str, fate: Fate) -> dict[str, Any]:
+    stopped = fate.stopped_at is not None
+    return {
+        "visitor": name,
+        "requests": fate.requests,
+        "first": iso(fate.first),
+        "last": iso(fate.last),
+        "decisions": fate.decisions,
+        "first_stopped_at": iso(fate.stopped_at),
+        "pages_before": fate.pages_before if stopped else None,
+        "evidence": [
+            {"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in fate.evidence
+        ],
+    }
