@@ -1,0 +1,162 @@
+"""
+The command line: one file per command, all small; the work is elsewhere.
+
+Knows how commands are typed and how results and faults are shown. Never judges or stores. Exit status: 0 well, 1
+broken, 2 wrong use, 130 interrupted. Tests: `tests/cli/`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+
+from hedgerow import __version__
+from hedgerow.errors import HedgerowError, SettingsError
+
+app = typer.Typer(
+    name="hedgerow",
+    help="Hedgerow stands in front of a web site, or reads its logs, and tells crawlers from people.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Settings; ./hedgerow.toml where there is one."),
+]
+
+
+def default_config(config: Path | None) -> Path | None:
+    """The settings file to read: the one named, else `hedgerow.toml` in this folder where there is one."""
+    here = Path("hedgerow.toml")
+    return config if config is not None else here if here.is_file() else None
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hedgerow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def protect(
+    upstream: Annotated[
+        str, typer.Argument(metavar="UPSTREAM", help="The site to protect, such as http://127.0.0.1:8000.")
+    ] = "",
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where visitors come in.")] = "",
+    config: Config = None,
+    observe: Annotated[
+        bool, typer.Option("--observe", help="Decide and record everything, enforce nothing.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    admin: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Overview, health and metrics; keep it on a private address."),
+    ] = "",
+) -> None:
+    """Stand in front of a web site as a reverse proxy."""
+    from hedgerow.cli.protect import run
+
+    run(upstream, listen=listen, config=default_config(config), observe=observe, workers=workers, admin=admin)
+
+
+@app.command()
+def replay(
+    logs: Annotated[
+        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")
+    ],
+    config: Config = None,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - for standard output.")
+    ] = None,
+    propose: Annotated[
+        bool, typer.Option("--propose", help="Propose density limits from these logs.")
+    ] = False,
+    top: Annotated[int, typer.Option(min=0, help="How many visitors to show.")] = 20,
+) -> None:
+    """Say what Hedgerow would have done with the visits of a log."""
+    from hedgerow.cli.replay import run
+
+    run(logs, config=default_config(config), json_path=json, propose=propose, top=top)
+
+
+@app.command()
+def check(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Settings; ./hedgerow.toml without.")
+    ] = None,
+) -> None:
+    """Check a settings file: every fault, with its line."""
+    from hedgerow.settings import load_settings
+
+    path = file or Path("hedgerow.toml")
+    load_settings(path)
+    typer.echo(f"{path}: no faults")
+
+
+@app.command()
+def explain(
+    reference: Annotated[
+        str, typer.Argument(metavar="REFERENCE", help="As on the page that the visitor saw.")
+    ],
+    config: Config = None,
+) -> None:
+    """Say why a visitor was refused, given the reference number it was shown."""
+    from hedgerow.cli.explain import run
+
+    run(reference, config=default_config(config))
+
+
+@app.command()
+def demo(
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="N", help="Stop N seconds after the crawlers are done; else on Ctrl-C."),
+    ] = None,
+) -> None:
+    """Protect a small real site, send crawlers against it, and show what happens."""
+    from hedgerow.cli.demo import run
+
+    run(seconds=seconds)
+
+
+def main() -> None:
+    """Run the command line: what is broken becomes one line on standard error."""
+    try:
+        status = app(standalone_mode=False)
+    except SettingsError as error:
+        for fault in error.faults:
+            click.echo(fault, err=True)
+        status = 2
+    except HedgerowError as error:
+        click.echo(f"hedgerow: {error}", err=True)
+        status = 1
+    except click.UsageError as error:
+        error.show()
+        status = 2
+    except click.ClickException as error:
+        click.echo(f"hedgerow: {error.format_message()}", err=True)
+        status = 1
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        status = 130
+    except BrokenPipeError:
+        # Somebody looked at the first lines with `head`.
+        sys.stderr.close()
+        status = 141
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,182 @@
+"""`hedgerow protect UPSTREAM`: the reverse proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import uvicorn
+import uvloop
+
+from hedgerow.adapters.admin import Admin
+from hedgerow.adapters.asgi import Hedgerow
+from hedgerow.adapters.proxy import Proxy
+from hedgerow.adapters.server import Limits, make_server
+from hedgerow.adapters.site import Site
+from hedgerow.adapters.upstream import Upstream
+from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.settings import Settings, load_settings
+from hedgerow.settings.schema import split_listen, upstream_faults
+
+log = logging.getLogger("hedgerow")
+
+_BACKLOG = 2048
+
+
+def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
+    """Serve until told to stop."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    if workers > 1:
+        raise HedgerowError(
+            "one process only, for now: several need a state that they share; start without --workers"
+        )
+
+    def read() -> Settings:
+        return _with_options(load_settings(config), upstream, listen, admin, observe=observe)
+
+    settings = read()
+    if not settings.proxy.upstream:
+        raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
+    with contextlib.ExitStack() as stack:
+        door = stack.enter_context(bind(settings.proxy.listen, "--listen"))
+        side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
+        site = Site(settings)
+        proxy = build_proxy(settings)
+        server = make_server(
+            Hedgerow(proxy, site=site), *split_listen(settings.proxy.listen),
+            limits=_limits(settings), graceful=int(settings.proxy.shutdown_timeout),
+        )  # fmt: skip
+        _announce(settings, door, side)
+        gc.freeze()
+        uvloop.run(_serve(server, door, side, site, read if config is not None else None))
+
+
+def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *, observe: bool) -> Settings:
+    """Settings with what was typed in place of what was written; faults in it are wrong use."""
+    replace = msgspec.structs.replace
+    if upstream:
+        faults = [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]
+        if faults:
+            raise SettingsError(faults)
+        settings = replace(settings, proxy=replace(settings.proxy, upstream=upstream))
+    for option, text in (("--listen", listen), ("--admin", admin)):
+        if text:
+            try:
+                split_listen(text)
+            except ValueError as error:
+                raise SettingsError([f"{option}: {error}"]) from None
+    if listen:
+        settings = replace(settings, proxy=replace(settings.proxy, listen=listen))
+    if admin:
+        settings = replace(settings, admin=replace(settings.admin, listen=admin))
+    return replace(settings, observe=True) if observe else settings
+
+
+@contextlib.contextmanager
+def bind(listen: str, option: str) -> Iterator[socket.socket]:
+    """A listening socket, bound before anything else is started: a port in use is one line, not a traceback."""
+    host, port = split_listen(listen)
+    family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
+    try:
+        bound = socket.create_server(
+            (host, port),
+            family=family,
+            backlog=_BACKLOG,
+            dualstack_ipv6=family == socket.AF_INET6 and not host,
+        )
+    except OSError as error:
+        raise HedgerowError(
+            f"cannot listen on {listen}: {error.strerror}; choose another with {option}"
+        ) from None
+    with bound:
+        yield bound
+
+
+def build_proxy(settings: Settings) -> Proxy:
+    """The reverse proxy under these settings."""
+    proxy = settings.proxy
+    upstream = Upstream(
+        proxy.upstream,
+        most_connections=proxy.connections,
+        connect_timeout=proxy.connect_timeout,
+        head_timeout=proxy.response_timeout,
+        read_timeout=proxy.idle_timeout,
+        write_timeout=proxy.idle_timeout,
+    )
+    return Proxy(upstream, preserve_host=proxy.preserve_host, message_limit=proxy.websocket_message)
+
+
+def _limits(settings: Settings) -> Limits:
+    proxy = settings.proxy
+    return Limits(
+        request_line=proxy.longest_url,
+        header_bytes=proxy.header_bytes,
+        header_count=proxy.headers,
+        head_timeout=proxy.head_timeout,
+        body_timeout=proxy.idle_timeout,
+        message=proxy.websocket_message,
+    )
+
+
+def _announce(settings: Settings, door: socket.socket, side: socket.socket | None) -> None:
+    mode = ", observing only" if settings.observe else ""
+    log.info("protecting %s at %s%s", settings.proxy.upstream, _url(door), mode)
+    if side is not None:
+        log.info("overview, health and metrics at %s", _url(side))
+
+
+def _url(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class _SideServer(uvicorn.Server):
+    """A server beside the one that heeds signals."""
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+async def _serve(
+    server: uvicorn.Server, door: socket.socket, side: socket.socket | None, site: Site, read: object
+) -> None:
+    loop = asyncio.get_running_loop()
+    if callable(read):
+        loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
+    if side is None:
+        await server.serve(sockets=[door])
+        return
+    beside = _SideServer(
+        uvicorn.Config(
+            Admin(site), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none"
+        )
+    )
+    task = asyncio.create_task(beside.serve(sockets=[side]))
+    try:
+        await server.serve(sockets=[door])
+    finally:
+        beside.should_exit = True
+        await task
+
+
+def _reload(site: Site, read: object) -> None:
+    """Take the settings file as it is now; one with faults changes nothing."""
+    assert callable(read)
+    try:
+        settings = read()
+    except SettingsError as error:
+        for fault in error.faults:
+            log.error("not reloaded: %s", fault)  # noqa: TRY400 - the fault is the operator's, not ours
+        return
+    if settings.proxy != site.settings.proxy or settings.admin != site.settings.admin:
+        log.warning("reloaded, but [proxy] and [admin] take effect at the next start")
+    site.use(settings)
+    log.info("reloaded the settings")
