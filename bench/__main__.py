@@ -1,0 +1,14 @@
+"""Run the benchmarks named on the command line, or all of them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+ALL = ("decision", "memory", "page", "maze", "proxy")
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ALL:
+        print(f"== {name}")
+        importlib.import_module(f"bench.{name}").main()
+        print()
