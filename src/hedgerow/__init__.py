@@ -11,7 +11,8 @@ The map, from the outside in:
     logs/       log lines -> visits                  policy/    from evidence to decision
     identity/   who is asking                        windows/   how many in how many seconds
     traps/      bait, maze, tarpit, robots.txt       marker/    what our links carry, sealed
-    page/       HTML on its way out                  recall.py verdict.py visit.py errors.py   the nouns
+    page/       HTML on its way out                  simulate/  the paper's experiment on suppression
+    recall.py verdict.py visit.py errors.py          the nouns
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of
 a log become the same `Visit`, and the visit's own time is the time.

@@ -40,7 +40,7 @@ def build_seal(settings: Settings) -> Seal:
     """The seal under the site's key, which is made on first start."""
     directory = state_directory(settings)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make the directory {directory}: {error.strerror}; set another") from None
     return Seal(load_key(directory / "hedgerow.key"))
@@ -54,9 +54,7 @@ def ledger_path(settings: Settings) -> Path:
 def build_ledger(settings: Settings) -> Ledger:
     if not settings.ledger.enabled:
         return NoLedger()
-    return SqliteLedger(
-        ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue
-    )
+    return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
 
 
 def build_state(settings: Settings) -> MemoryState:
@@ -89,16 +87,19 @@ def build_gate(
     seal: Seal | None = None,
     state: MemoryState | None = None,
     ledger: Ledger | None = None,
+    pages: Pages | None = None,
     account_of: AccountOf | None = None,
 ) -> Gate:
     """
     A gate for these settings.
 
-    *state* and *ledger* may be those of the gate before it: settings that are read again keep what is remembered.
+    *state*, *ledger* and *pages* may be those of the gate before it: settings that are read again keep what is
+    remembered.
     """
     who = settings.identity
     seal = seal or build_seal(settings)
-    pages = Pages()
+    if pages is None:
+        pages = Pages()
     identifier = Identifier(
         proxies=Proxies(who.trusted_proxies, who.forwarded_header),
         accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),

@@ -30,13 +30,23 @@ class Engine:
         self._by_network = by_network
 
     def question(self, visit: Visit) -> Question:
-        """What the state must be asked about *visit*. A verified bot is not counted: it may be as fast as it is."""
+        """
+        What the state must be asked about *visit*.
+
+        A verified bot is not counted: it may be as fast as it is. Nor is a visitor without a name: see `judge`.
+        """
         network = network_of(visit.address) if self._by_network else ""
-        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=not visit.bot)
+        count = not visit.bot and visit.visitor != ""
+        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count)
 
     def judge(self, visit: Visit, memory: Memory) -> tuple[Decision, Block | None]:
-        """The decision on *visit*, and the block to be committed, if any. The order is the thesis's (figure 3.5)."""
-        if visit.bot:
+        """
+        The decision on *visit*, and the block to be committed, if any. The order is the thesis's (figure 3.5).
+
+        Where a server tells no address (a Unix socket whose proxy is not trusted), all its clients have the same empty
+        name. They pass: blocking one of them would block them all.
+        """
+        if visit.bot or not visit.visitor:
             return PASS, None
         if memory.block is not None:
             return self._ladder.uphold(visit, memory.block)

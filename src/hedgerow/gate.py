@@ -19,7 +19,7 @@ from hedgerow.identity.address import Proxies, parse_address, prefix_of
 from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import is_prefetch, kind_claimed, kind_of, origin_of
 from hedgerow.marker.seal import Seal
-from hedgerow.recall import State
+from hedgerow.recall import Memory, State
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Decision
@@ -103,9 +103,7 @@ def _joined(headers: RawHeaders, name: bytes) -> str:
 class Gate:
     """Decides on visits and writes them down."""
 
-    def __init__(
-        self, engine: Engine, state: State, ledger: Ledger, identifier: Identifier, pages: Pages
-    ) -> None:
+    def __init__(self, engine: Engine, state: State, ledger: Ledger, identifier: Identifier, pages: Pages) -> None:
         self.engine = engine
         self.state = state
         self.ledger = ledger
@@ -116,7 +114,19 @@ class Gate:
 
     def decide(self, visit: Visit) -> Decision:
         """One trip to the state, the judgement, and the block it leads to, if any."""
-        memory = self.state.recall(self.engine.question(visit))
+        return self._judge(visit, self.state.recall(self.engine.question(visit)))
+
+    def correct(self, visit: Visit) -> tuple[Visit, Decision]:
+        """
+        The visit as the page that it turned out to be, and the decision on that: it had claimed to want an image.
+
+        Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
+        gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
+        """
+        corrected = msgspec.structs.replace(visit, kind="page")
+        return corrected, self._judge(corrected, self.state.recount(self.engine.question(corrected), visit.kind))
+
+    def _judge(self, visit: Visit, memory: Memory) -> Decision:
         decision, block = self.engine.judge(visit, memory)
         if block is not None:
             self.state.commit(block)
@@ -124,12 +134,6 @@ class Gate:
                 self.blocked += 1
                 log.info("blocked %s: %s", ascii(block.key), ascii(block.evidence.text))
         return decision
-
-    def correct(self, visit: Visit) -> Visit:
-        """The visit as the page that it turned out to be, counted as one: it had claimed to want an image."""
-        corrected = msgspec.structs.replace(visit, kind="page")
-        self.state.recount(self.engine.question(corrected))
-        return corrected
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """Write the visit down. Never waits."""

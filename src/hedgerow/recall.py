@@ -74,8 +74,12 @@ class State(Protocol):
 
     def recall(self, question: Question) -> Memory: ...
 
-    def recount(self, question: Question) -> None:
-        """Count a visit that turned out to be of another kind than it claimed."""
+    def recount(self, question: Question, claimed: Kind) -> Memory:
+        """
+        Count a visit, which was recalled as *claimed*, as the kind that it turned out to be; the same answer.
+
+        It is one visit, so it moves: what it was counted as first is taken back.
+        """
 
     def commit(self, block: Block) -> None: ...
 

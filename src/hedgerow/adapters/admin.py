@@ -8,6 +8,7 @@ browser must not reach it by a name of its own (DNS rebinding), nor post to it.
 from __future__ import annotations
 
 import html
+import re
 import time
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
@@ -21,8 +22,10 @@ from prometheus_client.registry import Collector
 from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.site import Site
+from hedgerow.settings.schema import split_listen
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
+_PORT = re.compile(r":\d+\Z", re.ASCII)
 _SHOWN = 200
 _LARGEST_POST = 10_000
 _TEXT = b"text/plain; charset=utf-8"
@@ -43,24 +46,16 @@ class _SiteCollector(Collector):
         yield _counter("hedgerow_visits", "Visits by what was decided", "action", site.decided, _ACTIONS)
         codes = {code: n for code, n in site.decided.items() if code not in _ACTIONS}
         yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
-        yield _counter(
-            "hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", site.untouched
-        )
-        yield _counter(
-            "hedgerow_upstream_errors", "Failures of the protected site", "kind", site.upstream_errors
-        )
+        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", site.untouched)
+        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", site.upstream_errors)
         yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", site.gate.blocked)
         yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", site.ledger.lost)
-        yield CounterMetricFamily(
-            "hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten
-        )
+        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten)
         yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
         yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
         yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
         yield CounterMetricFamily("hedgerow_detained", "Clients detained", site.tarpit.admitted)
-        yield CounterMetricFamily(
-            "hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away
-        )
+        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away)
 
 
 def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:
@@ -116,22 +111,26 @@ class Admin:
         return 404, _TEXT, b"There are /, /health, /metrics and /blocks.\n"
 
     def _is_for_us(self, scope: Scope) -> bool:
-        host = header(scope["headers"], b"host").decode("latin-1").rpartition(":")[0] or header(
-            scope["headers"], b"host"
-        ).decode("latin-1")
-        server = scope.get("server")
-        return host in {"localhost", "127.0.0.1", "[::1]"} or (server is not None and host == server[0])
+        host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
+        names = {"localhost", "127.0.0.1", "::1"}
+        if self._site.settings.admin.listen:
+            names.add(split_listen(self._site.settings.admin.listen)[0].lower())
+        if server := scope.get("server"):
+            names.add(server[0])
+        return host != "" and host.removeprefix("[").removesuffix("]") in names
 
     async def _forgive(self, scope: Scope, receive: Receive) -> Answer:
         origin = header(scope["headers"], b"origin").decode("latin-1")
-        if origin and origin.partition("://")[2] != header(scope["headers"], b"host").decode("latin-1"):
+        site = header(scope["headers"], b"sec-fetch-site")
+        elsewhere = origin and origin.partition("://")[2] != header(scope["headers"], b"host").decode("latin-1")
+        if elsewhere or site not in {b"", b"same-origin", b"none"}:
             return 403, _TEXT, b"Not from another site.\n"
         body = b""
         message: Message = {"more_body": True}
         while message.get("more_body") and len(body) < _LARGEST_POST:
             message = await receive()
             body += message.get("body", b"")
-        key = parse_qs(body.decode("latin-1")).get("key", [""])[0]
+        key = parse_qs(body.decode("latin-1"), encoding="utf-8", errors="replace").get("key", [""])[0]
         if not self._site.state.forgive(key):
             return 404, _TEXT, b"Nobody of that name is blocked.\n"
         return 303, _TEXT, b"Forgiven.\n"
@@ -139,11 +138,7 @@ class Admin:
     def _overview(self) -> str:
         template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
         site = self._site
-        counts = {
-            action: site.decided[action]
-            for action in _ACTIONS
-            if site.decided[action] or action != "challenge"
-        }
+        counts = {action: site.decided[action] for action in _ACTIONS if site.decided[action] or action != "challenge"}
         values = {
             "mode": "observing only, nothing is enforced" if site.settings.observe else "enforcing",
             "upstream": site.settings.proxy.upstream,
@@ -153,9 +148,7 @@ class Admin:
             "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
         }
         for name, value in values.items():
-            template = template.replace(
-                f"{{{name}}}", value if name in {"counts", "rows"} else html.escape(value)
-            )
+            template = template.replace(f"{{{name}}}", value if name in {"counts", "rows"} else html.escape(value))
         return template
 
     def _rows(self) -> Iterator[str]:

@@ -8,16 +8,16 @@ and so what its headers must say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from hedgerow.adapters.asgi_types import Message, Send
-from hedgerow.adapters.outgoing import Outgoing, Untouchable, header, is_html, touched_headers
+from hedgerow.adapters.outgoing import Headers, Outgoing, Untouchable, header, is_html, touched_headers
 from hedgerow.adapters.site import Site
 from hedgerow.page.policy import allow_style
 from hedgerow.traps.robots import LIMIT, disallow, generated
+from hedgerow.verdict import Decision
 from hedgerow.visit import Visit
 
 _OK = 200
+_GOOD = range(200, 300)
 _PARTIAL = 206
 _NOT_MODIFIED = 304
 _NO_BODY = frozenset({204, 205})
@@ -32,50 +32,64 @@ class Answering:
 
     *known* says that the client has the page, with bait, and asks whether it is still good. When the application
     answers with a part of a page, `is_range` is set and nothing is passed on: the caller asks again for the whole.
+
+    A visit that claimed to want an image and is answered with a page is counted as what it is, and decided on anew:
+    `visit` and `decision` are then others. Where that `is_stopped`, nothing has been passed on: the caller turns it
+    away.
     """
 
-    def __init__(self, site: Site, visit: Visit, send: Send, *, known: bool = False) -> None:
+    def __init__(self, site: Site, visit: Visit, decision: Decision, send: Send, *, known: bool = False) -> None:
         self.visit = visit
+        self.decision = decision
         self.status = 0
         self.started = False
-        self.recorded = False
         self.is_range = False
+        self.is_stopped = False
         self._site = site
         self._send = send
         self._known = known
         self._start: Message | None = None
         self._outgoing: Outgoing | None = None
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: Headers = []
         self._raw: list[bytes] = []
         self._over = False
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            if self._must_hold(message):
-                self._start = message
+        kind = message["type"]
+        if kind == "http.response.start":
+            # ASGI lets headers be missing, or be anything that can be gone through once.
+            start = {**message, "headers": list(message.get("headers", ()))}
+            self.status = start["status"]
+            if self._must_hold(start):
+                self._start = start
                 return
-            self.started = True
-        elif self.is_range or self._over:
+            self.started = not self.is_stopped
+            message = start
+        elif kind == "http.response.body" and self._start is not None:
+            if not (self.is_range or self._over):
+                await self._begin(message, self._start)
             return
-        elif self._start is not None:
-            await self._begin(message, self._start)
-            return
-        elif self._outgoing is not None:
+        elif kind == "http.response.body" and self._outgoing is not None:
             await self._go_on(message, self._outgoing)
             return
-        await self._send(message)
+        if not (self.is_range or self.is_stopped or self._over):
+            await self._send(message)
 
     def _must_hold(self, start: Message) -> bool:
         """Whether the answer is a page to be changed; where it is one without a body its headers are set right."""
-        headers: Sequence[tuple[bytes, bytes]] = start["headers"]
-        if not self._site.settings.traps.enabled or self.visit.bot:
+        headers: Headers = start["headers"]
+        if self.visit.bot:
             return False
         if self.status == _NOT_MODIFIED:
             if self._known:
                 start["headers"] = touched_headers(headers)
             return False
         if not is_html(header(headers, b"content-type")):
+            return False
+        if not self._site.settings.traps.enabled:
+            # Nothing is read, so a fragment is not told from a page; but no image is written in HTML.
+            if self.visit.kind == "asset":
+                self._correct()
             return False
         if self.visit.method == "HEAD" or self.status in _NO_BODY:
             start["headers"] = touched_headers(headers)
@@ -99,8 +113,10 @@ class Answering:
         if not piece and more:
             return
         self._raw.clear()
-        if self.visit.kind != "page" and not self.visit.prefetch:
-            self.visit = self._site.gate.correct(self.visit)
+        self._correct()
+        if self.is_stopped:
+            self._over = True
+            return
         if not more:
             self._headers.append((b"content-length", b"%d" % len(piece)))
         self._start = None
@@ -108,7 +124,21 @@ class Answering:
         await self._send({**start, "headers": self._headers})
         await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
-    def _open(self, headers: Sequence[tuple[bytes, bytes]]) -> Outgoing:
+    def _correct(self) -> None:
+        """
+        The answer is a page: count the visit as one where it claimed to be something else.
+
+        Not where the answer is an error: a person whose fifty images are missing got fifty pages that say so. And only
+        a GET is stopped now; anything else has been carried out, and its answer is owed.
+        """
+        if self.visit.kind == "page" or self.visit.prefetch or self.status not in _GOOD:
+            return
+        self.visit, self.decision = self._site.gate.correct(self.visit)
+        self.is_stopped = (
+            self.decision.action != "pass" and self.visit.method == "GET" and not self._site.settings.observe
+        )
+
+    def _open(self, headers: Headers) -> Outgoing:
         """Make ready to read the page, and its headers to be sent."""
         bait, placer = self._site.bait(self.visit)
         self._headers = [
@@ -140,18 +170,34 @@ class Answering:
 
 
 class RobotsAnswering(Answering):
-    """The site's robots.txt, with our links disallowed: gathered as a whole, made up where there is none."""
+    """
+    The site's robots.txt, with our links disallowed: gathered as a whole, made up where there is none.
+
+    The application is always asked by GET, because the length of what a HEAD would get depends on all of it.
+    """
+
+    _size = 0
+
+    async def __call__(self, message: Message) -> None:
+        if self.visit.method == "HEAD" and self._start is None and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await super().__call__(message)
 
     def _must_hold(self, start: Message) -> bool:
         coded = header(start["headers"], b"content-encoding")
-        return start["status"] in _MISSING or (start["status"] == _OK and not coded)
+        if start["status"] == _OK and coded:
+            self._site.pass_untouched("coding", self.visit.target)
+            return False
+        return start["status"] == _OK or start["status"] in _MISSING
 
     async def _begin(self, message: Message, start: Message) -> None:
-        self._raw.append(message.get("body", b""))
-        if message.get("more_body", False) and sum(map(len, self._raw)) <= LIMIT:
+        piece = message.get("body", b"")
+        self._raw.append(piece)
+        self._size += len(piece)
+        if message.get("more_body", False) and self._size <= LIMIT:
             return
         prefix = self._site.settings.traps.prefix
-        headers: Sequence[tuple[bytes, bytes]] = start["headers"]
+        headers: Headers = start["headers"]
         if start["status"] == _OK and not is_html(header(headers, b"content-type")):
             body = disallow(b"".join(self._raw), prefix)
             kept = touched_headers(headers)
@@ -163,4 +209,4 @@ class RobotsAnswering(Answering):
         self._over = self.started = True
         kept.append((b"content-length", b"%d" % len(body)))
         await self._send({"type": "http.response.start", "status": self.status, "headers": kept})
-        await self._send({"type": "http.response.body", "body": body})
+        await self._send({"type": "http.response.body", "body": b"" if self.visit.method == "HEAD" else body})

@@ -34,11 +34,14 @@ from hedgerow.visit import Visit
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 _CLIENT_LEFT = 499
+_INTERNAL_ERROR = 500
 _POLICY_VIOLATION = 1008
 _ROBOTS = "/robots.txt"
 # What a robots.txt must be asked for without, because all of it is needed as it is.
 _PARTIAL = frozenset({b"range", b"if-range", b"if-none-match", b"if-modified-since", b"accept-encoding"})
 _RANGE = frozenset({b"range", b"if-range"})
+# Ways to send a body past us: a server that has them is not to offer them to the application.
+_PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 
 
 def new_reference() -> str:
@@ -91,9 +94,10 @@ class Hedgerow:
         await self.app(scope, receive, closing)
 
     def _visit(self, scope: Scope, method: str) -> Visit:
-        path = scope.get("raw_path") or quote(scope["path"]).encode()
-        target = path.decode("latin-1")
-        query = scope["query_string"]
+        path: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
+        # Some servers leave the query in the raw path.
+        target = path.partition(b"?")[0].decode("latin-1")
+        query: bytes = scope.get("query_string", b"")
         if query:
             target += "?" + query.decode("latin-1")
         client = scope.get("client")
@@ -107,50 +111,58 @@ class Hedgerow:
         site = self.site
         visit = self._visit(scope, scope["method"])
         decision = site.gate.decide(visit)
-        site.decided[decision.action] += 1
-        if decision.action != "pass":
-            site.decided[decision.code] += 1
-            if not site.settings.observe:
-                await self._turn_away(visit, decision, scope["headers"], receive, send)
-                return
+        if decision.action != "pass" and not site.settings.observe:
+            await self._turn_away(visit, decision, scope["headers"], receive, send)
+            return
         if visit.marker is not None:
             # One of our links, and nobody's fault: framed, prefetched, or only observed. No page of the site has it.
             await self._answer(visit, decision, pages.not_found(**_manner(visit, scope["headers"])), send)
             return
         await self._pass(visit, decision, scope, receive, send)
 
-    async def _pass(
-        self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        robots = visit.target == _ROBOTS and visit.method == "GET" and self.site.settings.traps.enabled
-        kind = RobotsAnswering if robots else Answering
+    async def _pass(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
-        known = has_our_etag(header(headers, b"if-none-match"))
-        scope["headers"] = _inward(headers, drop=_PARTIAL if robots else frozenset())
-        answering = kind(self.site, visit, send, known=known)
+        if "extensions" in scope:
+            scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _PAST_US}
+        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.settings.traps.enabled:
+            answering: Answering = RobotsAnswering(self.site, visit, decision, send)
+            inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, drop=_PARTIAL)}
+        else:
+            known = has_our_etag(header(headers, b"if-none-match"))
+            answering = Answering(self.site, visit, decision, send, known=known)
+            scope["headers"] = _inward(headers)
+            inner = scope
+        before = dict(inner)
+        answered = False
         try:
-            await self.app(scope, receive, answering)
+            await self.app(inner, receive, answering)
             if answering.is_range:
                 # A part of a page cannot be baited, and a crawler could ask for nothing but parts: it gets the whole.
-                scope["headers"] = _inward(headers, drop=_RANGE)
-                answering = kind(self.site, visit, send)
-                await self.app(scope, receive, answering)
+                answering = Answering(self.site, visit, decision, send)
+                again = {**before, "headers": _inward(headers, drop=_RANGE)}
+                await self.app(again, _received(receive), answering)
+            if answering.is_stopped:
+                answered = True
+                await self._turn_away(answering.visit, answering.decision, headers, receive, send)
         except UpstreamError as error:
             self.site.upstream_errors[error.kind] += 1
-            if answering.started:
+            if answering.started or answered:
                 raise
+            answered = True
             reference = new_reference()
             answer = pages.unavailable(
                 error.kind,
                 reference=reference,
                 contact=self.site.settings.responses.contact,
-                **_manner(visit, scope["headers"]),
+                **_manner(visit, headers),
             )
-            await self._answer(visit, decision, answer, send, reference)
-            answering.recorded = True
+            await self._answer(answering.visit, answering.decision, answer, send, reference)
+        except Exception:
+            answering.status = answering.status if answering.started else _INTERNAL_ERROR
+            raise
         finally:
-            if not answering.recorded:
-                self.site.gate.record(answering.visit, decision, answering.status or _CLIENT_LEFT)
+            if not answered:
+                self.site.record(answering.visit, answering.decision, answering.status or _CLIENT_LEFT)
 
     async def _turn_away(
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send
@@ -162,13 +174,11 @@ class Hedgerow:
             stay = self.site.tarpit.admit(len(body))
             if stay is not None:
                 with stay:
-                    self.site.gate.record(visit, decision, 200)
+                    self.site.record(visit, decision, 200)
                     await _drip(stay.pieces(body), receive, send)
                 return
         reference = new_reference()
-        await self._answer(
-            visit, decision, self._refusal(visit, decision, headers, reference), send, reference
-        )
+        await self._answer(visit, decision, self._refusal(visit, decision, headers, reference), send, reference)
 
     def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.Answer:
         said = self.site.settings.responses
@@ -184,23 +194,22 @@ class Hedgerow:
     async def _answer(
         self, visit: Visit, decision: Decision, answer: pages.Answer, send: Send, reference: str = ""
     ) -> None:
-        self.site.gate.record(visit, decision, answer.status, reference)
+        self.site.record(visit, decision, answer.status, reference)
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         await send({"type": "http.response.body", "body": answer.body})
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = self._visit(scope, "GET")
         decision = self.site.gate.decide(visit)
-        self.site.decided[decision.action] += 1
         if decision.action == "pass" or self.site.settings.observe:
-            self.site.gate.record(visit, decision, 101)
+            self.site.record(visit, decision, 101)
             await self.app(scope, receive, send)
             return
         await receive()
         reference = new_reference()
         answer = self._refusal(visit, decision, scope["headers"], reference)
-        self.site.gate.record(visit, decision, answer.status, reference)
-        if "websocket.http.response" in scope.get("extensions", {}):
+        self.site.record(visit, decision, answer.status, reference)
+        if "websocket.http.response" in (scope.get("extensions") or {}):
             start = {
                 "type": "websocket.http.response.start",
                 "status": answer.status,
@@ -221,7 +230,7 @@ def _manner(visit: Visit, headers: RawHeaders) -> dict[str, Any]:
     }
 
 
-def _inward(headers: RawHeaders, *, drop: frozenset[bytes]) -> RawHeaders:
+def _inward(headers: RawHeaders, *, drop: frozenset[bytes] = frozenset()) -> RawHeaders:
     """The headers as the application is to see them: its own ETags, and no coding that we could not undo."""
     changed = []
     for pair in headers:
@@ -235,6 +244,16 @@ def _inward(headers: RawHeaders, *, drop: frozenset[bytes]) -> RawHeaders:
         else:
             changed.append(pair)
     return changed
+
+
+def _received(receive: Receive) -> Receive:
+    """For an application that is asked a second time: the request's body, which a GET has none, came the first time."""
+    waiting: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def received() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return received
 
 
 async def _drip(pieces: Any, receive: Receive, send: Send) -> None:
@@ -261,3 +280,4 @@ async def _drip(pieces: Any, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.body", "body": b""})
     finally:
         left.cancel()
+        await asyncio.gather(left, return_exceptions=True)

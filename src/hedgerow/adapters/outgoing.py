@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
-from hedgerow.page.charset import carried_charset, from_utf8, to_utf8
-from hedgerow.page.coding import BrokenCoding, Decoder, Encoder, codec
+from hedgerow.page.charset import carried_charset, from_utf8, tells_charset, to_utf8
+from hedgerow.page.coding import BrokenCoding, codec
 
 Headers = list[tuple[bytes, bytes]]
 
-_DOCUMENT = re.compile(rb"\s*(?:<!--.*?-->\s*)*<(?:!doctype|html)", re.IGNORECASE | re.DOTALL)
+# What may stand before a page proper. Atomic and possessive: a comment ends where it ends, or a row of a few dozen of
+# them could be taken apart in a million million ways.
+_PREAMBLE = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\t\n\f\r ]++|(?><!--.*?-->)|<\?[^>]*+>)*+", re.DOTALL)
+_ROOT = re.compile(rb"<(?:!doctype|html)(?![a-z0-9])", re.IGNORECASE)
+_MAY_BEGIN = (b"<!doctype ", b"<html ", b"<!--", b"<?")
+_LONGEST_START = 8_192
 _LARGEST_CARRIED = 1_048_576
-_LONGEST_MARK = 4
+_MOST_HELD = 2_097_152
 # Headers that speak of the very bytes of the body.
 _OF_THE_BYTES = frozenset(
     {b"content-length", b"content-md5", b"digest", b"content-digest", b"repr-digest", b"accept-ranges"}
@@ -51,9 +56,21 @@ def is_html(content_type: bytes) -> bool:
     return content_type[:9].lower() == b"text/html" and content_type[9:10] in b"; \t"
 
 
-def looks_like_document(start: bytes) -> bool:
-    """Whether these first bytes are a whole page's and not a fragment's."""
-    return _DOCUMENT.match(start) is not None
+def beginning_of(start: bytes, *, final: bool) -> Literal["document", "fragment", "text"] | None:
+    """
+    What begins like this: a whole page, a fragment of one, or no HTML at all, such as JSON under a wrong name.
+
+    None where more must come to tell; with *final* nothing more comes.
+    """
+    preamble = _PREAMBLE.match(start)
+    rest = start[preamble.end() :] if preamble else start
+    if not final:
+        unfinished = any(begin.startswith(rest.lower()) for begin in _MAY_BEGIN)
+        if unfinished or rest.startswith((b"<!--", b"<?")):
+            return None
+    if _ROOT.match(rest):
+        return "document"
+    return "fragment" if rest.startswith(b"<") else "text"
 
 
 def touched_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -108,40 +125,48 @@ class Outgoing:
         found = codec(content_encoding)
         if found is None:
             raise Untouchable("coding")
-        self._decoder: Decoder = found[0]
-        self._encoder: Encoder = found[1]
-        self._plain = content_encoding.strip().lower() in {b"", b"identity"}
+        self._decoder, self._encoder = found
         self._content_type = content_type
         self._placer = placer
         self._only_documents = only_documents
         self._charset: str | None = None
-        self._sniffed = False
+        self._known = False
         self._start = b""
         self._begun = False
-        self._whole = b""
+        self._fed = 0
+        self._whole: list[bytes] = []
+        self._whole_size = 0
 
     def feed(self, data: bytes, *, final: bool) -> bytes:
         """
         The next piece of the body in, what is settled out.
 
-        Raises Untouchable with the first piece or never, and BrokenCoding where a body turns out to be damaged after
-        some of it has been given out: then the connection must be cut, as the upstream's would have been.
+        Raises Untouchable as long as nothing has been given out, and BrokenCoding where a body turns out to be damaged
+        later: then the connection must be cut, as the upstream's would have been. However much a piece unfolds to, only
+        a part of it is in memory at a time.
         """
+        out = []
+        placed = False
         try:
-            decoded = self._decode(data, final=final)
-            out = b"".join(self._place(decoded, final=final))
+            for piece in self._place(self._decode(data, final=final), final=final):
+                if piece:
+                    placed = True
+                    out.append(self._encoder.feed(piece))
         except BrokenCoding:
             if self._begun:
                 raise
             raise Untouchable("broken") from None
-        if out or final:
+        if placed or final:
             self._begun = True
-        return out if self._plain else self._encoder.feed(out, final=final) if out or final else b""
+            out.append(self._encoder.flush(final=final))
+        elif not self._begun:
+            # Whoever feeds us keeps all of it until something comes out, and a coding may unfold to nothing for ever.
+            self._fed += len(data)
+            if self._fed > _MOST_HELD:
+                raise Untouchable("broken")
+        return b"".join(out)
 
     def _decode(self, data: bytes, *, final: bool) -> Iterator[bytes]:
-        if self._plain:
-            yield data
-            return
         yield from self._decoder.feed(data)
         if final:
             self._decoder.end()
@@ -157,27 +182,40 @@ class Outgoing:
             yield self._text(previous or b"", final=final)
 
     def _text(self, text: bytes, *, final: bool) -> bytes:
-        if not self._sniffed:
+        if not self._known:
             text = self._start + text
-            if len(text) < _LONGEST_MARK and not final:
+            self._known = self._recognise(text, final=final or len(text) > _LONGEST_START)
+            if not self._known:
                 self._start = text
                 return b""
-            self._sniffed = True
-            if self._only_documents and not looks_like_document(text):
-                raise Untouchable("fragment")
-            self._charset = carried_charset(self._content_type, text)
         if self._charset is None:
             return self._placer.feed(text, final=final)
         return self._carry(text, self._charset, final=final)
 
+    def _recognise(self, start: bytes, *, final: bool) -> bool:
+        """Find out what page this is; false where more must come first."""
+        if not final and not tells_charset(self._content_type, start):
+            return False
+        self._charset = carried_charset(self._content_type, start)
+        return self._charset is not None or self._may_be_touched(start, final=final)
+
+    def _may_be_touched(self, start: bytes, *, final: bool) -> bool:
+        """Whether a page that begins like this gets bait; false where that cannot be told yet."""
+        beginning = beginning_of(start, final=final)
+        if beginning == "text" or (self._only_documents and beginning == "fragment"):
+            raise Untouchable("fragment")
+        return beginning is not None
+
     def _carry(self, text: bytes, charset: str, *, final: bool) -> bytes:
         """A page in a charset that cannot be read as bytes is gathered and carried over as a whole."""
-        self._whole += text
-        if len(self._whole) > _LARGEST_CARRIED:
+        self._whole.append(text)
+        self._whole_size += len(text)
+        if self._whole_size > _LARGEST_CARRIED:
             raise Untouchable("charset")
         if not final:
             return b""
-        page = to_utf8(self._whole, charset)
+        page = to_utf8(b"".join(self._whole), charset)
         if page is None:
             raise Untouchable("charset")
+        self._may_be_touched(page, final=True)
         return from_utf8(self._placer.feed(page, final=True), charset)

@@ -37,6 +37,7 @@ from hedgerow.adapters.upstream import (
 Pair = tuple[bytes, bytes]
 
 _LOOK_EVERY = 0.25
+_SETTLE = 0.01
 _LAST_STATUS = 599
 _WITHOUT_LENGTH = frozenset({204, 304})
 _NO_BODY: Final = -1
@@ -132,12 +133,14 @@ class _Flight:
 
 
 class _Incoming(AsyncIterator[bytes]):
-    """A request's body, straight from the server that receives it."""
+    """A request's body, straight from the server that receives it; *length* is None where it is not known."""
 
-    __slots__ = ("_flight",)
+    __slots__ = ("_flight", "_left")
 
-    def __init__(self, flight: _Flight) -> None:
+    def __init__(self, flight: _Flight, length: int | None) -> None:
         self._flight = flight
+        self._left = length
+        flight.receiving = length != 0
 
     async def __anext__(self) -> bytes:
         if not self._flight.receiving:
@@ -145,8 +148,11 @@ class _Incoming(AsyncIterator[bytes]):
         message = await self._flight.receive()
         if message["type"] == "http.disconnect":
             raise _ClientGone
-        self._flight.receiving = message.get("more_body", False)
-        return cast("bytes", message.get("body", b""))
+        body = cast("bytes", message.get("body", b""))
+        if self._left is not None:
+            self._left -= len(body)
+        self._flight.receiving = message.get("more_body", False) and self._left != 0
+        return body
 
 
 class Proxy:
@@ -198,10 +204,7 @@ class Proxy:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, length = self._request_headers(scope)
         flight = _Flight(receive)
-        body = None
-        if length != _NO_BODY:
-            flight.receiving = length != 0
-            body = RequestBody(_Incoming(flight), length)
+        body = None if length == _NO_BODY else RequestBody(_Incoming(flight, length), length)
         self._flights.add(flight)
         if self._lookout is None:
             self._look_out()
@@ -232,8 +235,7 @@ class Proxy:
 
     def _request_headers(self, scope: Scope) -> tuple[list[Pair], int | None]:
         """
-        The headers to send, and the body's length: None where it is not known, `_NO_BODY` where there is
-        none.
+        The headers to send, and the body's length: None where it is not known, `_NO_BODY` where there is none.
 
         If a request is framed in both ways its chunks count, as they did for the server. It is framed anew on
         the way out, so nothing is left for the upstream to read in another way.
@@ -327,11 +329,14 @@ async def _relay(answer: Answer, send: Send) -> None:
     elif status > _LAST_STATUS:
         raise UpstreamError("broken", f"the upstream answered with status {status}")
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    more = True
-    while more:
-        body = answer.take() if answer.ended else await answer.read()
-        more = not answer.ended
-        await send({"type": "http.response.body", "body": body, "more_body": more})
+    if not answer.ended:
+        await answer.settle(_SETTLE)
+    body = answer.take()
+    # Sent even if it is empty: a server may keep the head back until the first of the body.
+    while not answer.ended:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        body = await answer.read()
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 def _body_length(lengths: set[bytes], *, chunked: bool) -> int | None:
@@ -361,6 +366,13 @@ def _forwarded(scope: Scope, host: bytes, came: list[Pair]) -> list[Pair]:
     Such a peer knows better than we do which scheme and host the visitor used, and it is itself the last of
     the addresses that the request came through.
     """
+    client = scope.get("client")
+    if not came and client and host:
+        return [
+            (b"x-forwarded-for", client[0].encode("ascii")),
+            (b"x-forwarded-proto", _PROTO_OF[scope["scheme"]]),
+            (b"x-forwarded-host", host),
+        ]
     passed, via, known = [], [], set()
     for pair in came:
         if pair[0] == b"x-forwarded-for":
@@ -368,7 +380,6 @@ def _forwarded(scope: Scope, host: bytes, came: list[Pair]) -> list[Pair]:
         else:
             passed.append(pair)
             known.add(pair[0])
-    client = scope.get("client")
     if client:
         via.append(client[0].encode("ascii"))
     if via:

@@ -143,11 +143,18 @@ _STATUS_LINES = dict(_status_lines())
 
 
 class _Cycle(RequestResponseCycle):
-    """One request and its response."""
+    """
+    One request and its response.
+
+    The head waits for the first of the body and goes out with it: one system call and one packet less, and until
+    then an error can still be told.
+    """
 
     task: asyncio.Task[None]
     tasks: set[asyncio.Task[None]]
     ends_by_closing = False
+    told = False
+    _head = b""
 
     async def run_asgi(self, app: Any) -> None:
         """
@@ -182,13 +189,13 @@ class _Cycle(RequestResponseCycle):
             return
         kind = message["type"]
         if kind == "http.response.start" and not self.response_started:
-            self._send_head(message["status"], message.get("headers", ()))
+            self._start(message["status"], message.get("headers", ()))
         elif kind == "http.response.body" and self.response_started and not self.response_complete:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
         else:
             raise RuntimeError(f"the application sent {kind!r} out of turn")
 
-    def _send_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         lines = [_STATUS_LINES[status], *map(b": ".join, headers)]
         if self.default_headers:
             lines += map(b": ".join, self.default_headers)
@@ -215,12 +222,10 @@ class _Cycle(RequestResponseCycle):
             raise RuntimeError("a response's headers must not hold line ends")
         self.response_started = True
         self.waiting_for_100_continue = False
-        self.transport.write(head)
+        self._head = head
 
     def _heed(self, name: bytes, value: bytes) -> bool:
-        """
-        Note what a header says of the body's end; the answer is whether it says that the connection ends.
-        """
+        """Note what a header says of the body's end; the answer is whether it says that the connection ends."""
         if name == b"content-length":
             self.expected_content_length = int(value)
             self.chunked_encoding = False
@@ -233,16 +238,14 @@ class _Cycle(RequestResponseCycle):
         return False
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
-        if self.chunked_encoding:
-            self._send_chunk(body, more=more)
-        elif self.ends_by_closing:
-            self.transport.write(body)
-        elif self.scope["method"] != "HEAD":
-            self.expected_content_length -= len(body)
-            if self.expected_content_length < 0:
-                raise RuntimeError("the response is longer than its Content-Length")
-            if body:
-                self.transport.write(body)
+        pieces = self._framed(body, more=more)
+        if not self.told:
+            self.told = True
+            pieces.insert(0, self._head)
+        if len(pieces) == 1:
+            self.transport.write(pieces[0])
+        elif pieces:
+            self.transport.writelines(pieces)
         if more:
             return
         if self.expected_content_length:
@@ -253,18 +256,26 @@ class _Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
 
-    def _send_chunk(self, body: bytes, *, more: bool) -> None:
-        if body:
-            self.transport.writelines([b"%x\r\n" % len(body), body, b"\r\n" if more else b"\r\n0\r\n\r\n"])
-        elif not more:
-            self.transport.write(b"0\r\n\r\n")
+    def _framed(self, body: bytes, *, more: bool) -> list[bytes]:
+        """What goes on the wire for a piece of the body."""
+        if self.chunked_encoding:
+            if body:
+                return [b"%x\r\n" % len(body), body, b"\r\n" if more else b"\r\n0\r\n\r\n"]
+            return [] if more else [b"0\r\n\r\n"]
+        if self.scope["method"] == "HEAD":
+            return []
+        if not self.ends_by_closing:
+            self.expected_content_length -= len(body)
+            if self.expected_content_length < 0:
+                raise RuntimeError("the response is longer than its Content-Length")
+        return [body] if body else []
 
     def _fail(self) -> None:
         """Answer with an error while that is possible; else end before the promised end."""
         if self.disconnected or self.response_complete:
             return
-        if not self.response_started:
-            self.response_started = True
+        if not self.told:
+            self.told = self.response_started = True
             self.transport.write(_plain_answer(500))
         elif self.ends_by_closing:
             # Here only a reset tells a broken body from a whole one.
@@ -385,8 +396,7 @@ class _Protocol(HttpToolsProtocol):
             raise _Refusal(414, "the request line is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # After the head these are trailers: the application has its headers already, and is not to get
-        # others.
+        # After the head these are trailers: the application has its headers already, and is not to get others.
         if not self._in_head:
             return
         name = name.lower()
@@ -397,9 +407,9 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
         method = self.parser.get_method().decode("ascii")
-        self._check_head(version, method)
-        self._in_head = False
-        self._fed = 0
+        if self._hosts != 1 or version != "1.1" or self._coding or method == "CONNECT":
+            self._check_head(version, method)
+        self._check_size()
         scope = self.scope
         scope["method"] = method
         scope["http_version"] = version
@@ -409,6 +419,8 @@ class _Protocol(HttpToolsProtocol):
         scope["raw_path"], scope["query_string"] = raw_path, _ = _split_target(self.url)
         path = raw_path.decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
+        self._in_head = False
+        self._fed = 0
         self._begin(keep_alive=version == "1.1" and self.parser.should_keep_alive())
 
     def on_body(self, body: bytes) -> None:
@@ -466,7 +478,7 @@ class _Protocol(HttpToolsProtocol):
         elif value.lower() == b"100-continue":
             self.expect_100_continue = True
 
-    def _check_head(self, version: str, method: str) -> None:
+    def _check_size(self) -> None:
         limits = self._limits
         if len(self.headers) > limits.header_count:
             raise _Refusal(431, "too many headers")
@@ -475,6 +487,8 @@ class _Protocol(HttpToolsProtocol):
             size = sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > limits.header_bytes:
                 raise _Refusal(431, "the headers are too long")
+
+    def _check_head(self, version: str, method: str) -> None:
         if version not in _VERSIONS:
             raise _Refusal(505, f"HTTP version {version}")
         if self._hosts != 1 and (self._hosts or version == "1.1"):
@@ -576,12 +590,11 @@ class _Protocol(HttpToolsProtocol):
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
             return True
-        silent = cycle.response_started
-        if silent and not cycle.response_complete:
+        if cycle.told:
             self.transport.close()
         cycle.disconnected = cycle.response_complete = True
         cycle.message_event.set()
-        return not silent
+        return not cycle.told
 
     def _unfinished(self) -> Iterator[_Cycle]:
         """The requests without a complete response, oldest first."""
@@ -592,8 +605,9 @@ class _Protocol(HttpToolsProtocol):
 
     def _upgrade(self, rest: bytes) -> None:
         """The client asks for another protocol; *rest* is what it sent after the head."""
-        self._upgrading = False
+        self._upgrading = self._in_head = False
         self._whole = True
+        self._fed = 0
         scope = self.scope
         if self._get_upgrade() != b"websocket" or scope["method"] != "GET" or scope["http_version"] != "1.1":
             self._decline_upgrade(rest)

@@ -18,9 +18,10 @@ from hedgerow.page.scan import Skeletons
 from hedgerow.settings import Settings
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
-from hedgerow.traps.bait import Bait, BaitPlacer
+from hedgerow.traps.bait import Bait, BaitPlacer, Pages
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
+from hedgerow.verdict import Decision
 from hedgerow.visit import Visit
 
 log = logging.getLogger(__name__)
@@ -47,9 +48,11 @@ class Site:
     ) -> None:
         self._seal = seal or build_seal(settings)
         self._account_of = account_of
-        self.state = state or build_state(settings)
-        self.ledger = ledger or build_ledger(settings)
+        # Not `state or ...`: a state that remembers nobody yet is false.
+        self.state = build_state(settings) if state is None else state
+        self.ledger = build_ledger(settings) if ledger is None else ledger
         self._skeletons = Skeletons()
+        self._pages = Pages()
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
         self.untouched: Counter[str] = Counter()
@@ -59,14 +62,19 @@ class Site:
 
     def use(self, settings: Settings) -> None:
         """Go on under *settings*."""
-        self.settings = settings
-        self.gate = build_gate(
-            settings, seal=self._seal, state=self.state, ledger=self.ledger, account_of=self._account_of
-        )
-        self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
+        gate = build_gate(
+            settings, seal=self._seal, state=self.state, ledger=self.ledger, pages=self._pages,
+            account_of=self._account_of,
+        )  # fmt: skip
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
-        self.maze = Maze(self._seal, settings.traps.prefix, self._maze_seed()) if detains else None
+        maze = Maze(self._seal, settings.traps.prefix, self._maze_seed()) if detains else None
+        before: Settings | None = getattr(self, "settings", None)
+        if before is None or before.detain != settings.detain:
+            self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
+        if before is not None:
+            gate.blocked = self.gate.blocked
+        self.settings, self.gate, self.maze = settings, gate, maze
 
     def _maze_seed(self) -> bytes:
         """Another for each site, the same after a restart, and nothing that tells about the key."""
@@ -78,6 +86,13 @@ class Site:
         page = self.gate.pages.remember(visit.target)
         bait = Bait(self._seal, traps.prefix, visit.visitor, page)
         return bait, BaitPlacer(bait, self._skeletons, placement=traps.placement, every=traps.every)
+
+    def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
+        """Count a visit that is answered, or about to be, and write it down. Once for each visit."""
+        self.decided[decision.action] += 1
+        if decision.action != "pass":
+            self.decided[decision.code] += 1
+        self.gate.record(visit, decision, status, reference)
 
     def pass_untouched(self, reason: str, target: str) -> None:
         """Count a page that could not be read; the first of its kind is logged."""

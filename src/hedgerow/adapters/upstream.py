@@ -134,9 +134,7 @@ def named_by_connection(value: bytes) -> frozenset[bytes]:
 
 
 class RequestBody:
-    """
-    A request's body: *chunks* as they come, *length* in bytes where it is known; without it, sent as chunks.
-    """
+    """A request's body: *chunks* as they come, *length* in bytes where it is known; without it, sent as chunks."""
 
     __slots__ = ("chunks", "length", "started")
 
@@ -189,6 +187,11 @@ class Answer:
                 raise self.error or RuntimeError("an answer was read after it was closed")
             await self.connection.more(self)
         return self.take()
+
+    async def settle(self, seconds: float) -> None:
+        """Give the first of the body a moment to arrive: many an upstream sends its head by itself."""
+        if not self.arrived and not self.ended and self.connection is not None:
+            await self.connection.more(self, seconds)
 
     def take(self) -> bytes:
         """What has arrived and was not yet taken, without waiting."""
@@ -288,13 +291,16 @@ class _Connection(asyncio.Protocol):
             raise
         return answer
 
-    async def more(self, answer: Answer) -> None:
-        """Wait until *answer* has more of its body, its end or an error."""
+    async def more(self, answer: Answer, seconds: float | None = None) -> None:
+        """Wait, at most *seconds*, until *answer* has more of its body, its end or an error."""
         waiter = answer.waiter = self._loop.create_future()
         self.read_deadline = self._loop.time() + self._pool.read_timeout
+        alarm = None if seconds is None else self._loop.call_later(seconds, answer.wake)
         try:
             await waiter
         finally:
+            if alarm is not None:
+                alarm.cancel()
             answer.waiter = None
             if self._answer is answer:
                 self.read_deadline = inf
@@ -325,6 +331,10 @@ class _Connection(asyncio.Protocol):
             self._unsent = unsent
             self.write_deadline = now + self._pool.write_timeout
         if now >= self.read_deadline:
+            if self._sender is not None and not self._sender.done():
+                # It may be waiting for the rest of the request before it goes on with its answer.
+                self.read_deadline = now + self._pool.read_timeout
+                return
             begun = self._answer is not None and self._answer.begun
             what = "its answer has stopped coming" if begun else "no answer in time"
             self.abort(UpstreamError("timeout", f"{self._pool}: {what}"))
@@ -343,12 +353,15 @@ class _Connection(asyncio.Protocol):
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        except httptools.HttpParserError as error:
             self._clean = False
             if not answer.ended:
                 why = error.__context__ or error
                 self.abort(UpstreamError("broken", f"{self._pool}: its answer is not HTTP: {why}"))
                 return
+        except httptools.HttpParserUpgrade:
+            self.abort(UpstreamError("broken", f"{self._pool} changed to another protocol unasked"))
+            return
         if answer.ended:
             self._finish(answer)
         elif self._silent > self._pool.head_limit:
@@ -382,13 +395,13 @@ class _Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         answer = self._answer
-        # After the head these are trailers. They are dropped: we asked for none, and none may pass for a
-        # header.
+        # After the head these are trailers. They are dropped: we asked for none, and none may pass for a header.
         if answer is None or answer.begun:
             return
         name = name.lower()
         if name in HOP_BY_HOP:
-            self._hops.append((name, value))
+            if value != b"keep-alive":
+                self._hops.append((name, value))
         else:
             answer.headers.append((name, value))
 
@@ -460,10 +473,7 @@ class _Connection(asyncio.Protocol):
             self.abort()
 
     def _end(self, exc: Exception | None) -> None:
-        """
-        The upstream has closed. Well, if that is how it ends its bodies and the head has come; else too
-        early.
-        """
+        """The upstream has closed. Well, if that is how it ends its bodies and the head has come; else too early."""
         answer = self._answer
         if answer is not None:
             answer.ended = exc is None and answer.begun and self._ends_by_closing(answer)

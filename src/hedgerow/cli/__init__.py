@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import click
 import typer
 
 from hedgerow import __version__
+from hedgerow.cli import simulate
 from hedgerow.errors import HedgerowError, SettingsError
 
 app = typer.Typer(
@@ -25,6 +25,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(simulate.app, name="simulate")
+
+_BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 
 Config = Annotated[
     Path | None,
@@ -60,9 +64,7 @@ def protect(
     ] = "",
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where visitors come in.")] = "",
     config: Config = None,
-    observe: Annotated[
-        bool, typer.Option("--observe", help="Decide and record everything, enforce nothing.")
-    ] = False,
+    observe: Annotated[bool, typer.Option("--observe", help="Decide and record everything, enforce nothing.")] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     admin: Annotated[
         str,
@@ -84,9 +86,7 @@ def replay(
     json: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - for standard output.")
     ] = None,
-    propose: Annotated[
-        bool, typer.Option("--propose", help="Propose density limits from these logs.")
-    ] = False,
+    propose: Annotated[bool, typer.Option("--propose", help="Propose density limits from these logs.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many visitors to show.")] = 20,
 ) -> None:
     """Say what Hedgerow would have done with the visits of a log."""
@@ -97,9 +97,7 @@ def replay(
 
 @app.command()
 def check(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Settings; ./hedgerow.toml without.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Settings; ./hedgerow.toml without.")] = None,
 ) -> None:
     """Check a settings file: every fault, with its line."""
     from hedgerow.settings import load_settings
@@ -111,9 +109,7 @@ def check(
 
 @app.command()
 def explain(
-    reference: Annotated[
-        str, typer.Argument(metavar="REFERENCE", help="As on the page that the visitor saw.")
-    ],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="As on the page that the visitor saw.")],
     config: Config = None,
 ) -> None:
     """Say why a visitor was refused, given the reference number it was shown."""
@@ -136,27 +132,28 @@ def demo(
 
 
 def main() -> None:
-    """Run the command line: what is broken becomes one line on standard error."""
+    """Run the command line: what is broken, or typed wrong, becomes one line on standard error."""
     try:
         status = app(standalone_mode=False)
     except SettingsError as error:
         for fault in error.faults:
-            click.echo(fault, err=True)
-        status = 2
+            typer.echo(fault, err=True)
+        status = _WRONG_USE
     except HedgerowError as error:
-        click.echo(f"hedgerow: {error}", err=True)
-        status = 1
-    except click.UsageError as error:
-        error.show()
-        status = 2
-    except click.ClickException as error:
-        click.echo(f"hedgerow: {error.format_message()}", err=True)
-        status = 1
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted.", err=True)
-        status = 130
+        typer.echo(f"hedgerow: {error}", err=True)
+        status = _BROKEN
+    except (KeyboardInterrupt, typer.Abort):
+        typer.echo("Interrupted.", err=True)
+        status = _INTERRUPTED
     except BrokenPipeError:
         # Somebody looked at the first lines with `head`.
         sys.stderr.close()
-        status = 141
+        status = _PIPE_CLOSED
+    except Exception as error:
+        # What typer says of wrong use is an exception of a click of its own, under a name that is not public.
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise
+        typer.echo(f"hedgerow: {said().rstrip('.')}; see hedgerow --help", err=True)
+        status = _WRONG_USE
     sys.exit(status if isinstance(status, int) else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +17,7 @@ from hedgerow.settings import load_settings
 from hedgerow.verdict import Evidence
 
 _QUERY = (
-    "SELECT at, visitor, address, method, host, target, user_agent, action, status, evidence"
-    " FROM visits WHERE ref = ?"
+    "SELECT at, visitor, address, method, host, target, user_agent, action, status, evidence FROM visits WHERE ref = ?"
 )
 
 
@@ -27,17 +27,17 @@ def run(reference: str, *, config: Path | None) -> None:
     if not path.is_file():
         raise StoreError(f"there is no ledger at {path}; name the settings of the site with --config")
     try:
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-        row = connection.execute(_QUERY, (reference.strip().upper(),)).fetchone()
-        connection.close()
-    except sqlite3.Error as error:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            row = connection.execute(_QUERY, (reference.strip().upper(),)).fetchone()
+        found = msgspec.json.decode(row[-1], type=list[Evidence]) if row is not None else []
+    except (sqlite3.Error, msgspec.MsgspecError) as error:
         raise StoreError(f"cannot read the ledger {path}: {error}") from None
     if row is None:
         raise StoreError(f"the ledger {path} does not know the reference {reference}")
-    at, visitor, address, method, host, target, user_agent, action, status, evidence = row
+    at, visitor, address, method, host, target, user_agent, action, status, _ = row
     typer.echo(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC  {action}, status {status}")
     typer.echo(readable(f"visitor     {visitor} ({address})"))
     typer.echo(readable(f"asked for   {method} {host}{target}"))
     typer.echo(readable(f"user agent  {user_agent or '(none)'}"))
-    for found in msgspec.json.decode(evidence, type=list[Evidence]):
-        typer.echo(readable(f"evidence    {found.text} [{found.code}, weight {found.weight:g}]"))
+    for evidence in found:
+        typer.echo(readable(f"evidence    {evidence.text} [{evidence.code}, weight {evidence.weight:g}]"))

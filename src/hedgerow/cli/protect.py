@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ from hedgerow.settings.schema import split_listen, upstream_faults
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
+_AT_START_ONLY = ("directory", "proxy", "state", "ledger", "admin")
 
 
 def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
@@ -35,9 +37,7 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     if workers > 1:
-        raise HedgerowError(
-            "one process only, for now: several need a state that they share; start without --workers"
-        )
+        raise HedgerowError("one process only, for now: several need a state that they share; start without --workers")
 
     def read() -> Settings:
         return _with_options(load_settings(config), upstream, listen, admin, observe=observe)
@@ -52,11 +52,11 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
         proxy = build_proxy(settings)
         server = make_server(
             Hedgerow(proxy, site=site), *split_listen(settings.proxy.listen),
-            limits=_limits(settings), graceful=int(settings.proxy.shutdown_timeout),
+            limits=_limits(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
         _announce(settings, door, side)
         gc.freeze()
-        uvloop.run(_serve(server, door, side, site, read if config is not None else None))
+        uvloop.run(_serve(server, door, side, site, read))
 
 
 def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *, observe: bool) -> Settings:
@@ -93,9 +93,7 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
             dualstack_ipv6=family == socket.AF_INET6 and not host,
         )
     except OSError as error:
-        raise HedgerowError(
-            f"cannot listen on {listen}: {error.strerror}; choose another with {option}"
-        ) from None
+        raise HedgerowError(f"cannot listen on {listen}: {error.strerror}; choose another with {option}") from None
     with bound:
         yield bound
 
@@ -146,18 +144,15 @@ class _SideServer(uvicorn.Server):
 
 
 async def _serve(
-    server: uvicorn.Server, door: socket.socket, side: socket.socket | None, site: Site, read: object
+    server: uvicorn.Server, door: socket.socket, side: socket.socket | None, site: Site, read: Callable[[], Settings]
 ) -> None:
-    loop = asyncio.get_running_loop()
-    if callable(read):
-        loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
+    # Without a settings file, too: nobody who sends a SIGHUP means to end us.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, site, read)
     if side is None:
         await server.serve(sockets=[door])
         return
     beside = _SideServer(
-        uvicorn.Config(
-            Admin(site), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none"
-        )
+        uvicorn.Config(Admin(site), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none")
     )
     task = asyncio.create_task(beside.serve(sockets=[side]))
     try:
@@ -167,16 +162,17 @@ async def _serve(
         await task
 
 
-def _reload(site: Site, read: object) -> None:
+def _reload(site: Site, read: Callable[[], Settings]) -> None:
     """Take the settings file as it is now; one with faults changes nothing."""
-    assert callable(read)
     try:
         settings = read()
     except SettingsError as error:
         for fault in error.faults:
             log.error("not reloaded: %s", fault)  # noqa: TRY400 - the fault is the operator's, not ours
         return
-    if settings.proxy != site.settings.proxy or settings.admin != site.settings.admin:
-        log.warning("reloaded, but [proxy] and [admin] take effect at the next start")
+    before = site.settings
+    late = [name for name in _AT_START_ONLY if getattr(settings, name) != getattr(before, name)]
     site.use(settings)
     log.info("reloaded the settings")
+    if late:
+        log.warning("what changed in %s takes effect at the next start", ", ".join(late))

@@ -29,15 +29,9 @@ class TrapDetector:
         page = self._page_name(marker.page)
         where = f"the page {page}" if page else "a page of this site"
         if visit.prefetch:
-            return (
-                Evidence(
-                    "trap", "trap-prefetched", 0.0, f"A browser fetched a hidden link of {where} ahead."
-                ),
-            )
+            return (Evidence("trap", "trap-prefetched", 0.0, f"A browser fetched a hidden link of {where} ahead."),)
         if marker.minted_for == visitor_digest(visit.visitor):
             return (Evidence("trap", "trap", 1.0, f"Followed a link of {where} that no person can see."),)
         if visit.origin == "cross":
             return (Evidence("trap", "trap-embedded", 0.0, f"Another site led to a hidden link of {where}."),)
-        return (
-            Evidence("trap", "trap-of-another", 0.0, f"A hidden link of {where}, given to another visitor."),
-        )
+        return (Evidence("trap", "trap-of-another", 0.0, f"A hidden link of {where}, given to another visitor."),)

@@ -11,7 +11,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 AccountOf = Callable[[Mapping[str, str]], str | None]
 """Gets the request's headers (lower-case names) and returns the account's name, or None."""
 
-_LONGEST_NAME = 200
+_LONGEST_NAME = 100
 
 
 def cookie_value(header: bytes, name: bytes) -> bytes:
@@ -35,6 +35,16 @@ def visitor_of(account: str, prefix: str) -> str:
     return ACCOUNT + account if account else prefix
 
 
+def _name(text: str) -> str:
+    """
+    An account's name as stores can keep it: a long one is named by its digest, so two that begin alike stay two.
+
+    Half a surrogate pair, which the site's own code may give us, is no character: no store takes it.
+    """
+    name = text.encode("utf-8", "replace")
+    return name.decode() if len(name) <= _LONGEST_NAME else blake2b(name, digest_size=16).hexdigest()
+
+
 class Accounts:
     """
     Finds the account of a request.
@@ -56,11 +66,11 @@ class Accounts:
         if self._callable is not None:
             found = self._callable({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in headers})
             if found:
-                return found[:_LONGEST_NAME]
+                return _name(str(found))
         if self._header and trusted:
             for key, value in headers:
                 if key == self._header and value.strip():
-                    return value.strip().decode("utf-8", "replace")[:_LONGEST_NAME]
+                    return _name(value.strip().decode("utf-8", "replace"))
         if self._cookie:
             for key, value in headers:
                 if key == b"cookie":

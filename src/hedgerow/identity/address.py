@@ -9,7 +9,7 @@ of theirs is the client.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -17,11 +17,15 @@ _IPV4_NETWORK_BITS = 24
 _IPV6_NETWORK_BITS = 48
 _IPV6_VISITOR_BITS = 64
 
+# No address is longer, with brackets, zone and port. What is longer must not get into the caches below: thousands of
+# entries, each as long as a client likes, are no bound at all.
+_LONGEST = 100
+
+_IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+\Z", re.ASCII)
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::\d+)?\Z")
-_FOR = re.compile(r'(?:^|;)\s*for\s*=\s*("(?:[^"\\]|\\.)*"|[^;\s]*)', re.IGNORECASE)
+_PAIR = re.compile(r"""\s*+([^\s;=,"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;,"\s]*+)\s*+(?:;|\Z)""")
 
 
-@lru_cache(maxsize=1 << 14)
 def parse_address(text: str) -> str | None:
     """
     The address in *text* in its canonical form, or None where it is none.
@@ -29,6 +33,11 @@ def parse_address(text: str) -> str | None:
     Takes what proxies write: `192.0.2.1`, `192.0.2.1:5000`, `2001:db8::1`, `[2001:db8::1]:5000`. An IPv4 address
     dressed as IPv6 (`::ffff:192.0.2.1`) is the IPv4 address. A zone (`fe80::1%eth0`) is dropped.
     """
+    return _parsed(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=1 << 14)
+def _parsed(text: str) -> str | None:
     text = text.strip().strip('"')
     bracketed = _BRACKETED.match(text)
     if bracketed:
@@ -59,20 +68,22 @@ def prefix_of(address: str) -> str:
     >>> prefix_of("192.0.2.1"), prefix_of("2001:db8:1:2:3:4:5:6")
     ('192.0.2.1', '2001:db8:1:2::/64')
     """
-    return address if ":" not in address else _ipv6_prefix(address, _IPV6_VISITOR_BITS)
+    if ":" not in address or len(address) > _LONGEST:
+        return address
+    return _ipv6_prefix(address, _IPV6_VISITOR_BITS)
 
 
 def network_of(address: str) -> str:
     """
-    The network an address belongs to: IPv4 /24, IPv6 /48.
+    The network an address belongs to: IPv4 /24, IPv6 /48. What is no address (a host name in a log) has none.
 
-    >>> network_of("192.0.2.1"), network_of("2001:db8:1:2::3")
-    ('192.0.2.0/24', '2001:db8:1::/48')
+    >>> network_of("192.0.2.1"), network_of("2001:db8:1:2::3"), network_of("host.example.org")
+    ('192.0.2.0/24', '2001:db8:1::/48', '')
     """
-    if ":" in address:
-        return _ipv6_prefix(address, _IPV6_NETWORK_BITS)
-    head, dot, _ = address.rpartition(".")
-    return f"{head}.0/{_IPV4_NETWORK_BITS}" if dot else address
+    if ":" in address and len(address) <= _LONGEST:
+        network = _ipv6_prefix(address, _IPV6_NETWORK_BITS)
+        return network if network != address else ""
+    return f"{address.rpartition('.')[0]}.0/{_IPV4_NETWORK_BITS}" if _IPV4.match(address) else ""
 
 
 class Networks:
@@ -91,18 +102,19 @@ class Networks:
         return bool(self._by_bits)
 
     def __contains__(self, address: object) -> bool:
-        return bool(self._by_bits) and isinstance(address, str) and self._holds(address)
+        if not self._by_bits or not isinstance(address, str) or len(address) > _LONGEST:
+            return False
+        return self._holds(address)
 
     def _look_up(self, address: str) -> bool:
         try:
-            parsed = ip_address(address)
+            # A socket that listens for IPv6 and IPv4 at once names its IPv4 peers `::ffff:192.0.2.1`.
+            parsed = ip_address(parse_address(address) or address)
         except ValueError:
             return False
         number = int(parsed)
         return any(
-            number >> bits in numbers
-            for (version, bits), numbers in self._by_bits.items()
-            if version == parsed.version
+            number >> bits in numbers for (version, bits), numbers in self._by_bits.items() if version == parsed.version
         )
 
 
@@ -114,14 +126,48 @@ def check_network(text: str) -> IPv4Network | IPv6Network:
         raise ValueError(f"{text!r} is not a network: {error}") from None
 
 
-def _hops(header: str, name: str) -> list[str]:
+def _hops(header: str, name: str) -> Iterator[str]:
+    """What a header says of the client and the proxies after it, the last hop first."""
     if name == "forwarded":
-        found = []
-        for element in header.split(","):
-            match = _FOR.search(element)
-            found.append(match[1].strip('"') if match else "")
-        return found
-    return header.split(",")
+        return map(_named_for, _elements(header))
+    return reversed(header.split(","))
+
+
+def _elements(header: str) -> Iterator[str]:
+    """
+    The elements of a Forwarded header, the last first.
+
+    Quotes are read from the right, too. Each proxy writes its own element whole, so nothing that a client put to the
+    left of it, such as a quote that never ends, can change where it begins.
+    """
+    end = position = len(header)
+    quoted = False
+    while position:
+        position -= 1
+        if header[position] == '"':
+            escapes = position
+            while escapes and header[escapes - 1] == "\\":
+                escapes -= 1
+            quoted ^= (position - escapes) % 2 == 0
+        elif header[position] == "," and not quoted:
+            yield header[position + 1 : end]
+            end = position
+    yield header[:end]
+
+
+def _named_for(element: str) -> str:
+    """
+    Whom an element of a Forwarded header was written for, or "" where it does not say so in good form.
+
+    >>> _named_for('host="a;for=192.0.2.9";For="[2001:db8::1]:80"')
+    '[2001:db8::1]:80'
+    """
+    position = 0
+    while pair := _PAIR.match(element, position):
+        if pair[1].lower() == "for":
+            return pair[2].strip('"')
+        position = pair.end()
+    return ""
 
 
 class Proxies:
@@ -146,7 +192,7 @@ class Proxies:
         stands for the client.
         """
         client = peer
-        for hop in reversed(_hops(header, self.header)):
+        for hop in _hops(header, self.header):
             address = parse_address(hop)
             if address is None:
                 break

@@ -28,17 +28,23 @@ _CALL_SUFFIXES = frozenset({"json", "xml", "rss", "atom", "ics", "csv", "txt", "
 _READING = frozenset({"GET", "HEAD"})
 _DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
 _CALLS = frozenset(
-    {b"empty", b"report", b"webidentity", b"serviceworker", b"sharedworker", b"worker", b"json"}
+    {b"empty", b"report", b"webidentity", b"serviceworker", b"sharedworker", b"worker", b"json", b"websocket"}
 )
 
 
-@lru_cache(maxsize=1 << 13)
-def _kind_of_path(path: str) -> Kind:
-    name = path.partition("?")[0].rpartition("/")[2]
+# A target is as long as its client likes: only short ones are remembered, or the cache would have no bound.
+_LONGEST_CACHED = 200
+
+
+def _kind_of_target(target: str) -> Kind:
+    name = target.partition("?")[0].rpartition("/")[2]
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     if suffix in _ASSETS:
         return "asset"
     return "call" if suffix in _CALL_SUFFIXES else "page"
+
+
+_cached_kind = lru_cache(maxsize=1 << 13)(_kind_of_target)
 
 
 def kind_of(method: str, target: str) -> Kind:
@@ -48,7 +54,9 @@ def kind_of(method: str, target: str) -> Kind:
     >>> kind_of("GET", "/docs/"), kind_of("GET", "/a/logo.PNG?v=3"), kind_of("POST", "/comment")
     ('page', 'asset', 'call')
     """
-    return _kind_of_path(target) if method in _READING else "call"
+    if method not in _READING:
+        return "call"
+    return _cached_kind(target) if len(target) <= _LONGEST_CACHED else _kind_of_target(target)
 
 
 def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) -> Kind:
@@ -61,7 +69,7 @@ def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) 
     destination = headers.get(b"sec-fetch-dest")
     if destination is not None and destination not in _DOCUMENTS:
         return "call" if destination in _CALLS else "asset"
-    if prefetch or b"x-requested-with" in headers:
+    if prefetch or b"x-requested-with" in headers or headers.get(b"upgrade", b"").lower() == b"websocket":
         return "call"
     return "page"
 

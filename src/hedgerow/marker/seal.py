@@ -29,7 +29,8 @@ TOKEN_LENGTH = (_PAYLOAD_BYTES + _TAG_BYTES + 2) // 3 * 4
 _KINDS: dict[Literal["trap", "maze"], bytes] = {"trap": b"\x01", "maze": b"\x02"}
 _NAMES: dict[int, Literal["trap", "maze"]] = {code[0]: name for name, code in _KINDS.items()}
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_", b"+/")
+# What base64 writes elsewhere is nothing here: a token has one spelling.
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 def visitor_digest(visitor: str) -> bytes:
@@ -83,6 +84,4 @@ class Seal:
         # marker has exactly one token.
         page_at = 1 + VISITOR_BYTES
         index_at = page_at + PAGE_BYTES
-        return Marker(
-            kind, payload[1:page_at], payload[page_at:index_at], int.from_bytes(payload[index_at:], "big")
-        )
+        return Marker(kind, payload[1:page_at], payload[page_at:index_at], int.from_bytes(payload[index_at:], "big"))

@@ -12,17 +12,38 @@ import codecs
 import re
 
 _LABEL = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:\-]+)", re.IGNORECASE)
-_CARRIED = frozenset({
-    "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "utf-7", "hz",
-    "iso2022_jp", "iso2022_jp_1", "iso2022_jp_2", "iso2022_jp_2004", "iso2022_jp_3", "iso2022_jp_ext", "iso2022_kr",
+_END_OF_HEAD = re.compile(rb"</head|<body", re.IGNORECASE)
+_WIDE = frozenset({"utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"})
+_SWITCHING = frozenset({
+    "utf-7", "hz", "iso2022_jp", "iso2022_jp_1", "iso2022_jp_2", "iso2022_jp_2004", "iso2022_jp_3", "iso2022_jp_ext",
+    "iso2022_kr",
 })  # fmt: skip
+# Without a mark, "utf-16" is little-endian to browsers; and these are names that only browsers know.
+_MEANT = {
+    "utf-16": "utf-16-le", "utf-32": "utf-32-le", "ucs-2": "utf-16-le", "iso-10646-ucs-2": "utf-16-le",
+    "unicode": "utf-16-le", "csunicode": "utf-16-le", "unicodefeff": "utf-16-le", "unicodefffe": "utf-16-be",
+}  # fmt: skip
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_LONGEST_MARK = 4
 _SNIFFED = 1024
+
+
+def tells_charset(content_type: bytes, start: bytes) -> bool:
+    """
+    Whether *start*, how a page begins, is enough to tell its charset.
+
+    It is told by a byte order mark or by the header, else by the page's head, of which browsers read a kilobyte, too.
+    """
+    if len(start) < _LONGEST_MARK:
+        return False
+    if len(start) >= _SNIFFED or _codec_name(_LABEL.search(content_type)):
+        return True
+    return _END_OF_HEAD.search(start) is not None or any(start.startswith(mark) for mark, _ in _BOMS)
 
 
 def carried_charset(content_type: bytes, start: bytes) -> str | None:
@@ -30,27 +51,34 @@ def carried_charset(content_type: bytes, start: bytes) -> str | None:
     The codec through which a page must be carried, or None where it can be read as bytes.
 
     A byte order mark wins over the header and the header over the page's own meta, as in browsers. *start* is how the
-    page begins.
+    page begins. A meta that can be read cannot stand in a page of wide characters, whatever it says.
 
     >>> carried_charset(b"text/html; charset=utf-8", b"<html>")
     >>> carried_charset(b"text/html; charset=UTF-16LE", b"<\0h\0")
     'utf-16-le'
     """
-    for mark, name in _BOMS:
+    for mark, marked in _BOMS:
         if start.startswith(mark):
-            return name
+            return marked
     if start.startswith(codecs.BOM_UTF8):
         return None
-    label = _LABEL.search(content_type) or _LABEL.search(start[:_SNIFFED])
+    name = _codec_name(_LABEL.search(content_type))
+    if name is not None:
+        return name if name in _SWITCHING | _WIDE else None
+    name = _codec_name(_LABEL.search(start[:_SNIFFED]))
+    return name if name in _SWITCHING else None
+
+
+def _codec_name(label: re.Match[bytes] | None) -> str | None:
+    """What Python calls it. A browser ignores a label that it does not know, and reads some superset of ASCII."""
     if label is None:
         return None
+    name = label[1].decode("ascii").lower()
     try:
-        name = codecs.lookup(label[1].decode("ascii")).name
+        name = codecs.lookup(_MEANT.get(name, name)).name
     except LookupError:
-        # A browser ignores a label that it does not know, and reads the page as some superset of ASCII.
         return None
-    # Without a mark, "utf-16" is little-endian to browsers.
-    return {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name) if name in _CARRIED else None
+    return _MEANT.get(name, name)
 
 
 def to_utf8(page: bytes, charset: str) -> bytes | None:

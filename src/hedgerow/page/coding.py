@@ -15,8 +15,12 @@ import brotli
 import zstandard
 
 _STEP = 262_144
+# What one step has not used yet is copied for the next: small pieces go in.
+_IN_STEP = 16_384
 _ZSTD_STEP = 64
 _GZIP = 16 + zlib.MAX_WBITS
+_GZIP_MAGIC = b"\x1f\x8b"
+_MAGIC_BYTES = 2
 
 
 class BrokenCoding(ValueError):  # noqa: N818 - it says what it is
@@ -32,14 +36,11 @@ class Decoder(Protocol):
 
 
 class Encoder(Protocol):
-    def feed(self, data: bytes, *, final: bool) -> bytes: ...
+    """`feed` may keep some back; `flush` gives all of it, and with *final* ends the body."""
 
+    def feed(self, data: bytes) -> bytes: ...
 
-class Identity:
-    """No coding: both ways."""
-
-    def feed(self, data: bytes, *, final: bool = False) -> bytes:  # noqa: ARG002
-        return data
+    def flush(self, *, final: bool) -> bytes: ...
 
 
 class _ZlibDecoder:
@@ -48,29 +49,50 @@ class _ZlibDecoder:
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
         self._inflate = zlib.decompressobj(_GZIP if gzip else zlib.MAX_WBITS)
+        self._start = b""
         self._begun = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        if not self._begun:
+            # Two bytes tell whether there is a wrapper, and whether a member of gzip follows.
+            data = self._start + data
+            if len(data) < _MAGIC_BYTES:
+                self._start = data
+                return
+            self._begin(data)
+        for start in range(0, len(data), _IN_STEP):
+            yield from self._unfold(data[start : start + _IN_STEP])
+
+    def _begin(self, data: bytes) -> None:
+        self._start, self._begun = b"", True
+        wrapped = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:_MAGIC_BYTES], "big") % 31 == 0
+        if not self._gzip and not wrapped:
+            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+
+    def _unfold(self, data: bytes) -> Iterator[bytes]:
         while data:
+            if self._inflate.eof and not self._next_member(data):
+                return
             try:
-                out = self._inflate.decompress(data, _STEP)
+                out = self._inflate.decompress(self._start + data, _STEP)
             except zlib.error as error:
-                if self._gzip or self._begun:
-                    raise BrokenCoding(str(error)) from None
-                self._begun = True
-                self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-                continue
-            self._begun = True
+                raise BrokenCoding(str(error)) from None
+            self._start = b""
             if out:
                 yield out
-            if self._inflate.eof:
-                data = self._inflate.unused_data
-                # Another member may follow; anything else behind the end is padding, which every client ignores.
-                if not (self._gzip and data.startswith(b"\x1f\x8b")):
-                    return
-                self._inflate = zlib.decompressobj(_GZIP)
-            else:
-                data = self._inflate.unconsumed_tail
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+
+    def _next_member(self, data: bytes) -> bool:
+        """Whether a member of gzip begins here; anything else behind the end is padding, which every client ignores."""
+        start = self._start + data
+        if not self._gzip or not _GZIP_MAGIC.startswith(start[:_MAGIC_BYTES]):
+            self._start, self._gzip = b"", False
+            return False
+        if len(start) < _MAGIC_BYTES:
+            self._start = start
+            return False
+        self._inflate = zlib.decompressobj(_GZIP)
+        return True
 
     def end(self) -> None:
         if not self._inflate.eof:
@@ -83,14 +105,12 @@ class _BrotliDecoder:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         try:
-            out = self._decoder.process(data, output_buffer_limit=_STEP)
-            while out:
+            while not self._decoder.is_finished():
+                out = self._decoder.process(data, output_buffer_limit=_STEP)
+                data = b""
+                if not out:
+                    return
                 yield out
-                out = (
-                    b""
-                    if self._decoder.is_finished()
-                    else self._decoder.process(b"", output_buffer_limit=_STEP)
-                )
         except brotli.error as error:
             raise BrokenCoding(str(error)) from None
 
@@ -100,21 +120,30 @@ class _BrotliDecoder:
 
 
 class _ZstdDecoder:
-    """A few bytes at a time: this library unfolds all it is given at once, at most 128 KB for every four bytes."""
+    """
+    Zstandard, several frames, too.
+
+    A few bytes at a time: this library unfolds all it is given at once, at most 128 KB for every four bytes.
+    """
 
     def __init__(self) -> None:
-        self._decoder = zstandard.ZstdDecompressor(max_window_size=1 << 23).decompressobj()
+        # The largest window that a client has to allow (RFC 9659).
+        self._unfolding = zstandard.ZstdDecompressor(max_window_size=1 << 23)
+        self._decoder = self._unfolding.decompressobj()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_STEP):
-            if self._decoder.eof:
-                return
-            try:
-                out = self._decoder.decompress(data[start : start + _ZSTD_STEP])
-            except zstandard.ZstdError as error:
-                raise BrokenCoding(str(error)) from None
-            if out:
-                yield out
+            piece = data[start : start + _ZSTD_STEP]
+            while piece:
+                if self._decoder.eof:
+                    self._decoder = self._unfolding.decompressobj()
+                try:
+                    out = self._decoder.decompress(piece)
+                except zstandard.ZstdError as error:
+                    raise BrokenCoding(str(error)) from None
+                if out:
+                    yield out
+                piece = self._decoder.unused_data if self._decoder.eof else b""
 
     def end(self) -> None:
         if not self._decoder.eof:
@@ -123,10 +152,17 @@ class _ZstdDecoder:
 
 class _IdentityDecoder:
     def feed(self, data: bytes) -> Iterator[bytes]:
-        if data:
-            yield data
+        yield data
 
     def end(self) -> None: ...
+
+
+class _IdentityEncoder:
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def flush(self, *, final: bool) -> bytes:  # noqa: ARG002
+        return b""
 
 
 class _ZlibEncoder:
@@ -134,30 +170,38 @@ class _ZlibEncoder:
         # Level 1 costs a quarter of level 6 and the page is little larger.
         self._deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP if gzip else zlib.MAX_WBITS)
 
-    def feed(self, data: bytes, *, final: bool) -> bytes:
-        out = self._deflate.compress(data)
-        return out + self._deflate.flush(zlib.Z_FINISH if final else zlib.Z_SYNC_FLUSH)
+    def feed(self, data: bytes) -> bytes:
+        return self._deflate.compress(data)
+
+    def flush(self, *, final: bool) -> bytes:
+        return self._deflate.flush(zlib.Z_FINISH if final else zlib.Z_SYNC_FLUSH)
 
 
 class _BrotliEncoder:
     def __init__(self) -> None:
         self._encoder = brotli.Compressor(quality=3)
 
-    def feed(self, data: bytes, *, final: bool) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         out: bytes = self._encoder.process(data)
-        rest: bytes = self._encoder.finish() if final else self._encoder.flush()
-        return out + rest
+        return out
+
+    def flush(self, *, final: bool) -> bytes:
+        out: bytes = self._encoder.finish() if final else self._encoder.flush()
+        return out
 
 
 class _ZstdEncoder:
     def __init__(self) -> None:
         self._encoder = zstandard.ZstdCompressor(level=2).compressobj()
 
-    def feed(self, data: bytes, *, final: bool) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         out: bytes = self._encoder.compress(data)
+        return out
+
+    def flush(self, *, final: bool) -> bytes:
         mode = zstandard.COMPRESSOBJ_FLUSH_FINISH if final else zstandard.COMPRESSOBJ_FLUSH_BLOCK
-        rest: bytes = self._encoder.flush(mode)
-        return out + rest
+        out: bytes = self._encoder.flush(mode)
+        return out
 
 
 def codec(name: bytes) -> tuple[Decoder, Encoder] | None:
@@ -169,7 +213,7 @@ def codec(name: bytes) -> tuple[Decoder, Encoder] | None:
     """
     match name.strip().lower():
         case b"" | b"identity":
-            return _IdentityDecoder(), Identity()
+            return _IdentityDecoder(), _IdentityEncoder()
         case b"gzip" | b"x-gzip":
             return _ZlibDecoder(gzip=True), _ZlibEncoder(gzip=True)
         case b"deflate":

@@ -37,9 +37,7 @@ class Ladder:
         self._renew = renew
         self._strikes = strikes
 
-    def decide(
-        self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]
-    ) -> tuple[Decision, Block | None]:
+    def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> tuple[Decision, Block | None]:
         """The decision on a visitor that is not blocked, and the block to be made, if any."""
         if not evidence:
             return PASS, None

@@ -37,7 +37,8 @@ class _Lines:
         self._at: dict[Path_, int] = {}
         table: Path_ = ()
         nth: dict[Path_, int] = {}
-        for number, line in enumerate(text.splitlines(), 1):
+        # Not splitlines, which also ends lines at characters that are none of TOML's line ends.
+        for number, line in enumerate(text.split("\n"), 1):
             header = _HEADER.match(line)
             key = _KEY.match(line)
             if header:
@@ -146,14 +147,12 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Pat
         path = tuple(part.lower() for part in name.removeprefix(ENVIRONMENT_PREFIX).split("__"))
         try:
             value: object = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             value = text
         yield name, path, value
 
 
-def read_settings(
-    text: str, *, name: str = "hedgerow.toml", environment: Mapping[str, str] | None = None
-) -> Settings:
+def read_settings(text: str, *, name: str = "hedgerow.toml", environment: Mapping[str, str] | None = None) -> Settings:
     """
     Settings from the *text* of a file called *name* and from the environment, which wins.
 
@@ -165,6 +164,8 @@ def read_settings(
         at = _DECODE_AT.search(str(error))
         line = at[1] if at and at[1] else str(max(1, text.count("\n") + (not text.endswith("\n"))))
         raise SettingsError([f"{name}:{line}: {_DECODE_AT.sub('', str(error))}"]) from None
+    except RecursionError:
+        raise SettingsError([f"{name}: is nested too deeply"]) from None
     variables: dict[Path_, str] = {}
     clashes: list[str] = []
     for variable, path, value in _from_environment(os.environ if environment is None else environment):
@@ -180,9 +181,7 @@ def read_settings(
     settings = reader.table(Settings, raw, ())
     if settings is None or reader.faults or clashes:
         lines = _Lines(text)
-        raise SettingsError(
-            [*clashes, *(_locate(path, s, variables, name, lines) for path, s in reader.faults)]
-        )
+        raise SettingsError([*clashes, *(_locate(path, s, variables, name, lines) for path, s in reader.faults)])
     return settings
 
 
@@ -202,7 +201,8 @@ def load_settings(path: Path | None, *, environment: Mapping[str, str] | None = 
     except OSError as error:
         raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
     try:
-        text = data.decode("utf-8")
+        # Some editors begin a file with a byte order mark.
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise SettingsError([f"{path}:{line}: is not UTF-8"]) from None

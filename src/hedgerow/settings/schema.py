@@ -6,6 +6,8 @@ A class checks itself: `faults()` yields (setting, sentence) for each value that
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -19,6 +21,12 @@ from hedgerow.windows.density import Window
 Faults = Iterator[tuple[str, str]]
 Response = Literal["refuse", "detain"]
 
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
+# The clock of a visit tells a quarter of a microsecond; a window is to be well above that.
+_SHORTEST_WINDOW = 0.001
+_MOST_COUNTED = 100_000
+_LEAST_MEMORY = 1_000_000
+
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the settings file."""
@@ -29,9 +37,11 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _positive(table: Table, *names: str) -> Faults:
+    """TOML knows `inf` and `nan`, too: neither is a number of anything."""
     for name in names:
-        if getattr(table, name) <= 0:
-            yield name, f"must be more than 0, is {getattr(table, name)}"
+        value = getattr(table, name)
+        if not (value > 0 and math.isfinite(value)):
+            yield name, f"must be more than 0, is {value}"
 
 
 def _network_faults(name: str, networks: tuple[str, ...]) -> Faults:
@@ -89,14 +99,13 @@ def upstream_faults(upstream: str) -> Faults:
     """What is wrong with an upstream's address."""
     scheme, separator, rest = upstream.partition("://")
     host, _, path = rest.partition("/")
-    if scheme not in {"http", "https"} or not separator or not host or "@" in host or " " in upstream:
+    found = _HOST_AND_PORT.fullmatch(host)
+    if scheme not in {"http", "https"} or not separator or found is None:
         yield "upstream", f"{upstream!r} is not an address such as http://127.0.0.1:8000"
     elif path:
         yield "upstream", f"{upstream!r} has a path; name only scheme, host and port"
-    else:
-        port = host.rpartition("]")[2].partition(":")[2]
-        if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):  # noqa: PLR2004
-            yield "upstream", f"{upstream!r} has no valid port"
+    elif found[1] and not 0 < int(found[1]) < 65536:  # noqa: PLR2004
+        yield "upstream", f"{upstream!r} has no valid port"
 
 
 class IdentitySettings(Table, frozen=True):
@@ -116,6 +125,8 @@ class IdentitySettings(Table, frozen=True):
             yield "account_header", "is believed from trusted proxies only; name them in trusted_proxies"
         for bot in self.bots:
             yield from _network_faults("bots", bot.networks)
+            if not bot.name:
+                yield "bots", "each needs a name"
             if not bot.networks:
                 yield "bots", f"{bot.name!r} has no networks to verify it by"
 
@@ -139,13 +150,10 @@ class DensitySettings(Table, frozen=True):
     def faults(self) -> Faults:
         yield from _positive(self, "block_for")
         for window in self.windows:
-            if window.count < 1 or window.seconds <= 0:
-                yield (
-                    "windows",
-                    f"count and seconds must be more than 0, are {window.count} and {window.seconds:g}",
-                )
-            elif window.count > 100_000:  # noqa: PLR2004
-                yield "windows", f"count is at most 100000, is {window.count}"
+            if not 1 <= window.count <= _MOST_COUNTED:
+                yield "windows", f"count must be from 1 to {_MOST_COUNTED}, is {window.count}"
+            if not (window.seconds >= _SHORTEST_WINDOW and math.isfinite(window.seconds)):
+                yield "windows", f"seconds must be at least {_SHORTEST_WINDOW}, is {window.seconds:g}"
 
 
 class TrapSettings(Table, frozen=True):
@@ -166,15 +174,23 @@ class TrapSettings(Table, frozen=True):
     def faults(self) -> Faults:
         yield from _positive(self, "every", "block_for")
         if not _is_path_start(self.prefix):
-            yield "prefix", f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /"
+            yield (
+                "prefix",
+                (
+                    f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /, and no . or .. alone"
+                ),
+            )
 
 
 def _is_path_start(text: str) -> bool:
+    """Whether links may start so; clients resolve the segments `.` and `..`, and some drop empty ones."""
+    segments = text.split("/")
     return (
         len(text) > 1
         and text[0] == "/"
-        and text[1] != "/"
         and all(c.isascii() and (c.isalnum() or c in "._~-/") for c in text)
+        and not any(segment in {"", ".", ".."} for segment in segments[1:-1])
+        and segments[-1] != ".."
     )
 
 
@@ -203,7 +219,9 @@ class StateSettings(Table, frozen=True):
     blocks: int = 100_000
 
     def faults(self) -> Faults:
-        yield from _positive(self, "memory", "blocks")
+        yield from _positive(self, "blocks")
+        if self.memory < _LEAST_MEMORY:
+            yield "memory", f"must be at least {_LEAST_MEMORY}, is {self.memory}"
 
 
 class LedgerSettings(Table, frozen=True):

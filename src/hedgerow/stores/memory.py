@@ -8,24 +8,31 @@ of their own, so a flood of new addresses cannot wash a crawler's block away.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from hedgerow.recall import ACCOUNT, Memory, Question, everyone_at
 from hedgerow.verdict import Block
-from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, series_of
+from hedgerow.visit import Kind
+from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, drop_hit, series_of
 
 # What a remembered visitor costs in bytes, with some air (`bench/memory.py` measures it): the dictionary's slot and
-# order, the key and a lone time; what is added by a list of times; each time in it.
-_LONE_COST = 240
-_TRAIL_COST = 80
-_SERIES_COST = 96
+# order and a lone time, and the key on top; what is added by a list of times; each time in it.
+_LONE_COST = 178
+_TRAIL_COST = 150
+_SERIES_COST = 104
 _TIME_COST = 9
 
 _UNCOUNTED: tuple[int, ...] = ()
 _SWEPT_AT_ONCE = 2
+
+
+def _lone_cost(key: str) -> int:
+    """What a key with a lone time costs: some 240 bytes for an address, more for an account with a long name."""
+    return _LONE_COST + sys.getsizeof(key)
 
 
 class _Trail:
@@ -33,12 +40,12 @@ class _Trail:
 
     __slots__ = ("cost", "series")
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
         self.series: list[array[float] | None] = [None, None, None]
-        self.cost = _LONE_COST + _TRAIL_COST
+        self.cost = _lone_cost(key) + _TRAIL_COST
 
     def newest(self) -> float:
-        return max(hits[-1] for hits in self.series if hits)
+        return max((hits[-1] for hits in self.series if hits), default=-float("inf"))
 
 
 class MemoryState:
@@ -49,14 +56,12 @@ class MemoryState:
     a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times.
     """
 
-    def __init__(
-        self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000
-    ) -> None:
+    def __init__(self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000) -> None:
         self._lock = Lock()
         self._memory = memory
         self._most_blocks = most_blocks
         self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
-        self._blocks: dict[str, Block] = {}
+        self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._strikes: dict[str, set[str]] = {}
         self.spent = 0
         """Bytes that the counters take now."""
@@ -66,10 +71,11 @@ class MemoryState:
 
     def use(self, windows: Sequence[Window]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
-        self._windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
-        self._series = frozenset(s for w in windows for s in counted_by(w.of))
-        self._keep = max((w.seconds for w in windows), default=0.0)
-        self._most = max((w.count for w in windows), default=0) + 1
+        with self._lock:
+            self._windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
+            self._series = frozenset(s for w in windows for s in counted_by(w.of))
+            self._keep = max((w.seconds for w in windows), default=0.0)
+            self._most = max((w.count for w in windows), default=0) + 1
 
     def __len__(self) -> int:
         """How many keys have counters now."""
@@ -77,30 +83,37 @@ class MemoryState:
 
     def recall(self, question: Question) -> Memory:
         with self._lock:
-            visitor, prefix = question.visitor, question.prefix
-            strikes = 0
-            if self._blocks:
-                block = self._block_of(question)
-                if block is not None:
-                    return Memory(block, _UNCOUNTED)
-                if visitor != prefix and prefix in self._strikes:
-                    strikes = self._count_strikes(prefix, question.at)
-            if not question.count or series_of(question.kind) not in self._series:
-                return Memory(None, _UNCOUNTED, strikes)
-            self._hit(question)
-            return Memory(None, self._counts(question), strikes)
+            return self._recall(question)
 
-    def recount(self, question: Question) -> None:
+    def recount(self, question: Question, claimed: Kind) -> Memory:
         with self._lock:
-            if question.count and series_of(question.kind) in self._series:
-                self._hit(question)
+            for key in self._keys(question):
+                self._take_back(key, question.at, series_of(claimed))
+            return self._recall(question)
+
+    def _recall(self, question: Question) -> Memory:
+        visitor, prefix = question.visitor, question.prefix
+        strikes = 0
+        if self._blocks:
+            block = self._block_of(question)
+            if block is not None:
+                return Memory(block, _UNCOUNTED)
+            if visitor != prefix and prefix in self._strikes:
+                strikes = self._count_strikes(prefix, question.at)
+        if not question.count or series_of(question.kind) not in self._series:
+            return Memory(None, _UNCOUNTED, strikes)
+        self._hit(question)
+        return Memory(None, self._counts(question), strikes)
 
     def commit(self, block: Block) -> None:
         with self._lock:
-            # Taken out and put back in, so that the dictionary's order is the order of the last offence.
-            self._blocks.pop(block.key, None)
+            # Taken out and put back in, so that the order is that of the last offence. Whoever is blocked starts from
+            # nothing when the block has run out or is forgiven.
+            self._unblock(block.key)
             self._blocks[block.key] = block
             self._forget(block.key)
+            if block.key == everyone_at(block.prefix):
+                self._forget(block.prefix)
             if block.key.startswith(ACCOUNT):
                 self._strikes.setdefault(block.prefix, set()).add(block.key)
             if len(self._blocks) > self._most_blocks:
@@ -116,7 +129,7 @@ class MemoryState:
 
     def _block_of(self, question: Question) -> Block | None:
         for key in (question.visitor, everyone_at(question.prefix), question.network):
-            block = self._blocks.get(key)
+            block = self._blocks.get(key) if key else None
             if block is not None:
                 if block.until > question.at:
                     return block
@@ -139,14 +152,18 @@ class MemoryState:
             self._unblock(key)
         return len(self._strikes.get(prefix, ()))
 
-    def _hit(self, question: Question) -> None:
-        """Count the visit for its visitor, for the accounts at its address if it has one, and for its network."""
-        series = series_of(question.kind)
-        self._hit_key(question.visitor, question.at, series)
+    def _keys(self, question: Question) -> Iterator[str]:
+        """Whose visit it is: its visitor's, that of the accounts at its address if it has one, and its network's."""
+        yield question.visitor
         if question.visitor != question.prefix:
-            self._hit_key(everyone_at(question.prefix), question.at, series)
+            yield everyone_at(question.prefix)
         if question.network:
-            self._hit_key(question.network, question.at, series)
+            yield question.network
+
+    def _hit(self, question: Question) -> None:
+        series = series_of(question.kind)
+        for key in self._keys(question):
+            self._hit_key(key, question.at, series)
         if self.spent > self._memory:
             self._make_room()
 
@@ -156,18 +173,18 @@ class MemoryState:
             self._sweep(at)
             if series == PAGES:
                 self._trails[key] = at
-                self.spent += _LONE_COST
+                self.spent += _lone_cost(key)
                 return
-            trail = self._trails[key] = _Trail()
+            trail = self._trails[key] = _Trail(key)
             self.spent += trail.cost
         else:
             self._trails.move_to_end(key)
             if isinstance(trail, float):
                 first = trail
-                trail = self._trails[key] = _Trail()
+                trail = self._trails[key] = _Trail(key)
                 trail.series[PAGES] = array("d", (first,))
                 trail.cost += _SERIES_COST + _TIME_COST
-                self.spent += trail.cost - _LONE_COST
+                self.spent += trail.cost - _lone_cost(key)
         hits = trail.series[series]
         if hits is None:
             hits = trail.series[series] = array("d")
@@ -178,6 +195,17 @@ class MemoryState:
         growth = (len(hits) - before) * _TIME_COST
         trail.cost += growth
         self.spent += growth
+
+    def _take_back(self, key: str, at: float, series: int) -> None:
+        trail = self._trails.get(key)
+        if isinstance(trail, float):
+            if series == PAGES and trail == at:
+                self._forget(key)
+        elif trail is not None and (hits := trail.series[series]):
+            before = len(hits)
+            drop_hit(hits, at)
+            trail.cost -= (before - len(hits)) * _TIME_COST
+            self.spent -= (before - len(hits)) * _TIME_COST
 
     def _counts(self, question: Question) -> tuple[int, ...]:
         """
@@ -226,4 +254,4 @@ class MemoryState:
     def _forget(self, key: str) -> None:
         trail = self._trails.pop(key, None)
         if trail is not None:
-            self.spent -= _LONE_COST if isinstance(trail, float) else trail.cost
+            self.spent -= _lone_cost(key) if isinstance(trail, float) else trail.cost

@@ -2,11 +2,13 @@
 The ledger in SQLite: write-ahead log, written in batches by a thread of its own, off the request path.
 
 An append is one `deque.append`. The writer wakes twice a second, or as soon as a thousand rows wait, and writes them in
-one transaction. When the queue is full, or the disk is, entries are dropped and counted; requests go on.
+one transaction. When the queue is full, or the disk is, entries are dropped and counted; requests go on. What waits
+when the program ends without closing the ledger (a middleware whose server knows no shutdown) is still written.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import sqlite3
@@ -57,9 +59,10 @@ def _row(entry: Entry) -> tuple[object, ...]:
     marker = (mark.kind, mark.minted_for, mark.page, mark.index) if mark else (None, None, None, None)
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
     return (
-        visit.at, visit.visitor, visit.address, visit.account, visit.method, _text(visit.host), _text(visit.target),
-        visit.kind, _text(visit.referrer), _text(visit.user_agent), visit.origin, visit.prefetch, visit.bot,
-        *marker, entry.status, decision.action, decision.code, evidence, entry.reference,
+        visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
+        _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
+        visit.origin, visit.prefetch, visit.bot, *marker,
+        entry.status, decision.action, decision.code, evidence, entry.reference,
     )  # fmt: skip
 
 
@@ -72,14 +75,15 @@ class SqliteLedger:
         self._keep = keep_days * _DAY
         self._wake = threading.Event()
         self._stop = False
+        self._failing = False
         self._purged_at = 0.0
         self.lost = 0
         self.written = 0
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path, timeout=10.0, isolation_level=None, check_same_thread=False
-            )
+            # Who asked for what is nobody else's business: like the key, for its owner alone.
+            path.touch(mode=0o600)
+            self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._connection.executescript(_SCHEMA)
@@ -88,9 +92,10 @@ class SqliteLedger:
             raise StoreError(f"cannot open the ledger {path}: {error}") from None
         self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def append(self, entry: Entry) -> None:
-        if len(self._waiting) >= self._most:
+        if self._stop or len(self._waiting) >= self._most:
             self.lost += 1
             return
         self._waiting.append(entry)
@@ -103,6 +108,7 @@ class SqliteLedger:
             self._wake.set()
             self._thread.join()
             self._connection.close()
+            atexit.unregister(self.close)
 
     def _run(self) -> None:
         while not self._stop:
@@ -116,11 +122,13 @@ class SqliteLedger:
             batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
             try:
                 self._write(batch)
-            except sqlite3.Error as error:
-                if not self.lost:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer
+                if not self._failing:
                     log.error("the ledger cannot be written, entries are lost: %s", error)  # noqa: TRY400
+                self._failing = True
                 self.lost += len(batch)
                 return
+            self._failing = False
 
     def _write(self, batch: list[Entry]) -> None:
         connection = self._connection

@@ -84,9 +84,7 @@ class Bait:
 class BaitPlacer:
     """Puts bait into a page that comes in pieces, where *placement* and *every* say."""
 
-    def __init__(
-        self, bait: Bait, skeletons: Skeletons, *, placement: Placement = "spread", every: int = 3
-    ) -> None:
+    def __init__(self, bait: Bait, skeletons: Skeletons, *, placement: Placement = "spread", every: int = 3) -> None:
         self._bait = bait
         self._skeletons = skeletons
         self._spread = placement == "spread"

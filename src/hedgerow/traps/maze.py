@@ -234,13 +234,12 @@ class Maze:
     """
 
     def __init__(self, seal: Seal, prefix: str, seed: bytes) -> None:
-        self._seal = seal.seal
+        self._seal = seal
         self._salt = shake_256(b"page" + seed).digest(32)
         self._skeletons = _lay_out(_Dice(seed), prefix)
 
     def page(self, visitor: str, target: str) -> bytes:
         """The page that *visitor* finds at *target*: the same bytes each time it asks."""
-        seal = self._seal
         minted_for = visitor_digest(visitor)
         here = page_digest(target)
         dice = shake_128(self._salt + minted_for + here).digest(_DICE_BYTES)
@@ -252,8 +251,9 @@ class Maze:
         # There are always more dice than holes: see _fill_in.
         for (place, pool), rolled in zip(skeleton.holes, dice[2:], strict=False):
             parts[place] = pool[rolled]
+        token = self._seal.sealer("maze", minted_for, here)
         for index, place in enumerate(skeleton.tokens):
-            parts[place] = seal("maze", minted_for, here, index)
+            parts[place] = token(index)
         return b"".join(parts)
 
 
@@ -363,13 +363,13 @@ def _shape(dice: _Dice, layout: _Layout, looks: Mapping[str, str], common: _Word
     """
     The HTML of a page, with holes.
 
-    12 to 20 links: 4 to 6 in the navigation, 5 to 8 in the list, 2 to 5 in the text, one at the end. 6 to 12
+    12 to 25 links: 4 to 6 in the navigation, 5 to 9 in the list, 2 to 9 in the text, one at the end. 6 to 12
     paragraphs, the longer the fewer, so that a page has 4 to 8 KB.
     """
     link = f'<a href="{href}">\0n</a>'
     paragraphs = dice.roll(6, 12)
     middles = 3 if paragraphs < 8 else 2 if paragraphs < 11 else 1  # noqa: PLR2004 - the longer the fewer
-    linked = set(dice.draw(range(paragraphs), dice.roll(2, 5)))
+    linked = set(dice.draw(range(paragraphs), min(paragraphs, dice.roll(2, 9))))
     headed = set(dice.draw(range(1, paragraphs), dice.roll(2, 4)))
     text = []
     for number in range(paragraphs):
@@ -381,7 +381,7 @@ def _shape(dice: _Dice, layout: _Layout, looks: Mapping[str, str], common: _Word
     return layout.page.format(
         **looks,
         nav="".join(layout.nav.format(link=link, **looks) for _ in range(dice.roll(4, 6))),
-        items="".join(layout.item.format(link=link, **looks) for _ in range(dice.roll(5, 8))),
+        items="".join(layout.item.format(link=link, **looks) for _ in range(dice.roll(5, 9))),
         next=f'<a href="{href}">{dice.pick(common["next"])}</a>',
         text="".join(text),
         aside=dice.pick(common["aside"]),

@@ -71,6 +71,13 @@ def add_hit(hits: array[float], at: float, *, keep: float, most: int) -> None:
         del hits[: bisect_right(hits, hits[-1] - keep)]
 
 
+def drop_hit(hits: array[float], at: float) -> None:
+    """Take a visit at *at* back out of the sorted *hits*, where it still is."""
+    index = bisect_right(hits, at) - 1
+    if index >= 0 and hits[index] == at:
+        del hits[index]
+
+
 def count_hits(hits: array[float], at: float, seconds: float) -> int:
     """
     How many of the sorted *hits* lie in the *seconds* that end at *at*.

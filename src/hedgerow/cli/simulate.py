@@ -1,0 +1,227 @@
+"""
+`hedgerow simulate suppression`: what marked links cost a crawler, by PathMarker's experiment.
+
+Progress goes to standard error, and only where that is a terminal; the tables, or the JSON, go to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from hedgerow.errors import HedgerowError
+from hedgerow.simulate.crawl import Memory, Order
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hedgerow.simulate.suppression import Estimate, Parameters, Suppression
+
+STANDARD_OUTPUT = "-"
+WRONG_USE = 2
+INTERRUPTED = 130
+
+_WIDTH_OF_A_FILE = 100
+_BAR = 32
+
+app = typer.Typer(help="Experiments with simulated crawlers.", no_args_is_help=True)
+
+
+@app.callback()
+def _commands() -> None:
+    """Without this a lone command would lose its name."""
+
+
+@app.command()
+def suppression(
+    pages: Annotated[int, typer.Option(help="Pages of the site.")] = 10_000,
+    links: Annotated[int, typer.Option(help="Links on each page.")] = 100,
+    fixed: Annotated[int, typer.Option(help="Of these, the ones that are the same on every page.")] = 20,
+    deviation: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of the links' popularity, in pages.", show_default="a third of them"),
+    ] = None,
+    crews: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Numbers of workers whose efficiency is compared.")
+    ] = "1,2,5,10,20,50,100",
+    first_pages: Annotated[int, typer.Option(help="New pages one worker finds in the time that is compared.")] = 100,
+    workers: Annotated[int, typer.Option(help="Workers that crawl a share of the site.")] = 10,
+    fraction: Annotated[
+        list[float] | None,
+        typer.Option(metavar="SHARE", help="A share of the site; may be repeated.", show_default="0.5 and 0.95"),
+    ] = None,
+    order: Annotated[Order, typer.Option(help="Which link a worker tries next.")] = Order.RANDOM,
+    memory: Annotated[
+        Memory, typer.Option(help="Who knows which pages were read: all workers, or each for itself.")
+    ] = Memory.CREW,
+    repeats: Annotated[int, typer.Option(help="How often everything is repeated, each time on a new site.")] = 20,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 1,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw both figures into an SVG file.")] = None,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - for standard output.")
+    ] = None,
+) -> None:
+    """
+    Say what marked links cost a crawler that nobody has noticed yet.
+
+    A page has another URL for each page that links to it and each visitor, so a crawler fetches it again and again.
+    This is PathMarker's experiment (2019, figures 6 and 7); the defaults are the paper's.
+    """
+    from hedgerow.simulate.suppression import Parameters
+
+    parameters = Parameters(
+        pages=pages,
+        links=links,
+        fixed=fixed,
+        deviation=deviation,
+        crews=_numbers(crews),
+        first_pages=first_pages,
+        workers=workers,
+        fractions=tuple(dict.fromkeys(fraction or Parameters().fractions)),
+        order=order,
+        memory=memory,
+        repeats=repeats,
+        seed=seed,
+    )
+    if faults := parameters.faults():
+        _refuse("; ".join(faults))
+    json_path = Path(json) if json is not None and json != STANDARD_OUTPUT else None
+    for option, path in (("--json", json_path), ("--plot", plot)):
+        _check_writable(option, path)
+    result = _run(parameters)
+    _write(result, plot=plot, json_path=json_path)
+    if json == STANDARD_OUTPUT:
+        sys.stdout.write(_json(result))
+    else:
+        _print(result)
+
+
+def _numbers(crews: str) -> tuple[int, ...]:
+    """
+    The numbers of workers, each once.
+
+    >>> _numbers("1,2, 5,2")
+    (1, 2, 5)
+    """
+    try:
+        return tuple(dict.fromkeys(int(number) for number in crews.split(",")))
+    except ValueError:
+        _refuse(f"--crews are whole numbers with commas between them, such as 1,10,100, not {crews!r}")
+
+
+def _refuse(fault: str) -> NoReturn:
+    typer.echo(f"hedgerow: {fault}", err=True)
+    raise typer.Exit(WRONG_USE)
+
+
+def _check_writable(option: str, path: Path | None) -> None:
+    """Before a minute of work, not after it."""
+    if path is not None and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+        _refuse(f"{str(path)!r} cannot be written; name another file for {option}")
+
+
+def _run(parameters: Parameters) -> Suppression:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from hedgerow.simulate.suppression import suppress
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("Crawling"), BarColumn(), MofNCompleteColumn(), TextColumn("repeats"), TimeRemainingColumn())
+    done = 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=parameters.repeats)
+
+        def after_each() -> None:
+            nonlocal done
+            done += 1
+            progress.advance(task)
+
+        try:
+            return suppress(parameters, after_each=after_each)
+        except KeyboardInterrupt:
+            progress.stop()
+            console.print(f"Interrupted after {done:,} of {parameters.repeats:,} repeats; nothing was written.")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+def _write(result: Suppression, *, plot: Path | None, json_path: Path | None) -> None:
+    from hedgerow.simulate.plot import draw
+
+    for path, text in ((json_path, _json(result)), (plot, draw(result) if plot else "")):
+        if path is None:
+            continue
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise HedgerowError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def _json(result: Suppression) -> str:
+    import json
+
+    return json.dumps(result.to_json(), indent=1) + "\n"
+
+
+def _print(result: Suppression) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    console.print(result.parameters.summary, soft_wrap=True)
+    _print_efficiency(console, result)
+    _print_extra(console, result)
+
+
+def _print_efficiency(console: Console, result: Suppression) -> None:
+    """Figure 6."""
+    from rich.table import Table
+
+    from hedgerow.simulate.suppression import PAPER_WASTE
+
+    first = result.parameters.first_pages
+    told = f" (paper: {_percent(PAPER_WASTE, 1)})" if result.parameters.like_the_paper else ""
+    console.print(f"\nOne worker wastes {_share(result.waste, 1)} of its requests on its first {first:,} pages{told}.")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("workers", justify="right")
+    table.add_column("new pages per request", justify="right")
+    table.add_column("")
+    for crew, found in result.efficiency.items():
+        bar = "█" * round(found.mean * _BAR)
+        table.add_row(f"{crew:,}", _share(found, 1), f"[green]{bar}[/]")
+    console.print(table)
+
+
+def _print_extra(console: Console, result: Suppression) -> None:
+    """Figure 7."""
+    from rich.table import Table
+
+    from hedgerow.simulate.suppression import PAPER_EXTRA
+
+    workers, paper = result.parameters.workers, result.parameters.like_the_paper
+    crew = "One worker" if workers == 1 else f"{workers:,} workers"
+    console.print(f"\n{crew} against marked links, and a crawler that can tell links apart (one request a page):")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in ("share of the site", "more requests", "wasted", *(("paper: more",) if paper else ())):
+        table.add_column(column, justify="right")
+    for fraction, found in result.extra.items():
+        if found is None:
+            table.add_row(f"{fraction * 100:.4g} %", "never reached")
+            continue
+        told = _percent(PAPER_EXTRA[fraction]) if fraction in PAPER_EXTRA else ""
+        wasted = _percent(found.mean / (1 + found.mean), 1)
+        table.add_row(f"{fraction * 100:.4g} %", _share(found, 0), wasted, *((told,) if paper else ()))
+    console.print(table)
+
+
+def _share(found: Estimate, digits: int) -> str:
+    """In percent, with its interval."""
+    margin = "" if found.margin is None else f" ± {found.margin * 100:,.{digits}f}"
+    return f"{found.mean * 100:,.{digits}f}{margin} %"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{share * 100:,.{digits}f} %"

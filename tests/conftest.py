@@ -1,0 +1,20 @@
+"""What all tests share. How Hedgerow is driven in process is in `driving.py`."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+# Two noisy cores: a deadline for a single example would fail by chance.
+hypothesis_settings.register_profile("hedgerow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("hedgerow")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_this_machine(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("HEDGEROW__")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)

@@ -1,0 +1,155 @@
+"""Drives Hedgerow in process: a clock that stands still, a client with any address and headers, small applications."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from hedgerow.adapters.asgi import Hedgerow
+from hedgerow.adapters.site import Site
+from hedgerow.marker.seal import Seal
+from hedgerow.settings import Settings, read_settings
+from hedgerow.stores.ledger import Entry
+
+KEY = bytes(range(64))
+START = 1_800_000_000.0
+PAGE = (
+    b"<!DOCTYPE html>\n<html><head><title>Hedges</title></head>\n<body>\n"
+    b'<p><a href="/one">one</a> and <a href="/two">two</a> and <a href="/three">three</a>.</p>\n</body></html>\n'
+)
+HTML = (b"content-type", b"text/html; charset=utf-8")
+_TRAP = re.compile(rb'<a class="[a-z]{7}" href="(/~[A-Za-z0-9_-]{44})"></a>')
+_BAIT = re.compile(rb"<style>\.([a-z]{7})\.\1\{display:none!important\}</style>|" + _TRAP.pattern)
+
+
+def settings(text: str = "") -> Settings:
+    """Settings from TOML and nothing of the machine's own."""
+    return read_settings(text, environment={})
+
+
+def traps_in(body: bytes) -> list[str]:
+    """The hidden links of a page."""
+    return [found.decode() for found in _TRAP.findall(body)]
+
+
+def without_bait(body: bytes) -> bytes:
+    return _BAIT.sub(b"", body)
+
+
+class Clock:
+    """Stands still until it is told otherwise."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Entries(list[Entry]):
+    """A ledger that is a list."""
+
+    lost = 0
+    close = list[Entry].clear
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    messages: list[dict[str, Any]]
+
+    def header(self, name: str) -> bytes | None:
+        found = [value for key, value in self.headers if key.lower() == name.encode()]
+        assert len(found) < 2, f"{name} is there {len(found)} times"
+        return found[0] if found else None
+
+
+class Application:
+    """An ASGI application that answers everything alike, and remembers what it was asked."""
+
+    def __init__(
+        self,
+        *chunks: bytes,
+        status: int = 200,
+        headers: Iterable[tuple[bytes, bytes]] = (HTML,),
+        react: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
+    ) -> None:
+        self.answer = {"status": status, "headers": list(headers), "chunks": chunks or (PAGE,)}
+        self.react = react
+        self.scopes: list[dict[str, Any]] = []
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.scopes.append(dict(scope))
+        answer = {**self.answer, **((self.react(scope) if self.react else None) or {})}
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": answer["status"], "headers": answer["headers"]})
+        *chunks, last = answer["chunks"]
+        for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": last})
+
+    def seen(self, name: str, at: int = -1) -> bytes | None:
+        """A header that it was asked with."""
+        return dict(self.scopes[at]["headers"]).get(name.encode())
+
+
+class Client:
+    """Asks a Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand."""
+
+    def __init__(self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None) -> None:
+        self.app = Application() if app is None else app
+        self.clock = Clock()
+        self.entries = Entries() if ledger is None else ledger
+        self.site = Site(settings(text), seal=Seal(KEY), ledger=self.entries, account_of=account_of)
+        self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
+
+    def get(self, target: str = "/", **options: Any) -> Answer:
+        return asyncio.run(self.ask(target, **options))
+
+    async def ask(
+        self,
+        target: str | bytes = "/",
+        *,
+        peer: str | None = "192.0.2.1",
+        method: str = "GET",
+        headers: dict[str, str | bytes] | Sequence[tuple[bytes, bytes]] = (),
+        body: bytes = b"",
+        **scope: Any,
+    ) -> Answer:
+        path, _, query = (target.encode("latin-1") if isinstance(target, str) else target).partition(b"?")
+        if isinstance(headers, dict):
+            headers = [(k.encode(), v if isinstance(v, bytes) else v.encode("latin-1")) for k, v in headers.items()]
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path.decode("utf-8", "replace"),
+            "raw_path": path,
+            "query_string": query,
+            "headers": [(b"host", b"example.org"), *headers],
+            "client": (peer, 5000) if peer is not None else None,
+            "scheme": "http",
+            **scope,
+        }
+        waiting = [{"type": "http.request", "body": body, "more_body": False}]
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            if waiting:
+                return waiting.pop()
+            await asyncio.sleep(60)
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self.hedgerow(scope, receive, send)
+        starts = [message for message in sent if message["type"] == "http.response.start"]
+        bodies = [message for message in sent if message["type"] == "http.response.body"]
+        assert len(starts) == 1, f"{len(starts)} starts"
+        assert not bodies[-1].get("more_body"), "the answer has no end"
+        assert all(message.get("more_body") for message in bodies[:-1]), "the answer goes on after its end"
+        return Answer(starts[0]["status"], list(starts[0]["headers"]), b"".join(m["body"] for m in bodies), sent)

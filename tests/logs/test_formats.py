@@ -1,0 +1,257 @@
+"""One line, or one row, becomes a visit: samples with what each must give, and laws for any bytes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from time import perf_counter
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.identity.bots import Bot, Bots
+from hedgerow.identity.kind import kind_of
+from hedgerow.logs.formats import (
+    LEDGER_COLUMNS,
+    UNKNOWN,
+    Format,
+    LineParser,
+    readable,
+    recognise,
+    unescape,
+    visit_of_row,
+)
+from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.visit import Marker, Visit
+
+SAMPLES = Path(__file__).parent / "samples"
+LINE = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "Examplebot/1"'
+
+
+def samples():
+    for path in sorted(SAMPLES.glob("*.log")):
+        form = Format(path.stem.removesuffix("-fractions"), exact="fractions" in path.stem)
+        expected: str | None = None
+        for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+            if line.startswith(b"#"):
+                comment = line[1:].strip().decode()
+                expected = comment if comment == "bad" or comment.startswith("visit:") else None
+            elif expected is not None:
+                yield pytest.param(form, line, expected, id=f"{path.stem}:{number}")
+                expected = None
+
+
+def test_there_are_samples():
+    assert len(list(samples())) > 30
+
+
+@pytest.mark.parametrize(("form", "line", "expected"), list(samples()))
+def test_a_sample_line_is_parsed_to_what_stands_above_it(form, line, expected):
+    visit = LineParser(form)(line)
+    if expected == "bad":
+        assert visit is None
+        return
+    fields = json.loads(expected.removeprefix("visit:"))
+    fields.setdefault("prefix", fields["address"])
+    fields.setdefault("visitor", fields["prefix"])
+    assert visit == Visit(**fields)
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)
+def test_the_format_is_recognised_from_the_lines_themselves(path):
+    found = recognise([line for line in path.read_bytes().split(b"\n") if not line.startswith(b"#")])
+    assert found == Format(path.stem.removesuffix("-fractions"), exact="fractions" in path.stem)
+
+
+@pytest.mark.parametrize("lines", [[], [b""], [b"{}", b"\x00\xff"], [b"-"]])
+def test_what_is_no_log_is_unknown(lines):
+    assert recognise(lines) is UNKNOWN
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_visit_or_none(line):
+    for name in ("combined", "vhost-combined"):
+        assert isinstance(LineParser(Format(name))(line), Visit | None)
+    recognise([line])
+
+
+@given(st.lists(st.sampled_from([LINE, b'"', b"\\", b" ", b"[", b"]", b"-", LINE[:60], LINE[40:], b"\xff"])))
+def test_pieces_of_lines_in_any_order_are_a_visit_or_none(pieces):
+    assert isinstance(LineParser(Format("combined"))(b"".join(pieces)), Visit | None)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b" [", b' [01/Jan/2026:00:00:00 +0000] "', b'\\"', b'" "', b" HTTP/", b"a ", b"\\", b'GET / "', b"- "],
+)
+def test_no_line_takes_long(piece):
+    """The longest line made of *piece* over and over costs milliseconds: nothing is tried again and again."""
+    line = (b"192.0.2.1 - " + piece * LONGEST_LINE)[:LONGEST_LINE]
+    request = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET '
+    began = perf_counter()
+    for name in ("combined", "vhost-combined"):
+        LineParser(Format(name))(line)
+        LineParser(Format(name))((request + piece * LONGEST_LINE)[:LONGEST_LINE])
+    assert perf_counter() - began < 1.0
+
+
+def escaped(text: str) -> bytes:
+    """As Apache's ap_escape_logitem does."""
+    out = bytearray()
+    short = {8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
+    for byte in text.encode("latin-1"):
+        if byte in short:
+            out += short[byte]
+        elif byte < 32 or byte > 126:
+            out += b"\\x%02x" % byte
+        else:
+            out.append(byte)
+    return bytes(out)
+
+
+def combined(visit: Visit, zone: timezone) -> bytes:
+    """The line that Apache would have written for *visit*."""
+    when = datetime.fromtimestamp(visit.at, zone).strftime("%d/%b/%Y:%H:%M:%S %z")
+    return b'%b - %b [%b] "%b %b HTTP/1.1" %d 17 "%b" "%b"' % (
+        visit.address.encode(),
+        escaped(visit.account) or b"-",
+        when.encode(),
+        visit.method.encode(),
+        escaped(visit.target),
+        visit.status,
+        escaped(visit.referrer) or b"-",
+        escaped(visit.user_agent) or b"-",
+    )
+
+
+LATIN = st.text(st.characters(max_codepoint=255))
+HEADER = LATIN.filter(lambda text: text != "-")
+METHOD = st.sampled_from(["GET", "POST", "HEAD", "OPTIONS", "X-ODD", "get"])
+ADDRESS = st.sampled_from(["192.0.2.1", "198.51.100.254", "2001:db8::", "2001:db8:0:1:2:3:4:5"])
+
+
+@given(
+    at=st.integers(0, 4_102_444_800),
+    address=ADDRESS,
+    method=METHOD,
+    target=LATIN.filter(lambda text: " HTTP/" not in text),
+    account=HEADER.filter(lambda text: text != '""' and text.strip() == text),
+    referrer=HEADER,
+    user_agent=HEADER,
+    status=st.integers(100, 999).filter(lambda status: status != 401),
+    minutes=st.integers(-12 * 60, 14 * 60),
+)
+def test_a_visit_written_as_a_combined_line_comes_back(
+    at, address, method, target, account, referrer, user_agent, status, minutes
+):
+    prefix = {"2001:db8::": "2001:db8::/64", "2001:db8:0:1:2:3:4:5": "2001:db8:0:1::/64"}.get(address, address)
+    visit = Visit(
+        at=float(at),
+        address=address,
+        visitor=f"account:{account}" if account else prefix,
+        prefix=prefix,
+        method=method,
+        target=target,
+        kind="asset" if status == 206 else kind_of(method, target),
+        account=account,
+        referrer=referrer,
+        user_agent=user_agent,
+        status=status,
+    )
+    line = combined(visit, timezone(timedelta(minutes=minutes)))
+    assert LineParser(Format("combined"), accounts=True)(line) == visit
+
+
+def test_a_user_is_an_account_only_where_the_server_checked_it():
+    line = LINE.replace(b" - - ", b" - Jo Doe ")
+    assert LineParser(Format("combined"))(line).account == ""
+    trusted = LineParser(Format("combined"), accounts=True)
+    assert trusted(line).visitor == "account:Jo Doe"
+    assert trusted(line.replace(b" 200 ", b" 401 ")).visitor == "192.0.2.1"
+    assert trusted(line.replace(b"Jo Doe", b'""')).visitor == "192.0.2.1"
+
+
+def test_verified_bots_are_named():
+    bots = Bots([Bot("example", ("192.0.2.0/24",), "examplebot")])
+    assert LineParser(Format("combined"), bots=bots)(LINE).bot == "example"
+    assert LineParser(Format("combined"), bots=bots)(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot == ""
+
+
+def test_a_carriage_return_at_the_end_is_no_part_of_the_line():
+    assert LineParser(Format("combined"))(LINE + b"\r") == LineParser(Format("combined"))(LINE)
+
+
+@given(LATIN)
+def test_escapes_are_undone(text):
+    assert unescape(escaped(text).decode("ascii")) == text
+
+
+def row_of(visit: Visit) -> list[object]:
+    fields = msgspec.structs.asdict(visit)
+    marker = visit.marker
+    fields |= {"marker_kind": None, "minted_for": None, "page": None, "marker_index": None}
+    if marker is not None:
+        fields |= {"marker_kind": marker.kind, "minted_for": marker.minted_for, "page": marker.page}
+        fields["marker_index"] = marker.index
+    return [fields[name] for name in LEDGER_COLUMNS.split(", ")]
+
+
+VISIT = Visit(
+    at=1767225600.123456,
+    address="2001:db8::7",
+    visitor="account:jo",
+    prefix="2001:db8::/64",
+    method="GET",
+    target="/~token",
+    kind="call",
+    account="jo",
+    host="example.org",
+    user_agent="Mozilla/5.0",
+    referrer="https://example.org/",
+    origin="same",
+    prefetch=True,
+    bot="example",
+    marker=Marker("trap", b"12345678", b"123456", 3),
+    status=403,
+)
+
+
+def test_a_row_of_the_ledger_gives_the_visit_back():
+    assert visit_of_row(row_of(VISIT)) == VISIT
+    bare = msgspec.structs.replace(VISIT, marker=None, kind="page", prefetch=False)
+    assert visit_of_row(row_of(bare)) == bare
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("at", "x"), ("at", None), ("kind", "thing"), ("origin", 3), ("target", None), ("status", None),
+     ("marker_kind", "odd"), ("page", None), ("minted_for", "text")],
+)  # fmt: skip
+def test_a_row_that_makes_no_sense_is_bad(column, value):
+    row = row_of(VISIT)
+    row[LEDGER_COLUMNS.split(", ").index(column)] = value
+    assert visit_of_row(row) is None
+
+
+@given(st.text())
+def test_readable_text_steers_no_terminal(text):
+    shown = readable(text)
+    assert shown.isprintable()
+    shown.encode()
+
+
+def test_readable_text_is_put_right():
+    assert readable("caf\u00c3\u00a9") == "café"
+    assert readable("caf\u00e9") == "café"
+    assert readable("a\x1b[31m\u202e\x9b\n") == "a\\x1b[31m\\u202e\\x9b\\n"
+
+
+def test_time_zones_do_not_change_the_moment():
+    moment = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+    for hours in (-12, -7, 0, 2, 14):
+        when = moment.astimezone(timezone(timedelta(hours=hours))).strftime("%d/%b/%Y:%H:%M:%S %z")
+        line = LINE.replace(b"01/Jan/2026:00:00:00 +0000", when.encode())
+        assert LineParser(Format("combined"))(line).at == moment.timestamp()

@@ -1,0 +1,257 @@
+"""The scanner: exact, the same however a page is cut, linear. Whether browsers agree is asked in `test_browsers_agree`."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hedgerow.page.scan import LONGEST_TAG, Scanner, Skeletons, Spot
+
+from .nasty import FRAGMENTS, pages, random_page
+
+
+def spots_of(page: bytes) -> list[Spot]:
+    return Scanner().feed(page, final=True)[1]
+
+
+def marked(page: bytes) -> bytes:
+    """A page with an initial at each spot."""
+    for offset, kind in reversed(spots_of(page)):
+        page = page[:offset] + b"{" + kind[0].encode() + b"}" + page[offset:]
+    return page
+
+
+def feed(chunks: list[bytes]) -> tuple[bytes, list[Spot]]:
+    """Page and spots of a page that comes in pieces, the spots counted from its start."""
+    scanner, page, spots = Scanner(), b"", []
+    for number, chunk in enumerate(chunks, 1):
+        settled, found = scanner.feed(chunk, final=number == len(chunks))
+        assert all(0 <= spot.offset <= len(settled) for spot in found)
+        spots += [Spot(len(page) + offset, kind) for offset, kind in found]
+        page += settled
+    return page, spots
+
+
+def cut(page: bytes, places) -> list[bytes]:
+    places = sorted({place % (len(page) + 1) for place in places})
+    return [page[a:b] for a, b in zip([0, *places], [*places, len(page)], strict=True)]
+
+
+# ---- Where spots are
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (b"<a>x</a> y", b"<a>x</a>{l} y{e}"),
+        (b"<A>x</A\n>y</body></html>", b"<A>x</A\n>{l}y{e}</body></html>"),
+        (b"<head></head><body></body>", b"<head>{h}</head><body>{e}</body>"),
+        (b"x</html>", b"x{e}</html>"),
+        (b"x</BODY ><a></a></html>", b"x{e}</BODY ><a></a></html>"),
+        (b"", b""),
+        (b" \n\t", b" \n\t"),
+        (b"<p title='</a>'></a>", b"<p title='</a>'></a>{l}{e}"),
+        (b"<p title=</a>></a>", b"<p title=</a>></a>{l}{e}"),
+        (b'<p ="</a>"></a>', b'<p ="</a>"></a>{l}{e}'),
+        (b"<p ='></a>'>", b"<p ='></a>{l}'>{e}"),
+        (b"<!-- </a> --></a>", b"<!-- </a> --></a>{l}{e}"),
+        (b"<!-- --!></a>", b"<!-- --!></a>{l}{e}"),
+        (b"<!--></a>", b"<!--></a>{l}{e}"),
+        (b"<!--!></a>-->", b"<!--!></a>-->{e}"),
+        (b"<script></a></script></a>", b"<script></a></script></a>{l}{e}"),
+        (b"<script><!--<script></script></a>--></script></a>", b"<script><!--<script></script></a>--></script></a>{l}{e}"),
+        (b"<script></a></script x='</a>></a>'></a>", b"<script></a></script x='</a>></a>'></a>{l}{e}"),
+        (b"<textarea></a></textarea>", b"<textarea></a></textarea>{e}"),
+        (b"<title></a></title>", b"<title></a></title>{e}"),
+        (b"<noscript><a></a></noscript>", b"<noscript><a></a></noscript>{e}"),
+        (b"<plaintext></a></plaintext>", b"<plaintext></a></plaintext>"),
+        (b"<script></a>", b"<script></a>"),
+        (b"<!-- </a>", b"<!-- </a>"),
+        (b"x<p title='</a>", b"x<p title='</a>"),
+        (b"<svg><a></a></svg><a></a>", b"<svg><a></a></svg><a></a>{l}{e}"),
+        (b"<svg/><a></a>", b"<svg/><a></a>{l}{e}"),
+        (b"<svg><a></a>", b"<svg><a></a>"),
+        (b"<svg></template><a></a></svg>", b"<svg></template><a></a></svg>{e}"),
+        (b"<template><a></a></svg></template></a>", b"<template><a></a></svg></template></a>{l}{e}"),
+        (b"<select><select></a>", b"<select><select></a>{l}{e}"),
+        (b"<svg><title>x</title></svg></a>", b"<svg><title>x</title></svg></a>{l}{e}"),
+        (b"<svg><style><![CDATA[a>b]]></style></svg></a>", b"<svg><style><![CDATA[a>b]]></style></svg></a>{l}{e}"),
+        (b"<svg><style><!--</style></svg></a>", b"<svg><style><!--</style></svg></a>"),
+        (b"<svg><![CDATA[</a>]]></svg></a>", b"<svg><![CDATA[</a>]]></svg></a>"),
+        (b"<template></head></template></head>", b"<template></head></template>{h}</head>{e}"),
+    ],
+)
+def test_spots(page, expected):
+    assert marked(page) == expected
+
+
+def test_not_behind_the_last_of_a_row_of_links():
+    """Style sheets speak of a row's last child; behind any other link the page looks the same."""
+    assert marked(b"<nav><a>1</a>\n<a>2</a> <a>3</a>\n</nav>") == b"<nav><a>1</a>{l}\n<a>2</a>{l} <a>3</a>\n</nav>{e}"
+    assert marked(b"<li><a>1</a></li><li><a>2</a></li>") == b"<li><a>1</a>{l}</li><li><a>2</a>{l}</li>{e}"
+    assert marked(b"<p><a>1</a>, <a>2</a></p>") == b"<p><a>1</a>{l}, <a>2</a>{l}</p>{e}"
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        b'<div id="__next">', b"<div id=__nuxt>", b"<script src=/_next/static/x.js></script>", b"<div data-reactroot=''>",
+        b"<link href='/_app/immutable/x.css'>", b"<body data-sveltekit-preload-data=hover>",
+        b"<DIV  data-server-rendered=true>",
+    ],
+)  # fmt: skip
+def test_a_page_that_its_script_takes_over_gets_bait_at_the_end_alone(sign):
+    assert marked(sign + b"<a></a></body>") == sign + b"<a></a>{e}</body>"
+    assert marked(b"<p>id=__next</p><a></a></body>") == b"<p>id=__next</p><a></a>{l}{e}</body>"
+
+
+@pytest.mark.parametrize("quote", [b"", b'"', b"'"])
+def test_a_policy_in_the_page_forbids_bait(quote):
+    meta = b"<META http-equiv = " + quote + b"Content-Security-Policy" + quote + b" content=x>"
+    assert spots_of(b"<head>" + meta + b"</head><a></a></body></html>") == []
+
+
+def test_a_page_deeper_than_any_is_left_alone():
+    assert spots_of(b"<svg>" * 500 + b"</svg>" * 500 + b"<a></a>") == []
+
+
+# ---- However it is cut
+
+
+@given(pages, st.lists(st.integers(0, 1000)))
+@hypothesis_settings(max_examples=400)
+def test_the_spots_are_the_same_however_the_page_is_cut(page, places):
+    assert feed(cut(page, places)) == (page, spots_of(page))
+
+
+@given(pages)
+def test_byte_by_byte(page):
+    assert feed([page[n : n + 1] for n in range(len(page))] + [b""]) == (page, spots_of(page))
+
+
+def test_thousands_of_pages_cut_in_two_anywhere():
+    dice = random.Random(2)
+    for _ in range(3_000):
+        page = random_page(dice)
+        place = dice.randrange(len(page) + 1)
+        assert feed([page[:place], page[place:]]) == (page, spots_of(page)), page
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
+def test_any_bytes_come_out_as_they_went_in(page, places):
+    settled, spots = feed(cut(page, places))
+    assert settled == page
+    assert spots == spots_of(page)
+    assert [spot.offset for spot in spots] == sorted(spot.offset for spot in spots)
+
+
+def test_text_behind_a_link_is_not_kept_waiting():
+    """A page that is written as one watches: what is no tag is passed on, though no ">" has come."""
+    scanner = Scanner()
+    assert scanner.feed(b"<a>x</a>", final=False)[0] == b"<a>x"
+    assert scanner.feed(b" and then some more text", final=False) == (b"</a> and then some more text", [Spot(4, "link")])
+    assert scanner.feed(b" and more", final=False)[0] == b" and more"
+
+
+def test_an_endless_tag_is_passed_on():
+    scanner = Scanner()
+    out = b"".join(scanner.feed(b"<p title='" + b"x" * 100_000, final=False)[0] for _ in range(10))
+    assert len(out) > 10 * 100_000 - LONGEST_TAG
+    assert scanner.feed(b"'></a>", final=True)[1] == []
+
+
+# ---- Linear
+
+
+HARD = {
+    "less than": lambda n: b"<" * n,
+    "greater than": lambda n: b">" * n,
+    "end tags": lambda n: b"</a>" * (n // 4),
+    "links": lambda n: b"<a></a>" * (n // 7),
+    "open quotes": lambda n: b"<a title=" + b'"' * n,
+    "quotes and equals": lambda n: b'="' * (n // 2),
+    "two kinds of quotes": lambda n: b"=\"='" * (n // 4),
+    "an unfinished value": lambda n: b"</a><p title='" + b"x=" * (n // 2),
+    "unfinished values": lambda n: b"<p title='" * (n // 10),
+    "odd values": lambda n: b"<p title='<'></a>" * (n // 17),
+    "comments": lambda n: b"<!--" * (n // 4),
+    "dashes": lambda n: b"<!--" + b"-" * n,
+    "dashes and bangs": lambda n: b"<!--" + b"--!" * (n // 3),
+    "scripts": lambda n: b"<script>" + b"<!--<script>" * (n // 12),
+    "ends of scripts": lambda n: b"<script>" + b"</script" * (n // 8),
+    "templates": lambda n: b"<template>" * (n // 10),
+    "svg": lambda n: b"<svg><style>" * (n // 12),
+    "sections": lambda n: b"<svg>" + b"<![CDATA[" * (n // 9),
+    "white space": lambda n: b"</a>" + b" " * n,
+    "white space and equals": lambda n: b"<p " + b"= " * (n // 2),
+    "slashes": lambda n: b"<a" + b"/" * n,
+    "titles": lambda n: b"<title>" * (n // 7),
+    "declarations": lambda n: b"<!x" * (n // 3),
+    "names": lambda n: b"<div " * (n // 5),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_the_time_grows_with_the_page_and_no_faster(name):
+    """Four times the page may take sixteen times as long before this fails: a quadratic one would on a quiet machine."""
+
+    def seconds(size: int, pieces: int) -> float:
+        page = HARD[name](size)
+        step = len(page) // pieces + 1
+        best = 1e9
+        for _ in range(3):
+            scanner, began = Scanner(), time.process_time()
+            for start in range(0, len(page), step):
+                scanner.feed(page[start : start + step], final=start + step >= len(page))
+            best = min(best, time.process_time() - began)
+        return best
+
+    for pieces in (1, 16):
+        small, large = seconds(60_000, pieces), seconds(240_000, pieces)
+        assert large < 0.5 or large < 16 * small
+        assert large < 5.0
+
+
+# ---- Skeletons
+
+
+def test_skeletons_are_right_and_bounded():
+    skeletons = Skeletons(memory=200_000)
+    for _ in range(3):
+        for n in range(100):
+            page = b"<p>%d</p>" % n + b"<a></a>" * n + b" " * 2_000
+            assert list(skeletons.spots(page)) == spots_of(page)
+            assert skeletons.spent <= 200_000
+    assert 0 < len(skeletons._pages) < 100
+
+
+def test_a_skeleton_is_read_once(monkeypatch):
+    skeletons, page = Skeletons(), b"<a></a>" * 10
+    first = skeletons.spots(page)
+    monkeypatch.setattr("hedgerow.page.scan.Scanner", None)
+    assert skeletons.spots(bytes(page)) is first
+
+
+def test_the_page_not_asked_for_the_longest_goes_first():
+    skeletons = Skeletons(memory=16_000)
+    one, *others = (b"%03d" % n * 300 for n in range(20))
+    for other in others:
+        skeletons.spots(one)
+        skeletons.spots(other)
+    assert one in skeletons._pages
+    assert others[0] not in skeletons._pages
+
+
+def test_a_page_larger_than_a_sixteenth_is_not_kept():
+    skeletons = Skeletons(memory=16_000)
+    skeletons.spots(b"x" * 1_001)
+    assert skeletons.spent == 0
+
+
+def test_the_grammar_has_all_kinds_of_things():
+    assert len(set(FRAGMENTS)) > 150

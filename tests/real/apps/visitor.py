@@ -1,0 +1,263 @@
+"""Somebody in front of a browser, and a record of all that went wrong for them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Response, expect
+
+PICTURE = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAFA3PEY8MlBGQUZaVVBfeMiCeG5uePWvuZHI////////////////////////////////////////"
+    "////////////wAALCAAQABgBAREA/8QAFQABAQAAAAAAAAAAAAAAAAAAAwT/xAAWEAADAAAAAAAAAAAAAAAAAAAAAQL/2gAIAQEAAD8AmhFE"
+    "IeERwh4Q8I//2Q=="
+)
+"""A JPEG of 24 by 16."""
+
+_QUIET = 0.06
+_PATIENCE = 20.0
+_LISTED = """() => [...document.querySelectorAll(
+    "a[href], area[href], form[action], iframe[src], frame[src], button[formaction], input[formaction]"
+)].map(node => {
+    const name = ["href", "action", "src", "formaction"].find(name => node.hasAttribute(name));
+    const written = node.getAttribute(name);
+    let url = "";
+    try { url = new URL(written, node.baseURI).href } catch {}
+    return [node.localName, written, url, (node.textContent || "").trim().slice(0, 60), node.getClientRects().length > 0];
+})"""
+
+
+class Link(NamedTuple):
+    """Something in a page that leads somewhere: a link, a form, a frame."""
+
+    tag: str
+    written: str
+    """As it stands in the page."""
+    url: str
+    """Absolute; empty where it is no URL."""
+    text: str
+    visible: bool
+    in_source: bool
+    """Whether the page came with it. Otherwise a script has made it, and no rewriting of the page can have marked it."""
+
+
+@dataclass
+class Record:
+    """What a visitor met. Two records are equal when the visitor could not have told the two visits apart."""
+
+    steps: list[str] = field(default_factory=list)
+    """What was done, and the title of the page on which it ended."""
+    texts: list[str] = field(default_factory=list, repr=False)
+    """All that could be read after each step, less times and words of this visit alone."""
+    documents: list[int] = field(default_factory=list)
+    """The status of every page that was asked for, redirects included."""
+    refused: list[str] = field(default_factory=list)
+    """Answers of 400 and more."""
+    complaints: list[str] = field(default_factory=list)
+    """Errors and warnings of the console, and exceptions that no script has caught."""
+    failures: list[str] = field(default_factory=list)
+    """Requests without an answer, less those that leaving a page has ended."""
+    decisions: list[str] = field(default_factory=list)
+    """What Hedgerow said about itself in an answer's head."""
+    broken_pictures: list[str] = field(default_factory=list)
+    links: dict[str, list[Link]] = field(default_factory=dict, compare=False, repr=False)
+    """Every link of the page on which a step ended, by step."""
+
+    def faults(self) -> list[str]:
+        """All that should not have been."""
+        return [*self.refused, *self.complaints, *self.failures, *self.decisions, *self.broken_pictures]
+
+
+class Visitor:
+    """
+    Uses a site through *page* and writes down what happens, in all tabs of its context.
+
+    *word* is a word of this visit alone, so that many can visit one site. In the record it is always the same.
+    """
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self.base = base.rstrip("/")
+        self.word = f"bramble{secrets.token_hex(3)}"
+        self.record = Record()
+        self.requests: list[str] = []
+        """Without pictures: a throbber is no event."""
+        self._open: set[Request] = set()
+        self._documents: dict[Page, Response] = {}
+        context = page.context
+        context.on("request", self._asked)
+        context.on("response", self._answered)
+        context.on("requestfinished", lambda request: self._open.discard(request))
+        context.on("requestfailed", self._failed)
+        context.on("console", self._said)
+        context.on("weberror", lambda error: self._complain(f"uncaught: {error.error}"))
+
+    def go(self, path: str = "/") -> None:
+        """Type an address. Only for the first page: everything else is reached from there."""
+        self.page.goto(self.base + path)
+        self.done("typed the address")
+
+    def done(self, what: str, page: Page | None = None) -> None:
+        """A step has ended: wait until everything has come, and write down what there is."""
+        page = page or self.page
+        self.settle(page)
+        record = self.record
+        record.steps.append(f"{what}: {self._plain(page.title())}")
+        record.texts.append(self._plain(page.inner_text("body")))
+        record.links[f"{len(record.steps)} {what}"] = self.links(page)
+        record.broken_pictures += [
+            f"{what}: {self._plain(source)}"
+            for source in page.evaluate(
+                "() => [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+            )
+            if not source.endswith(".svg")
+        ]
+
+    def settle(self, page: Page | None = None) -> None:
+        """Wait until nothing is on its way any more."""
+        page = page or self.page
+        page.wait_for_load_state()
+        waited = quiet = 0.0
+        while quiet < _QUIET:
+            page.wait_for_timeout(20)
+            waited += 0.02
+            quiet = 0.0 if self._open else quiet + 0.02
+            assert waited < _PATIENCE, f"still on its way: {[request.url for request in self._open]}"
+
+    def click(self, what: Locator, then: Locator, step: str) -> None:
+        """Click *what*, and see *then*."""
+        what.click()
+        then.wait_for()
+        self.done(step)
+
+    def in_new_tab(
+        self, link: Locator, find: Callable[[Page, str], Locator], name: str, step: str, *, middle: bool = False
+    ) -> None:
+        """Open a link in a new tab with Control or the middle button, *find* what is named so there, close it."""
+        before = self.page.title()
+        with self.page.context.expect_page() as opened:
+            if middle:
+                link.click(button="middle")
+            else:
+                link.click(modifiers=["ControlOrMeta"])
+        tab = opened.value
+        tab.wait_for_load_state()
+        tab.bring_to_front()
+        find(tab, name).wait_for()
+        self.done(step, tab)
+        tab.close()
+        self.page.bring_to_front()
+        assert self.page.title() == before
+
+    def back(self, then: Locator) -> None:
+        self.page.go_back()
+        then.wait_for()
+        self.done("went back")
+
+    def forward(self, then: Locator) -> None:
+        self.page.go_forward()
+        then.wait_for()
+        self.done("went forward")
+
+    def reload(self, then: Locator) -> None:
+        self.page.reload()
+        then.wait_for()
+        self.done("reloaded")
+
+    def jump(self, link: Locator, target: Locator, step: str, *, by_key: bool = False) -> None:
+        """Follow a link to a place of the same page: the page stays, it scrolls, and nothing is asked for."""
+        with self.staying(step):
+            if by_key:
+                link.press("Enter")
+            else:
+                link.click()
+            self.page.wait_for_timeout(100)
+        self.at_top(target)
+        self.done(step)
+
+    @contextlib.contextmanager
+    def staying(self, what: str, *, requests: int | None = 0) -> Iterator[None]:
+        """What is done meanwhile must not leave the page, and asks for so many things, pictures apart; None: for any."""
+        self.settle()
+        self.page.evaluate("() => { window.stayed = true }")
+        before = len(self.requests)
+        yield
+        self.settle()
+        assert self.page.evaluate("() => window.stayed === true"), f"{what}: the page was loaded anew"
+        asked = self.requests[before:]
+        assert requests is None or len(asked) == requests, f"{what}: asked for {asked}"
+
+    def at_top(self, target: Locator) -> None:
+        """The page is scrolled to *target*, or as far as it goes."""
+        expect(target).to_be_in_viewport()
+        top, scrolled, most = target.evaluate(
+            "node => [node.getBoundingClientRect().top, scrollY, document.documentElement.scrollHeight - innerHeight]"
+        )
+        assert scrolled > 0, "the page has not scrolled"
+        assert abs(top) < 60 or scrolled > most - 2, f"{top} pixels from the top"
+
+    def links(self, page: Page | None = None) -> list[Link]:
+        """Every `a[href]`, `area[href]`, `form[action]`, frame and `formaction` of the page as it is now."""
+        page = page or self.page
+        document = self._documents.get(page)
+        try:
+            source = html.unescape(document.text()) if document else ""
+        except Exception:  # noqa: BLE001  # a page from the browser's own memory
+            source = ""
+        return [
+            Link(tag, written, url, text, visible, not source or written in source)
+            for tag, written, url, text, visible in page.evaluate(_LISTED)
+        ]
+
+    def _plain(self, text: str) -> str:
+        text = text.replace(self.base, "").replace(self.word, "bramble").replace(self.word.title(), "Bramble")
+        text = re.sub(r"\d{4}[/-]\d\d[/-]\d\d \d\d:\d\d(:\d\d)?", "(time)", text)
+        text = re.sub(r"[A-Z][a-z]+\.? \d+, \d{4},? (\d+(:\d\d)? [ap]\.m\.|noon|midnight)", "(time)", text)
+        return re.sub(r"\b(now|\d+ ?(s|m|h|seconds|minutes)( ago)?)\b", "(lately)", text)
+
+    def _asked(self, request: Request) -> None:
+        if request.resource_type != "image":
+            self.requests.append(f"{request.method} {request.url}")
+        self._open.add(request)
+
+    def _answered(self, response: Response) -> None:
+        request = response.request
+        if request.is_navigation_request():
+            self.record.documents.append(response.status)
+            with contextlib.suppress(Exception):
+                self._documents[request.frame.page] = response
+        if response.status >= 400:
+            self.record.refused.append(f"{response.status} {request.method} {self._plain(response.url)}")
+        decision = response.headers.get("hedgerow-decision")
+        if decision:
+            self.record.decisions.append(f"{decision} {self._plain(response.url)}")
+
+    def _failed(self, request: Request) -> None:
+        self._open.discard(request)
+        # What is still loading when a page is left is aborted by the browser itself.
+        if request.failure != "net::ERR_ABORTED" or request.is_navigation_request():
+            self.record.failures.append(f"{request.failure} {request.method} {self._plain(request.url)}")
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            where: Any = message.location
+            self._complain(f"{message.type}: {message.text} ({self._plain(where.get('url', ''))})")
+
+    def _complain(self, text: str) -> None:
+        self.record.complaints.append(self._plain(text))
+
+
+def same_site(links: list[Link], base: str) -> list[Link]:
+    """The links that lead to a page of the site at *base*: not to other sites, nor to a place of the same page."""
+    base = base.rstrip("/")
+    return [
+        link
+        for link in links
+        if (link.url == base or link.url.startswith(base + "/")) and link.written.strip() and not link.written.strip().startswith("#")
+    ]

@@ -1,0 +1,209 @@
+"""
+Crawlers, each with an origin filter, an address of its own, and an end.
+
+What a crawler got is a set of page names. A page counts when it came with status 200 and the title that the page of
+that name has in the site's folder: refusals, decoys and httrack's stored error pages do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import httpx
+
+from .servers import clean_environment
+
+MOST_REQUESTS = 3000
+LONGEST = 40.0
+_TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+_LINK = re.compile(rb"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
+_NAME = "index.html"
+
+_BREADTH_FIRST = {
+    "DEPTH_PRIORITY": 1,
+    "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
+    "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
+}
+
+Titles = Mapping[str, bytes]
+
+
+def title_of(page: bytes) -> bytes:
+    """The title of a page, in UTF-8 and without entities, however the crawler stored it."""
+    found = _TITLE.search(page)
+    text = found[1] if found else b""
+    return " ".join(html.unescape(text.decode("utf-8", "replace")).split()).encode()
+
+
+def titles_in(folder: Path) -> dict[str, bytes]:
+    """The pages of a site's folder and their titles."""
+    return {path.name: title_of(path.read_bytes()) for path in folder.glob("*.html")}
+
+
+def name_of(target: str) -> str:
+    return target.partition("?")[0].removeprefix("/") or _NAME
+
+
+def stored(folder: Path, titles: Titles) -> set[str]:
+    """The pages of the site among the files that a crawler left in *folder*."""
+    return {
+        path.name
+        for path in folder.rglob("*.html")
+        if path.name in titles and title_of(path.read_bytes()) == titles[path.name]
+    }
+
+
+def _run(command: list[str], folder: Path, *, longest: float = LONGEST) -> str:
+    """Run a crawler to its end, or for *longest* seconds; returns what it said."""
+    with (folder / "crawler.log").open("wb+") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment()
+        )
+        try:
+            process.wait(longest)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        log.seek(0)
+        return log.read().decode("utf-8", "replace")
+
+
+def wget(program: str, url: str, address: str, folder: Path, *options: str, longest: float = LONGEST) -> None:
+    """wget, all levels. It stays on its host; without `robots=off` in *options* it obeys robots.txt."""
+    command = [program, "-nv", "-r", "-l", "inf", "--tries=1", "--timeout=10", "--max-redirect=2", "--no-config"]
+    _run([*command, f"--bind-address={address}", "-P", str(folder), *options, url + "/"], folder, longest=longest)
+
+
+def httrack(program: str, url: str, folder: Path) -> None:
+    """httrack, from 127.0.0.1: its option for another address is without effect."""
+    options = ["-q", "-s0", "--disable-security-limits", "--max-rate", "0", "-c16", "-%c0", "-B"]
+    bounds = [f"-E{LONGEST:.0f}", "-T10", "-R0"]
+    _run([program, url + "/", "-O", str(folder), *options, *bounds, "-*", f"+{url}/*"], folder)
+
+
+def scrapy(url: str, address: str, folder: Path, titles: Titles, *, order: str = "depth") -> set[str]:
+    """scrapy with `spider.py` and 32 requests at once. Its own order is depth-first."""
+    out = folder / "scrapy.jsonl"
+    chosen = {
+        "ROBOTSTXT_OBEY": False,
+        "CONCURRENT_REQUESTS": 32,
+        "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
+        "DOWNLOAD_BIND_ADDRESS": address,
+        "DOWNLOAD_TIMEOUT": 10,
+        "CLOSESPIDER_TIMEOUT": int(LONGEST / 2),
+        "CLOSESPIDER_PAGECOUNT": MOST_REQUESTS,
+        "TELNETCONSOLE_ENABLED": False,
+        "LOG_LEVEL": "WARNING",
+        **(_BREADTH_FIRST if order == "breadth" else {}),
+    }
+    command = [sys.executable, "-m", "scrapy", "runspider", str(Path(__file__).with_name("spider.py"))]
+    command += ["-a", f"start={url}/", "-a", f"out={out}", "-a", f"order={order}"]
+    for name, value in chosen.items():
+        command += ["-s", f"{name}={value}"]
+    said = _run(command, folder)
+    assert out.exists(), said
+    got = [json.loads(line) for line in out.read_text().splitlines()]
+    return {name for name, title in got if titles.get(name) == title.encode()}
+
+
+BROWSER = {
+    "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0 Safari/537.36",
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
+    "Accept-Language": "en-GB,en;q=0.9",
+}
+
+
+class Crawler:
+    """
+    A crawler of our own: no referrer, a browser's user agent, *headers* with every request.
+
+    *order* is "breadth", "depth" or "random". *keep* tells which links it follows.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        address: str,
+        titles: Titles,
+        *,
+        headers: Mapping[str, str] | None = None,
+        order: str = "breadth",
+        concurrency: int = 8,
+        most: int = MOST_REQUESTS,
+        pause: float = 0.0,
+    ) -> None:
+        self._url = url
+        self._origin = urlsplit(url).netloc
+        self._address = address
+        self._titles = titles
+        self._headers = {**BROWSER, **(headers or {})}
+        self._order = order
+        self._concurrency = concurrency
+        self._most = most
+        self._pause = pause
+        self._random = random.Random(1)
+        self._frontier = [url + "/"]
+        self._seen = set(self._frontier)
+        self.requests = 0
+        self.pages: set[str] = set()
+        self.statuses: dict[int, int] = {}
+
+    def run(self) -> set[str]:
+        asyncio.run(self.crawl())
+        return self.pages
+
+    async def crawl(self) -> None:
+        end = time.monotonic() + LONGEST
+        transport = httpx.AsyncHTTPTransport(local_address=self._address, trust_env=False)
+        client = httpx.AsyncClient(
+            transport=transport, headers=self._headers, timeout=10, follow_redirects=False, trust_env=False
+        )
+        async with client:
+            running: set[asyncio.Task[None]] = set()
+            while (self._frontier or running) and time.monotonic() < end:
+                while self._frontier and len(running) < self._concurrency and self.requests < self._most:
+                    self.requests += 1
+                    running.add(asyncio.create_task(self._fetch(client, self._next())))
+                if not running:
+                    return
+                _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def _next(self) -> str:
+        if self._order == "breadth":
+            return self._frontier.pop(0)
+        if self._order == "depth":
+            return self._frontier.pop()
+        return self._frontier.pop(self._random.randrange(len(self._frontier)))
+
+    async def _fetch(self, client: httpx.AsyncClient, url: str) -> None:
+        if self._pause:
+            await asyncio.sleep(self._pause)
+        try:
+            answer = await client.get(url)
+        except httpx.HTTPError:
+            return
+        self.statuses[answer.status_code] = self.statuses.get(answer.status_code, 0) + 1
+        body = answer.content
+        name = name_of(urlsplit(url).path)
+        if answer.status_code not in {200, 206} or b"<a" not in body:
+            return
+        if self._titles.get(name) == title_of(body):
+            self.pages.add(name)
+        for link in _LINK.findall(body):
+            target, _ = urldefrag(urljoin(url, html.unescape(link.decode("utf-8", "replace"))))
+            if urlsplit(target).netloc == self._origin and target not in self._seen:
+                self._seen.add(target)
+                self._frontier.append(target)

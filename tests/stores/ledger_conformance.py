@@ -1,0 +1,148 @@
+"""
+What every ledger must do. A store's test file says how a ledger is made, and how its rows come back as visits:
+
+    class TestSqliteLedger(LedgerConformance):
+        def open(self, where, **options): ...
+        def visits(self, where): ...
+
+*options* are `keep_days` and `queue`.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hedgerow.identity.account import visitor_of
+from hedgerow.identity.address import prefix_of
+from hedgerow.stores.ledger import Entry
+from hedgerow.verdict import PASS, Decision, Evidence
+from hedgerow.visit import Marker, Visit
+
+START = 1_800_000_000.0
+# A live request is read as Latin-1: any byte, and nothing else.
+_BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
+_MARKERS = st.builds(
+    Marker,
+    kind=st.sampled_from(["trap", "maze"]),
+    minted_for=st.binary(min_size=8, max_size=8),
+    page=st.binary(min_size=6, max_size=6),
+    index=st.integers(0, 65535),
+)
+
+
+@st.composite
+def any_visit(draw: Any) -> Visit:
+    address = draw(st.ip_addresses().map(str))
+    account = draw(st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)))
+    return Visit(
+        at=draw(st.floats(0, 4e9)),
+        address=address,
+        visitor=visitor_of(account, prefix_of(address)),
+        prefix=prefix_of(address),
+        method=draw(st.sampled_from(["GET", "POST", "X-ODD"])),
+        target=draw(_BYTES),
+        kind=draw(st.sampled_from(["page", "call", "asset"])),
+        account=account,
+        host=draw(_BYTES),
+        user_agent=draw(_BYTES),
+        referrer=draw(_BYTES),
+        origin=draw(st.sampled_from(["same", "cross", "none", "unknown"])),
+        prefetch=draw(st.booleans()),
+        bot=draw(st.sampled_from(["", "search"])),
+        marker=draw(st.one_of(st.none(), _MARKERS)),
+    )
+
+
+def visit(n: int = 0, **fields: Any) -> Visit:
+    return msgspec.structs.replace(Visit(START + n, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{n}"), **fields)
+
+
+class LedgerConformance:
+    def open(self, where: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+    def visits(self, where: Any) -> list[Visit]:
+        raise NotImplementedError
+
+    @given(st.lists(any_visit(), max_size=8))
+    @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    def test_the_very_visits_come_back(self, tmp_path_factory, written):
+        where = tmp_path_factory.mktemp("ledger")
+        ledger = self.open(where, keep_days=1e6)
+        for one in written:
+            ledger.append(Entry(one, PASS, 200))
+        ledger.close()
+        assert self.visits(where) == [msgspec.structs.replace(one, status=200) for one in written]
+        assert ledger.lost == 0
+
+    def test_closing_writes_what_waits(self, tmp_path):
+        ledger = self.open(tmp_path)
+        for n in range(2_500):
+            ledger.append(Entry(visit(n), PASS, 200))
+        ledger.close()
+        ledger.close()
+        assert [v.target for v in self.visits(tmp_path)] == [f"/{n}" for n in range(2_500)]
+
+    def test_a_ledger_goes_on_where_it_was(self, tmp_path):
+        for n in range(3):
+            ledger = self.open(tmp_path)
+            ledger.append(Entry(visit(n), PASS, 200))
+            ledger.close()
+        assert [v.target for v in self.visits(tmp_path)] == ["/0", "/1", "/2"]
+
+    def test_what_comes_after_the_end_is_lost_and_counted(self, tmp_path):
+        ledger = self.open(tmp_path)
+        ledger.close()
+        ledger.append(Entry(visit(), PASS, 200))
+        assert ledger.lost == 1
+        assert self.visits(tmp_path) == []
+
+    def test_a_full_queue_is_counted_and_nothing_waits(self, tmp_path):
+        ledger = self.open(tmp_path, queue=0)
+        for n in range(10):
+            ledger.append(Entry(visit(n), PASS, 200))
+        assert ledger.lost == 10
+        ledger.close()
+        assert self.visits(tmp_path) == []
+
+    def test_old_visits_are_forgotten(self, tmp_path):
+        ledger = self.open(tmp_path, keep_days=2.0)
+        for day in range(5):
+            ledger.append(Entry(visit(86_400 * day), PASS, 200))
+        ledger.close()
+        assert [v.at for v in self.visits(tmp_path)] == [START + 86_400 * day for day in (2, 3, 4)]
+
+    def test_odd_text_is_stored_somehow(self, tmp_path):
+        """Half a surrogate pair is no text. It must not take the entries beside it along."""
+        ledger = self.open(tmp_path)
+        odd = "a\ud800b"
+        evidence = Evidence("trap", "trap", 1.0, "Followed a link of the page /\xff\0.")
+        ledger.append(Entry(visit(0), PASS, 200))
+        fields = dict.fromkeys(["visitor", "account", "target", "host", "user_agent", "referrer", "method"], odd)
+        ledger.append(Entry(visit(1, **fields), Decision("refuse", (evidence,)), 403, "ABCD-1234"))
+        ledger.append(Entry(visit(2, target="/\0\xff\n"), PASS, 200))
+        ledger.close()
+        assert ledger.lost == 0
+        assert [v.target for v in self.visits(tmp_path)] == ["/0", "a\\ud800b", "/\0\xff\n"]
+
+    def test_many_threads_may_append(self, tmp_path):
+        ledger = self.open(tmp_path)
+
+        def append() -> None:
+            for n in range(500):
+                ledger.append(Entry(visit(n), PASS, 200))
+
+        threads = [threading.Thread(target=append) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ledger.close()
+        assert len(self.visits(tmp_path)) == 4_000
+        assert ledger.lost == 0

@@ -1,0 +1,58 @@
+"""The engine: the order of the access check, and whom it leaves alone."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hedgerow.engine import Engine
+from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.recall import Memory
+from hedgerow.verdict import PASS, Block, Evidence
+from hedgerow.visit import Visit
+
+VISIT = Visit(100.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/")
+EVIDENCE = Evidence("density", "density-visitor", 1.0, "Why.")
+BLOCK = Block("192.0.2.1", "192.0.2.1", 95.0, 105.0, "refuse", EVIDENCE)
+
+
+def engine(*detectors, by_network: bool = False) -> Engine:
+    return Engine(detectors, Ladder({"density": Rule("refuse", 10.0), "trap": Rule("refuse", 10.0)}), by_network=by_network)
+
+
+def never(visit, memory):
+    raise AssertionError("the black list comes first")
+
+
+def test_the_question():
+    question = engine().question(VISIT)
+    assert (question.at, question.kind, question.visitor, question.prefix, question.network, question.count) == (
+        100.0, "page", "192.0.2.1", "192.0.2.1", "", True,
+    )  # fmt: skip
+    assert engine(by_network=True).question(VISIT).network == "192.0.2.0/24"
+
+
+def test_the_black_list_comes_first():
+    decision, block = engine(never).judge(VISIT, Memory(BLOCK, ()))
+    assert decision.action == "refuse"
+    assert block is not None
+    assert block.until == 110.0
+
+
+def test_evidence_comes_in_the_order_of_the_detectors():
+    trap = Evidence("trap", "trap", 1.0, "Trap.")
+    decision, _ = engine(lambda *_: [trap], lambda *_: [EVIDENCE]).judge(VISIT, Memory(None, ()))
+    assert decision.evidence == (trap, EVIDENCE)
+    assert decision.code == "trap"
+
+
+def test_a_verified_bot_is_neither_counted_nor_judged():
+    bot = msgspec.structs.replace(VISIT, bot="search")
+    assert engine().question(bot).count is False
+    assert engine(never).judge(bot, Memory(BLOCK, ())) == (PASS, None)
+
+
+def test_a_visitor_without_a_name_is_neither_counted_nor_judged():
+    """All clients of a Unix socket have the same empty address: to block one would be to block all."""
+    nobody = msgspec.structs.replace(VISIT, address="", visitor="", prefix="")
+    assert engine().question(nobody).count is False
+    assert engine(never).judge(nobody, Memory(None, (999,))) == (PASS, None)

@@ -1,0 +1,120 @@
+"""The maze: valid pages without end, whose links lead nowhere else, another for each site."""
+
+from __future__ import annotations
+
+import re
+
+import html5lib
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hedgerow.marker.seal import TOKEN_LENGTH, Seal, page_digest, visitor_digest
+from hedgerow.traps import maze as room
+from hedgerow.traps.maze import ROBOTS, Maze
+
+SEAL = Seal(bytes(range(64)))
+VISITOR = "192.0.2.7"
+SEEDS = [b"site %d" % number for number in range(24)]
+MAZES = [Maze(SEAL, "/~", seed) for seed in SEEDS]
+TARGETS = [f"/~{number}" for number in range(12)]
+
+
+def links_of(page: bytes) -> list[str]:
+    return re.findall(r'href="([^"]*)"', page.decode())
+
+
+def text_of(page: bytes) -> str:
+    return re.sub(r"<style>.*?</style>|<[^>]*>", " ", page.decode())
+
+
+def test_every_layout_is_among_the_seeds_of_these_tests():
+    starts = {MAZES[number].page(VISITOR, "/a")[:60] for number in range(len(SEEDS))}
+    assert len(starts) >= len(room._LAYOUTS)
+
+
+@pytest.mark.parametrize("maze", MAZES)
+def test_pages_are_valid_html_with_title_headings_paragraphs_and_links(maze):
+    for target in TARGETS[:3]:
+        page = maze.page(VISITOR, target)
+        tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page.decode())
+        title = tree.findtext("head/title")
+        (h1,) = tree.iter("h1")
+        assert h1.text in title
+        assert len(list(tree.iter("h2"))) >= 2
+        assert len([p for p in tree.iter("p") if len("".join(p.itertext())) > 150]) >= 6
+        assert [m.get("content") for m in tree.iter("meta") if m.get("name") == "robots"] == ["noindex, nofollow"]
+        assert "\0" not in page.decode()
+
+
+@pytest.mark.parametrize("maze", MAZES)
+def test_size_and_number_of_links_keep_their_bounds(maze):
+    pages = [maze.page(VISITOR, target) for target in TARGETS]
+    assert all(4_000 <= len(page) <= 8_192 for page in pages)
+    assert all(12 <= len(links_of(page)) <= 25 for page in pages)
+
+
+@given(st.text(max_size=20), st.text(max_size=40))
+def test_all_links_are_sealed_for_this_visitor_and_page(visitor, target):
+    links = links_of(MAZES[0].page(visitor, target))
+    for index, link in enumerate(links):
+        assert link.startswith("/~")
+        assert len(link) == 2 + TOKEN_LENGTH
+        marker = SEAL.unseal(link[2:])
+        assert marker is not None
+        assert (marker.kind, marker.index) == ("maze", index)
+        assert (marker.minted_for, marker.page) == (visitor_digest(visitor), page_digest(target))
+
+
+def test_the_way_goes_on_and_never_comes_back():
+    maze, target, seen = MAZES[1], "/start", set()
+    for _ in range(50):
+        links = links_of(maze.page(VISITOR, target))
+        assert not seen.intersection(links)
+        seen.update(links)
+        target = links[-1]
+
+
+@given(st.text(max_size=20), st.text(max_size=40), st.binary(max_size=20))
+@settings(max_examples=10, deadline=None)
+def test_the_same_seed_visitor_and_target_give_the_same_page(visitor, target, seed):
+    assert Maze(SEAL, "/~", seed).page(visitor, target) == Maze(SEAL, "/~", seed).page(visitor, target)
+
+
+def test_another_visitor_target_or_seed_gives_another_text():
+    page = text_of(MAZES[0].page(VISITOR, "/a"))
+    assert page != text_of(MAZES[0].page("192.0.2.8", "/a"))
+    assert page != text_of(MAZES[0].page(VISITOR, "/b"))
+    assert page != text_of(MAZES[1].page(VISITOR, "/a"))
+
+
+def test_no_string_tells_the_mazes_of_all_sites():
+    """Nothing longer than common HTML is on a page of every site, but for the word to search engines."""
+    pages = [maze.page(VISITOR, "/a").decode().replace(ROBOTS, "") for maze in MAZES]
+    # Real sites have keys of their own, and so no token in common.
+    pages = [re.sub(r'href="[^"]*"', "", page) for page in pages]
+    length = 24
+    common = set.intersection(*({page[at : at + length] for at in range(len(page) - length)} for page in pages))
+    assert not common
+
+
+def test_a_prefix_is_escaped():
+    assert 'href="/a&amp;&quot;' in Maze(SEAL, '/a&"', b"").page(VISITOR, "/").decode()
+
+
+def test_every_pattern_finds_its_words():
+    common, sentences, topics = room._read_words()
+    for pattern in (pattern for patterns in sentences.values() for pattern in patterns):
+        for name in re.findall(r"{(\w+)}", pattern):
+            assert all(name in common or name in topic for topic in topics)
+    for topic in topics:
+        assert len(topic["do"]) == len(topic["did"])
+        assert all(phrase == phrase.strip() != "" for phrases in topic.values() for phrase in phrases)
+    # "a {quality}" must read well.
+    assert not [quality for quality in common["quality"] if quality[0] in "aeio"]
+
+
+def test_a_page_with_more_holes_than_dice_is_a_mistake_in_the_layouts():
+    pools = dict.fromkeys(room._KINDS, [b""] * 256)
+    with pytest.raises(ValueError, match="holes"):
+        room._fill_in("\0m" * 200, pools)
