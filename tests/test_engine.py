@@ -16,7 +16,9 @@ BLOCK = Block("192.0.2.1", "192.0.2.1", 95.0, 105.0, "refuse", EVIDENCE)
 
 
 def engine(*detectors, by_network: bool = False) -> Engine:
-    return Engine(detectors, Ladder({"density": Rule("refuse", 10.0), "trap": Rule("refuse", 10.0)}), by_network=by_network)
+    return Engine(
+        detectors, Ladder({"density": Rule("refuse", 10.0), "trap": Rule("refuse", 10.0)}), by_network=by_network
+    )
 
 
 def never(visit, memory):

@@ -73,6 +73,7 @@ def build_engine(settings: Settings, pages: Pages) -> Engine:
         {
             "trap": Rule(traps.response, traps.block_for),
             "density": Rule(density.response, density.block_for),
+            "prefetch": Rule("refuse", 0.0),
         },
         renew=density.renew,
         strikes=settings.identity.strikes,
@@ -111,4 +112,6 @@ def build_gate(
         state = build_state(settings)
     else:
         state.use(settings.density.windows if settings.density.enabled else ())
-    return Gate(build_engine(settings, pages), state, ledger or build_ledger(settings), identifier, pages)
+    if ledger is None:
+        ledger = build_ledger(settings)
+    return Gate(build_engine(settings, pages), state, ledger, identifier, pages)

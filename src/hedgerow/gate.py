@@ -23,7 +23,7 @@ from hedgerow.recall import Memory, State
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Decision
-from hedgerow.visit import Marker, Visit
+from hedgerow.visit import Kind, Marker, Visit
 
 log = logging.getLogger(__name__)
 
@@ -116,14 +116,14 @@ class Gate:
         """One trip to the state, the judgement, and the block it leads to, if any."""
         return self._judge(visit, self.state.recall(self.engine.question(visit)))
 
-    def correct(self, visit: Visit) -> tuple[Visit, Decision]:
+    def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """
-        The visit as the page that it turned out to be, and the decision on that: it had claimed to want an image.
+        The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that.
 
         Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
-        corrected = msgspec.structs.replace(visit, kind="page")
+        corrected = msgspec.structs.replace(visit, kind=kind)
         return corrected, self._judge(corrected, self.state.recount(self.engine.question(corrected), visit.kind))
 
     def _judge(self, visit: Visit, memory: Memory) -> Decision:

@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["page", "call", "asset"]
+Kind = Literal["page", "call", "asset", "prefetch"]
 """
-page: what a person reads and a crawler wants. call: an XHR, a form post, a prefetch, anything a page's script does.
-asset: images, styles, scripts, fonts, media, which a page brings along by the dozen.
+page: what a person reads and a crawler wants. call: an XHR, a form post, anything a page's script does. asset: images,
+styles, scripts, fonts, media, which a page brings along by the dozen, and whatever else is answered with no HTML.
+prefetch: a page that a browser fetches ahead of a click that may never come.
 """
 
 Origin = Literal["same", "cross", "none", "unknown"]

@@ -39,7 +39,12 @@ def test_a_visit_that_was_not_counted_is_no_evidence():
             "192.0.2.1/*",
             "More than 1 requests in 600 seconds from this address.",
         ),
-        (Window(1, 2, "network"), "density-network", "192.0.2.0/24", "More than 1 pages in 2 seconds from this network."),
+        (
+            Window(1, 2, "network"),
+            "density-network",
+            "192.0.2.0/24",
+            "More than 1 pages in 2 seconds from this network.",
+        ),
     ],
 )
 def test_whom_it_speaks_about(window, code, key, text):

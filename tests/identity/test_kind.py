@@ -67,8 +67,8 @@ def test_a_browser_says_what_it_wants_the_answer_for(headers, kind):
     assert kind_claimed("asset", headers, prefetch=False) == "asset"
 
 
-def test_a_prefetch_is_a_call():
-    assert kind_claimed("page", {}, prefetch=True) == "call"
+def test_a_prefetch_is_a_kind_of_its_own():
+    assert kind_claimed("page", {}, prefetch=True) == "prefetch"
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def test_one_bit_changes_the_whole_token():
 
 def test_a_sealer_gives_the_same_tokens():
     seal = SEAL.sealer("trap", bytes(8), bytes(6))
-    assert [seal(n) for n in (0, 1, 65535, 65536)] == [SEAL.seal("trap", bytes(8), bytes(6), n) for n in (0, 1, 65535, 0)]
+    assert [seal(n) for n in (0, 1, 65535, 65536)] == [
+        SEAL.seal("trap", bytes(8), bytes(6), n) for n in (0, 1, 65535, 0)
+    ]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))

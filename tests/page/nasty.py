@@ -6,8 +6,33 @@ import random
 
 from hypothesis import strategies as st
 
-LINKS = [b'<a href="/x">x</a>', b"<a>", b"</a>", b"</A >", b"</a\n>", b"</a x='</a>'>", b"<A HREF=y>Y</A>", b"</a>\n</li>"]
-TEXTS = [b"text", b" ", b"\n", b"&amp;", b"a < b", b"1<2>3", b"<", b">", b'"', b"'", b"=", b"\0", b"\xff", b"-->", b"]]>"]
+LINKS = [
+    b'<a href="/x">x</a>',
+    b"<a>",
+    b"</a>",
+    b"</A >",
+    b"</a\n>",
+    b"</a x='</a>'>",
+    b"<A HREF=y>Y</A>",
+    b"</a>\n</li>",
+]
+TEXTS = [
+    b"text",
+    b" ",
+    b"\n",
+    b"&amp;",
+    b"a < b",
+    b"1<2>3",
+    b"<",
+    b">",
+    b'"',
+    b"'",
+    b"=",
+    b"\0",
+    b"\xff",
+    b"-->",
+    b"]]>",
+]
 TAGS = [
     b"<p>", b"</p>", b"<div>", b"</div>", b"<li>", b"<ul>", b"</ul>", b"<b>", b"</b>", b"<br/>", b"<img src=x>", b"<hr>",
     b"<P CLASS=x>", b"<span\n>", b"<x-y>", b"</x-y>", b"<svg-icon>", b"<input>", b"<button>", b"</button>", b"</>", b"</ x>",

@@ -60,7 +60,7 @@ def probes(tree: ElementTree.Element) -> int:
 
 def is_in_open_link(page: bytes) -> bool:
     """Whether text at some spot would belong to a link."""
-    tree = parse(with_probes(page, b"PROBE")[0])
+    tree = parse(with_probes(page, b" PROBE")[0])
     return any("PROBE" in text for link in tree.iter("a") for text in link.itertext())
 
 

@@ -64,7 +64,10 @@ def cut(page: bytes, places) -> list[bytes]:
         (b"<!--></a>", b"<!--></a>{l}{e}"),
         (b"<!--!></a>-->", b"<!--!></a>-->{e}"),
         (b"<script></a></script></a>", b"<script></a></script></a>{l}{e}"),
-        (b"<script><!--<script></script></a>--></script></a>", b"<script><!--<script></script></a>--></script></a>{l}{e}"),
+        (
+            b"<script><!--<script></script></a>--></script></a>",
+            b"<script><!--<script></script></a>--></script></a>{l}{e}",
+        ),
         (b"<script></a></script x='</a>></a>'></a>", b"<script></a></script x='</a>></a>'></a>{l}{e}"),
         (b"<textarea></a></textarea>", b"<textarea></a></textarea>{e}"),
         (b"<title></a></title>", b"<title></a></title>{e}"),
@@ -154,7 +157,10 @@ def test_text_behind_a_link_is_not_kept_waiting():
     """A page that is written as one watches: what is no tag is passed on, though no ">" has come."""
     scanner = Scanner()
     assert scanner.feed(b"<a>x</a>", final=False)[0] == b"<a>x"
-    assert scanner.feed(b" and then some more text", final=False) == (b"</a> and then some more text", [Spot(4, "link")])
+    assert scanner.feed(b" and then some more text", final=False) == (
+        b"</a> and then some more text",
+        [Spot(4, "link")],
+    )
     assert scanner.feed(b" and more", final=False)[0] == b" and more"
 
 

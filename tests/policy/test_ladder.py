@@ -45,7 +45,9 @@ def test_the_block_is_of_whom_the_evidence_speaks_about():
     assert block.key == "192.0.2.0/24"
 
 
-@pytest.mark.parametrize(("strikes", "key"), [(0, "account:ann"), (1, "account:ann"), (2, "192.0.2.1/*"), (9, "192.0.2.1/*")])
+@pytest.mark.parametrize(
+    ("strikes", "key"), [(0, "account:ann"), (1, "account:ann"), (2, "192.0.2.1/*"), (9, "192.0.2.1/*")]
+)
 def test_the_third_account_of_one_address_blocks_everyone_there(strikes, key):
     _, block = Ladder(RULES, strikes=3).decide(ANN, Memory(None, (), strikes), [evidence()])
     assert block is not None

@@ -31,13 +31,7 @@ def titles(documentation: Path) -> Titles:
         "Sec-Fetch-Site: cross-site",
         "Sec-Fetch-Dest: image",
         "Sec-Fetch-Dest: empty",
-        pytest.param(
-            "Sec-Purpose: prefetch",
-            marks=pytest.mark.xfail(
-                reason="traps do not catch a prefetch, and it counts as a call: only 100 in 3 s stop it",
-                strict=False,
-            ),
-        ),
+        "Sec-Purpose: prefetch",
     ],
 )
 def test_header_does_not_help(

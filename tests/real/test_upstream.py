@@ -123,7 +123,6 @@ def test_a_port_in_use_is_one_line(folder: Path) -> None:
     assert listen in done.stderr
 
 
-@pytest.mark.xfail(reason="uvicorn raises SIGTERM once more after its graceful end: the status is -15", strict=True)
 def test_sigterm_is_a_good_end(nginx: Callable[..., Nginx], protect: Callable[..., Protect], folder: Path) -> None:
     hedgerow = protect(nginx(folder).url)
     hedgerow.stop()

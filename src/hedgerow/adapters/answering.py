@@ -85,6 +85,9 @@ class Answering:
                 start["headers"] = touched_headers(headers)
             return False
         if not is_html(header(headers, b"content-type")):
+            if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _GOOD:
+                # Its address looked like a page's: an API, a download, git. Such visits come by the hundred.
+                self.visit, self.decision = self._site.gate.correct(self.visit, "asset")
             return False
         if not self._site.settings.traps.enabled:
             # Nothing is read, so a fragment is not told from a page; but no image is written in HTML.
@@ -131,9 +134,9 @@ class Answering:
         Not where the answer is an error: a person whose fifty images are missing got fifty pages that say so. And only
         a GET is stopped now; anything else has been carried out, and its answer is owed.
         """
-        if self.visit.kind == "page" or self.visit.prefetch or self.status not in _GOOD:
+        if self.visit.kind in {"page", "prefetch"} or self.visit.prefetch or self.status not in _GOOD:
             return
-        self.visit, self.decision = self._site.gate.correct(self.visit)
+        self.visit, self.decision = self._site.gate.correct(self.visit, "page")
         self.is_stopped = (
             self.decision.action != "pass" and self.visit.method == "GET" and not self._site.settings.observe
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -175,10 +175,36 @@ class Hedgerow:
             if stay is not None:
                 with stay:
                     self.site.record(visit, decision, 200)
-                    await _drip(stay.pieces(body), receive, send)
+                    await self._drip(stay.pieces(body), receive, send)
                 return
         reference = new_reference()
         await self._answer(visit, decision, self._refusal(visit, decision, headers, reference), send, reference)
+
+    async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
+        """Send a page slowly, and stop as soon as the client has left or the site is about to."""
+
+        async def leave() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        left = asyncio.ensure_future(leave())
+        headers = [
+            (b"content-type", b"text/html; charset=utf-8"),
+            (b"cache-control", b"no-store"),
+            (b"x-robots-tag", b"noindex, nofollow"),
+        ]
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            for pause, piece in pieces:
+                if pause:
+                    await asyncio.wait({left}, timeout=pause)
+                if left.done() or self.site.closing:
+                    return
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            left.cancel()
+            await asyncio.gather(left, return_exceptions=True)
 
     def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.Answer:
         said = self.site.settings.responses
@@ -254,30 +280,3 @@ def _received(receive: Receive) -> Receive:
         return waiting.pop() if waiting else await receive()
 
     return received
-
-
-async def _drip(pieces: Any, receive: Receive, send: Send) -> None:
-    """Send a page slowly, and stop as soon as the client has left."""
-
-    async def leave() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    left = asyncio.ensure_future(leave())
-    headers = [
-        (b"content-type", b"text/html; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-robots-tag", b"noindex, nofollow"),
-    ]
-    try:
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        for pause, piece in pieces:
-            if pause:
-                await asyncio.wait({left}, timeout=pause)
-            if left.done():
-                return
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    finally:
-        left.cancel()
-        await asyncio.gather(left, return_exceptions=True)

@@ -19,8 +19,9 @@ Headers = list[tuple[bytes, bytes]]
 # What may stand before a page proper. Atomic and possessive: a comment ends where it ends, or a row of a few dozen of
 # them could be taken apart in a million million ways.
 _PREAMBLE = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\t\n\f\r ]++|(?><!--.*?-->)|<\?[^>]*+>)*+", re.DOTALL)
-_ROOT = re.compile(rb"<(?:!doctype|html)(?![a-z0-9])", re.IGNORECASE)
-_MAY_BEGIN = (b"<!doctype ", b"<html ", b"<!--", b"<?")
+# Some tools that make pages small write "<!doctypehtml>", and browsers take it.
+_ROOT = re.compile(rb"<(?:!doctype|html(?=[\t\n\f\r />]))", re.IGNORECASE)
+_MAY_BEGIN = (b"<!doctype", b"<html ", b"<!--", b"<?")
 _LONGEST_START = 8_192
 _LARGEST_CARRIED = 1_048_576
 _MOST_HELD = 2_097_152
@@ -64,12 +65,12 @@ def beginning_of(start: bytes, *, final: bool) -> Literal["document", "fragment"
     """
     preamble = _PREAMBLE.match(start)
     rest = start[preamble.end() :] if preamble else start
+    if _ROOT.match(rest):
+        return "document"
     if not final:
         unfinished = any(begin.startswith(rest.lower()) for begin in _MAY_BEGIN)
         if unfinished or rest.startswith((b"<!--", b"<?")):
             return None
-    if _ROOT.match(rest):
-        return "document"
     return "fragment" if rest.startswith(b"<") else "text"
 
 

@@ -154,18 +154,20 @@ def refusal(
     """
     The answer to a visit at *at* that is not let in.
 
-    Too many requests are 429 and end by waiting; a trap is 403. A challenge that the client could not show
+    Too many requests are 429 and end by waiting; a trap is 403; a prefetch that is declined 503, upon which a browser
+    does without. A challenge that the client could not show
     comes here too, as 429. *contact* is an e-mail address, a URL or any text; *site* the site's name.
     """
     evidence = max(decision.evidence, key=lambda e: e.weight, default=None)
     if evidence is None:
-        code, reason, too_many = "", "Your requests looked automatic.", False
+        code, reason, detector = "", "Your requests looked automatic.", ""
     else:
-        code, reason, too_many = evidence.code, evidence.text, evidence.detector == "density"
+        code, reason, detector = evidence.code, evidence.text, evidence.detector
+    too_many = detector == "density"
     left = decision.until - at
     wait = max(1, math.ceil(left)) if left < _MOST_WAIT else _MOST_WAIT
     message = _Message(
-        429 if too_many or decision.action == "challenge" else 403,
+        429 if too_many or decision.action == "challenge" else 503 if detector == "prefetch" else 403,
         decision.action,
         _token(code),
         "Please wait a while" if too_many else "This request was not let through",

@@ -13,6 +13,7 @@ a sweep looks at: a timer for each would cost more than the rest of what is done
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import struct
@@ -66,11 +67,13 @@ class Limits:
     message: int = 16_777_216
 
 
-def make_server(app: Any, host: str, port: int, *, limits: Limits | None = None, graceful: int = 10) -> uvicorn.Server:
+def make_server(
+    app: Any, host: str, port: int, *, limits: Limits | None = None, graceful: int = 10, lifespan: bool = True
+) -> uvicorn.Server:
     """
     A server for *app*; `run()` it, with a list of sockets if there are several workers.
 
-    After SIGTERM requests under way have *graceful* seconds to finish. Logging is left to the program:
+    When `should_exit` is set, requests under way have *graceful* seconds to finish. Logging is left to the program:
     refusals and failures go to `hedgerow.server`, the rest to uvicorn's own loggers. Forwarded headers are
     not read here, for whether to believe them is decided where visitors are identified.
     """
@@ -84,7 +87,7 @@ def make_server(app: Any, host: str, port: int, *, limits: Limits | None = None,
         ws=_Websocket,
         ws_max_size=limits.message,
         interface="asgi3",
-        lifespan="on",
+        lifespan="on" if lifespan else "off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
@@ -96,7 +99,15 @@ def make_server(app: Any, host: str, port: int, *, limits: Limits | None = None,
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which also looks for connections that are overdue."""
+    """
+    uvicorn's server, which also looks for connections that are overdue.
+
+    Signals are left to the program: uvicorn would raise them once more after a graceful end, and the process would die
+    of what it was asked for politely.
+    """
+
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_A_SECOND == 0:

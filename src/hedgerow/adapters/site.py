@@ -58,6 +58,8 @@ class Site:
         self.untouched: Counter[str] = Counter()
         """Pages passed on without bait, by reason."""
         self.upstream_errors: Counter[str] = Counter()
+        self.closing = False
+        """Set when the site is about to stop: nobody is detained any longer."""
         self.use(settings)
 
     def use(self, settings: Settings) -> None:

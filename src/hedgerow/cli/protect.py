@@ -136,30 +136,30 @@ def _url(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-class _SideServer(uvicorn.Server):
-    """A server beside the one that heeds signals."""
-
-    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
-        return contextlib.nullcontext()
-
-
 async def _serve(
     server: uvicorn.Server, door: socket.socket, side: socket.socket | None, site: Site, read: Callable[[], Settings]
 ) -> None:
+    loop = asyncio.get_running_loop()
+    servers = [server]
+    tasks = [asyncio.ensure_future(server.serve(sockets=[door]))]
+    if side is not None:
+        servers.append(make_server(Admin(site), *side.getsockname()[:2], lifespan=False))
+        tasks.append(asyncio.ensure_future(servers[1].serve(sockets=[side])))
+
+    def stop() -> None:
+        # The second time at once: somebody is waiting.
+        site.closing = True
+        for each in servers:
+            each.force_exit = each.should_exit
+            each.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, site, read)
-    if side is None:
-        await server.serve(sockets=[door])
-        return
-    beside = _SideServer(
-        uvicorn.Config(Admin(site), log_config=None, access_log=False, lifespan="off", server_header=False, ws="none")
-    )
-    task = asyncio.create_task(beside.serve(sockets=[side]))
-    try:
-        await server.serve(sockets=[door])
-    finally:
-        beside.should_exit = True
-        await task
+    loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
+    await tasks[0]
+    stop()
+    await asyncio.gather(*tasks)
 
 
 def _reload(site: Site, read: Callable[[], Settings]) -> None:

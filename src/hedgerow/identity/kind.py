@@ -69,7 +69,12 @@ def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) 
     destination = headers.get(b"sec-fetch-dest")
     if destination is not None and destination not in _DOCUMENTS:
         return "call" if destination in _CALLS else "asset"
-    if prefetch or b"x-requested-with" in headers or headers.get(b"upgrade", b"").lower() == b"websocket":
+    if prefetch:
+        return "prefetch"
+    accept = headers.get(b"accept")
+    if accept is not None and b"html" not in accept and b"*/*" not in accept:
+        return "call"
+    if b"x-requested-with" in headers or headers.get(b"upgrade", b"").lower() == b"websocket":
         return "call"
     return "page"
 

@@ -12,7 +12,7 @@ from hedgerow.visit import Visit
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What the evidence of one detector leads to: the action, and for how many seconds it lasts."""
+    """What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone."""
 
     action: Action
     block_for: float
@@ -46,6 +46,9 @@ class Ladder:
         heaviest = max(evidence, key=lambda e: e.weight)
         rule = self._rules[heaviest.detector]
         until = visit.at + rule.block_for
+        if not rule.block_for:
+            # This visit alone is declined.
+            return Decision(rule.action, tuple(evidence), until), None
         key = heaviest.key or visit.visitor
         if visit.account and key == visit.visitor and memory.strikes + 1 >= self._strikes:
             key = everyone_at(visit.prefix)

@@ -135,6 +135,7 @@ DEFAULT_WINDOWS = (
     Window(count=40, seconds=1.2, of="pages"),
     Window(count=100, seconds=3.0, of="requests"),
     Window(count=300, seconds=3.0, by="prefix", of="requests"),
+    Window(count=30, seconds=60.0, of="prefetches"),
 )
 
 
@@ -176,9 +177,7 @@ class TrapSettings(Table, frozen=True):
         if not _is_path_start(self.prefix):
             yield (
                 "prefix",
-                (
-                    f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /, and no . or .. alone"
-                ),
+                (f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /, no . or .. alone"),
             )
 
 

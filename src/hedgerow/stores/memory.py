@@ -41,7 +41,7 @@ class _Trail:
     __slots__ = ("cost", "series")
 
     def __init__(self, key: str) -> None:
-        self.series: list[array[float] | None] = [None, None, None]
+        self.series: list[array[float] | None] = [None, None, None, None]
         self.cost = _lone_cost(key) + _TRAIL_COST
 
     def newest(self) -> float:

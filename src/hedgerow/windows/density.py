@@ -17,7 +17,7 @@ import msgspec
 from hedgerow.visit import Kind
 
 By = Literal["visitor", "prefix", "network"]
-Of = Literal["pages", "requests", "everything"]
+Of = Literal["pages", "requests", "everything", "prefetches"]
 
 
 class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,7 +25,8 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     A limit: more than *count* visits within *seconds* is too dense.
 
     *by* says whose visits are added up: one visitor's, all of one address prefix, or all of one network. *of* says
-    which visits: pages alone, "requests" (pages and calls) or everything, assets too. Assets are left out by default
+    which visits: pages alone, "requests" (pages and calls), everything (assets too) or prefetches alone, which count
+    nowhere else: a browser makes them, by the dozen where the site asks for it. Assets are left out by default
     because one page of a gallery may bring a hundred of them, and its reader is a person.
     """
 
@@ -35,12 +36,13 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of: Of = "pages"
 
 
-PAGES, CALLS, ASSETS = range(3)
-_SERIES: dict[Kind, int] = {"page": PAGES, "call": CALLS, "asset": ASSETS}
+PAGES, CALLS, ASSETS, PREFETCHES = range(4)
+_SERIES: dict[Kind, int] = {"page": PAGES, "call": CALLS, "asset": ASSETS, "prefetch": PREFETCHES}
 _COUNTED: dict[Of, tuple[int, ...]] = {
     "pages": (PAGES,),
     "requests": (PAGES, CALLS),
     "everything": (PAGES, CALLS, ASSETS),
+    "prefetches": (PREFETCHES,),
 }
 
 

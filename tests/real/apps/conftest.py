@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Page
 
-from .. import conftest as real
+from real import conftest as real
+
 from . import forum, scenarios, wiki
 from .visitor import Record
 

@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ..servers import Running, answers, clean_environment, wait_for
+from real.servers import Running, answers, clean_environment, wait_for
+
 from .seeded import seeded
 
 PACKAGES = (
@@ -41,9 +42,10 @@ DATABASES = {"default": {
     "NAME": os.path.join(BASE_DIR, "db.sqlite3"),
     "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
 }}
+MEMORY = "django.core.cache.backends.locmem.LocMemCache"
 CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
-    "st_rate_limit": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "limits", "TIMEOUT": None},
+    "default": {"BACKEND": MEMORY},
+    "st_rate_limit": {"BACKEND": MEMORY, "LOCATION": "limits", "TIMEOUT": None},
 }
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
@@ -92,7 +94,8 @@ class Forum:
 
     def __init__(self, folder: Path) -> None:
         shutil.copytree(_site(), folder)
-        command = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "--threads", "4", "hedge.wsgi"]
+        command = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "--threads", "4"]
+        command += ["--no-control-socket", "hedge.wsgi"]  # which would be one for all, in the home folder
         self.running = Running(command, folder / "gunicorn.log", cwd=folder, environment=_environment())
         try:
             wait_for("gunicorn", lambda: self._port() or not self.running.alive)

@@ -6,12 +6,12 @@ Everything is fixed: two forums made by this are alike to the word.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 import django
 from django.core.management import call_command
 
-START = datetime.datetime(2026, 3, 1, 8, 0, tzinfo=datetime.UTC)
+START = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
 USERS = ("ash", "beech", "hazel", "holly")
 CATEGORIES = (
     ("Planting", "When, where and how"),
@@ -82,7 +82,7 @@ def _topics(categories: list) -> None:
         topic = Topic.objects.create(title=title, user=users[n % len(users)], category=categories[n % len(categories)])
         comments = []
         for m in range(1 + LONG.get(title, n % 4)):
-            at += datetime.timedelta(minutes=7)
+            at += dt.timedelta(minutes=7)
             text = f"{SAYINGS[(n + m) % len(SAYINGS)]} This is no. {m + 1} about *{title}*."
             html = Markdown().render(text)
             comments.append(

@@ -1,8 +1,8 @@
 """
 What people do in the forum and in the wiki, from the first page to logging out.
 
-They go by what is to be seen: roles, labels, words, icons. No URL is typed but the site's own, and none is looked at, so
-that the same scenario runs against the bare application and behind Hedgerow, whatever its links look like.
+They go by what is to be seen: roles, labels, words, icons. No URL is typed but the site's own, and none is looked at,
+so that the same scenario runs against the bare application and behind Hedgerow, whatever its links look like.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .visitor import PICTURE, Record, Visitor
 
 
 def forum(page: Page, base: str) -> Record:
-    """Spirit: read, page, log in, like, comment, edit, post a topic with a picture, search, change the avatar, log out."""
+    """Spirit: read, page, log in, like, comment, edit, post a topic with a picture, search, log out."""
     visitor = Visitor(page, base)
     visitor.go()
     _read_the_forum(visitor)
@@ -110,7 +110,9 @@ def _page_through_a_topic(visitor: Visitor) -> None:
     visitor.forward(page.get_by_text("Page 3 of 4"))
     visitor.click(onward.first, page.get_by_text("This is no. 65 about"), "turned to page 4")
     visitor.click(_link(page, re.compile("First$")), page.get_by_text("This is no. 1 about"), "turned to page 1")
-    visitor.click(_link(page, re.compile("^. Last|^Last")), page.get_by_text("This is no. 65 about"), "turned to the last page")
+    visitor.click(
+        _link(page, re.compile("^. Last|^Last")), page.get_by_text("This is no. 65 about"), "turned to the last page"
+    )
 
 
 def _comment(visitor: Visitor) -> None:
@@ -159,9 +161,13 @@ def _post_a_topic(visitor: Visitor) -> None:
     visitor.click(page.get_by_role("button", name="Publish"), _heading(page, title), "published the topic")
     _see_picture(page, "gate.jpeg")
     visitor.reload(_heading(page, title))
-    visitor.click(_heading(page, title).get_by_role("link", name="edit"), _heading(page, "Update topic"), "went to edit it")
+    visitor.click(
+        _heading(page, title).get_by_role("link", name="edit"), _heading(page, "Update topic"), "went to edit it"
+    )
     page.get_by_label("Title").fill(f"{title}, and another")
-    visitor.click(page.get_by_role("button", name="Update"), _heading(page, f"{title}, and another"), "renamed the topic")
+    visitor.click(
+        page.get_by_role("button", name="Update"), _heading(page, f"{title}, and another"), "renamed the topic"
+    )
     visitor.click(_link(page, "Planting"), _link(page, f"{title}, and another"), "saw it in its category")
 
 
@@ -181,7 +187,9 @@ def _search_the_forum(visitor: Visitor) -> None:
     found = _link(page, "Dormice and where to look, part 2")
     found.wait_for()
     visitor.done("searched")
-    visitor.in_new_tab(found, _heading, "Dormice and where to look, part 2", "opened what was found in a tab", middle=True)
+    visitor.in_new_tab(
+        found, _heading, "Dormice and where to look, part 2", "opened what was found in a tab", middle=True
+    )
     visitor.click(found, _heading(page, "Dormice and where to look, part 2"), "opened what was found")
     visitor.back(found)
 
@@ -192,7 +200,9 @@ def _change_the_avatar(visitor: Visitor) -> None:
     visitor.click(_link(page, "Profile"), _link(page, re.compile("Preferences")), "opened the profile")
     visitor.click(_link(page, re.compile("Preferences")), _heading(page, "Preferences"), "opened the preferences")
     page.get_by_label("Avatar").set_input_files(_picture("me.jpeg"))
-    visitor.click(page.get_by_role("button", name="Save"), page.get_by_text("Your profile has been updated"), "changed the avatar")
+    visitor.click(
+        page.get_by_role("button", name="Save"), page.get_by_text("Your profile has been updated"), "changed the avatar"
+    )
 
 
 def _read_a_notification(visitor: Visitor) -> None:
@@ -278,7 +288,9 @@ def _search_the_wiki(visitor: Visitor) -> None:
         box.press_sequentially("yellowhammer", delay=10)
         page.get_by_role("search").get_by_role("link", name="Yellowhammer").wait_for()
     visitor.done("saw suggestions")
-    visitor.click(page.get_by_role("search").get_by_role("link", name="Yellowhammer"), _title(page, "Yellowhammer"), "one of them")
+    visitor.click(
+        page.get_by_role("search").get_by_role("link", name="Yellowhammer"), _title(page, "Yellowhammer"), "one of them"
+    )
     box.fill("parish books")
     box.press("Enter")
     _title(page, "Search").wait_for()
@@ -300,20 +312,28 @@ def _write_a_page(visitor: Visitor) -> None:
     create.wait_for()
     visitor.done("searched for what is not there")
     visitor.click(create, page.get_by_role("button", name="Save"), "went to write it")
-    page.get_by_role("main").get_by_role("textbox").first.fill(
-        f"====== {visitor.word.title()} ======\n\nIt has thorns. See [[trees:hawthorn]].\n\n===== Fruit =====\n\nBlack.\n"
+    lines = [
+        f"====== {visitor.word.capitalize()} ======",
+        "It has thorns. See [[trees:hawthorn]].",
+        "===== Fruit =====",
+        "Black.",
+    ]
+    page.get_by_role("main").get_by_role("textbox").first.fill("\n\n".join(lines))
+    visitor.click(
+        page.get_by_role("button", name="Preview"), page.get_by_text("It has thorns").last, "looked at a preview"
     )
-    visitor.click(page.get_by_role("button", name="Preview"), page.get_by_text("It has thorns").last, "looked at a preview")
     page.get_by_label("Edit summary").fill("A new one")
-    visitor.click(page.get_by_role("button", name="Save"), _title(page, visitor.word.title()), "saved the page")
+    visitor.click(page.get_by_role("button", name="Save"), _title(page, visitor.word.capitalize()), "saved the page")
     visitor.click(_main(page, "Hawthorn"), _title(page, "Hawthorn"), "followed its link")
-    visitor.back(_title(page, visitor.word.title()))
+    visitor.back(_title(page, visitor.word.capitalize()))
 
 
 def _edit_the_page(visitor: Visitor) -> None:
     """Its second section, with a picture from the popup that uploads."""
     page = visitor.page
-    visitor.click(page.get_by_role("button", name="Edit").last, page.get_by_role("button", name="Save"), "went to edit a section")
+    visitor.click(
+        page.get_by_role("button", name="Edit").last, page.get_by_role("button", name="Save"), "went to edit a section"
+    )
     text = page.get_by_role("main").get_by_role("textbox").first
     expect(text).to_have_value(re.compile("Black"))
     text.fill("===== Fruit =====\n\nBlack, and sweet in September.\n\n")
@@ -333,6 +353,11 @@ def _edit_the_page(visitor: Visitor) -> None:
         popup.get_by_role("button", name="Insert").click()
     expect(text).to_have_value(re.compile(visitor.word + r"\.jpeg"))
     visitor.click(page.get_by_role("button", name="Save"), page.get_by_text("sweet in September"), "saved the section")
+    picture = page.get_by_title(f"{visitor.word}.jpeg").locator("img")
+    assert picture.evaluate("node => node.naturalWidth"), "the picture is broken"
+    up = _link(page, re.compile(f"Back to {visitor.word}"))
+    visitor.click(picture, up, "opened the picture's page")
+    visitor.click(up, picture, "and went up from there")
 
 
 def _manage_media(visitor: Visitor) -> None:
@@ -343,6 +368,10 @@ def _manage_media(visitor: Visitor) -> None:
         page.get_by_role("main").get_by_role("link", name=name).first.click()
         page.get_by_role("link", name="View original file").wait_for()
     visitor.done("looked at a picture")
+    with visitor.staying("turned to uploading", requests=1):
+        page.get_by_role("main").get_by_role("link", name="Upload", exact=True).click()
+        page.get_by_text("Select files").wait_for()
+    visitor.done("turned to uploading")
 
 
 def _look_at_changes(visitor: Visitor) -> None:
@@ -351,11 +380,13 @@ def _look_at_changes(visitor: Visitor) -> None:
     older, newer = (page.get_by_role("button", name=name) for name in ("less recent", "more recent"))
     visitor.click(older, newer, "older changes")
     visitor.back(older)
-    visitor.click(_main(page, visitor.word.title()), _title(page, visitor.word.title()), "the newest change")
+    visitor.click(_main(page, visitor.word.capitalize()), _title(page, visitor.word.capitalize()), "the newest change")
     visitor.click(_link(page, re.compile("Old revisions")), _title(page, "Old Revisions"), "its revisions")
     for box in page.get_by_role("checkbox").all()[:2]:
         box.check()
-    visitor.click(page.get_by_role("button", name="Show differences").first, _title(page, "Differences"), "compared two")
+    visitor.click(
+        page.get_by_role("button", name="Show differences").first, _title(page, "Differences"), "compared two"
+    )
     visitor.click(_link(page, re.compile("Backlinks")), _title(page, "Backlinks"), "who links to it")
 
 
@@ -374,4 +405,6 @@ def _log_out_of_the_wiki(visitor: Visitor) -> None:
     visitor.click(_link(page, "Log Out"), _link(page, "Log In"), "logged out")
     visitor.reload(_link(page, "Log In"))
     visitor.click(_link(page, re.compile("Show page")), _title(page, "Linnet"), "to the page")
-    visitor.click(_link(page, re.compile("Show pagesource")), page.get_by_text("This page is read only"), "may only read")
+    visitor.click(
+        _link(page, re.compile("Show pagesource")), page.get_by_text("This page is read only"), "may only read"
+    )

@@ -29,7 +29,8 @@ _LISTED = """() => [...document.querySelectorAll(
     const written = node.getAttribute(name);
     let url = "";
     try { url = new URL(written, node.baseURI).href } catch {}
-    return [node.localName, written, url, (node.textContent || "").trim().slice(0, 60), node.getClientRects().length > 0];
+    const text = (node.textContent || "").trim().slice(0, 60);
+    return [node.localName, written, url, text, node.getClientRects().length > 0];
 })"""
 
 
@@ -44,7 +45,7 @@ class Link(NamedTuple):
     text: str
     visible: bool
     in_source: bool
-    """Whether the page came with it. Otherwise a script has made it, and no rewriting of the page can have marked it."""
+    """Whether the page came with it. Otherwise a script has made it, and no rewriting of pages can have marked it."""
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Visitor:
         context = page.context
         context.on("request", self._asked)
         context.on("response", self._answered)
-        context.on("requestfinished", lambda request: self._open.discard(request))
+        context.on("requestfinished", self._finished)
         context.on("requestfailed", self._failed)
         context.on("console", self._said)
         context.on("weberror", lambda error: self._complain(f"uncaught: {error.error}"))
@@ -183,7 +184,7 @@ class Visitor:
 
     @contextlib.contextmanager
     def staying(self, what: str, *, requests: int | None = 0) -> Iterator[None]:
-        """What is done meanwhile must not leave the page, and asks for so many things, pictures apart; None: for any."""
+        """What is done meanwhile must not leave the page, and makes so many *requests*, pictures apart; None: any."""
         self.settle()
         self.page.evaluate("() => { window.stayed = true }")
         before = len(self.requests)
@@ -216,7 +217,7 @@ class Visitor:
         ]
 
     def _plain(self, text: str) -> str:
-        text = text.replace(self.base, "").replace(self.word, "bramble").replace(self.word.title(), "Bramble")
+        text = text.replace(self.base, "").replace(self.word, "bramble").replace(self.word.capitalize(), "Bramble")
         text = re.sub(r"\d{4}[/-]\d\d[/-]\d\d \d\d:\d\d(:\d\d)?", "(time)", text)
         text = re.sub(r"[A-Z][a-z]+\.? \d+, \d{4},? (\d+(:\d\d)? [ap]\.m\.|noon|midnight)", "(time)", text)
         return re.sub(r"\b(now|\d+ ?(s|m|h|seconds|minutes)( ago)?)\b", "(lately)", text)
@@ -237,6 +238,9 @@ class Visitor:
         decision = response.headers.get("hedgerow-decision")
         if decision:
             self.record.decisions.append(f"{decision} {self._plain(response.url)}")
+
+    def _finished(self, request: Request) -> None:
+        self._open.discard(request)
 
     def _failed(self, request: Request) -> None:
         self._open.discard(request)
@@ -259,5 +263,7 @@ def same_site(links: list[Link], base: str) -> list[Link]:
     return [
         link
         for link in links
-        if (link.url == base or link.url.startswith(base + "/")) and link.written.strip() and not link.written.strip().startswith("#")
+        if (link.url == base or link.url.startswith(base + "/"))
+        and link.written.strip()
+        and not link.written.strip().startswith("#")
     ]

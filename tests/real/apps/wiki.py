@@ -9,7 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ..servers import Nginx, Running, clean_environment, find_program, wait_for
+from real.servers import Nginx, Running, clean_environment, find_program, wait_for
+
 from .seeded import seeded
 
 TREE = Path("/usr/share/dokuwiki")
@@ -209,9 +210,8 @@ def _article(kind: str, n: int) -> str:
             lines += [f"^ month ^ {name} ^", "| May | much |", "| June | less |", ""]
             lines += [f"See [[{_id(following)}|{following}]] and [[{_id(other)}:{_id(akin)}|{akin}]]."]
         if section == "Further reading":
-            lines += [
-                f"More about its [[#looks|looks]], or [[{_id(following)}#history|how it was with {following}]].(({SAYINGS[m]}))"
-            ]
+            onward = f"[[{_id(following)}#history|how it was with {following}]]"
+            lines += [f"More about its [[#looks|looks]], or {onward}.(({SAYINGS[m]}))"]
     return "\n".join(lines)
 
 

@@ -1,0 +1,53 @@
+"""What a visit counts as is settled by its answer, and a prefetch is declined without anybody being blocked."""
+
+from __future__ import annotations
+
+from tests.driving import Application, Client
+
+JSON = (b"content-type", b"application/json")
+
+
+def test_answers_that_are_no_pages_do_not_count_as_pages():
+    """An API client, or git, asks a hundred addresses without a suffix in a second and is not stopped."""
+    client = Client(Application(b"{}", headers=[JSON]))
+    for number in range(200):
+        client.clock.now += 0.01
+        assert client.get(f"/objects/{number}").status == 200
+    assert {entry.visit.kind for entry in client.entries} == {"asset"}
+
+
+def test_pages_at_the_same_speed_are_stopped():
+    """The same with pages: forty pass, and no more."""
+    client = Client()
+    statuses = []
+    for number in range(60):
+        client.clock.now += 0.01
+        statuses.append(client.get(f"/page/{number}").status)
+    assert statuses == [200] * 40 + [429] * 20
+
+
+def test_who_wants_no_html_is_no_reader_of_pages():
+    """A client that accepts JSON alone makes calls: a hundred of them in three seconds, not forty in one."""
+    client = Client(Application(b"not found", status=404, headers=[JSON]))
+    statuses = []
+    for number in range(110):
+        client.clock.now += 0.001
+        statuses.append(client.get(f"/item/{number}", headers={"accept": "application/json"}).status)
+    assert statuses == [404] * 100 + [429] * 10
+
+
+def test_too_many_prefetches_are_declined_and_nobody_is_blocked():
+    """A browser told to fetch sixty pages ahead gets thirty, goes without the others, and reads on."""
+    client = Client()
+    statuses = []
+    for number in range(60):
+        client.clock.now += 0.01
+        answer = client.get(f"/page/{number}", headers={"sec-purpose": "prefetch"})
+        statuses.append(answer.status)
+    assert statuses == [200] * 30 + [503] * 30
+    assert answer.header("hedgerow-decision").startswith(b"refuse; code=prefetch; ref=")
+    assert answer.header("retry-after") == b"1"
+    assert client.get("/page/1").status == 200
+    assert client.site.state.blocks(client.clock.now) == []
+    client.clock.now += 61
+    assert client.get("/page/61", headers={"sec-purpose": "prefetch"}).status == 200

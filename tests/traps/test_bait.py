@@ -1,0 +1,127 @@
+"""Bait: every link different, nothing of the page changed, the same however it comes."""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from page.nasty import pages, random_page
+
+from driving import PAGE, traps_in, without_bait
+from hedgerow.marker.seal import Seal, page_digest, visitor_digest
+from hedgerow.page.scan import Skeletons
+from hedgerow.traps.bait import Bait, BaitPlacer, Pages
+
+SEAL = Seal(bytes(range(64)))
+LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"
+
+
+def bait(visitor: str = "192.0.2.1", path: str = "/") -> Bait:
+    return Bait(SEAL, "/~", visitor, page_digest(path))
+
+
+def placed(page: bytes, *, cuts=(), whose: Bait | None = None, **options) -> bytes:
+    placer = BaitPlacer(whose or bait(), Skeletons(), **options)
+    cuts = sorted({cut % (len(page) + 1) for cut in cuts})
+    pieces = [page[a:b] for a, b in zip([0, *cuts], [*cuts, len(page)], strict=True)]
+    return b"".join(placer.feed(piece, final=n == len(pieces)) for n, piece in enumerate(pieces, 1))
+
+
+def test_a_page_with_bait():
+    page = placed(PAGE)
+    assert len(traps_in(page)) == 2
+    assert page.count(b"<style>") == 1
+    assert page.index(b"<style>") < page.index(b"</head>")
+    assert without_bait(page) == PAGE
+
+
+@pytest.mark.parametrize("placement", ["spread", "links", "end"])
+@given(page=pages, cuts=st.lists(st.integers(0, 1000), max_size=6), every=st.integers(1, 4))
+@hypothesis_settings(max_examples=60)
+def test_taking_the_bait_out_gives_the_page_and_cuts_do_not_matter(placement, page, cuts, every):
+    whole = placed(page, placement=placement, every=every)
+    assert placed(page, cuts=cuts, placement=placement, every=every) == whole
+    assert without_bait(whole) == page
+
+
+def test_thousands_of_pages_lose_no_byte():
+    dice = random.Random(3)
+    for _ in range(2_000):
+        page = random_page(dice)
+        assert without_bait(placed(page, placement="links", every=1)) == page
+
+
+def test_a_style_stands_before_every_hidden_link():
+    dice = random.Random(4)
+    for _ in range(1_000):
+        page = placed(random_page(dice), placement="links", every=1)
+        if traps_in(page):
+            assert page.index(b"{display:none!important}</style>") < page.index(b'href="/~')
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({"placement": "end"}, 1),
+        ({"placement": "links", "every": 1}, 1001),
+        ({"placement": "links", "every": 3}, 335),
+        ({"placement": "links", "every": 1000}, 2),
+        ({"placement": "links", "every": 5000}, 2),
+    ],
+)
+def test_how_many(options, number):
+    assert len(traps_in(placed(LIST, **options))) == number
+
+
+def test_spread_is_ever_further_apart():
+    page = placed(LIST, placement="spread", every=3)
+    assert 10 < len(traps_in(page)) < 40
+    gaps = [len(gap) for gap in re.split(rb'<a class="[a-z]{7}" href="/~[^"]*"></a>', page)[1:-2]]
+    assert gaps == sorted(gaps)
+
+
+def test_every_link_is_different_in_a_page_between_pages_and_between_visitors():
+    whose = [bait(), bait(path="/other"), bait(visitor="198.51.100.7"), bait(visitor="account:ann")]
+    links = [link for one in whose for link in traps_in(placed(LIST, whose=one, placement="links", every=1))]
+    assert len(set(links)) == len(links) == 4 * 1001
+    assert len({len(link) for link in links}) == 1
+
+
+def test_a_link_names_its_page_and_its_visitor():
+    for index, link in enumerate(traps_in(placed(PAGE)), 1):
+        marker = SEAL.unseal(link.removeprefix("/~"))
+        assert marker is not None
+        assert (marker.kind, marker.minted_for, marker.page, marker.index) == (
+            "trap", visitor_digest("192.0.2.1"), page_digest("/"), index,
+        )  # fmt: skip
+
+
+def test_the_same_page_for_the_same_visitor_is_the_same_bytes():
+    assert placed(PAGE) == placed(PAGE)
+    assert placed(PAGE) != placed(PAGE, whose=bait(path="/x")) != placed(PAGE, whose=bait(visitor="x"))
+
+
+def test_the_name_of_the_rule_is_another_for_every_page_and_visitor():
+    rules = {Bait(SEAL, "/~", f"192.0.2.{n}", page_digest(f"/{n % 7}")).style() for n in range(200)}
+    assert len(rules) == 200
+
+
+def test_the_hash_is_that_of_the_rule():
+    one = bait()
+    rule = one.style().removeprefix(b"<style>").removesuffix(b"</style>")
+    assert one.style_hash == b"'sha256-" + base64.b64encode(sha256(rule).digest()) + b"'"
+    assert one.style() == b""
+
+
+def test_pages_are_remembered_by_their_digest_the_newest_of_them():
+    names = Pages(most=3)
+    digests = [names.remember(f"/{n}") for n in range(5)]
+    assert [names.name(digest) for digest in digests] == ["", "", "/2", "/3", "/4"]
+    assert names.name(names.remember("/" + "x" * 1000)) == "/" + "x" * 199
+    assert digests[0] == page_digest("/0")
