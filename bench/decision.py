@@ -35,12 +35,14 @@ def main() -> None:
     blocked = gate.identifier.visit(1.8e9, "198.51.100.9", "GET", "/", BROWSER)
     for _ in range(200):
         gate.decide(blocked)
-    found = measure({
-        "identify the visitor": lambda: visit(1000, 0.01),
-        "identify and decide": lambda: decide(1000, 0.01),
-        "the same, a busy visitor (30 pages a second)": lambda: decide(1, 0.034),
-        "the same, a blocked visitor": lambda: gate.decide(blocked),
-    })
+    found = measure(
+        {
+            "identify the visitor": lambda: visit(1000, 0.01),
+            "identify and decide": lambda: decide(1000, 0.01),
+            "the same, a busy visitor (30 pages a second)": lambda: decide(1, 0.034),
+            "the same, a blocked visitor": lambda: gate.decide(blocked),
+        }
+    )
     for name, seconds in found.items():
         print(f"{name:48} {seconds * 1e6:8.2f} µs")
     worst = max(found.values())

@@ -30,15 +30,17 @@ def main() -> None:
         placer = BaitPlacer(Bait(seal, "/~", "192.0.2.1", b"abcdef"), warm)
         return Outgoing(b"text/html", b"gzip", placer).feed(packed, final=True)
 
-    found = measure({
-        "lxml parses and serialises it": lambda: lxml.html.tostring(lxml.html.fromstring(body)),
-        "scan alone": lambda: Scanner().feed(body, final=True),
-        "bait, page not seen before": lambda: bait(body, Skeletons()),
-        "bait, page seen before": lambda: bait(body, warm),
-        "bait behind every link, page seen before": lambda: bait(body, warm, "links", 1),
-        "bait in a gzipped page, seen before": coded,
-        "bait, 400 KB and 1,500 links, not seen before": lambda: bait(large, Skeletons()),
-    })
+    found = measure(
+        {
+            "lxml parses and serialises it": lambda: lxml.html.tostring(lxml.html.fromstring(body)),
+            "scan alone": lambda: Scanner().feed(body, final=True),
+            "bait, page not seen before": lambda: bait(body, Skeletons()),
+            "bait, page seen before": lambda: bait(body, warm),
+            "bait behind every link, page seen before": lambda: bait(body, warm, "links", 1),
+            "bait in a gzipped page, seen before": coded,
+            "bait, 400 KB and 1,500 links, not seen before": lambda: bait(large, Skeletons()),
+        }
+    )
     reference = found["lxml parses and serialises it"]
     for name, seconds in found.items():
         print(f"{name:48} {seconds * 1e6:8.0f} µs   {seconds / reference:5.2f} of lxml")

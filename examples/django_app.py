@@ -30,7 +30,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 
 def page(request: HttpRequest, number: int) -> HttpResponse:
-    return HttpResponse(f'<!doctype html><title>{number}</title><p>Page {number}. <a href="/">Back</a> to the start.</p>')
+    return HttpResponse(f'<!doctype html><title>{number}</title><p>Page {number}. <a href="/">Back</a>.</p>')
 
 
 urlpatterns = [path("", index), path("page/<int:number>", page)]

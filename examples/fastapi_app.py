@@ -3,8 +3,8 @@ Hedgerow around a FastAPI application, with accounts.
 
     uvicorn examples.fastapi_app:app --no-proxy-headers
 
-People who are logged in are told apart by their account, not by their address: a whole office behind one address is many
-visitors. Here the account comes from a signed cookie that the application itself can read.
+People who are logged in are told apart by their account, not by their address: a whole office behind one address is
+many visitors. Here the account comes from a signed cookie that the application itself can read.
 """
 
 from __future__ import annotations

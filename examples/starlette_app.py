@@ -21,7 +21,7 @@ async def index(request: Request) -> HTMLResponse:
 
 async def page(request: Request) -> HTMLResponse:
     number = request.path_params["number"]
-    return HTMLResponse(f'<!doctype html><title>{number}</title><p>Page {number}. <a href="/">Back</a> to the start.</p>')
+    return HTMLResponse(f'<!doctype html><title>{number}</title><p>Page {number}. <a href="/">Back</a>.</p>')
 
 
 async def api(request: Request) -> JSONResponse:

@@ -14,7 +14,9 @@ hypothesis_settings.load_profile("hedgerow")
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_of_this_machine(monkeypatch):
+def _nothing_of_this_machine(monkeypatch, tmp_path_factory):
+    """Neither its settings, nor its key and ledger."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     for name in [name for name in os.environ if name.startswith("HEDGEROW__")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)

@@ -152,4 +152,6 @@ class Client:
         assert len(starts) == 1, f"{len(starts)} starts"
         assert not bodies[-1].get("more_body"), "the answer has no end"
         assert all(message.get("more_body") for message in bodies[:-1]), "the answer goes on after its end"
-        return Answer(starts[0]["status"], list(starts[0]["headers"]), b"".join(m["body"] for m in bodies), sent)
+        return Answer(
+            starts[0]["status"], list(starts[0]["headers"]), b"".join(m.get("body", b"") for m in bodies), sent
+        )

@@ -21,7 +21,7 @@ def engine(*detectors, by_network: bool = False) -> Engine:
     )
 
 
-def never(visit, memory):
+def never(_visit, _memory):
     raise AssertionError("the black list comes first")
 
 

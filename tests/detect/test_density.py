@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hedgerow.detect.density import DensityDetector
@@ -50,6 +51,16 @@ def test_a_visit_that_was_not_counted_is_no_evidence():
 def test_whom_it_speaks_about(window, code, key, text):
     (found,) = evidence([window], (2,))
     assert (found.code, found.key, found.text) == (code, key, text)
+
+
+def test_prefetches_are_declined_by_windows_of_their_own_and_by_no_other():
+    windows = [Window(count=1, seconds=1.0), Window(count=1, seconds=60.0, of="prefetches")]
+    prefetch = msgspec.structs.replace(VISIT, kind="prefetch")
+    (found,) = DensityDetector(windows)(prefetch, Memory(None, (9, 2)))
+    assert (found.detector, found.code, found.weight) == ("prefetch", "prefetch", 1.0)
+    assert DensityDetector(windows)(prefetch, Memory(None, (9, 1))) == ()
+    assert [e.code for e in evidence(windows, (2, 9))] == ["density-visitor"]
+    assert evidence(windows, (1, 9)) == ()
 
 
 def test_one_piece_of_evidence_for_the_first_window_that_is_over():

@@ -60,6 +60,10 @@ def test_long_targets_are_not_remembered():
         ({b"upgrade": b"WebSocket"}, "call"),
         ({b"upgrade": b"h2c"}, "page"),
         ({b"range": b"bytes=0-"}, "asset"),
+        ({b"accept": b"application/json"}, "call"),
+        ({b"accept": b"text/html"}, "page"),
+        ({b"accept": b"*/*"}, "page"),
+        ({b"accept": b""}, "call"),
     ],
 )
 def test_a_browser_says_what_it_wants_the_answer_for(headers, kind):
@@ -69,6 +73,9 @@ def test_a_browser_says_what_it_wants_the_answer_for(headers, kind):
 
 def test_a_prefetch_is_a_kind_of_its_own():
     assert kind_claimed("page", {}, prefetch=True) == "prefetch"
+    for headers in ({b"sec-fetch-dest": b"empty"}, {b"range": b"bytes=0-"}, {b"accept": b"image/png"}):
+        assert kind_claimed("page", headers, prefetch=True) == "prefetch"
+    assert kind_claimed("asset", {}, prefetch=True) == "asset"
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ comment, a script, a style, a title. And the page with bait, less the bait, must
 
 The second has two exceptions, which are accepted:
 
-- Where a link is still open (`<a href="/x">` without an end), bait ends it, as any other link would. A spot behind `</a>`
-  never is in such a place, but for a table cell inside of a link; the one at the end may be.
+- Where a link is still open (`<a href="/x">` without an end), bait ends it, as any other link would. A spot behind
+  `</a>` never is in such a place, but for a table cell inside of a link; the one at the end may be.
 - Where `<b>` and its like were left open over the end of a paragraph, the parser opens them again for the next text or
   link; bait is one, so what follows may be inside of them earlier. So they are not looked at.
 
@@ -21,7 +21,7 @@ import random
 import re
 import warnings
 from itertools import groupby
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # noqa: ICN001 - a name that says what it is
 
 import html5lib
 import pytest

@@ -32,7 +32,9 @@ PACKERS = {
     "gzip": (b"gzip", gzip.compress),
     "x-gzip": (b" X-GZIP ", gzip.compress),
     "gzip, two members": (b"gzip", lambda body: gzip.compress(body[:9]) + gzip.compress(body[9:])),
-    "gzip, many members": (b"gzip", lambda body: b"".join(gzip.compress(body[n : n + 99]) for n in range(0, max(1, len(body)), 99))),
+    "gzip, many members": (
+        b"gzip", lambda body: b"".join(gzip.compress(body[n : n + 99]) for n in range(0, max(1, len(body)), 99))
+    ),
     "gzip, padded": (b"gzip", lambda body: gzip.compress(body) + b"\0" * 100),
     "gzip, odd end": (b"gzip", lambda body: gzip.compress(body) + b"\x1f"),
     "deflate": (b"deflate", zlib.compress),

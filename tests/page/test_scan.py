@@ -1,4 +1,4 @@
-"""The scanner: exact, the same however a page is cut, linear. Whether browsers agree is asked in `test_browsers_agree`."""
+"""The scanner: exact, the same however a page is cut, linear. `test_browsers_agree` asks whether browsers agree."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_not_behind_the_last_of_a_row_of_links():
 @pytest.mark.parametrize(
     "sign",
     [
-        b'<div id="__next">', b"<div id=__nuxt>", b"<script src=/_next/static/x.js></script>", b"<div data-reactroot=''>",
-        b"<link href='/_app/immutable/x.css'>", b"<body data-sveltekit-preload-data=hover>",
+        b'<div id="__next">', b"<div id=__nuxt>", b"<script src=/_next/static/x.js></script>",
+        b"<div data-reactroot=''>", b"<link href='/_app/immutable/x.css'>", b"<body data-sveltekit-preload-data=hover>",
         b"<DIV  data-server-rendered=true>",
     ],
 )  # fmt: skip
@@ -204,7 +204,7 @@ HARD = {
 
 @pytest.mark.parametrize("name", HARD)
 def test_the_time_grows_with_the_page_and_no_faster(name):
-    """Four times the page may take sixteen times as long before this fails: a quadratic one would on a quiet machine."""
+    """Four times the page may take sixteen times as long before this fails, and half a second is always allowed."""
 
     def seconds(size: int, pieces: int) -> float:
         page = HARD[name](size)
@@ -220,7 +220,6 @@ def test_the_time_grows_with_the_page_and_no_faster(name):
     for pieces in (1, 16):
         small, large = seconds(60_000, pieces), seconds(240_000, pieces)
         assert large < 0.5 or large < 16 * small
-        assert large < 5.0
 
 
 # ---- Skeletons

@@ -60,6 +60,11 @@ def test_a_visitor_without_an_account_never_strikes():
     assert block.key == ADDRESS
 
 
+def test_a_rule_without_a_time_declines_one_visit_and_blocks_nobody():
+    decision, block = Ladder({"prefetch": Rule("refuse", 0.0)}).decide(VISIT, NOTHING, [evidence(detector="prefetch")])
+    assert (decision.action, decision.until, block) == ("refuse", 100.0, None)
+
+
 def test_a_visit_during_a_block_starts_it_again():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "refuse", evidence())
     decision, renewed = Ladder(RULES).uphold(VISIT, block)

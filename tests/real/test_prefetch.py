@@ -47,12 +47,13 @@ def test_is_never_blocked(
                 page.wait_for_url(f"**/{n}.html")
                 page.wait_for_load_state("networkidle")
                 assert page.inner_text("h1") == f"Page {n}"
-            assert watch.decisions == []
-            assert [answer for answer in watch.answers if answer[1] >= 400] == []
+            # More than a few dozen are declined one by one; what a person clicks is served.
+            assert [said for said in watch.decisions if "code=prefetch" not in said] == []
+            assert [answer for answer in watch.answers if answer[1] >= 400 and answer[1] != 503] == []
         assert hedgerow.blocked() == {}
         hedgerow.stop()
         visits = hedgerow.visits()
-        assert {visit["action"] for visit in visits} == {"pass"}
+        assert {visit["action"] for visit in visits if not visit["prefetch"]} == {"pass"}
         assert not [visit for visit in visits if visit["target"].startswith("/~")], "a hidden link was fetched ahead"
         print(name, len(visits), "visits,", sum(visit["prefetch"] for visit in visits), "of them ahead")  # noqa: T201
         fetched_ahead += sum(visit["prefetch"] for visit in visits)

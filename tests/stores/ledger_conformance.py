@@ -47,7 +47,7 @@ def any_visit(draw: Any) -> Visit:
         prefix=prefix_of(address),
         method=draw(st.sampled_from(["GET", "POST", "X-ODD"])),
         target=draw(_BYTES),
-        kind=draw(st.sampled_from(["page", "call", "asset"])),
+        kind=draw(st.sampled_from(["page", "call", "asset", "prefetch"])),
         account=account,
         host=draw(_BYTES),
         user_agent=draw(_BYTES),

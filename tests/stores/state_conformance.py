@@ -31,11 +31,16 @@ HOME, AWAY = "192.0.2.1", "198.51.100.7"
 NETWORK = "192.0.2.0/24"
 WINDOW = (Window(count=5, seconds=3.0),)
 EVIDENCE = Evidence("density", "density-visitor", 1.0, "More than 5 pages in 3 seconds.")
-_COUNTS = {"pages": {"page"}, "requests": {"page", "call"}, "everything": {"page", "call", "asset"}}
+_COUNTS = {
+    "pages": {"page"},
+    "requests": {"page", "call"},
+    "everything": {"page", "call", "asset"},
+    "prefetches": {"prefetch"},
+}
 
 # Eighths of a second: exact in floating point, so that a plain reference rounds nowhere.
 _STEPS = st.integers(0, 16).map(lambda n: n / 8)
-_KINDS = st.sampled_from(["page", "call", "asset"])
+_KINDS = st.sampled_from(["page", "call", "asset", "prefetch"])
 _WHO = st.sampled_from([(HOME, HOME), (ANN, HOME), (BOB, HOME), (ANN, AWAY), (AWAY, AWAY)])
 _WINDOWS = st.lists(
     st.builds(
@@ -43,7 +48,7 @@ _WINDOWS = st.lists(
         count=st.integers(1, 8),
         seconds=st.sampled_from([0.5, 1.0, 3.0, 10.0]),
         by=st.sampled_from(["visitor", "prefix", "network"]),
-        of=st.sampled_from(["pages", "requests", "everything"]),
+        of=st.sampled_from(["pages", "requests", "everything", "prefetches"]),
     ),
     min_size=1,
     max_size=4,
@@ -53,8 +58,8 @@ _WINDOWS = st.lists(
 def ask(at: float = 0.0, visitor: str = HOME, prefix: str | None = None, **fields: Any) -> Question:
     if prefix is None:
         prefix = HOME if visitor.startswith("account:") else visitor
-    given = {"kind": "page", "network": "", "count": True, **fields}
-    return Question(START + at, given["kind"], visitor, prefix, given["network"], count=given["count"])
+    fields = {"kind": "page", "network": "", "count": True, **fields}
+    return Question(START + at, fields["kind"], visitor, prefix, fields["network"], count=fields["count"])
 
 
 def block(key: str = HOME, prefix: str = HOME, since: float = 0.0, until: float = 60.0) -> Block:
@@ -124,8 +129,8 @@ class StateConformance:
                 assert found == ()
                 continue
             # A store may stop counting once a window is over its limit, and never before.
-            for window, right, given in zip(windows, expected, found, strict=True):
-                assert given == right or (given > window.count and right > window.count)
+            for window, right, answered in zip(windows, expected, found, strict=True):
+                assert answered == right or (answered > window.count and right > window.count)
 
     @given(st.lists(st.integers(0, 200).map(lambda n: n / 8), max_size=60))
     @hypothesis_settings(max_examples=100)
@@ -134,7 +139,7 @@ class StateConformance:
         state, reference = self.state(windows), Reference(windows)
         for number, at in enumerate(times, 1):
             expected, found = reference.recall(ask(at)), state.recall(ask(at)).counts
-            assert all(given <= right for given, right in zip(found, expected, strict=True))
+            assert all(answered <= right for answered, right in zip(found, expected, strict=True))
             if at == max(times[:number]):
                 assert found == expected
 

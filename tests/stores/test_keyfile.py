@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +17,7 @@ def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path):
     assert len(key) == 64
     assert load_key(path) == key
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["hedgerow.key"]
+    assert [file.name for file in tmp_path.iterdir()] == ["hedgerow.key"]
     assert load_key(tmp_path / "other.key") != key
 
 
@@ -26,7 +25,7 @@ def test_all_who_start_at_once_get_the_same_key(tmp_path):
     with ThreadPoolExecutor(16) as pool:
         keys = list(pool.map(lambda _: load_key(tmp_path / "hedgerow.key"), range(64)))
     assert len(set(keys)) == 1
-    assert os.listdir(tmp_path) == ["hedgerow.key"]
+    assert [file.name for file in tmp_path.iterdir()] == ["hedgerow.key"]
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path):

@@ -92,7 +92,7 @@ class Costs(RuleBasedStateMachine):
     """`spent` never drifts, whatever is done in whatever order."""
 
     keys = st.sampled_from([f"10.0.0.{n}" for n in range(6)] + [f"account:{'x' * 30 * n}" for n in range(1, 4)])
-    kinds = st.sampled_from(["page", "call", "asset"])
+    kinds = st.sampled_from(["page", "call", "asset", "prefetch"])
     times = st.integers(0, 200).map(lambda n: n / 8)
     windows = st.lists(
         st.builds(
@@ -100,7 +100,7 @@ class Costs(RuleBasedStateMachine):
             count=st.integers(1, 5),
             seconds=st.sampled_from([0.5, 2.0, 8.0]),
             by=st.sampled_from(["visitor", "prefix", "network"]),
-            of=st.sampled_from(["pages", "requests", "everything"]),
+            of=st.sampled_from(["pages", "requests", "everything", "prefetches"]),
         ),
         max_size=3,
     )

@@ -87,7 +87,7 @@ def test_a_ledger_that_cannot_be_opened_says_so_in_one_line(tmp_path, broken):
 
 
 def test_a_disk_that_fails_loses_entries_and_not_the_writer(tmp_path, caplog):
-    """The table is taken away, as a full or broken disk would: entries are lost, one line is logged, and then it heals."""
+    """The table is taken away, as a broken disk would: entries are lost, one line is logged, and then it heals."""
     ledger = SqliteLedger(tmp_path / NAME)
     with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
         connection.execute("ALTER TABLE visits RENAME TO taken")

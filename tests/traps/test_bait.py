@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from page.nasty import pages, random_page
 
 from driving import PAGE, traps_in, without_bait
 from hedgerow.marker.seal import Seal, page_digest, visitor_digest
 from hedgerow.page.scan import Skeletons
 from hedgerow.traps.bait import Bait, BaitPlacer, Pages
+from page.nasty import pages, random_page
 
 SEAL = Seal(bytes(range(64)))
 LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"

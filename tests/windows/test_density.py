@@ -31,7 +31,7 @@ def test_in_order_the_count_is_that_of_a_plain_list(times, seconds):
 
 @given(st.lists(TIMES, min_size=1), st.integers(1, 40).map(lambda n: n / 4))
 def test_out_of_order_no_visit_is_made_up_and_none_lost_that_the_newest_can_see(times, seconds):
-    """Kept is what lies within *keep* of the newest; a late-comer is counted exactly where its window is within that."""
+    """Kept is what lies within *keep* of the newest; a late-comer whose window lies within that is counted exactly."""
     hits = array("d")
     for number, at in enumerate(times, 1):
         add_hit(hits, at, keep=10.0, most=1000)
@@ -72,4 +72,5 @@ def test_adjoining_windows_never_count_one_hit_twice():
 def test_what_is_counted_by_what():
     assert counted_by("pages") == (series_of("page"),)
     assert counted_by("requests") == (series_of("page"), series_of("call"))
+    assert counted_by("prefetches") == (series_of("prefetch"),)
     assert counted_by("everything") == (series_of("page"), series_of("call"), series_of("asset"))

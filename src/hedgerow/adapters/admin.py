@@ -54,7 +54,7 @@ class _SiteCollector(Collector):
         yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
         yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
         yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
-        yield CounterMetricFamily("hedgerow_detained", "Clients detained", site.tarpit.admitted)
+        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", site.tarpit.admitted)
         yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away)
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from hedgerow.adapters.asgi_types import Message, Send
 from hedgerow.adapters.outgoing import Headers, Outgoing, Untouchable, header, is_html, touched_headers
 from hedgerow.adapters.site import Site
+from hedgerow.identity.kind import kind_of
 from hedgerow.page.policy import allow_style
 from hedgerow.traps.robots import LIMIT, disallow, generated
 from hedgerow.verdict import Decision
-from hedgerow.visit import Visit
+from hedgerow.visit import Kind, Visit
 
 _OK = 200
 _GOOD = range(200, 300)
@@ -23,6 +24,8 @@ _NOT_MODIFIED = 304
 _NO_BODY = frozenset({204, 205})
 _MISSING = frozenset({401, 403, 404, 410})
 _POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
+_PARTS = b"multipart/byteranges"
+_XML = b"application/xhtml+xml"
 _NOT_COUNTED = "fragment"
 
 
@@ -84,8 +87,11 @@ class Answering:
             if self._known:
                 start["headers"] = touched_headers(headers)
             return False
-        if not is_html(header(headers, b"content-type")):
-            if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _GOOD:
+        content_type = header(headers, b"content-type")
+        if not self._is_page(content_type):
+            # A page in XML gets no bait, and is a page all the same.
+            is_xml = content_type[: len(_XML)].lower() == _XML
+            if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _GOOD and not is_xml:
                 # Its address looked like a page's: an API, a download, git. Such visits come by the hundred.
                 self.visit, self.decision = self._site.gate.correct(self.visit, "asset")
             return False
@@ -99,6 +105,12 @@ class Answering:
             return False
         self.is_range = self.status == _PARTIAL and self.visit.method == "GET"
         return True
+
+    def _is_page(self, content_type: bytes) -> bool:
+        """Whether the answer is a page, or several parts of what may be one: their own type is hidden among them."""
+        if self.status == _PARTIAL and content_type[: len(_PARTS)].lower() == _PARTS:
+            return kind_of(self.visit.method, self.visit.target) == "page"
+        return is_html(content_type)
 
     async def _begin(self, message: Message, start: Message) -> None:
         """The first piece of a page, and those after it until something of the page is settled."""
@@ -134,9 +146,10 @@ class Answering:
         Not where the answer is an error: a person whose fifty images are missing got fifty pages that say so. And only
         a GET is stopped now; anything else has been carried out, and its answer is owed.
         """
-        if self.visit.kind in {"page", "prefetch"} or self.visit.prefetch or self.status not in _GOOD:
+        kind: Kind = "prefetch" if self.visit.prefetch else "page"
+        if self.visit.kind == kind or self.status not in _GOOD:
             return
-        self.visit, self.decision = self._site.gate.correct(self.visit, "page")
+        self.visit, self.decision = self._site.gate.correct(self.visit, kind)
         self.is_stopped = (
             self.decision.action != "pass" and self.visit.method == "GET" and not self._site.settings.observe
         )

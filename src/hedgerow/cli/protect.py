@@ -56,7 +56,10 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
         )  # fmt: skip
         _announce(settings, door, side)
         gc.freeze()
-        uvloop.run(_serve(server, door, side, site, read))
+        try:
+            uvloop.run(_serve(server, door, side, site, read))
+        finally:
+            site.close()
 
 
 def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *, observe: bool) -> Settings:
@@ -93,7 +96,9 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
             dualstack_ipv6=family == socket.AF_INET6 and not host,
         )
     except OSError as error:
-        raise HedgerowError(f"cannot listen on {listen}: {error.strerror}; choose another with {option}") from None
+        # Without what Python adds to it, which names the address a second time.
+        reason = str(error.strerror).partition(" (while ")[0]
+        raise HedgerowError(f"cannot listen on {listen}: {reason}; choose another with {option}") from None
     with bound:
         yield bound
 
@@ -146,15 +151,15 @@ async def _serve(
         servers.append(make_server(Admin(site), *side.getsockname()[:2], lifespan=False))
         tasks.append(asyncio.ensure_future(servers[1].serve(sockets=[side])))
 
-    def stop() -> None:
-        # The second time at once: somebody is waiting.
+    def stop(*, at_once: bool = False) -> None:
         site.closing = True
         for each in servers:
-            each.force_exit = each.should_exit
+            each.force_exit = at_once and each.should_exit
             each.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGTERM, stop)
+    # Somebody who presses Ctrl-C a second time does not want to wait for downloads.
+    loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
     await tasks[0]

@@ -63,14 +63,15 @@ def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) 
     """The kind of a live request: what method and target say, corrected by what a browser says it is for."""
     if kind != "page":
         return kind
+    if prefetch:
+        # Before anything else it may say: a `<link rel="prefetch">` has an empty destination, too.
+        return "prefetch"
     if b"range" in headers:
         # A download manager, by the hundred; who gets a page after all is counted then.
         return "asset"
     destination = headers.get(b"sec-fetch-dest")
     if destination is not None and destination not in _DOCUMENTS:
         return "call" if destination in _CALLS else "asset"
-    if prefetch:
-        return "prefetch"
     accept = headers.get(b"accept")
     if accept is not None and b"html" not in accept and b"*/*" not in accept:
         return "call"

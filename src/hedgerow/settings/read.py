@@ -50,6 +50,9 @@ class _Lines:
             elif key:
                 self._at.setdefault((*table, *_names(key[1])), number)
 
+    def __contains__(self, path: Path_) -> bool:
+        return path in self._at
+
     def line(self, path: Path_) -> int:
         """The line of the setting at *path*, or of the nearest table around it."""
         while path:
@@ -91,7 +94,7 @@ class _Reader:
         made = kind(**good)
         if isinstance(made, Table):
             for name, sentence in made.faults():
-                self._fault((*path, name), sentence)
+                self._fault((*path, *name.split(".")), sentence)
         return made if len(good) == len(values) else None
 
     def value(self, kind: Any, raw: object, path: Path_) -> Any:
@@ -189,6 +192,10 @@ def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: st
     for length in range(len(path), 0, -1):
         if path[:length] in variables:
             return f"{variables[path[:length]]}: {sentence}"
+    below = [variable for at, variable in variables.items() if at[: len(path)] == path]
+    if below and path not in lines:
+        # A variable made a table of what is none.
+        return f"{below[0]}: is not a setting"
     return f"{name}:{lines.line(path)}: {'.'.join(path)}: {sentence}"
 
 

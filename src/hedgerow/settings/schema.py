@@ -1,7 +1,8 @@
 """
 Every setting, with its default. The tables of `hedgerow.toml` are the classes here, one for each room.
 
-A class checks itself: `faults()` yields (setting, sentence) for each value that has the right type and makes no sense.
+A class checks itself: `faults()` yields (setting, sentence) for each value that has the right type and makes no sense;
+the third of a list is `name.2`.
 """
 
 from __future__ import annotations
@@ -123,12 +124,12 @@ class IdentitySettings(Table, frozen=True):
         yield from _positive(self, "strikes")
         if self.account_header and not self.trusted_proxies:
             yield "account_header", "is believed from trusted proxies only; name them in trusted_proxies"
-        for bot in self.bots:
-            yield from _network_faults("bots", bot.networks)
+        for number, bot in enumerate(self.bots):
+            yield from _network_faults(f"bots.{number}.networks", bot.networks)
             if not bot.name:
-                yield "bots", "each needs a name"
+                yield f"bots.{number}.name", "must not be empty"
             if not bot.networks:
-                yield "bots", f"{bot.name!r} has no networks to verify it by"
+                yield f"bots.{number}.networks", "must not be empty: a bot is verified by them"
 
 
 DEFAULT_WINDOWS = (
@@ -150,11 +151,11 @@ class DensitySettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from _positive(self, "block_for")
-        for window in self.windows:
+        for number, window in enumerate(self.windows):
             if not 1 <= window.count <= _MOST_COUNTED:
-                yield "windows", f"count must be from 1 to {_MOST_COUNTED}, is {window.count}"
+                yield f"windows.{number}.count", f"must be from 1 to {_MOST_COUNTED}, is {window.count}"
             if not (window.seconds >= _SHORTEST_WINDOW and math.isfinite(window.seconds)):
-                yield "windows", f"seconds must be at least {_SHORTEST_WINDOW}, is {window.seconds:g}"
+                yield f"windows.{number}.seconds", f"must be at least {_SHORTEST_WINDOW}, is {window.seconds:g}"
 
 
 class TrapSettings(Table, frozen=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import html
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from html.parser import HTMLParser
 from typing import Any, NamedTuple
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Response, expect
+from playwright.sync_api import Error as PlaywrightError
 
 PICTURE = base64.b64decode(
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAFA3PEY8MlBGQUZaVVBfeMiCeG5uePWvuZHI////////////////////////////////////////"
@@ -45,7 +45,11 @@ class Link(NamedTuple):
     text: str
     visible: bool
     in_source: bool
-    """Whether the page came with it. Otherwise a script has made it, and no rewriting of pages can have marked it."""
+    """
+    Whether the page came with it; also true in new tabs, where this is not known.
+
+    Otherwise a script has put it there, from its own words or from another answer.
+    """
 
 
 @dataclass
@@ -55,7 +59,7 @@ class Record:
     steps: list[str] = field(default_factory=list)
     """What was done, and the title of the page on which it ended."""
     texts: list[str] = field(default_factory=list, repr=False)
-    """All that could be read after each step, less times and words of this visit alone."""
+    """All that could be read after each step, less times."""
     documents: list[int] = field(default_factory=list)
     """The status of every page that was asked for, redirects included."""
     refused: list[str] = field(default_factory=list)
@@ -75,22 +79,28 @@ class Record:
         return [*self.refused, *self.complaints, *self.failures, *self.decisions, *self.broken_pictures]
 
 
-class Visitor:
-    """
-    Uses a site through *page* and writes down what happens, in all tabs of its context.
+class _Source(HTMLParser):
+    """The values of all attributes in a page as it came."""
 
-    *word* is a word of this visit alone, so that many can visit one site. In the record it is always the same.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
+        self.values.update(value for _, value in attrs if value is not None)
+
+
+class Visitor:
+    """Uses the site at *base* through *page* and writes down what happens, in all tabs of its context."""
 
     def __init__(self, page: Page, base: str) -> None:
         self.page = page
         self.base = base.rstrip("/")
-        self.word = f"bramble{secrets.token_hex(3)}"
         self.record = Record()
         self.requests: list[str] = []
         """Without pictures: a throbber is no event."""
         self._open: set[Request] = set()
-        self._documents: dict[Page, Response] = {}
+        self._documents: dict[str, Response] = {}
         context = page.context
         context.on("request", self._asked)
         context.on("response", self._answered)
@@ -131,8 +141,21 @@ class Visitor:
             quiet = 0.0 if self._open else quiet + 0.02
             assert waited < _PATIENCE, f"still on its way: {[request.url for request in self._open]}"
 
+    def still(self) -> None:
+        """Wait until nothing slides or scrolls any more: who clicks at what moves may miss it."""
+        self.page.evaluate(
+            """async () => {
+                const look = () => `${scrollY} ${document.documentElement.scrollHeight}`;
+                for (let seen = look(), since = performance.now(); performance.now() < since + 250;) {
+                    await new Promise(requestAnimationFrame);
+                    if (look() !== seen) { seen = look(); since = performance.now(); }
+                }
+            }"""
+        )
+
     def click(self, what: Locator, then: Locator, step: str) -> None:
-        """Click *what*, and see *then*."""
+        """Click *what*, and see *then*, which was not there before."""
+        assert not then.is_visible(), f"{step}: what shall come is there already"
         what.click()
         then.wait_for()
         self.done(step)
@@ -151,6 +174,11 @@ class Visitor:
         tab.wait_for_load_state()
         tab.bring_to_front()
         find(tab, name).wait_for()
+        # Playwright does not tell of the request with which such a tab begins.
+        status = tab.evaluate("() => performance.getEntriesByType('navigation')[0].responseStatus")
+        self.record.documents.append(status)
+        if status >= 400:
+            self.record.refused.append(f"{status} GET {self._plain(tab.url)}")
         self.done(step, tab)
         tab.close()
         self.page.bring_to_front()
@@ -206,18 +234,16 @@ class Visitor:
     def links(self, page: Page | None = None) -> list[Link]:
         """Every `a[href]`, `area[href]`, `form[action]`, frame and `formaction` of the page as it is now."""
         page = page or self.page
-        document = self._documents.get(page)
-        try:
-            source = html.unescape(document.text()) if document else ""
-        except Exception:  # noqa: BLE001  # a page from the browser's own memory
-            source = ""
+        source = _Source()
+        with contextlib.suppress(KeyError, PlaywrightError):  # the browser may have dropped it
+            source.feed(self._documents[page.url.partition("#")[0]].text())
         return [
-            Link(tag, written, url, text, visible, not source or written in source)
+            Link(tag, written, url, text, visible, not source.values or written in source.values)
             for tag, written, url, text, visible in page.evaluate(_LISTED)
         ]
 
     def _plain(self, text: str) -> str:
-        text = text.replace(self.base, "").replace(self.word, "bramble").replace(self.word.capitalize(), "Bramble")
+        text = text.replace(self.base, "")
         text = re.sub(r"\d{4}[/-]\d\d[/-]\d\d \d\d:\d\d(:\d\d)?", "(time)", text)
         text = re.sub(r"[A-Z][a-z]+\.? \d+, \d{4},? (\d+(:\d\d)? [ap]\.m\.|noon|midnight)", "(time)", text)
         return re.sub(r"\b(now|\d+ ?(s|m|h|seconds|minutes)( ago)?)\b", "(lately)", text)
@@ -231,8 +257,7 @@ class Visitor:
         request = response.request
         if request.is_navigation_request():
             self.record.documents.append(response.status)
-            with contextlib.suppress(Exception):
-                self._documents[request.frame.page] = response
+            self._documents[response.url] = response
         if response.status >= 400:
             self.record.refused.append(f"{response.status} {request.method} {self._plain(response.url)}")
         decision = response.headers.get("hedgerow-decision")

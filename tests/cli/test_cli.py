@@ -1,0 +1,298 @@
+"""The command line: one line for what is broken, and an exit status that says which."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from hedgerow import __version__
+from hedgerow.cli import main
+from hedgerow.stores.ledger import Entry
+from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.verdict import Decision, Evidence
+from hedgerow.visit import Visit
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Runs a command in an empty folder; gives exit status, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    uvicorn = logging.getLogger("uvicorn")
+    level = uvicorn.level
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hedgerow", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return end.value.code, said.out, said.err
+
+    yield run
+    uvicorn.setLevel(level)
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1, text
+    assert "Traceback" not in text
+    return text.rstrip("\n")
+
+
+def test_version(run):
+    assert run("--version") == (0, f"hedgerow {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [(), ("protect",), ("replay",), ("check",), ("explain",)])
+def test_every_command_has_help(run, command):
+    status, out, err = run(*command, "--help")
+    assert (status, err) == (0, "")
+    assert "Usage" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("protect", "--nonsense"),
+        ("explain",),
+        ("protect", "--workers", "0"),
+        ("protect", "http://x", "y"),
+    ],
+)
+def test_wrong_use_is_status_2_and_one_line(run, arguments):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    one_line(err)
+
+
+# ---- check
+
+
+def test_check(run):
+    Path("hedgerow.toml").write_text("observe = true\n")
+    assert run("check") == (0, "hedgerow.toml: no faults\n", "")
+    Path("other.toml").write_text("obsrve = true\n\n[density]\nblock_for = 'x'\n")
+    status, out, err = run("check", "other.toml")
+    assert (status, out) == (2, "")
+    assert err.splitlines() == [
+        "other.toml:1: obsrve: is not a setting; did you mean observe?",
+        'other.toml:4: density.block_for: must be a number, is "x"',
+    ]
+    status, _, err = run("check", "missing.toml")
+    assert status == 2
+    assert one_line(err) == "missing.toml: cannot be read: No such file or directory"
+
+
+def test_check_without_a_file(run):
+    assert run("check")[0] == 2
+
+
+# ---- protect, as far as it does not start
+
+
+def test_protect_needs_a_site(run):
+    status, _, err = run("protect")
+    assert status == 2
+    assert one_line(err) == "name the site to protect: hedgerow protect http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize("upstream", ["127.0.0.1:8000", "ftp://x", "http://x/path", "http://x:99999", "http://"])
+def test_protect_with_a_bad_upstream(run, upstream):
+    status, _, err = run("protect", upstream)
+    assert status == 2
+    assert one_line(err).startswith(f"upstream: {upstream!r} ")
+
+
+@pytest.mark.parametrize("option", ["--listen", "--admin"])
+def test_protect_with_a_bad_listener(run, option):
+    status, _, err = run("protect", "http://127.0.0.1:8000", option, "nonsense")
+    assert status == 2
+    assert one_line(err) == f"{option}: 'nonsense' is not HOST:PORT, such as 127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("option", ["--listen", "--admin"])
+def test_protect_with_a_port_in_use(run, option):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        others = ["--listen", "127.0.0.1:0"] if option == "--admin" else []
+        status, _, err = run("protect", "http://127.0.0.1:8000", *others, option, where)
+    assert status == 1
+    assert one_line(err) == f"hedgerow: cannot listen on {where}: Address already in use; choose another with {option}"
+
+
+def test_protect_where_nobody_listens(run):
+    status, _, err = run("protect", "http://127.0.0.1:8000", "--listen", "no.such.host.invalid:80")
+    assert status == 1
+    assert one_line(err).startswith("hedgerow: cannot listen on no.such.host.invalid:80: ")
+
+
+def test_protect_with_bad_settings(run):
+    Path("hedgerow.toml").write_text("[density]\nblock_for = 0\n[traps]\nevery = 0\n")
+    status, _, err = run("protect", "http://127.0.0.1:8000")
+    assert status == 2
+    assert err.splitlines() == [
+        "hedgerow.toml:2: density.block_for: must be more than 0, is 0.0",
+        "hedgerow.toml:4: traps.every: must be more than 0, is 0",
+    ]
+
+
+def test_protect_with_a_key_that_others_may_read(run, tmp_path):
+    Path("hedgerow.toml").write_text(f"directory = '{tmp_path}'\n")
+    Path("hedgerow.key").write_text("00" * 64)
+    Path("hedgerow.key").chmod(0o644)
+    status, _, err = run("protect", "http://127.0.0.1:8000", "--listen", "127.0.0.1:0")
+    assert status == 1
+    assert "chmod 600" in one_line(err)
+
+
+def test_protect_with_several_workers(run):
+    status, _, err = run("protect", "http://127.0.0.1:8000", "--workers", "2")
+    assert status == 1
+    assert "--workers" in one_line(err)
+
+
+# ---- explain
+
+
+def ledger(folder: Path) -> None:
+    (folder / "hedgerow.toml").write_text(f"directory = '{folder}'\n")
+    store = SqliteLedger(folder / "ledger.sqlite")
+    visit = Visit(
+        1_800_000_000.0,
+        "192.0.2.1",
+        "account:Zo\xeb",
+        "192.0.2.1",
+        "GET",
+        "/\x1b[2Jx",
+        account="Zo\xeb",
+        host="example.org",
+    )
+    evidence = Evidence("trap", "trap", 1.0, "Followed a link of the page /\x07 that no person can see.")
+    store.append(Entry(visit, Decision("refuse", (evidence,)), 403, "7F3A-91C2"))
+    store.close()
+
+
+def test_explain(run, tmp_path):
+    ledger(tmp_path)
+    status, out, err = run("explain", " 7f3a-91c2")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "2027-01-15 08:00:00 UTC  refuse, status 403",
+        "visitor     account:Zo\xeb (192.0.2.1)",
+        "asked for   GET example.org/\\x1b[2Jx",
+        "user agent  (none)",
+        "evidence    Followed a link of the page /\\x07 that no person can see. [trap, weight 1]",
+    ]
+
+
+@pytest.mark.parametrize("reference", ["0000-0000", "", "' OR 1=1 --", "\x00"])
+def test_explain_what_the_ledger_does_not_know(run, tmp_path, reference):
+    ledger(tmp_path)
+    status, out, err = run("explain", reference)
+    assert (status, out) == (1, "")
+    assert "does not know the reference" in one_line(err)
+
+
+def test_explain_without_a_ledger(run, tmp_path):
+    status, _, err = run("explain", "7F3A-91C2")
+    assert status == 1
+    assert "there is no ledger at" in one_line(err)
+    Path("hedgerow.toml").write_text(f"directory = '{tmp_path}'\n")
+    Path("ledger.sqlite").write_bytes(b"This is no database." * 100)
+    status, _, err = run("explain", "7F3A-91C2")
+    assert status == 1
+    assert "cannot read the ledger" in one_line(err)
+
+
+# ---- As a process
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {**{k: v for k, v in os.environ.items() if not k.startswith("HEDGEROW__")}, "XDG_STATE_HOME": str(folder)}
+
+
+def test_as_a_module(tmp_path):
+    found = subprocess.run(
+        [sys.executable, "-m", "hedgerow", "protect", "nonsense"],
+        capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path), check=False,
+    )  # fmt: skip
+    assert found.returncode == 2
+    assert one_line(found.stderr) == "upstream: 'nonsense' is not an address such as http://127.0.0.1:8000"
+
+
+class Protect:
+    """`hedgerow protect` in a process of its own, in front of nothing."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.log = folder / "protect.log"
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "hedgerow", "protect", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
+                 "--admin", "127.0.0.1:0", *arguments],
+                cwd=folder, env=environment(folder), stdout=out, stderr=out, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        self.wait_for("overview, health and metrics at")
+        self.site, self.admin = re.findall(r"http://127\.0\.0\.1:\d{2,}", self.log.read_text())
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        deadline = time.monotonic() + 20
+        while self.log.read_text().count(text) < times:
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+
+    def overview(self) -> str:
+        with urllib.request.urlopen(self.admin, timeout=10) as answer:
+            return answer.read().decode()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+def test_a_signal_to_reload_keeps_the_old_settings_where_the_new_are_wrong(tmp_path):
+    config = tmp_path / "hedgerow.toml"
+    config.write_text("observe = false\n")
+    protect = Protect(tmp_path)
+    try:
+        assert "enforcing" in protect.overview()
+        config.write_text("observe = true\n[density]\nblock_for = 'x'\n[traps]\nevery = 0\n")
+        protect.process.send_signal(signal.SIGHUP)
+        protect.wait_for('not reloaded: hedgerow.toml:3: density.block_for: must be a number, is "x"')
+        protect.wait_for("not reloaded: hedgerow.toml:5: traps.every: must be more than 0, is 0")
+        assert "enforcing" in protect.overview()
+        config.write_text("observe = true\n[ledger]\nqueue = 5\n")
+        protect.process.send_signal(signal.SIGHUP)
+        protect.wait_for("what changed in ledger takes effect at the next start")
+        assert "observing only" in protect.overview()
+        config.unlink()
+        protect.process.send_signal(signal.SIGHUP)
+        protect.wait_for("not reloaded: hedgerow.toml: cannot be read")
+        assert "observing only" in protect.overview()
+    finally:
+        status = protect.stop()
+    assert status == 0
+    assert "Traceback" not in protect.log.read_text()
+
+
+def test_a_signal_to_reload_without_a_file_ends_nobody(tmp_path):
+    protect = Protect(tmp_path)
+    try:
+        protect.process.send_signal(signal.SIGHUP)
+        protect.wait_for("reloaded the settings")
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(protect.site, timeout=10)
+        assert error.value.code == 502
+        error.value.close()
+    finally:
+        status = protect.stop()
+    assert status == 0
