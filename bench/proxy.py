@@ -1,5 +1,5 @@
 """
-What a page of 40 KB costs on its way through Hedgerow, next to nginx's `proxy_pass`: CPU time of the process per request.
+What a page of 40 KB costs on its way through Hedgerow, next to nginx's `proxy_pass`: CPU time of the process a request.
 
 The upstream is a third nginx. wrk loads both in turns. Everything is on loopback.
 """

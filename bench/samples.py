@@ -17,7 +17,8 @@ def page(links: int = 116, size: int = 40_000) -> bytes:
     filler = max(0, (size - len(head) - 120 * links) // links)
     text = (WORDS * (filler // len(WORDS) + 2))[:filler]
     sections = [
-        f'<section id="s{n}"><h2>Part {n}</h2>\n<p>{text} <a href="/docs/part-{n}.html">read on</a> here.</p></section>\n'
+        f'<section id="s{n}"><h2>Part {n}</h2>\n'
+        f'<p>{text} <a href="/docs/part-{n}.html">read on</a> here.</p></section>\n'
         for n in range(links)
     ]
     return (head + "".join(sections) + "</body>\n</html>\n").encode()
