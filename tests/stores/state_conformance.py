@@ -5,7 +5,7 @@ What every state must do. A store's test file makes a class of these tests and s
         def state(self, windows, **options):
             return MemoryState(windows, **options)
 
-*options* are `memory`, the bytes that counters may take, and `most_blocks`.
+*options* are `memory`, the bytes that counters may take, and `most_blocks`. A store also has `use`, for other windows.
 """
 
 from __future__ import annotations

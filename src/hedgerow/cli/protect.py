@@ -54,7 +54,8 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
             Hedgerow(proxy, site=site), *split_listen(settings.proxy.listen),
             limits=_limits(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
-        _announce(settings, door, side)
+        # Until its handler is there, a SIGHUP would end us.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         gc.freeze()
         try:
             uvloop.run(_serve(server, door, side, site, read))
@@ -162,6 +163,7 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
+    _announce(site.settings, door, side)
     await tasks[0]
     stop()
     await asyncio.gather(*tasks)
