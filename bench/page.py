@@ -1,47 +1,73 @@
-"""What it costs to put bait into a page of 40 KB and 116 links, next to lxml parsing it and writing it out again."""
+"""
+What it costs to mark the links of a page and to put bait into it, next to lxml.
+
+The page has 40 KB and 116 links. lxml parses it, changes every link and writes it out again, without any sealing.
+"""
 
 from __future__ import annotations
 
 import gzip
-import os
 
 import lxml.html
 
 from bench.samples import page
 from bench.timing import measure
 from hedgerow.adapters.outgoing import Outgoing
-from hedgerow.marker.seal import Seal
-from hedgerow.page.scan import Scanner, Skeletons
-from hedgerow.traps.bait import Bait, BaitPlacer, Placement
+from hedgerow.marker.resolve import Place
+from hedgerow.marker.rewrite import Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons
+from hedgerow.marker.seal import Key, Seals
+from hedgerow.page.scan import Scanner
+from hedgerow.traps.bait import Bait, Placement
+
+SEAL = Seals([Key(1, bytes(range(64)), 0.0)]).of("example.org")
+PLACE = Place(b"http", b"example.org", b"/docs/hedges.html")
+VISITOR, PARENT = b"abcdef", b"ghijkl"
+GOALS = {"marked and baited, page not seen before": 1.0, "marked and baited, page seen before": 0.35}
+
+
+def by_lxml(body: bytes) -> bytes:
+    tree = lxml.html.fromstring(body)
+    for element in tree.iter("a"):
+        href = element.get("href")
+        if href:
+            element.set("href", "/~" + href)
+    return lxml.html.tostring(tree)
+
+
+RULES: dict[Mode, Rules] = {mode: Rules(mode, (), lambda _: True) for mode in ("opaque", "readable", "off")}
+
+
+def rewriter(skeletons: Skeletons, mode: Mode = "opaque", placement: Placement = "spread", every: int = 3) -> Rewriter:
+    rules = RULES[mode]
+    bait = Bait(SEAL, "/~", VISITOR, PARENT, placement=placement, every=every)
+    writer = PageWriter(SEAL, VISITOR, PARENT, here=b"/~here", base=PLACE.target, spots=bait)
+    return Rewriter(Preparer(PLACE, rules, b"/~", marked=True), writer, skeletons, (PLACE, mode))
 
 
 def main() -> None:
-    seal = Seal(os.urandom(64))
     body = page()
     large = page(links=1500, size=400_000)
     packed = gzip.compress(body, 6)
     warm = Skeletons()
-
-    def bait(data: bytes, skeletons: Skeletons, placement: Placement = "spread", every: int = 3) -> bytes:
-        placer = BaitPlacer(Bait(seal, "/~", "192.0.2.1", b"abcdef"), skeletons, placement=placement, every=every)
-        return placer.feed(data, final=True)
-
-    def coded() -> bytes:
-        placer = BaitPlacer(Bait(seal, "/~", "192.0.2.1", b"abcdef"), warm)
-        return Outgoing(b"text/html", b"gzip", placer).feed(packed, final=True)
-
     found = measure(
         {
-            "lxml parses and serialises it": lambda: lxml.html.tostring(lxml.html.fromstring(body)),
+            "lxml parses, changes and serialises it": lambda: by_lxml(body),
             "scan alone": lambda: Scanner().feed(body, final=True),
-            "bait, page not seen before": lambda: bait(body, Skeletons()),
-            "bait, page seen before": lambda: bait(body, warm),
-            "bait behind every link, page seen before": lambda: bait(body, warm, "links", 1),
-            "bait in a gzipped page, seen before": coded,
-            "bait, 400 KB and 1,500 links, not seen before": lambda: bait(large, Skeletons()),
+            "marked and baited, page not seen before": lambda: rewriter(Skeletons()).feed(body, final=True),
+            "marked and baited, page seen before": lambda: rewriter(warm).feed(body, final=True),
+            "marked in readable mode, page seen before": lambda: rewriter(warm, "readable").feed(body, final=True),
+            "bait alone, page seen before": lambda: rewriter(warm, "off").feed(body, final=True),
+            "marked in a gzipped page, seen before": lambda: Outgoing(b"text/html", b"gzip", rewriter(warm)).feed(
+                packed, final=True
+            ),
+            "lxml, 400 KB and 1,500 links": lambda: by_lxml(large),
+            "marked, 400 KB and 1,500 links, not seen before": lambda: rewriter(Skeletons()).feed(large, final=True),
         }
     )
-    reference = found["lxml parses and serialises it"]
+    reference = found["lxml parses, changes and serialises it"]
     for name, seconds in found.items():
-        print(f"{name:48} {seconds * 1e6:8.0f} µs   {seconds / reference:5.2f} of lxml")
-    print(f"page of {len(body):,} bytes, with bait {len(bait(body, warm)):,}")
+        goal = f"   goal {GOALS[name]:g}" if name in GOALS else ""
+        print(f"{name:50} {seconds * 1e6:8.0f} µs   {seconds / reference:5.2f} of lxml{goal}")
+    marked = rewriter(warm).feed(body, final=True)
+    print(f"page of {len(body):,} bytes, marked {len(marked):,}")
+    print(f"gzipped {len(packed):,} and {len(gzip.compress(marked)):,}")

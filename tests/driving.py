@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
+from html import unescape
 from typing import Any, NamedTuple
 
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.resolve import Place
+from hedgerow.marker.rewrite import PageWriter, Preparer, Rewriter, Rules, Skeletons
+from hedgerow.marker.seal import Key, Seals
 from hedgerow.settings import Settings, read_settings
 from hedgerow.stores.ledger import Entry
+from hedgerow.traps.bait import Bait
 
 KEY = bytes(range(64))
 START = 1_800_000_000.0
@@ -20,7 +24,9 @@ PAGE = (
     b'<p><a href="/one">one</a> and <a href="/two">two</a> and <a href="/three">three</a>.</p>\n</body></html>\n'
 )
 HTML = (b"content-type", b"text/html; charset=utf-8")
-_TRAP = re.compile(rb'<a class="[a-z]{7}" href="(/~[A-Za-z0-9_-]{44})"></a>')
+OFF = '[marker]\nmode = "off"\nrules = []\n'
+"""Settings under which no link is marked: for tests about bait alone."""
+_TRAP = re.compile(rb'<a class="[a-z]{7}" href="((?:/~|[^"]*[?;]~=)[A-Za-z0-9_-]{40,})"></a>')
 _BAIT = re.compile(rb"<style>\.([a-z]{7})\.\1\{display:none!important\}</style>|" + _TRAP.pattern)
 
 
@@ -31,11 +37,20 @@ def settings(text: str = "") -> Settings:
 
 def traps_in(body: bytes) -> list[str]:
     """The hidden links of a page."""
-    return [found.decode() for found in _TRAP.findall(body)]
+    return [unescape(found.decode()) for found in _TRAP.findall(body)]
 
 
 def without_bait(body: bytes) -> bytes:
     return _BAIT.sub(b"", body)
+
+
+def bait_rewriter(bait: Bait) -> Rewriter:
+    """What puts this bait into a page and leaves its links alone."""
+    place = Place(b"http", b"example.org", b"/")
+    rules = Rules("off", (), lambda _: True)
+    seal = Seals([Key(1, KEY, 0.0)]).of("example.org")
+    writer = PageWriter(seal, bytes(6), bytes(6), spots=bait)
+    return Rewriter(Preparer(place, rules, b"/~", marked=False), writer, Skeletons(), place)
 
 
 class Clock:
@@ -104,7 +119,7 @@ class Client:
         self.app = Application() if app is None else app
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
-        self.site = Site(settings(text), seal=Seal(KEY), ledger=self.entries, account_of=account_of)
+        self.site = Site(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=self.entries, account_of=account_of)
         self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
 
     def get(self, target: str = "/", **options: Any) -> Answer:

@@ -8,27 +8,28 @@ import msgspec
 import pytest
 
 from driving import KEY, START, Entries, settings
-from hedgerow.build import build_gate, build_seal, ledger_path, state_directory
+from hedgerow.build import build_gate, build_seals, ledger_path, state_directory
 from hedgerow.errors import StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import Accounts
 from hedgerow.identity.address import Proxies
 from hedgerow.identity.bots import Bot, Bots
-from hedgerow.marker.seal import Seal, page_digest, visitor_digest
+from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.stores.ledger import NoLedger
 from hedgerow.stores.sqlite import SqliteLedger
 
-SEAL = Seal(KEY)
-TOKEN = SEAL.seal("trap", visitor_digest("192.0.2.1"), page_digest("/"), 7).decode()
+SEALS = Seals([Key(1, KEY, 0.0)])
+SEAL = SEALS.of("example.org")
+TOKEN = SEAL.seal("trap", visitor_digest("192.0.2.1"), page_digest("/"), b"\0\7").decode()
 SMALL = "[density]\nwindows = [{ count = 2, seconds = 10.0 }]\n"
 
 
 def identifier(**parts) -> Identifier:
-    return Identifier(seal=SEAL, prefix=parts.pop("prefix", "/~"), **parts)
+    return Identifier(seals=SEALS, prefix=parts.pop("prefix", "/~"), **parts)
 
 
 def gate(text: str = SMALL) -> Gate:
-    return build_gate(settings(text), seal=SEAL, ledger=Entries())
+    return build_gate(settings(text), seals=SEALS, ledger=Entries())
 
 
 def test_a_visit_has_all_that_the_request_says():
@@ -45,7 +46,7 @@ def test_a_visit_has_all_that_the_request_says():
         "at": START, "address": "2001:db8::5", "visitor": "account:ann", "prefix": "2001:db8::/64", "method": "GET",
         "target": f"/~{TOKEN}", "kind": "prefetch", "account": "ann", "host": "example.org", "user_agent": "caf\xe9",
         "referrer": "http://example.org/a", "origin": "same", "prefetch": True, "bot": "b",
-        "marker": SEAL.unseal(TOKEN), "status": 0,
+        "marker": SEAL.unseal(TOKEN), "status": 0, "asked": "", "tampered": False, "linked": (),
     }  # fmt: skip
 
 
@@ -81,13 +82,13 @@ def test_one_address_is_one_visitor_however_it_is_written(peer):
     ],
 )
 def test_the_marker_in_a_target(target, found):
-    assert (identifier().marker(target) == SEAL.unseal(TOKEN)) is found
+    assert (identifier().unmark(target, "example.org")[1] == SEAL.unseal(TOKEN)) is found
 
 
 def test_another_prefix():
-    assert identifier(prefix="/t/x-").marker(f"/t/x-{TOKEN}") is not None
-    assert identifier(prefix="/t/x-").marker(f"/t%2Fx-{TOKEN}") is not None
-    assert identifier(prefix="/t/x-").marker(f"/~{TOKEN}") is None
+    assert identifier(prefix="/t/x-").unmark(f"/t/x-{TOKEN}", "example.org")[1] is not None
+    assert identifier(prefix="/t/x-").unmark(f"/t%2Fx-{TOKEN}", "example.org")[1] is not None
+    assert identifier(prefix="/t/x-").unmark(f"/~{TOKEN}", "example.org")[1] is None
 
 
 def test_deciding_counts_and_blocks_and_says_so_once(caplog):
@@ -103,7 +104,7 @@ def test_deciding_counts_and_blocks_and_says_so_once(caplog):
 
 
 def test_what_is_logged_cannot_forge_a_line(caplog):
-    one = build_gate(settings(SMALL), seal=SEAL, ledger=NoLedger(), account_of=lambda _: "a\nINFO forged\x1b[2J")
+    one = build_gate(settings(SMALL), seals=SEALS, ledger=NoLedger(), account_of=lambda _: "a\nINFO forged\x1b[2J")
     visit = one.identifier.visit(START, "192.0.2.1", "GET", "/", [])
     with caplog.at_level(logging.INFO):
         for _ in range(3):
@@ -160,12 +161,12 @@ def test_a_gate_from_settings_alone(tmp_path):
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot make the directory"):
-        build_seal(settings(f"directory = '{tmp_path / 'file' / 'x'}'"))
+        build_seals(settings(f"directory = '{tmp_path / 'file' / 'x'}'"))
 
 
 def test_what_is_off_is_off():
     off = gate("[density]\nenabled = false\n[traps]\nenabled = false")
-    visit = off.identifier.visit(START, "192.0.2.1", "GET", f"/~{TOKEN}", [])
+    visit = off.identifier.visit(START, "192.0.2.1", "GET", f"/~{TOKEN}", [(b"host", b"example.org")])
     assert {off.decide(visit).action for _ in range(500)} == {"pass"}
     assert len(off.state) == 0
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from driving import HTML, KEY, PAGE, Application, Client, settings, traps_in
 from hedgerow.build import build_gate
 from hedgerow.logs.reader import Reader
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.seal import Key, Seals
 from hedgerow.replay import replay
 from hedgerow.stores.ledger import NoLedger
 from hedgerow.stores.sqlite import SqliteLedger
@@ -104,7 +104,7 @@ def react(scope):
 
 
 def fresh_gate():
-    return build_gate(settings(SETTINGS), seal=Seal(KEY), ledger=NoLedger())
+    return build_gate(settings(SETTINGS), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger())
 
 
 def but_for_words(decision: Decision) -> Decision:
@@ -206,7 +206,11 @@ def test_a_replayed_access_log_of_whole_seconds_decides_what_was_decided_live(tr
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         log.writelines(lines)
         log.flush()
-        result = replay(build_gate(settings(COARSE), seal=Seal(KEY), ledger=NoLedger()), Reader([log.name]))
+        result = replay(
+            build_gate(settings(COARSE), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger()),
+            Reader([log.name]),
+            host="example.org",
+        )
     live: dict[str, list[str]] = {}
     for entry in client.entries:
         live.setdefault(entry.visit.visitor, []).append(entry.decision.action)

@@ -20,10 +20,10 @@ from hedgerow.build import build_gate
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.gate import Gate
 from hedgerow.logs.reader import Reader, Tally
-from hedgerow.marker.seal import Seal, page_digest, visitor_digest
+from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.replay import Replay, iso, replay, to_json
 from hedgerow.settings import read_settings
-from hedgerow.stores.keyfile import load_key
+from hedgerow.stores.keyfile import load_keys
 from hedgerow.stores.ledger import NoLedger
 from hedgerow.visit import Visit
 
@@ -58,7 +58,7 @@ def own_directory(tmp_path, monkeypatch):
 
 
 def gate(text: str = SETTINGS) -> Gate:
-    return build_gate(read_settings(text, environment={}), seal=Seal(KEY), ledger=NoLedger())
+    return build_gate(read_settings(text, environment={}), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger())
 
 
 def visit(at: float, visitor: str = PERSON, target: str = "/", **fields) -> Visit:
@@ -103,7 +103,7 @@ def test_pages_before_are_pages_that_passed():
 
 
 def trap_target(visitor: str) -> str:
-    token = Seal(KEY).seal("trap", visitor_digest(visitor), page_digest("/"), 1)
+    token = Seals([Key(1, KEY, 0.0)]).of("").seal("trap", visitor_digest(visitor), page_digest("/"), bytes(15))
     return "/~" + token.decode()
 
 
@@ -114,7 +114,7 @@ def test_a_trap_in_a_log_is_a_trap_under_the_sites_key():
     assert fate.evidence[0].code == "trap"
     # Somebody else's link, or another key's, is nothing.
     assert replay(gate(), [visit(0, PERSON, target)]).fates[PERSON].passed == 1
-    other = build_gate(read_settings("", environment={}), seal=Seal(bytes(64)), ledger=NoLedger())
+    other = build_gate(read_settings("", environment={}), seals=Seals([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     assert replay(other, [visit(0, CRAWLER, target)]).fates[CRAWLER].passed == 1
 
 
@@ -305,7 +305,8 @@ def test_the_sites_key_is_used_where_there_is_one(tmp_path, config, capsys):
     config.write_text(f'directory = "{directory}"\n' + SETTINGS)
     build_gate(read_settings(config.read_text(), environment={}), ledger=NoLedger())
     [key] = directory.iterdir()
-    token = Seal(load_key(key)).seal("trap", visitor_digest(CRAWLER), page_digest("/"), 1).decode()
+    seal = Seals(load_keys(key, 0.0)).of("")
+    token = seal.seal("trap", visitor_digest(CRAWLER), page_digest("/"), bytes(15)).decode()
     path = tmp_path / "access.log"
     path.write_text(line_of(visit(0, CRAWLER)) + line_of(visit(1, CRAWLER, f"/~{token}")))
     command.run([str(path)], config=config)
@@ -314,7 +315,7 @@ def test_the_sites_key_is_used_where_there_is_one(tmp_path, config, capsys):
 
 
 def test_an_interrupt_is_told(log, monkeypatch, capsys):
-    def interrupted(_gate, visits):
+    def interrupted(_gate, visits, **_options):
         next(visits)
         raise KeyboardInterrupt
 

@@ -10,7 +10,7 @@ The map, from the outside in:
     stores/     state, ledger, key                   detect/    one file per detector: evidence
     logs/       log lines -> visits                  policy/    from evidence to decision
     identity/   who is asking                        windows/   how many in how many seconds
-    traps/      bait, maze, tarpit, robots.txt       marker/    what our links carry, sealed
+    traps/      bait, maze, tarpit, robots.txt       marker/    our links: seal, resolve, rewrite
     page/       HTML on its way out                  simulate/  the paper's experiment on suppression
     recall.py verdict.py visit.py errors.py          the nouns
 

@@ -5,9 +5,11 @@ From settings to a gate. The one place that knows which parts make up a Hedgerow
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from hedgerow.detect.density import DensityDetector
+from hedgerow.detect.integrity import IntegrityDetector
 from hedgerow.detect.trap import TrapDetector
 from hedgerow.engine import Engine
 from hedgerow.errors import StoreError
@@ -15,11 +17,13 @@ from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import AccountOf, Accounts
 from hedgerow.identity.address import Proxies
 from hedgerow.identity.bots import Bots
-from hedgerow.marker.seal import Seal
+from hedgerow.identity.kind import kind_of
+from hedgerow.marker.rewrite import Patterns, Rules
+from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule
 from hedgerow.recall import Detector
 from hedgerow.settings.schema import Settings
-from hedgerow.stores.keyfile import load_key
+from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.sqlite import SqliteLedger
@@ -36,14 +40,29 @@ def state_directory(settings: Settings) -> Path:
     return Path(base).expanduser() / "hedgerow"
 
 
-def build_seal(settings: Settings) -> Seal:
-    """The seal under the site's key, which is made on first start."""
+def key_path(settings: Settings) -> Path:
+    """The key file."""
+    return state_directory(settings) / "hedgerow.key"
+
+
+def build_seals(settings: Settings) -> Seals:
+    """The seals under the site's keys: from `HEDGEROW_KEYS`, else from the key file, which is made on first start."""
+    if text := os.environ.get("HEDGEROW_KEYS"):
+        return Seals(read_keys(text, "HEDGEROW_KEYS"))
     directory = state_directory(settings)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make the directory {directory}: {error.strerror}; set another") from None
-    return Seal(load_key(directory / "hedgerow.key"))
+    return Seals(load_keys(key_path(settings), time.time()))
+
+
+def build_rules(settings: Settings) -> Rules:
+    """Which links are marked, and how."""
+    marker = settings.marker
+    return Rules(
+        marker.mode, [(rule.path, rule.mode) for rule in marker.rules], lambda target: kind_of("GET", target) == "page"
+    )
 
 
 def ledger_path(settings: Settings) -> Path:
@@ -62,11 +81,20 @@ def build_state(settings: Settings) -> MemoryState:
     return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
 
 
-def build_engine(settings: Settings, pages: Pages) -> Engine:
+def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
     if traps.enabled:
         detectors.append(TrapDetector(pages.name))
+    if rules.marks:
+        entries = Patterns(settings.marker.entries)
+        detectors.append(
+            IntegrityDetector(
+                pages.name,
+                marks=lambda target: rules.mode_of(target) != "off",
+                closed=lambda target: settings.marker.strict and not entries.match(target),
+            )
+        )
     if density.enabled:
         detectors.append(DensityDetector(density.windows))
     ladder = Ladder(
@@ -74,6 +102,8 @@ def build_engine(settings: Settings, pages: Pages) -> Engine:
             "trap": Rule(traps.response, traps.block_for),
             "density": Rule(density.response, density.block_for),
             "prefetch": Rule("refuse", 0.0),
+            "integrity": Rule("refuse", traps.block_for),
+            "entry": Rule("refuse", 0.0),
         },
         renew=density.renew,
         strikes=settings.identity.strikes,
@@ -85,7 +115,7 @@ def build_engine(settings: Settings, pages: Pages) -> Engine:
 def build_gate(
     settings: Settings,
     *,
-    seal: Seal | None = None,
+    seals: Seals | None = None,
     state: MemoryState | None = None,
     ledger: Ledger | None = None,
     pages: Pages | None = None,
@@ -98,20 +128,19 @@ def build_gate(
     remembered.
     """
     who = settings.identity
-    seal = seal or build_seal(settings)
     if pages is None:
         pages = Pages()
     identifier = Identifier(
         proxies=Proxies(who.trusted_proxies, who.forwarded_header),
         accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
         bots=Bots(who.bots),
-        seal=seal,
-        prefix=settings.traps.prefix,
+        seals=seals or build_seals(settings),
+        prefix=settings.marker.prefix,
     )
     if state is None:
         state = build_state(settings)
     else:
         state.use(settings.density.windows if settings.density.enabled else ())
-    if ledger is None:
-        ledger = build_ledger(settings)
-    return Gate(build_engine(settings, pages), state, ledger, identifier, pages)
+    engine = build_engine(settings, pages, build_rules(settings))
+    # Not `ledger or ...`: a ledger that holds nothing yet may be false.
+    return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)

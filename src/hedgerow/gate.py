@@ -14,11 +14,11 @@ from urllib.parse import unquote
 import msgspec
 
 from hedgerow.engine import Engine
-from hedgerow.identity.account import Accounts, visitor_of
+from hedgerow.identity.account import Accounts, cookie_value, visitor_of
 from hedgerow.identity.address import Proxies, parse_address, prefix_of
 from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import is_prefetch, kind_claimed, kind_of, origin_of
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.seal import VISITOR_BYTES, Seals, may_be_token, page_digest
 from hedgerow.recall import Memory, State
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
@@ -28,6 +28,10 @@ from hedgerow.visit import Kind, Marker, Visit
 log = logging.getLogger(__name__)
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
+
+VISITOR_COOKIE = b"hedgerow"
+"""The cookie in which a browser carries, sealed, the visitors that it was."""
+_NOWHERE = frozenset({"trap", "maze"})
 
 
 class Identifier:
@@ -39,13 +43,13 @@ class Identifier:
         proxies: Proxies | None = None,
         accounts: Accounts | None = None,
         bots: Bots | None = None,
-        seal: Seal,
+        seals: Seals,
         prefix: str,
     ) -> None:
         self._proxies = proxies or Proxies()
         self._accounts = accounts or Accounts()
         self._bots = bots or Bots()
-        self._seal = seal
+        self._seals = seals
         self._prefix = prefix
 
     def trusts(self, peer: str) -> bool:
@@ -66,6 +70,8 @@ class Identifier:
         user_agent = fields.get(b"user-agent", b"").decode("latin-1")
         host = fields.get(b"host", b"").decode("latin-1")
         prefetch = is_prefetch(fields)
+        asked = target
+        target, marker, tampered = self.unmark(asked, host)
         return Visit(
             at=at,
             address=address,
@@ -77,23 +83,83 @@ class Identifier:
             account=account,
             host=host,
             user_agent=user_agent,
-            referrer=fields.get(b"referer", b"").decode("latin-1"),
+            referrer=self._referrer(fields.get(b"referer", b"").decode("latin-1"), host),
             origin=origin_of(fields, host),
             prefetch=prefetch,
             bot=self._bots.verified(address, user_agent) if self._bots else "",
-            marker=self.marker(target),
+            marker=marker,
+            asked=asked if asked != target else "",
+            tampered=tampered,
+            linked=self._linked(fields.get(b"cookie", b""), host),
         )
 
-    def marker(self, target: str) -> Marker | None:
-        """The marker in *target*, or None where it is not one of our links."""
-        if not target.startswith(self._prefix):
-            # Some clients escape what needs no escape: `/%7Etoken` is `/~token`.
-            if "%" not in target[: 3 * len(self._prefix)]:
-                return None
-            target = unquote(target)
-            if not target.startswith(self._prefix):
-                return None
-        return self._seal.unseal(target[len(self._prefix) :].partition("?")[0])
+    def unmark(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
+        """
+        What a request really asks for, the marker it came with, and whether there was one that would not open.
+
+        The query of an opaque address takes the place of its target's, as a form that asks by its address would have
+        it.
+        """
+        text = asked
+        if not text.startswith(self._prefix) and "%" in text[: 3 * len(self._prefix)]:
+            # Some clients escape what needs no escape: `/%7Etoken` is `/~token`. The query stays as it is.
+            path, question, query = text.partition("?")
+            text = unquote(path) + question + query
+        if text.startswith(self._prefix):
+            token, question, query = text[len(self._prefix) :].partition("?")
+            if not may_be_token(token):
+                return asked, None, False
+            marker = self._seals.of(host).unseal(token)
+            if marker is None or marker.kind == "visitor":
+                return asked, None, True
+            if marker.kind in _NOWHERE:
+                return asked, marker, False
+            if not marker.target.startswith("/"):
+                return asked, None, True
+            target = marker.target.partition("?")[0] + question + query if question else marker.target
+            return target, marker, False
+        if "~=" in asked or "%7E=" in asked:
+            return self._unmark_readable(asked, host)
+        return asked, None, False
+
+    def _unmark_readable(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
+        """
+        The same where the token is a parameter of the query.
+
+        A token that opens and was made for another address is nobody's fault: people change a number in the address and
+        press Enter. Then there is no marker.
+        """
+        path, _, query = asked.partition("?")
+        parts = query.split("&")
+        tokens = [part.partition("=")[2] for part in parts if part.startswith(("~=", "%7E="))]
+        if len(tokens) != 1 or not may_be_token(tokens[0]):
+            return asked, None, False
+        rest = "&".join(part for part in parts if not part.startswith(("~=", "%7E=")))
+        target = path + "?" + rest if rest else path
+        marker = self._seals.of(host).unseal(tokens[0])
+        if marker is None or marker.kind == "visitor":
+            return target, None, True
+        if marker.kind not in _NOWHERE:
+            meant = path if marker.kind == "form" else target
+            if marker.target.encode("latin-1") != page_digest(meant):
+                return target, None, False
+        return target, marker, False
+
+    def _referrer(self, referrer: str, host: str) -> str:
+        """The referrer as the site knows it: without our markers."""
+        start, separator, rest = referrer.partition("://")
+        where, slash, target = rest.partition("/")
+        if not separator or where.lower() != host.lower() or ("~" not in target and "%7E" not in target):
+            return referrer
+        return start + separator + where + self.unmark(slash + target, host)[0]
+
+    def _linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
+        token = cookie_value(cookie, VISITOR_COOKIE) if cookie else b""
+        marker = self._seals.of(host).unseal(token.decode("latin-1")) if token else None
+        if marker is None or marker.kind != "visitor":
+            return ()
+        known = marker.target.encode("latin-1")
+        return tuple(known[at : at + VISITOR_BYTES] for at in range(0, len(known), VISITOR_BYTES))
 
 
 def _joined(headers: RawHeaders, name: bytes) -> str:

@@ -66,7 +66,7 @@ class Fate(msgspec.Struct, gc=False):
             return
         if self.stopped_at is None:
             self.stopped_at = visit.at
-            self.evidence = decision.evidence
+            self.evidence = tuple(evidence for evidence in decision.evidence if evidence.weight)
         if decision.action == "refuse":
             self.refused += 1
         elif decision.action == "detain":
@@ -107,20 +107,26 @@ class Replay(msgspec.Struct):
         }
 
 
-def replay(gate: Gate, visits: Iterable[Visit], *, most_visitors: int = 1_000_000) -> Replay:
+def replay(gate: Gate, visits: Iterable[Visit], *, host: str = "", most_visitors: int = 1_000_000) -> Replay:
     """
     Send *visits* through *gate* and add up what it decides.
 
-    A visit from an access log may ask for one of our own links; under the site's key its marker opens here as
-    it does at the gate, so a trap in a log is a trap. No more than *most_visitors* fates are kept.
+    A visit from an access log may ask for one of our own links; under the site's key, and where the log names the
+    host, its marker opens here as it does at the gate, so a trap in a log is a trap. No more than *most_visitors*
+    fates are kept.
     """
     result = Replay()
     fates = result.fates
-    marker_of, decide = gate.identifier.marker, gate.decide
+    unmark, decide = gate.identifier.unmark, gate.decide
     began = time.perf_counter()
     for visit in visits:
-        marker = visit.marker or marker_of(visit.target)
-        seen = msgspec.structs.replace(visit, marker=marker) if marker is not visit.marker else visit
+        seen = visit
+        if visit.marker is None and "~" in visit.target:
+            target, marker, tampered = unmark(visit.target, visit.host or host)
+            if marker is not None or tampered:
+                seen = msgspec.structs.replace(
+                    visit, target=target, marker=marker, tampered=tampered, asked=visit.target
+                )
         decision = decide(seen)
         fate = fates.get(visit.visitor)
         if fate is None:

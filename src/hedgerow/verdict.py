@@ -27,6 +27,8 @@ class Evidence(msgspec.Struct, frozen=True):
     text: str
     key: str = ""
     """Whom it speaks about: a visitor, a prefix or a network. Empty: the visitor."""
+    details: str = ""
+    """What else a machine may want to know, such as the digest of the visitor that a link was minted for."""
 
 
 class Block(msgspec.Struct, frozen=True):

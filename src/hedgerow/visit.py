@@ -24,27 +24,33 @@ Where the request says it came from: a page of this site, another site, nowhere 
 """
 
 
+MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
+
+
 class Marker(msgspec.Struct, frozen=True, gc=False):
     """
     What a link of ours carries, once unsealed.
 
-    *minted_for* is the digest of the visitor it was given to and *page* the digest of the page it stood on;
-    *index* tells the links of one page apart.
+    *minted_for* is the digest of the visitor it was given to, *parent* the digest of the page it stood on, and *target*
+    where it leads: path and query. A trap leads nowhere.
     """
 
-    kind: Literal["trap", "maze"]
+    kind: MarkerKind
     minted_for: bytes
-    page: bytes
-    index: int
+    parent: bytes
+    target: str
 
 
 class Visit(msgspec.Struct, frozen=True, gc=False):
     """
     One request: when, who, what.
 
-    *visitor* is who is asking: the account where one is known, else *prefix*, the address prefix (IPv4 /32, IPv6 /64).
-    *target* is path and query as they were sent. *bot* names the verified good bot, or is empty. *status* is 0 until
-    the answer is known; the engine never reads it, or a live decision could differ from a replayed one.
+    *visitor* is who is asking: the account where one is known, else *prefix*, the address prefix (IPv4 /32, IPv6
+    /64). *target* is path and query of the page asked for, without any marker; *asked* is what was sent, where that
+    differs. *tampered* says that a marker was there and would not open. *linked* are the digests of the visitors that
+    this browser was before: who logs in, or roams to another address, is still one. *bot* names the verified good
+    bot, or is empty. *status* is 0 until the answer is known; the engine never reads it, or a live decision could
+    differ from a replayed one.
     """
 
     at: float
@@ -63,3 +69,6 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     bot: str = ""
     marker: Marker | None = None
     status: int = 0
+    asked: str = ""
+    tampered: bool = False
+    linked: tuple[bytes, ...] = ()

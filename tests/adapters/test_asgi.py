@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from driving import HTML, KEY, PAGE, START, Application, Client, traps_in, without_bait
+from driving import HTML, KEY, OFF, PAGE, START, Application, Client, traps_in, without_bait
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.upstream import UpstreamError
-from hedgerow.marker.seal import Seal, visitor_digest
+from hedgerow.marker.seal import Key, Seals, visitor_digest
 
 SMALL = """
 [density]
@@ -175,7 +175,7 @@ def test_the_sites_own_code_may_name_the_account():
 
 
 def test_a_page_has_bait_and_is_otherwise_the_page():
-    client = Client()
+    client = Client(text=OFF)
     answer = client.get()
     assert len(traps_in(answer.body)) == 2
     assert without_bait(answer.body) == PAGE
@@ -227,14 +227,38 @@ def test_a_browser_that_fetches_ahead_is_not_blocked():
     assert client.get().status == 200
 
 
-def test_a_link_of_another_site_or_with_a_changed_bit_is_a_page_like_any_other():
-    client = Client()
+def sealed_trap(secret: bytes, host: str = "example.org") -> str:
+    """A trap for this client, as a site with this key and name makes them."""
+    return "/~" + Seals([Key(1, secret, 0.0)]).of(host).seal("trap", visitor_digest(ME), bytes(6), bytes(15)).decode()
+
+
+@pytest.mark.parametrize("text", ["", OFF])
+def test_a_link_of_another_site_or_with_a_changed_bit_leads_nowhere(text):
+    client = Client(text=text)
     trap = traps_in(client.get().body)[0]
-    foreign = "/~" + Seal(bytes(64)).seal("trap", bytes(8), bytes(6), 1).decode()
     changed = trap[:-1] + ("A" if trap[-1] != "A" else "B")
-    for target in (foreign, changed, trap + "x", trap[:-1], "/x" + trap):
-        assert client.get(target).status == 200
-    assert len(client.app.scopes) == 6
+    foreign = (sealed_trap(bytes(64)), sealed_trap(KEY, "other.example"))
+    for target in (*foreign, changed, trap + "x", trap[:-1]):
+        assert client.get(target).status == 404
+    assert len(client.app.scopes) == 1
+    assert client.site.gate.blocked == 0
+    assert client.get(sealed_trap(KEY)).status == 403
+
+
+@pytest.mark.parametrize(
+    "target", ["/~ann/", "/~ann", "/~" + "a" * 39, "/~" + "a" * 60 + "/x", "/~" + "a" * 60 + ".html"]
+)
+def test_what_has_not_the_form_of_a_token_is_a_page_of_the_site(target):
+    client = Client()
+    assert client.get(target).status == 200
+    assert client.app.scopes[0]["raw_path"] == target.encode()
+
+
+def test_a_link_somewhere_else_than_at_the_start_is_a_page_of_the_site():
+    client = Client()
+    target = "/x" + traps_in(client.get().body)[0]
+    assert client.get(target).status == 200
+    assert client.app.scopes[1]["raw_path"] == target.encode()
 
 
 def test_accounts_have_links_of_their_own():
@@ -248,11 +272,13 @@ def test_accounts_have_links_of_their_own():
 
 
 def test_traps_can_be_off():
-    client = Client(text="[traps]\nenabled = false")
+    client = Client(text=OFF + "[traps]\nenabled = false")
     answer = client.get()
     assert answer.body == PAGE
-    trap = "/~" + Seal(KEY).seal("trap", bytes(8), bytes(6), 1).decode()
-    assert client.get(trap).status == 404
+    assert client.get(sealed_trap(KEY)).status == 404
+    marked = Client(text="[marker]\nmode = 'opaque'\n[traps]\nenabled = false").get()
+    assert traps_in(marked.body) == []
+    assert marked.body.count(b'href="/~') == PAGE.count(b"href=")
 
 
 def test_observe_decides_and_enforces_nothing():
@@ -294,7 +320,11 @@ def test_a_verified_bot_gets_clean_pages_and_no_limits():
     ],
 )
 def test_a_liar_is_counted_as_what_it_gets(headers, traps):
-    client = Client(text=SMALL + f"[traps]\nenabled = {str(traps).lower()}")
+    if not traps and "sec-fetch-dest" not in headers:
+        pytest.skip("without traps no page is read, and a call stays a call")
+    if not traps:
+        headers = IMAGE
+    client = Client(text=SMALL + OFF + f"[traps]\nenabled = {str(traps).lower()}")
     answers = [client.get(headers=headers) for _ in range(6)]
     assert [answer.status for answer in answers] == [200, 200, 200, 429, 429, 429]
     assert [entry.visit.kind for entry in client.entries[:4]] == ["page"] * 4
@@ -572,7 +602,7 @@ def test_a_websocket_passes_or_is_refused():
     for _ in range(10):
         assert websocket(client) == [{"type": "websocket.accept"}]
     assert {entry.visit.kind for entry in client.entries} == {"call"}
-    trap = "/~" + Seal(KEY).seal("trap", visitor_digest(ME), bytes(6), 1).decode()
+    trap = sealed_trap(KEY, "")
     websocket(client, path=trap, raw_path=trap.encode())
     assert websocket(client) == [{"type": "websocket.close", "code": 1008}]
     start, body = websocket(client, extensions={"websocket.http.response": {}})
@@ -648,8 +678,10 @@ def test_no_bytes_in_a_request_or_an_answer_break_anything(path, query, headers,
 def test_very_long_things():
     client = Client()
     assert client.get("/" + "a" * 65_536 + "?" + "b" * 65_536).status == 200
-    assert client.get("/~" + "A" * 65_536).status == 200
-    assert client.get("/%7E" + "%41" * 20_000).status == 200
+    assert client.get("/~" + "A" * 65_536).status == 404
+    assert client.get("/%7E" + "%41" * 20_000).status == 404
+    assert client.get("/?~=" + "A" * 65_536).status == 404
+    assert client.get("/?" + "~=&" * 20_000).status == 200
     flood = [(b"x-%d" % n, b"y" * 50) for n in range(5_000)]
     assert client.get(headers=flood).status == 200
     assert client.entries[0].visit.at == START

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from driving import PAGE, traps_in, without_bait
+from driving import KEY, PAGE, bait_rewriter, traps_in, without_bait
 from hedgerow.adapters.outgoing import (
     Outgoing,
     Untouchable,
@@ -25,13 +25,13 @@ from hedgerow.adapters.outgoing import (
     restored_etags,
     touched_headers,
 )
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.rewrite import Rewriter
+from hedgerow.marker.seal import Key, Seal, visitor_digest
 from hedgerow.page.coding import BrokenCoding, codec
-from hedgerow.page.scan import Skeletons
-from hedgerow.traps.bait import Bait, BaitPlacer
+from hedgerow.traps.bait import Bait
 from page.nasty import pages
 
-SEAL = Seal(bytes(range(64)))
+SEAL = Seal([Key(1, KEY, 0.0)])
 HTML = b"text/html; charset=utf-8"
 PACKERS = {
     b"": lambda body: body,
@@ -43,8 +43,8 @@ PACKERS = {
 }
 
 
-def placer() -> BaitPlacer:
-    return BaitPlacer(Bait(SEAL, "/~", "192.0.2.1", b"abcdef"), Skeletons(), placement="links", every=1)
+def placer() -> Rewriter:
+    return bait_rewriter(Bait(SEAL, "/~", visitor_digest("192.0.2.1"), b"abcdef", placement="links", every=1))
 
 
 def send(body: bytes, coding: bytes = b"", content_type: bytes = HTML, *, cuts=(), only_documents=False) -> bytes:

@@ -6,7 +6,7 @@ import logging
 
 from driving import Client, settings, traps_in
 from hedgerow.adapters.site import Site
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.seal import Key, Seals
 from hedgerow.stores.ledger import NoLedger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.windows.density import Window
@@ -49,13 +49,13 @@ def test_the_tarpit_stays_unless_its_own_settings_change():
 
 def test_a_state_that_remembers_nobody_is_still_the_state():
     state = MemoryState((Window(count=3, seconds=10.0),))
-    site = Site(settings(), seal=Seal(bytes(64)), state=state, ledger=NoLedger())
+    site = Site(settings(), seals=Seals([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
     assert site.state is site.gate.state is state
 
 
 def test_a_ledger_may_be_given():
     ledger = NoLedger()
-    site = Site(settings(), seal=Seal(bytes(64)), ledger=ledger)
+    site = Site(settings(), seals=Seals([Key(1, bytes(64), 0.0)]), ledger=ledger)
     assert site.ledger is site.gate.ledger is ledger
 
 

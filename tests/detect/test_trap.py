@@ -15,7 +15,7 @@ MEMORY = Memory(None, ())
 
 
 def visit(minted_for: str = ME, **fields) -> Visit:
-    marker = Marker("trap", visitor_digest(minted_for), page_digest("/list"), 1)
+    marker = Marker("trap", visitor_digest(minted_for), page_digest("/list"), "")
     return msgspec.structs.replace(Visit(1.0, ME, ME, ME, "GET", "/~x", marker=marker), **fields)
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TRAP = re.compile(r'href="(/~[\w-]{44})"')
+TRAP = re.compile(r'<a class="[a-z]{7}" href="(/~[\w-]{40,})"></a>')
 
 
 @pytest.fixture(params=["starlette_app", "fastapi_app", "django_app"])

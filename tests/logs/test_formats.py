@@ -192,10 +192,11 @@ def test_escapes_are_undone(text):
 def row_of(visit: Visit) -> list[object]:
     fields = msgspec.structs.asdict(visit)
     marker = visit.marker
-    fields |= {"marker_kind": None, "minted_for": None, "page": None, "marker_index": None}
+    fields |= {"marker_kind": None, "minted_for": None, "parent": None, "marker_target": None}
+    fields["linked"] = b"".join(visit.linked)
     if marker is not None:
-        fields |= {"marker_kind": marker.kind, "minted_for": marker.minted_for, "page": marker.page}
-        fields["marker_index"] = marker.index
+        fields |= {"marker_kind": marker.kind, "minted_for": marker.minted_for, "parent": marker.parent}
+        fields["marker_target"] = marker.target
     return [fields[name] for name in LEDGER_COLUMNS.split(", ")]
 
 
@@ -214,21 +215,25 @@ VISIT = Visit(
     origin="same",
     prefetch=True,
     bot="example",
-    marker=Marker("trap", b"12345678", b"123456", 3),
+    marker=Marker("trap", b"123456", b"654321", "\0\1"),
     status=403,
+    asked="/~token",
+    tampered=True,
+    linked=(b"abcdef", b"123456"),
 )
 
 
 def test_a_row_of_the_ledger_gives_the_visit_back():
     assert visit_of_row(row_of(VISIT)) == VISIT
-    bare = msgspec.structs.replace(VISIT, marker=None, kind="page", prefetch=False)
+    bare = msgspec.structs.replace(VISIT, marker=None, kind="page", prefetch=False, asked="", tampered=False, linked=())
     assert visit_of_row(row_of(bare)) == bare
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
     [("at", "x"), ("at", None), ("kind", "thing"), ("origin", 3), ("target", None), ("status", None),
-     ("marker_kind", "odd"), ("page", None), ("minted_for", "text")],
+     ("marker_kind", "odd"), ("parent", None), ("minted_for", "text"), ("marker_target", 3), ("asked", None),
+     ("linked", None), ("linked", "text")],
 )  # fmt: skip
 def test_a_row_that_makes_no_sense_is_bad(column, value):
     row = row_of(VISIT)

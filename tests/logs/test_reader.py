@@ -256,7 +256,7 @@ VISIT = Visit(
     user_agent="Mozilla/5.0 \u00ff",
     referrer="https://example.org/",
     origin="same",
-    marker=Marker("trap", b"12345678", b"123456", 3),
+    marker=Marker("trap", b"123456", b"654321", "\0\1"),
     status=403,
 )
 

@@ -26,13 +26,14 @@ from xml.etree import ElementTree  # noqa: ICN001 - a name that says what it is
 import html5lib
 import pytest
 
-from hedgerow.marker.seal import Seal
-from hedgerow.page.scan import Scanner, Skeletons
-from hedgerow.traps.bait import Bait, BaitPlacer
+from driving import KEY, bait_rewriter
+from hedgerow.marker.seal import Key, Seal
+from hedgerow.page.scan import Scanner
+from hedgerow.traps.bait import Bait
 
 from .nasty import random_page
 
-SEAL = Seal(bytes(range(64)))
+SEAL = Seal([Key(1, KEY, 0.0)])
 BODY = b"<!DOCTYPE html><html><head><title>x</title></head><body>"
 FORMATTING = {"b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"}
 _BAIT_CLASS = re.compile(r"\.([a-z]{7})\.\1\{display:none!important\}")
@@ -48,8 +49,9 @@ def parse(page: bytes, *, scripting: bool = True) -> ElementTree.Element:
 
 
 def with_probes(page: bytes, probe: bytes = b"<!--probe-->") -> tuple[bytes, int]:
-    spots = Scanner().feed(page, final=True)[1]
-    for offset, _ in reversed(spots):
+    finds = Scanner().feed(page, final=True)[1]
+    spots = [start for start, _, kind, _ in finds if kind in {"head", "spot", "end"}]
+    for offset in reversed(spots):
         page = page[:offset] + probe + page[offset:]
     return page, len(spots)
 
@@ -65,8 +67,8 @@ def is_in_open_link(page: bytes) -> bool:
 
 
 def with_bait(page: bytes) -> bytes:
-    placer = BaitPlacer(Bait(SEAL, "/~", "192.0.2.1", b"abcdef"), Skeletons(), placement="links", every=1)
-    return placer.feed(page, final=True)
+    bait = Bait(SEAL, "/~", b"visitr", b"abcdef", placement="links", every=1)
+    return bait_rewriter(bait).feed(page, final=True)
 
 
 def is_bait(element: ElementTree.Element, name: str) -> bool:

@@ -23,7 +23,8 @@ PAGES = ["index.html", "preface.html", "geqo-pg-intro.html"]
 FORBIDDING = ["default-src 'self'", "style-src 'self'", "default-src 'none'; style-src-elem 'self'; style-src 'none'"]
 
 _NOTE_VIOLATIONS = """window.violations = []; document.addEventListener("securitypolicyviolation", event =>
-    window.violations.push([event.effectiveDirective, event.target.outerHTML]))"""
+    window.violations.push([event.effectiveDirective, event.target.cloneNode(false).outerHTML]))"""
+# The element without its content: how much of that is there already depends on when the event comes.
 
 
 class Pair(NamedTuple):

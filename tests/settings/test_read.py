@@ -66,7 +66,7 @@ def test_the_same_things_written_otherwise():
     assert settings.ledger.enabled is False
     assert settings.identity.strikes == 5
     assert settings.identity.trusted_proxies == ("10.0.0.0/8",)
-    assert settings.traps.prefix == "/t-"
+    assert settings.marker.prefix == "/t-"
 
 
 def test_nothing_at_all_is_the_defaults():
@@ -128,15 +128,15 @@ def test_nested_too_deeply():
         ("HEDGEROW__DENSITY__BLOCK_FOR", "600", "density", "block_for", 600.0),
         ("HEDGEROW__density__Block_For", "600", "density", "block_for", 600.0),
         ("HEDGEROW__TRAPS__ENABLED", "false", "traps", "enabled", False),
-        ("HEDGEROW__TRAPS__PREFIX", "/x-", "traps", "prefix", "/x-"),
-        ("HEDGEROW__TRAPS__PREFIX", "'/x-'", "traps", "prefix", "/x-"),
+        ("HEDGEROW__MARKER__PREFIX", "/x-", "marker", "prefix", "/x-"),
+        ("HEDGEROW__MARKER__PREFIX", "'/x-'", "marker", "prefix", "/x-"),
         ("HEDGEROW__RESPONSES__SITE", "Hecken = Zäune", "responses", "site", "Hecken = Zäune"),
         ("HEDGEROW__RESPONSES__SITE", "", "responses", "site", ""),
         ("HEDGEROW__IDENTITY__TRUSTED_PROXIES", '["10.0.0.0/8"]', "identity", "trusted_proxies", ("10.0.0.0/8",)),
     ],
 )
 def test_the_environment_wins(name, value, table, field, expected):
-    file = "[density]\nblock_for = 5\n[traps]\nprefix = '/f-'\n"
+    file = "[density]\nblock_for = 5\n[marker]\nprefix = '/f-'\n"
     settings = read_settings(file, environment={name: value, "OTHER": "x", "HEDGEROW_X": "y"})
     assert getattr(getattr(settings, table), field) == expected
 

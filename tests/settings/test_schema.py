@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hedgerow.settings.schema import Settings, TrapSettings, split_listen, upstream_faults
+from hedgerow.settings.schema import MarkerSettings, Settings, split_listen, upstream_faults
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -89,11 +89,11 @@ def test_what_is_no_upstream(upstream):
 
 @pytest.mark.parametrize("prefix", ["/~", "/a", "/a/b-", "/a/", "/.x", "/x.", "/."])
 def test_prefixes(prefix):
-    assert list(TrapSettings(prefix=prefix).faults()) == []
+    assert list(MarkerSettings(prefix=prefix).faults()) == []
 
 
 @pytest.mark.parametrize(
     "prefix", ["", "/", "~", "//x", "/a//b", "/./a", "/../a", "/a/..", "/a?", "/a b", "/ä", "/a%41", '/"']
 )
 def test_what_no_link_can_start_with(prefix):
-    assert [name for name, _ in TrapSettings(prefix=prefix).faults()] == ["prefix"]
+    assert [name for name, _ in MarkerSettings(prefix=prefix).faults()] == ["prefix"]

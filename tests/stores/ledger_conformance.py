@@ -29,10 +29,10 @@ START = 1_800_000_000.0
 _BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
 _MARKERS = st.builds(
     Marker,
-    kind=st.sampled_from(["trap", "maze"]),
-    minted_for=st.binary(min_size=8, max_size=8),
-    page=st.binary(min_size=6, max_size=6),
-    index=st.integers(0, 65535),
+    kind=st.sampled_from(["page", "form", "frame", "trap", "maze"]),
+    minted_for=st.binary(min_size=6, max_size=6),
+    parent=st.binary(min_size=6, max_size=6),
+    target=_BYTES,
 )
 
 
@@ -56,6 +56,9 @@ def any_visit(draw: Any) -> Visit:
         prefetch=draw(st.booleans()),
         bot=draw(st.sampled_from(["", "search"])),
         marker=draw(st.one_of(st.none(), _MARKERS)),
+        asked=draw(_BYTES),
+        tampered=draw(st.booleans()),
+        linked=tuple(draw(st.lists(st.binary(min_size=6, max_size=6), max_size=4))),
     )
 
 

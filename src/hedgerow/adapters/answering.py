@@ -12,7 +12,6 @@ from hedgerow.adapters.asgi_types import Message, Send
 from hedgerow.adapters.outgoing import Headers, Outgoing, Untouchable, header, is_html, touched_headers
 from hedgerow.adapters.site import Site
 from hedgerow.identity.kind import kind_of
-from hedgerow.page.policy import allow_style
 from hedgerow.traps.robots import LIMIT, disallow, generated
 from hedgerow.verdict import Decision
 from hedgerow.visit import Kind, Visit
@@ -23,7 +22,6 @@ _PARTIAL = 206
 _NOT_MODIFIED = 304
 _NO_BODY = frozenset({204, 205})
 _MISSING = frozenset({401, 403, 404, 410})
-_POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
 _PARTS = b"multipart/byteranges"
 _XML = b"application/xhtml+xml"
 _NOT_COUNTED = "fragment"
@@ -41,7 +39,9 @@ class Answering:
     away.
     """
 
-    def __init__(self, site: Site, visit: Visit, decision: Decision, send: Send, *, known: bool = False) -> None:
+    def __init__(
+        self, site: Site, visit: Visit, decision: Decision, send: Send, *, scheme: str = "http", known: bool = False
+    ) -> None:
         self.visit = visit
         self.decision = decision
         self.status = 0
@@ -50,6 +50,7 @@ class Answering:
         self.is_stopped = False
         self._site = site
         self._send = send
+        self._page = site.page(visit, scheme) if site.changes(visit) else None
         self._known = known
         self._start: Message | None = None
         self._outgoing: Outgoing | None = None
@@ -80,6 +81,8 @@ class Answering:
 
     def _must_hold(self, start: Message) -> bool:
         """Whether the answer is a page to be changed; where it is one without a body its headers are set right."""
+        if self._page is not None:
+            start["headers"] = self._page.headers(start["headers"])
         headers: Headers = start["headers"]
         if self.visit.bot:
             return False
@@ -95,13 +98,13 @@ class Answering:
                 # Its address looked like a page's: an API, a download, git. Such visits come by the hundred.
                 self.visit, self.decision = self._site.gate.correct(self.visit, "asset")
             return False
-        if not self._site.settings.traps.enabled:
+        if self._page is None:
             # Nothing is read, so a fragment is not told from a page; but no image is written in HTML.
             if self.visit.kind == "asset":
                 self._correct()
             return False
         if self.visit.method == "HEAD" or self.status in _NO_BODY:
-            start["headers"] = touched_headers(headers)
+            start["headers"] = self._page.page_headers(touched_headers(headers))
             return False
         self.is_range = self.status == _PARTIAL and self.visit.method == "GET"
         return True
@@ -156,16 +159,14 @@ class Answering:
 
     def _open(self, headers: Headers) -> Outgoing:
         """Make ready to read the page, and its headers to be sent."""
-        bait, placer = self._site.bait(self.visit)
-        self._headers = [
-            (key, allow_style(value, bait.style_hash) if key.lower() in _POLICIES else value)
-            for key, value in touched_headers(headers)
-        ]
+        assert self._page is not None
+        rewriter, bait = self._page.rewriter()
+        self._headers = self._page.page_headers(touched_headers(headers), bait)
         return Outgoing(
             header(headers, b"content-type"),
             header(headers, b"content-encoding"),
-            placer,
-            only_documents=self.visit.kind != "page",
+            rewriter,
+            only_documents=self.visit.kind not in {"page", "prefetch"},
         )
 
     async def _go_on(self, message: Message, outgoing: Outgoing) -> None:
@@ -212,7 +213,7 @@ class RobotsAnswering(Answering):
         self._size += len(piece)
         if message.get("more_body", False) and self._size <= LIMIT:
             return
-        prefix = self._site.settings.traps.prefix
+        prefix = self._site.settings.marker.prefix
         headers: Headers = start["headers"]
         if start["status"] == _OK and not is_html(header(headers, b"content-type")):
             body = disallow(b"".join(self._raw), prefix)

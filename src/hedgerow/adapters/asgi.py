@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 from hedgerow.adapters import pages
 from hedgerow.adapters.answering import Answering, RobotsAnswering
@@ -25,6 +25,7 @@ from hedgerow.adapters.asgi_types import App, Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.gate import VISITOR_COOKIE
 from hedgerow.identity.account import AccountOf
 from hedgerow.page.coding import known_codings
 from hedgerow.settings import Settings, load_settings
@@ -40,6 +41,7 @@ _ROBOTS = "/robots.txt"
 # What a robots.txt must be asked for without, because all of it is needed as it is.
 _PARTIAL = frozenset({b"range", b"if-range", b"if-none-match", b"if-modified-since", b"accept-encoding"})
 _RANGE = frozenset({b"range", b"if-range"})
+_NOWHERE = frozenset({"trap", "maze"})
 # Ways to send a body past us: a server that has them is not to offer them to the application.
 _PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 
@@ -105,6 +107,11 @@ class Hedgerow:
         identifier = self.site.gate.identifier
         visit = identifier.visit(self._clock(), peer, method, target, scope["headers"])
         scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
+        if visit.asked:
+            # The application sees the page that is meant, and nothing of the marker.
+            path, _, query = visit.target.encode("latin-1").partition(b"?")
+            scope["raw_path"], scope["query_string"] = path, query
+            scope["path"] = unquote_to_bytes(path).decode("utf-8", "replace")
         return visit
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,9 +121,14 @@ class Hedgerow:
         if decision.action != "pass" and not site.settings.observe:
             await self._turn_away(visit, decision, scope["headers"], receive, send)
             return
-        if visit.marker is not None:
-            # One of our links, and nobody's fault: framed, prefetched, or only observed. No page of the site has it.
+        if visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE):
+            # One of our links that leads nowhere: changed, or a trap that is held against nobody.
             await self._answer(visit, decision, pages.not_found(**_manner(visit, scope["headers"])), send)
+            return
+        if visit.bot and visit.asked:
+            # Somebody has shown a good bot a marked link: it is told the page's own address.
+            answer = pages.moved(visit.target)
+            await self._answer(visit, decision, answer, send)
             return
         await self._pass(visit, decision, scope, receive, send)
 
@@ -126,11 +138,11 @@ class Hedgerow:
             scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _PAST_US}
         if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.settings.traps.enabled:
             answering: Answering = RobotsAnswering(self.site, visit, decision, send)
-            inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, drop=_PARTIAL)}
+            inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
         else:
             known = has_our_etag(header(headers, b"if-none-match"))
-            answering = Answering(self.site, visit, decision, send, known=known)
-            scope["headers"] = _inward(headers)
+            answering = Answering(self.site, visit, decision, send, scheme=scope.get("scheme", "http"), known=known)
+            scope["headers"] = _inward(headers, visit)
             inner = scope
         before = dict(inner)
         answered = False
@@ -138,8 +150,8 @@ class Hedgerow:
             await self.app(inner, receive, answering)
             if answering.is_range:
                 # A part of a page cannot be baited, and a crawler could ask for nothing but parts: it gets the whole.
-                answering = Answering(self.site, visit, decision, send)
-                again = {**before, "headers": _inward(headers, drop=_RANGE)}
+                answering = Answering(self.site, visit, decision, send, scheme=scope.get("scheme", "http"))
+                again = {**before, "headers": _inward(headers, visit, drop=_RANGE)}
                 await self.app(again, _received(receive), answering)
             if answering.is_stopped:
                 answered = True
@@ -168,9 +180,8 @@ class Hedgerow:
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send
     ) -> None:
         """Detain where that was decided and there is room; else refuse."""
-        maze = self.site.maze
-        if decision.action == "detain" and maze is not None and visit.method == "GET":
-            body = maze.page(visit.visitor, visit.target)
+        body = self.site.decoy(visit) if decision.action == "detain" and visit.method == "GET" else None
+        if body is not None:
             stay = self.site.tarpit.admit(len(body))
             if stay is not None:
                 with stay:
@@ -256,8 +267,12 @@ def _manner(visit: Visit, headers: RawHeaders) -> dict[str, Any]:
     }
 
 
-def _inward(headers: RawHeaders, *, drop: frozenset[bytes] = frozenset()) -> RawHeaders:
-    """The headers as the application is to see them: its own ETags, and no coding that we could not undo."""
+def _inward(headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset()) -> RawHeaders:
+    """
+    The headers as the application is to see them.
+
+    Its own ETags, its own addresses as referrers, no cookie of ours, and no coding that we could not undo.
+    """
     changed = []
     for pair in headers:
         name, value = pair
@@ -267,9 +282,19 @@ def _inward(headers: RawHeaders, *, drop: frozenset[bytes] = frozenset()) -> Raw
             changed.append((name, known_codings(value)))
         elif name in {b"if-none-match", b"if-match"}:
             changed.append((name, restored_etags(value)))
+        elif name == b"referer":
+            changed.append((name, visit.referrer.encode("latin-1")))
+        elif name == b"cookie" and VISITOR_COOKIE in value:
+            kept = _without_cookie(value, VISITOR_COOKIE)
+            if kept:
+                changed.append((name, kept))
         else:
             changed.append(pair)
     return changed
+
+
+def _without_cookie(value: bytes, name: bytes) -> bytes:
+    return b";".join(pair for pair in value.split(b";") if pair.partition(b"=")[0].strip() != name).strip()
 
 
 def _received(receive: Receive) -> Receive:

@@ -244,6 +244,14 @@ def not_found(*, accept: str = "", kind: Kind = "page", method: str = "GET") -> 
     return _answer(_NOT_FOUND, "", "", accept, kind, method)
 
 
+def moved(target: str) -> Answer:
+    """A permanent redirect to a page of this site."""
+    # A path that begins with two slashes would name another host.
+    where = ("/." if target.startswith("//") else "") + target
+    headers = [(b"location", where.encode("latin-1")), (b"content-length", b"0"), (b"cache-control", b"no-store")]
+    return Answer(301, headers, b"")
+
+
 def internal_error(
     *,
     reference: str,

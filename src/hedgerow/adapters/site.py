@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from hashlib import blake2b
 
-from hedgerow.build import build_gate, build_ledger, build_seal, build_state
-from hedgerow.gate import Gate
+from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state
+from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
-from hedgerow.marker.seal import Seal
-from hedgerow.page.scan import Skeletons
+from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
+from hedgerow.marker.resolve import Place, resolve
+from hedgerow.marker.rewrite import PARAMETER, PageWriter, Preparer, Rewriter, Skeletons
+from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
+from hedgerow.page.policy import allow_style
 from hedgerow.settings import Settings
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
-from hedgerow.traps.bait import Bait, BaitPlacer, Pages
+from hedgerow.traps.bait import Bait, Pages
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
 from hedgerow.verdict import Decision
@@ -41,17 +43,18 @@ class Site:
         self,
         settings: Settings,
         *,
-        seal: Seal | None = None,
+        seals: Seals | None = None,
         state: MemoryState | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
     ) -> None:
-        self._seal = seal or build_seal(settings)
+        self._own_seals = seals
+        self._seals = seals or build_seals(settings)
         self._account_of = account_of
         # Not `state or ...`: a state that remembers nobody yet is false.
         self.state = build_state(settings) if state is None else state
         self.ledger = build_ledger(settings) if ledger is None else ledger
-        self._skeletons = Skeletons()
+        self.skeletons = Skeletons()
         self._pages = Pages()
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
@@ -63,31 +66,41 @@ class Site:
         self.use(settings)
 
     def use(self, settings: Settings) -> None:
-        """Go on under *settings*."""
+        """Go on under *settings*, and with the keys as they are now."""
+        if self._own_seals is None and hasattr(self, "settings"):
+            self._seals = build_seals(settings)
         gate = build_gate(
-            settings, seal=self._seal, state=self.state, ledger=self.ledger, pages=self._pages,
+            settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
             account_of=self._account_of,
         )  # fmt: skip
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
-        maze = Maze(self._seal, settings.traps.prefix, self._maze_seed()) if detains else None
+        maze = Maze(settings.marker.prefix, self._seals.seed) if detains else None
         before: Settings | None = getattr(self, "settings", None)
         if before is None or before.detain != settings.detain:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
+        self.rules = build_rules(settings)
+        # Prepared under the rules and the prefix of before.
+        self.skeletons = Skeletons()
         self.settings, self.gate, self.maze = settings, gate, maze
 
-    def _maze_seed(self) -> bytes:
-        """Another for each site, the same after a restart, and nothing that tells about the key."""
-        return blake2b(self._seal.seal("maze", bytes(8), bytes(6), 0)).digest()
+    def seal(self, visit: Visit) -> Seal:
+        """The seal under which links are sealed for this visit."""
+        return self._seals.of(visit.host)
 
-    def bait(self, visit: Visit) -> tuple[Bait, BaitPlacer]:
-        """The bait for the page of this visit, and what puts it there."""
-        traps = self.settings.traps
-        page = self.gate.pages.remember(visit.target)
-        bait = Bait(self._seal, traps.prefix, visit.visitor, page)
-        return bait, BaitPlacer(bait, self._skeletons, placement=traps.placement, every=traps.every)
+    def decoy(self, visit: Visit) -> bytes | None:
+        """A page of the maze for a visit, or None where nobody is detained."""
+        return self.maze.page(self.seal(visit), visit.visitor, visit.target) if self.maze is not None else None
+
+    def changes(self, visit: Visit) -> bool:
+        """Whether the pages for this visit are changed at all. A verified bot gets them as they are."""
+        return not visit.bot and (self.settings.traps.enabled or self.rules.marks)
+
+    def page(self, visit: Visit, scheme: str) -> Page:
+        """What becomes of the page that answers this visit."""
+        return Page(self, visit, scheme)
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """Count a visit that is answered, or about to be, and write it down. Once for each visit."""
@@ -105,3 +118,110 @@ class Site:
     def close(self) -> None:
         """Write what waits."""
         self.ledger.close()
+
+
+Headers = list[tuple[bytes, bytes]]
+
+_POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
+_MOST_LINKED = 4
+_COOKIE_AGE = 30 * 86_400
+
+
+class NoBait:
+    """Nothing at any spot."""
+
+    def at(self, kind: str, neighbour: bytes) -> bytes:  # noqa: ARG002 - one shape for all
+        return b""
+
+
+class Page:
+    """The answer to one visit: which of its headers change, and how its HTML does."""
+
+    def __init__(self, site: Site, visit: Visit, scheme: str) -> None:
+        self._site = site
+        self._visit = visit
+        self._seal = site.seal(visit)
+        self._prefix = site.settings.marker.prefix.encode()
+        self._place = Place(scheme.encode(), visit.host.encode("latin-1"), visit.target.encode("latin-1"))
+        self._minted_for = visitor_digest(visit.visitor)
+        self._parent = site.gate.pages.remember(visit.target)
+        self._secure = scheme == "https"
+        # Only an opaque address hides where the page is.
+        self._marked = visit.asked.startswith(site.settings.marker.prefix) if visit.marker else False
+
+    def rewriter(self) -> tuple[Rewriter, Bait | None]:
+        """What rewrites the page, and the bait in it."""
+        site, traps = self._site, self._site.settings.traps
+        bait = None
+        if traps.enabled:
+            bait = Bait(
+                self._seal, site.settings.marker.prefix, self._minted_for, self._parent,
+                placement=traps.placement, every=traps.every,
+                readable=lambda target: site.rules.mode_of(target.decode("latin-1")) == "readable",
+            )  # fmt: skip
+        preparer = Preparer(self._place, site.rules, self._prefix, marked=self._marked)
+        writer = PageWriter(
+            self._seal, self._minted_for, self._parent,
+            here=self._visit.asked.encode("latin-1"), base=self._place.target if preparer.needs_base else b"",
+            spots=bait or NoBait(),
+        )  # fmt: skip
+        return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
+
+    def headers(self, headers: Headers) -> Headers:
+        """The headers of any answer, changed where they carry addresses."""
+        if not self._site.rules.marks:
+            return headers
+        return [(name, self._header(name.lower(), value)) for name, value in headers]
+
+    def page_headers(self, headers: Headers, bait: Bait | None = None) -> Headers:
+        """Those that a page needs besides: it is for one visitor, no other site's business, and our style must hold."""
+        if bait is not None:
+            headers = [(n, allow_style(v, bait.style_hash) if n.lower() in _POLICIES else v) for n, v in headers]
+        if not self._site.rules.marks:
+            return headers
+        names = {name.lower() for name, _ in headers}
+        kept = [
+            (n, private(v) if n.lower() == b"cache-control" else v)
+            for n, v in headers
+            if n.lower() != b"referrer-policy" or keeps_referrers(v)
+        ]
+        if b"cache-control" not in names:
+            kept.append((b"cache-control", b"private"))
+        if not any(name.lower() == b"referrer-policy" for name, _ in kept):
+            kept.append((b"referrer-policy", b"strict-origin-when-cross-origin"))
+        cookie = self._cookie()
+        return [*kept, (b"set-cookie", cookie)] if cookie else kept
+
+    def _header(self, name: bytes, value: bytes) -> bytes:
+        if name in {b"location", b"content-location"}:
+            marked = self.mark(value)
+            return value if marked is None else marked
+        if name == b"refresh":
+            return marked_refresh(value, self.mark)
+        if name == b"link":
+            return marked_link(value, self.mark)
+        return widened_cookie(value) if name == b"set-cookie" else value
+
+    def mark(self, url: bytes) -> bytes | None:
+        """The marked form of a link of this page, or None where it stays as it is."""
+        found = resolve(url, self._place)
+        if found is None:
+            return None
+        target, fragment = found
+        mode = self._site.rules.mode_of(target.decode("latin-1"))
+        if mode == "opaque":
+            return self._prefix + self._seal.seal("page", self._minted_for, self._parent, target) + fragment
+        if mode == "readable":
+            token = self._seal.seal("page", self._minted_for, self._parent, page_digest(target.decode("latin-1")))
+            return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token + fragment
+        return None
+
+    def _cookie(self) -> bytes:
+        """A cookie that links this visitor to those that the browser was before; b"" where it has it already."""
+        known = self._visit.linked
+        if self._minted_for in known:
+            return b""
+        all_known = b"".join([*known, self._minted_for][-_MOST_LINKED:])
+        token = self._seal.seal("visitor", self._minted_for, bytes(VISITOR_BYTES), all_known)
+        secure = b"; Secure" if self._secure else b""
+        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, secure)

@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import simulate
+from hedgerow.cli import keys, mark, simulate
+from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 
 app = typer.Typer(
@@ -27,19 +28,10 @@ app = typer.Typer(
 )
 
 app.add_typer(simulate.app, name="simulate")
+app.add_typer(keys.app, name="keys")
+app.command("mark")(mark.run)
 
 _BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
-
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Settings; ./hedgerow.toml where there is one."),
-]
-
-
-def default_config(config: Path | None) -> Path | None:
-    """The settings file to read: the one named, else `hedgerow.toml` in this folder where there is one."""
-    here = Path("hedgerow.toml")
-    return config if config is not None else here if here.is_file() else None
 
 
 def _print_version(wanted: bool) -> None:
@@ -88,11 +80,14 @@ def replay(
     ] = None,
     propose: Annotated[bool, typer.Option("--propose", help="Propose density limits from these logs.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many visitors to show.")] = 20,
+    host: Annotated[
+        str, typer.Option(metavar="NAME", help="The site's host, where the log does not name it: marked links open.")
+    ] = "",
 ) -> None:
     """Say what Hedgerow would have done with the visits of a log."""
     from hedgerow.cli.replay import run
 
-    run(logs, config=default_config(config), json_path=json, propose=propose, top=top)
+    run(logs, config=default_config(config), json_path=json, propose=propose, top=top, host=host)
 
 
 @app.command()

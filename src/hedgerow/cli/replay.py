@@ -25,15 +25,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_gate, build_seal, state_directory
+from hedgerow.build import build_gate, build_seals, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.bots import Bots
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Reader, Tally
-from hedgerow.marker.seal import KEY_BYTES, Seal
+from hedgerow.marker.seal import Seals
 from hedgerow.replay import Replay, iso, replay, to_json
 from hedgerow.settings import Settings, load_settings
+from hedgerow.stores.keyfile import new_key
 from hedgerow.stores.ledger import NoLedger
 from hedgerow.visit import Visit
 from hedgerow.windows.proposal import Peaks, Proposal
@@ -53,6 +54,7 @@ def run(
     json_path: str | None = None,
     propose: bool = False,
     top: int = 20,
+    host: str = "",
 ) -> None:
     """
     Replay *logs* under the settings in *config*, or the defaults, and say what would have happened.
@@ -66,7 +68,7 @@ def run(
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
-        result = replay(_gate(settings), visits)
+        result = replay(_gate(settings), visits, host=host)
     except KeyboardInterrupt:
         visits.close()
         Console(stderr=True).print(f"Interrupted after {reader.tally.lines:,} lines; nothing was written.")
@@ -84,9 +86,9 @@ def run(
 
 def _gate(settings: Settings) -> Gate:
     """A gate that writes nothing; with the site's key, where we have it, so that it knows its traps."""
-    key = state_directory(settings) / "hedgerow.key"
-    seal = build_seal(settings) if os.access(key, os.R_OK) else Seal(os.urandom(KEY_BYTES))
-    return build_gate(settings, seal=seal, ledger=NoLedger())
+    there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
+    seals = build_seals(settings) if there else Seals([new_key(0.0)])
+    return build_gate(settings, seals=seals, ledger=NoLedger())
 
 
 def _watched(reader: Reader, peaks: Peaks | None) -> Generator[Visit, None, None]:

@@ -24,13 +24,13 @@ class TrapDetector:
 
     def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
         marker = visit.marker
-        if marker is None:
+        if marker is None or marker.kind not in {"trap", "maze"}:
             return ()
-        page = self._page_name(marker.page)
+        page = self._page_name(marker.parent)
         where = f"the page {page}" if page else "a page of this site"
         if visit.prefetch:
             return (Evidence("trap", "trap-prefetched", 0.0, f"A browser fetched a hidden link of {where} ahead."),)
-        if marker.minted_for == visitor_digest(visit.visitor):
+        if marker.minted_for == visitor_digest(visit.visitor) or marker.minted_for in visit.linked:
             return (Evidence("trap", "trap", 1.0, f"Followed a link of {where} that no person can see."),)
         if visit.origin == "cross":
             return (Evidence("trap", "trap-embedded", 0.0, f"Another site led to a hidden link of {where}."),)

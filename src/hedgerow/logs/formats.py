@@ -27,7 +27,8 @@ from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import parse_address, prefix_of
 from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import kind_of, origin_of_referrer
-from hedgerow.visit import Kind, Marker, Origin, Visit
+from hedgerow.marker.seal import VISITOR_BYTES
+from hedgerow.visit import Kind, Marker, MarkerKind, Origin, Visit
 
 _TIME = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}"
 _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
@@ -224,31 +225,32 @@ def _split(request: str) -> tuple[str, str]:
 
 LEDGER_COLUMNS = (
     "at, visitor, address, account, method, host, target, kind, referrer, user_agent, origin, prefetch, bot, "
-    "marker_kind, minted_for, page, marker_index, status"
+    "marker_kind, minted_for, parent, marker_target, asked, tampered, linked, status"
 )
 _KINDS = frozenset(get_args(Kind))
 _ORIGINS = frozenset(get_args(Origin))
-_MARKERS = frozenset({"trap", "maze"})
+_MARKERS = frozenset(get_args(MarkerKind))
 
 
 def visit_of_row(row: Sequence[Any]) -> Visit | None:
     """The visit in a row of the ledger (`LEDGER_COLUMNS`), as it was; None where it makes no sense."""
     at, visitor, address, account, method, host, target, kind, referrer, agent, origin, prefetch, *more = row
-    bot, mark, minted_for, page, index, status = more
-    texts = (visitor, address, account, method, host, target, referrer, agent, bot)
+    bot, mark, minted_for, parent, leads_to, asked, tampered, linked, status = more
+    texts = (visitor, address, account, method, host, target, referrer, agent, bot, asked)
     if not isinstance(at, float) or not isinstance(status, int) or not all(isinstance(t, str) for t in texts):
         return None
-    if kind not in _KINDS or origin not in _ORIGINS:
+    if kind not in _KINDS or origin not in _ORIGINS or not isinstance(linked, bytes):
         return None
     marker = None
     if mark:
-        sound = isinstance(minted_for, bytes) and isinstance(page, bytes) and isinstance(index, int)
+        sound = isinstance(minted_for, bytes) and isinstance(parent, bytes) and isinstance(leads_to, str)
         if mark not in _MARKERS or not sound:
             return None
-        marker = Marker(mark, minted_for, page, index)
+        marker = Marker(mark, minted_for, parent, leads_to)
+    known = tuple(linked[i : i + VISITOR_BYTES] for i in range(0, len(linked), VISITOR_BYTES))
     return Visit(
         at, address, visitor, prefix_of(address), method, target, kind, account, host, agent, referrer,
-        origin, bool(prefetch), bot, marker, status,
+        origin, bool(prefetch), bot, marker, status, asked, bool(tampered), known,
     )  # fmt: skip
 
 

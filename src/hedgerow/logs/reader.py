@@ -317,7 +317,7 @@ class _Ledger:
         try:
             self.size = Path(path).stat().st_size
             with closing(self._connect()) as connection:
-                first = connection.execute("SELECT at FROM visits ORDER BY id LIMIT 1").fetchone()
+                first = connection.execute("SELECT at FROM visits ORDER BY at, id LIMIT 1").fetchone()
                 connection.execute(f"SELECT {LEDGER_COLUMNS} FROM visits LIMIT 1").fetchone()  # noqa: S608
         except (OSError, sqlite3.Error) as error:
             raise LogError(f"{readable(path)}: is no ledger of Hedgerow: {_reason(error)}") from None
@@ -336,7 +336,7 @@ class _Ledger:
                 # scan.
                 first, last = "SELECT min(id) FROM visits", "SELECT max(id) FROM visits"
                 span = connection.execute(f"SELECT ({last}) - ({first}) + 1").fetchone()[0] or 1
-                rows = connection.execute(f"SELECT {LEDGER_COLUMNS} FROM visits ORDER BY id")  # noqa: S608
+                rows = connection.execute(f"SELECT {LEDGER_COLUMNS} FROM visits ORDER BY at, id")  # noqa: S608
                 while some := rows.fetchmany(_ROWS):
                     seen += len(some)
                     tally.bytes_read += self.size * len(some) // span

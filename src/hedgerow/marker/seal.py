@@ -1,36 +1,53 @@
 """
-Seal and unseal a marker: AES-SIV (RFC 5297), authenticated and deterministic.
+Seal and unseal a marker: AES-SIV (RFC 5297), authenticated and deterministic, under a ring of keys.
 
-The same marker always gives the same token, so a page that has not changed for a visitor is the same bytes again and
-caches work; a changed bit is a refused token, never a different marker. What a token tells to whom it is given: nothing
-but its length. What we read from it: its kind, an 8-byte digest of the visitor, a 6-byte digest of the page, an index.
+The same marker always gives the same token, so that caches, `:visited` and bookmarks work; a changed bit is a refused
+token, never a different page. No table of tokens is kept.
+
+A token is one byte with the number of its key, 16 bytes of authentication, and the payload: the marker's kind (1
+byte), a digest of the visitor it was minted for (6), a digest of its parent page (6), and its target. Who has a token
+learns its length and the number of the key. Who has the key learns the target; of visitor and parent only whether
+they are those that one names.
 """
 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Literal
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from hedgerow.visit import Marker
+from hedgerow.visit import Marker, MarkerKind
 
 KEY_BYTES = 64
-VISITOR_BYTES = 8
+VISITOR_BYTES = 6
 PAGE_BYTES = 6
-_PAYLOAD_BYTES = 1 + VISITOR_BYTES + PAGE_BYTES + 2
 _TAG_BYTES = 16
-TOKEN_LENGTH = (_PAYLOAD_BYTES + _TAG_BYTES + 2) // 3 * 4
-"""Characters in every token: all markers are equally long, so that a trap cannot be told by its length."""
+_OVERHEAD = 1 + _TAG_BYTES + 1 + VISITOR_BYTES + PAGE_BYTES
+NOBODY = bytes(VISITOR_BYTES)
+"""Who a link is minted for that anybody may have: those of a folder that `hedgerow mark` has prepared."""
 
-_KINDS: dict[Literal["trap", "maze"], bytes] = {"trap": b"\x01", "maze": b"\x02"}
-_NAMES: dict[int, Literal["trap", "maze"]] = {code[0]: name for name, code in _KINDS.items()}
+_KINDS: tuple[MarkerKind, ...] = ("page", "form", "frame", "trap", "maze", "visitor")
+_CODES: dict[MarkerKind, bytes] = {kind: bytes((number,)) for number, kind in enumerate(_KINDS, 1)}
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 # What base64 writes elsewhere is nothing here: a token has one spelling.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
+_TOKEN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+SHORTEST = -(-_OVERHEAD * 4 // 3)
+"""Characters in the shortest token."""
+
+Sealer = Callable[[Sequence[bytes]], list[bytes]]
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key: its number (0 to 255), its secret, and when it was made, in seconds since 1970."""
+
+    number: int
+    secret: bytes
+    made_at: float
 
 
 def visitor_digest(visitor: str) -> bytes:
@@ -38,50 +55,107 @@ def visitor_digest(visitor: str) -> bytes:
     return blake2b(visitor.encode("utf-8", "surrogateescape"), digest_size=VISITOR_BYTES).digest()
 
 
-def page_digest(path: str) -> bytes:
+def page_digest(target: str) -> bytes:
     """The short name of a page inside markers. The query belongs to it: `/list?p=2` is a page of its own."""
-    return blake2b(path.encode("utf-8", "surrogateescape"), digest_size=PAGE_BYTES).digest()
+    return blake2b(target.encode("utf-8", "surrogateescape"), digest_size=PAGE_BYTES).digest()
+
+
+def may_be_token(text: str) -> bool:
+    """Whether *text* has the form of a token: `/~ann/` of a site of its own has not."""
+    return len(text) >= SHORTEST and text.isascii() and _TOKEN_BYTES.issuperset(text.encode())
 
 
 class Seal:
-    """Seals and unseals under one key of 64 bytes."""
+    """
+    Seals under the newest of *keys* and unseals under all of them, for one *site*.
 
-    def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise ValueError(f"a key has {KEY_BYTES} bytes, this one has {len(key)}")
-        # One object for good: making one costs four times as much as using it.
-        self._cipher = AESSIV(key)
+    The site's name goes into the keys: what was sealed for one site never opens at another.
+    """
 
-    def sealer(self, kind: Literal["trap", "maze"], minted_for: bytes, page: bytes) -> Callable[[int], bytes]:
-        """What gives the tokens of one page's links, by their index: a page has many, and only the index differs."""
-        start = _KINDS[kind] + minted_for + page
-        encrypt, encode = self._cipher.encrypt, binascii.b2a_base64
+    def __init__(self, keys: Sequence[Key], site: str = "") -> None:
+        if not keys:
+            raise ValueError("a seal needs a key")
+        # Objects for good: making one costs four times as much as using it.
+        self._ciphers = {key.number: AESSIV(_derive(key.secret, site)) for key in keys}
+        newest = max(keys, key=lambda key: key.made_at)
+        self._number = bytes((newest.number,))
+        self._newest = self._ciphers[newest.number]
 
-        def seal(index: int) -> bytes:
-            payload = start + (index & 0xFFFF).to_bytes(2, "big")
-            return encode(encrypt(payload, None), newline=False).translate(_TO_URL)
+    def sealer(self, kind: MarkerKind, minted_for: bytes, parent: bytes) -> Sealer:
+        """What gives the tokens of one page's links, given their targets: a page has many, and only these differ."""
+        start = _CODES[kind] + minted_for + parent
+        encrypt, encode, number = self._newest.encrypt, binascii.b2a_base64, self._number
+
+        def seal(targets: Sequence[bytes]) -> list[bytes]:
+            # Each token ends in a line break here, so that all of them are put into URLs at once.
+            lines = [encode(number + encrypt(start + target, None)) for target in targets]
+            return b"".join(lines).translate(_TO_URL, b"=").split(b"\n")
 
         return seal
 
-    def seal(self, kind: Literal["trap", "maze"], minted_for: bytes, page: bytes, index: int) -> bytes:
-        """The token of a marker, as it stands in a URL."""
-        return self.sealer(kind, minted_for, page)(index)
+    def seal(self, kind: MarkerKind, minted_for: bytes, parent: bytes, target: bytes) -> bytes:
+        """The token of one marker, as it stands in a URL."""
+        return self.sealer(kind, minted_for, parent)((target,))[0]
 
     def unseal(self, token: str) -> Marker | None:
-        """The marker in *token*, or None where the token is not one of ours, to the bit."""
-        if len(token) != TOKEN_LENGTH:
-            return None
+        """
+        The marker in *token*, or None where it is not one of ours, to the bit.
+
+        Every kind of bad token takes the same way through here, so that the time of the answer tells nothing.
+        """
+        raw = token.encode("ascii", "replace").translate(_FROM_URL)
         try:
-            raw = token.encode("ascii")
-            sealed = binascii.a2b_base64(raw.translate(_FROM_URL), strict_mode=True)
-            payload = self._cipher.decrypt(sealed, None)
-        except (UnicodeEncodeError, binascii.Error, InvalidTag):
+            sealed = binascii.a2b_base64(raw + b"=" * (-len(raw) % 4), strict_mode=True)
+        except binascii.Error:
+            sealed = bytes(_OVERHEAD)
+        cipher = self._ciphers.get(sealed[0]) if sealed else None
+        try:
+            payload = (cipher or self._newest).decrypt(sealed[1:].ljust(_OVERHEAD - 1, b"\0"), None)
+        except InvalidTag:
             return None
-        kind = _NAMES.get(payload[0])
-        if len(payload) != _PAYLOAD_BYTES or kind is None:
+        if cipher is None or not 0 < payload[0] <= len(_KINDS) or _encode(sealed) != token.encode("ascii", "replace"):
+            # base64 has spare bits at its end: only one of their spellings is ours.
             return None
-        # base64 has spare bits at the end of some lengths; ours has none (33 bytes are 44 characters), so one
-        # marker has exactly one token.
-        page_at = 1 + VISITOR_BYTES
-        index_at = page_at + PAGE_BYTES
-        return Marker(kind, payload[1:page_at], payload[page_at:index_at], int.from_bytes(payload[index_at:], "big"))
+        parent_at = 1 + VISITOR_BYTES
+        target_at = parent_at + PAGE_BYTES
+        return Marker(
+            _KINDS[payload[0] - 1],
+            payload[1:parent_at],
+            payload[parent_at:target_at],
+            payload[target_at:].decode("latin-1"),
+        )
+
+
+def _encode(sealed: bytes) -> bytes:
+    return binascii.b2a_base64(sealed, newline=False).translate(_TO_URL, b"=")
+
+
+def _derive(secret: bytes, site: str) -> bytes:
+    """The key of one site under a secret."""
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"a key has {KEY_BYTES} bytes, this one has {len(secret)}")
+    return blake2b(site.encode("utf-8", "surrogateescape"), key=secret, person=b"hedgerow-site").digest()
+
+
+class Seals:
+    """The seals of all sites that are served under one ring of keys: one for each host name, made when asked for."""
+
+    _MOST = 64
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self._keys = tuple(keys)
+        self._by_site: dict[str, Seal] = {}
+        oldest = min(self._keys, key=lambda key: key.made_at)
+        self.seed = blake2b(oldest.secret, person=b"hedgerow-seed").digest()
+        """Another for each ring, the same after a restart, and nothing that tells about a key."""
+
+    def of(self, host: str) -> Seal:
+        """The seal of a site, by the Host that its visitors send: its port and its case do not matter."""
+        site = host.lower().rpartition("]")[0] if host.startswith("[") else host.lower().partition(":")[0]
+        seal = self._by_site.get(site)
+        if seal is None:
+            seal = Seal(self._keys, site)
+            # A client may send any name it likes: only so many are kept.
+            if len(self._by_site) < self._MOST:
+                self._by_site[site] = seal
+        return seal

@@ -1,31 +1,37 @@
 """
-Find the spots of a page where a hidden link can stand, without changing or losing a byte of it.
+Read a page as a browser would, byte for byte: where its links are, and where a hidden link can stand.
 
 A tokenizer on compiled expressions, with the rules of the HTML standard. `_TOKEN` jumps from one tag that matters to
 the next. That is right as long as no quoted value holds a `<` or `>`, because only then could a `</a>` be something
 else than the end of a link; `_ODD` finds such values, and behind one `_SKIP` walks tag by tag, exactly. Possessive
 quantifiers keep everything linear. Fed in pieces, the scanner holds back an unfinished tag, and only that: a page of
-any size passes in bounded memory, and the spots are the same however the page was cut.
+any size passes in bounded memory, and what is found is the same however the page was cut.
 
 What can only be told by building the tree is not guessed. Where an `<svg>`, `<math>` or `<select>` holds something that
-would end elsewhere outside of it, no spot follows.
+would end elsewhere outside of it, nothing is added behind it.
 """
 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from threading import Lock
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal
 
-SpotKind = Literal["head", "link", "end"]
+from hedgerow.page.entities import attribute_text
 
+FindKind = Literal[
+    "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer"
+]
+Find = tuple[int, int, FindKind, bytes]
+"""
+Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
-class Spot(NamedTuple):
-    """Something may be added before the byte at *offset*."""
-
-    offset: int
-    kind: SpotKind
+Where start equals end, something may be added there: where the head begins ("start") and ends ("head"), behind a link
+("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"). Else the bytes
+from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
+("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, its
+policy on referrers, or the whole page in a "srcdoc".
+"""
 
 
 def _any_case(name: bytes) -> bytes:
@@ -35,35 +41,65 @@ def _any_case(name: bytes) -> bytes:
 
 _WS = rb"[\t\n\f\r ]"
 _OPENING = (
-    b"script", b"link", b"meta", b"style", b"title", b"body", b"svg", b"iframe", b"textarea", b"select", b"template",
-    b"math", b"noscript", b"noframes", b"noembed", b"xmp", b"plaintext",
+    b"a", b"area", b"script", b"style", b"svg", b"select", b"link", b"meta", b"math", b"form", b"frame", b"body",
+    b"base", b"button", b"iframe", b"input", b"title", b"textarea", b"template", b"noscript", b"noframes", b"noembed",
+    b"xmp", b"plaintext",
 )  # fmt: skip
-_CLOSING = (b"a", b"svg", b"head", b"body", b"html", b"select", b"template", b"math")
+_CLOSING = (b"a", b"svg", b"select", b"head", b"html", b"body", b"template", b"math", b"noscript")
 _END_OF_NAME = rb"(?=[\t\n\f\r />]|\Z)"
 # The root element that some frameworks take over (see `_HYDRATED`).
 _SHELL = rb"[dD][iI][vV]" + _WS + rb"++(?:id=[\"']?__|data-(?:reactroot|server-rendered))"
-# One flat row of alternatives that each begin with a set of one letter: the engine rules most of them out unread.
-_MATTERS = (
-    rb"(?:/(?:" + b"|".join(_any_case(name) + _END_OF_NAME for name in _CLOSING) + rb")|"
-    + b"|".join(_any_case(name) + _END_OF_NAME for name in _OPENING) + rb"|" + _SHELL + rb"|!|\?)"
-)  # fmt: skip
+
+
+def _one_of(names: Iterable[bytes]) -> bytes:
+    """An expression for any of these names, grouped by their first letter: most tags are ruled out by that alone."""
+    by_letter: dict[bytes, list[bytes]] = {}
+    for name in names:
+        by_letter.setdefault(name[:1], []).append(_any_case(name[1:]) + _END_OF_NAME)
+    return b"|".join(_any_case(letter) + rb"(?:" + b"|".join(rest) + rb")" for letter, rest in by_letter.items())
+
+
+_MATTERS = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
 # A tag behind its first letter, to its ">". As in the standard, a "=" is part of a name where it begins one, and a
 # quote opens a value only directly behind the "=" of its attribute.
 _VALUE = rb"(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+|(?=>))"
-_REST = (
-    rb"[^\t\n\f\r />]*+(?:[\t\n\f\r /]++|[^\t\n\f\r />][^\t\n\f\r />=]*+"
-    rb"(?:" + _WS + rb"*+=" + _WS + rb"*+" + _VALUE + rb"|(?!" + _WS + rb"*+=)))*+>"
-)  # fmt: skip
-# The end of a link, the white space behind it, and whether an end tag or another link follows; or anything else that
-# matters.
+_NAME = rb"[^\t\n\f\r />][^\t\n\f\r />=]*+"
+_ATTRIBUTE = _NAME + rb"(?:" + _WS + rb"*+=" + _WS + rb"*+" + _VALUE + rb"|(?!" + _WS + rb"*+=))"
+_ATTRIBUTES = rb"(?:[\t\n\f\r /]++|" + _ATTRIBUTE + rb")*+>"
+_REST = rb"[^\t\n\f\r />]*+" + _ATTRIBUTES
+
+
+def _with(tag: bytes, attribute: bytes) -> bytes:
+    """An expression for a start tag, behind its "<", with a value for *attribute*: that value, with its quotes."""
+    name = _any_case(attribute)
+    return (
+        _any_case(tag) + rb"(?=[\t\n\f\r /])(?:[\t\n\f\r /]++|(?!" + name + rb"[\t\n\f\r />=])" + _ATTRIBUTE
+        + rb")*+" + name + _WS + rb"*+=" + _WS + rb"*+(" + _VALUE + rb")" + _ATTRIBUTES
+    )  # fmt: skip
+
+
+# The end of a link, the white space behind it, and whether an end tag or another link follows; a link with its
+# target; or anything else that matters.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
-_TOKEN = re.compile(rb"<(?:" + _LINK_END + rb"|" + _MATTERS + rb")")
+_TOKEN = re.compile(rb"<(?:" + _LINK_END + rb"|" + _with(b"a", b"href") + rb"|" + _MATTERS + rb")")
+_END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET = 1, 2, 3, 4
 _ODD = re.compile(rb"=" + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>])")
 _SKIP = re.compile(
     rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _MATTERS + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
 )
 _TAG = re.compile(rb"<(/?)(?=([a-zA-Z]+))" + _REST)
 _SELF_CLOSED = re.compile(rb"(?:[\t\n\f\r \"']|<svg|<math)/>\Z", re.IGNORECASE)
+_EACH = re.compile(rb"(" + _NAME + rb")(?:" + _WS + rb"*+=" + _WS + rb"*+(" + _VALUE + rb"))?+")
+_TAG_NAME = re.compile(rb"<[a-zA-Z][^\t\n\f\r />]*+")
+# What may stand before the content of the head.
+_OPENER = (
+    rb"(?:" + _WS + rb"++|<!--(?:>|->|(?:[^-]++|-(?!-!?>))*+--!?>)|<![dD][oO][cC][tT][yY][pP][eE][^>]*+>|<\?[^>]*+>"
+    rb"|<[hH][tT][mM][lL](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")"
+)
+_PROLOGUE = re.compile(
+    rb"(?:\xef\xbb\xbf)?+" + _OPENER + rb"*+(?:<[hH][eE][aA][dD](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")?+"
+)
+_PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
 _COMMENT_END = re.compile(rb"--!?>")
 # Signs of a page whose script takes over the elements it was sent with (Next, Nuxt, SvelteKit, React, Vue): it compares
 # them with its own, and would complain of a link more.
@@ -72,32 +108,56 @@ _HYDRATED = re.compile(
     re.IGNORECASE,
 )
 _MAY_TELL = frozenset({b"script", b"link", b"body", b"html", b"div"})
-_META_POLICY = re.compile(rb"http-equiv\s*=\s*[\"']?\s*content-security-policy", re.IGNORECASE)
 _SCRIPT = re.compile(rb"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 
 _RAW = {
     name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE)
     for name in (
-        b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes", b"noscript",
+        b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes",
         b"plaintext",
     )
 }  # fmt: skip
-# Inside these a link is drawn by script, or not as a link at all.
-_CLOSED = frozenset({b"template", b"svg", b"math", b"select"})
+# Inside these a link is drawn by script, or not as a link at all, or by nobody whose scripts run.
+_CLOSED = frozenset({b"template", b"svg", b"math", b"select", b"noscript"})
+_TARGETS: dict[bytes, tuple[tuple[bytes, FindKind], ...]] = {
+    b"a": ((b"xlink:href", "page"),),
+    b"area": ((b"href", "page"),),
+    b"button": ((b"formaction", "form"),),
+    b"input": ((b"formaction", "form"),),
+    b"iframe": ((b"src", "frame"), (b"srcdoc", "srcdoc")),
+    b"frame": ((b"src", "frame"),),
+    b"base": ((b"href", "base"),),
+}
+# Relations that lead a person, or a crawler, to another page of the site; not where one of the others stands with them.
+FOLLOWED = frozenset({
+    b"next", b"prev", b"previous", b"first", b"last", b"start", b"up", b"contents", b"index", b"chapter", b"section",
+    b"help", b"author", b"license", b"copyright", b"glossary", b"bookmark", b"canonical", b"alternate", b"home", b"top",
+    b"prerender", b"shortlink", b"amphtml", b"tag", b"archives",
+})  # fmt: skip
+_NOT_FOLLOWED = frozenset({b"stylesheet", b"icon", b"manifest", b"preload", b"modulepreload", b"search"})
+_SPACE = b"\t\n\f\r "
+_QUOTES = b"\"'"
 # And inside these the elements of `_RAW` may be ordinary ones. Text in which nothing looks like a tag is the same
 # either way, and so is a section `<![CDATA[`, which drawing programs put into their style sheets.
-_FOREIGN = frozenset({b"svg", b"math", b"select"})
+_DRAWINGS = frozenset({b"svg", b"math"})
+_FOREIGN = _DRAWINGS | {b"select"}
 _SAME_EITHER_WAY = re.compile(rb"[^<]*+(?:<!\[CDATA\[(?:[^<\]]++|\](?!\]>))*+\]\]>[^<]*+)*+")
 _MOST_CLOSED = 100
 
 LONGEST_TAG = 262_144
 """A tag longer than this is passed on, and the rest of its page untouched."""
 _LONGEST_END = 24
+_LONGEST_DOUBT = 65_536
 _LOOK_AHEAD = 3
 
 
+Attributes = dict[bytes, tuple[int, int, bytes]]
+"""A tag's attributes by name: where each value stands, with its quotes, and what is written there."""
+_NO_VALUE = (0, 0, b"")
+
+
 class Scanner:
-    """Reads one page. `feed` gives back the bytes that are settled, and the spots in them."""
+    """Reads one page. `feed` gives back the bytes that are settled, and what was found in them."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -106,7 +166,10 @@ class Scanner:
         self._unfinished = False
         self._inside: bytes | None = None
         self._closed: list[bytes] = []
+        self._endless: set[bytes] = set()
         self._done = False
+        self._begun = False
+        self._headed = False
         self._ended = False
         self._blank = True
         self._script = [False, False]
@@ -118,9 +181,9 @@ class Scanner:
         # no spot at all.
         self._forbidden = False
 
-    def feed(self, data: bytes, *, final: bool) -> tuple[bytes, list[Spot]]:
+    def feed(self, data: bytes, *, final: bool) -> tuple[bytes, list[Find]]:
         """
-        The next piece of the page in; the bytes now settled, and the spots in them, out.
+        The next piece of the page in; the bytes now settled, and what was found in them, out.
 
         An empty *data* with *final* gives what was held back.
         """
@@ -134,23 +197,39 @@ class Scanner:
             self._held.clear()
         if self._done:
             return data, []
-        spots: list[Spot] = []
+        finds: list[Find] = []
         self._unfinished = True
-        settled = self._scan(data, spots, final=final)
+        if not self._begun and not self._begin(data, finds, final=final):
+            self._unfinished = False
+            self._held.append(data)
+            self._held_size = len(data)
+            return b"", []
+        settled = self._scan(data, finds, final=final)
         self._blank = self._blank and not data.strip()
         if settled < len(data):
             if final or len(data) - settled > LONGEST_TAG:
                 self._done = True
-                return data, spots
+                return data, finds
             self._held.append(data[settled:])
             self._held_size = len(data) - settled
-            return data[:settled], spots
+            return data[:settled], finds
         if final and not (self._ended or self._inside or self._closed or self._forbidden or self._blank):
-            spots.append(Spot(len(data), "end"))
-        return data, spots
+            finds.append((len(data), len(data), "end", b""))
+        return data, finds
 
-    def _scan(self, data: bytes, spots: list[Spot], *, final: bool) -> int:
-        """Find spots in *data*; returns up to where it is settled."""
+    def _begin(self, data: bytes, finds: list[Find], *, final: bool) -> bool:
+        """Find where the head begins, or would; False where too little of the page is there to tell."""
+        prologue = _PROLOGUE.match(data)
+        assert prologue is not None
+        at = prologue.end()
+        if not final and len(data) <= LONGEST_TAG and _PROLOGUE_GOES_ON.match(data, at):
+            return False
+        self._begun = True
+        finds.append((at, at, "start", b""))
+        return True
+
+    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:
+        """Find finds in *data*; returns up to where it is settled."""
         position = 0
         odd = _ODD.search(data)
         search, find, rfind, length = _TOKEN.search, data.find, data.rfind, len(data)
@@ -172,21 +251,28 @@ class Scanner:
                 token = _TOKEN.match(data, at)
             if token is None:
                 return at
-            end_of_link = token.end(1)
-            if end_of_link >= 0:
-                if not final and token.lastindex == 1 and length - token.end() < _LOOK_AHEAD:
+            group = token.lastindex
+            if group == _TARGET:
+                start, end = token.span(_TARGET)
+                position = token.end()
+                if start < end:
+                    raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
+                    finds.append((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
+                continue
+            if group is not None:
+                if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
                     self._unfinished = False
                     return at
-                self._link(spots, end=end_of_link, closes=token[2] is not None)
-                self._in_row = token[3] is not None
-                position = end_of_link
+                position = token.end(_END_OF_LINK)
+                self._end_link(finds, end=position, closes=group == _CLOSES)
+                self._in_row = group == _LINK_NEXT
                 continue
-            after = self._token(data, at, spots)
+            after = self._token(data, at, finds, final=final)
             if after is None:
                 return at
             position = after
 
-    def _token(self, data: bytes, at: int, spots: list[Spot]) -> int | None:
+    def _token(self, data: bytes, at: int, finds: list[Find], *, final: bool) -> int | None:
         """Look at what stands at *at*; returns where to go on, or None where more must come first."""
         if data.startswith((b"<!", b"<?"), at):
             return self._declaration(data, at)
@@ -196,64 +282,132 @@ class Scanner:
         closing, name, end = bool(tag[1]), tag[2].lower(), tag.end()
         if name in _MAY_TELL and _HYDRATED.search(data, at, end):
             self._hydrated = True
+        after = end
         if name in _CLOSED:
             self._open_or_close(name, closing=closing, self_closed=_SELF_CLOSED.search(tag[0]) is not None)
         elif name in _RAW and not closing:
             if self._closed and self._closed[-1] in _FOREIGN:
-                return self._pass_doubtful(data, name, end)
-            self._inside = name
-            self._script = [False, False]
-        elif self._closed or self._forbidden or self._ended:
-            pass
-        elif name == b"head" and closing:
-            spots.append(Spot(at, "head"))
-        elif name in {b"body", b"html"} and closing:
+                doubtful = self._pass_doubtful(data, name, end, final=final)
+                if doubtful is None:
+                    return None
+                after = doubtful
+            else:
+                self._inside = name
+                self._script = [False, False]
+        elif not self._closed and not self._forbidden:
+            self._note_parts(name, at, finds, closing=closing)
+        if not closing:
+            self._note_targets(name, data, at, end, finds)
+        return after
+
+    def _note_parts(self, name: bytes, at: int, finds: list[Find], *, closing: bool) -> None:
+        """The parts of a page: where its head ends, and its body."""
+        if (name == b"head" and closing) or (name == b"body" and not closing):
+            if not self._headed:
+                self._headed = True
+                finds.append((at, at, "head", b""))
+        elif name in {b"body", b"html"} and closing and not self._ended:
             self._ended = True
-            spots.append(Spot(at, "end"))
-        elif name == b"meta" and _META_POLICY.search(data, at, end):
+            finds.append((at, at, "end", b""))
+
+    def _note_targets(self, name: bytes, data: bytes, at: int, end: int, finds: list[Find]) -> None:
+        """The attributes of a start tag that lead somewhere."""
+        if name in _TARGETS:
+            values = _attributes(data, at, end)
+            for attribute, kind in _TARGETS[name]:
+                start, stop, raw = values.get(attribute, _NO_VALUE)
+                if start < stop:
+                    finds.append((start, stop, kind, attribute_text(raw)))
+        elif name == b"form":
+            self._note_form(_attributes(data, at, end), end, finds)
+        elif name == b"meta":
+            self._note_meta(_attributes(data, at, end), finds)
+        elif name == b"link":
+            self._note_relation(_attributes(data, at, end), finds)
+
+    @staticmethod
+    def _note_form(values: Attributes, end: int, finds: list[Find]) -> None:
+        start, stop, raw = values.get(b"action", _NO_VALUE)
+        posts = _said(values, b"method") == b"post"
+        action = attribute_text(raw)
+        if start < stop:
+            finds.append((start, stop, "form" if posts else "query", action))
+        if not posts:
+            finds.append((end, end, "fields", action))
+
+    def _note_meta(self, values: Attributes, finds: list[Find]) -> None:
+        start, stop, raw = values.get(b"content", _NO_VALUE)
+        what = _said(values, b"http-equiv")
+        if what == b"content-security-policy" and not self._closed:
             self._forbidden = True
-        return end
+        elif what == b"refresh" and start < stop:
+            finds.append((start, stop, "refresh", attribute_text(raw)))
+        elif _said(values, b"name") == b"referrer" and start < stop:
+            finds.append((start, stop, "referrer", attribute_text(raw)))
+
+    @staticmethod
+    def _note_relation(values: Attributes, finds: list[Find]) -> None:
+        start, stop, raw = values.get(b"href", _NO_VALUE)
+        relations = set(_said(values, b"rel").split())
+        if start < stop and relations & FOLLOWED and not relations & _NOT_FOLLOWED:
+            kind = _said(values, b"type")
+            if not kind or kind.startswith(b"text/html"):
+                finds.append((start, stop, "page", attribute_text(raw)))
 
     def _open_or_close(self, name: bytes, *, closing: bool, self_closed: bool) -> None:
         """
         An element begins or ends inside which no spot is.
 
-        A template ends all that is in it. Anything else must end in its turn: which of two has really ended only a tree
-        could tell, so neither has.
+        A template closes everything in it, and nothing in it closes anything around it.
         """
         closed = self._closed
-        if name == b"select" and closed and closed[-1] == b"select":
-            # A second one ends the first.
+        if closed and closed[-1] in _DRAWINGS and name not in _DRAWINGS and not closing:
+            # In a drawing these are names like any other.
+            return
+        if name == b"select" and not closing and closed and closed[-1] == b"select":
             closing = True
         if not closing:
-            if not (self_closed and name in {b"svg", b"math"}):
+            if not (self_closed and name in _DRAWINGS):
                 closed.append(name)
-            # Deeper than any page: it cannot be told any more what ends what.
+            # Deeper than any page: it cannot be told any more what closes what.
             self._forbidden = self._forbidden or len(closed) > _MOST_CLOSED
-        elif closed and closed[-1] == name:
-            closed.pop()
-        elif name == b"template" and name in closed:
-            while closed.pop() != name:
-                pass
+            return
+        outer = len(closed)
+        while outer and closed[outer - 1] not in {name, b"template"}:
+            outer -= 1
+        if outer and closed[outer - 1] == name:
+            del closed[outer - 1 :]
 
-    def _pass_doubtful(self, data: bytes, name: bytes, position: int) -> int | None:
+    def _pass_doubtful(self, data: bytes, name: bytes, position: int, *, final: bool) -> int | None:
         """
-        Go behind an element that is text only where HTML's own rules hold, and may not be here.
+        Go behind an element that is text by HTML's own rules and an ordinary one in a drawing: which rules hold here
+        may depend on the tree.
 
-        None where its end has not come.
+        Where its text is the same either way it is passed over. Else nothing is added to the page from here on, and it
+        is read as text, where it has an end: the drawing may have been left open long ago, and a link missed is nothing
+        next to a script in which one was changed. But a drawing's title may hold elements. None where its end has not
+        come.
         """
-        if name == b"plaintext":
-            self._forbidden = True
+        if name in self._endless:
             return position
-        end = _RAW[name].search(data, position)
+        near = position + _LONGEST_DOUBT
+        end = _RAW[name].search(data, position, near) if name != b"plaintext" else None
         tag = _TAG.match(data, end.start()) if end is not None else None
-        if end is None or tag is None:
+        if tag is None and not final and len(data) - position <= _LONGEST_DOUBT:
             return None
-        if _SAME_EITHER_WAY.fullmatch(data, position, end.start()) is None:
-            self._forbidden = True
-        return tag.end()
+        if tag is not None and end is not None and _SAME_EITHER_WAY.fullmatch(data, position, end.start()):
+            return tag.end()
+        self._forbidden = True
+        is_far = near < len(data) and name != b"plaintext"
+        if name != b"title" and (tag is not None or is_far):
+            self._inside = name
+            self._script = [False, False]
+        elif tag is None:
+            # Nor has any after it: not to be looked for again and again.
+            self._endless.add(name)
+        return position
 
-    def _link(self, spots: list[Spot], *, end: int, closes: bool) -> None:
+    def _end_link(self, finds: list[Find], *, end: int, closes: bool) -> None:
         """
         The end of a link, *end* behind it; *closes* where an end tag follows.
 
@@ -261,7 +415,7 @@ class Scanner:
         (its rounded corner, its missing comma), and the page would look different.
         """
         if not (self._closed or self._ended or self._hydrated or self._forbidden or (closes and self._in_row)):
-            spots.append(Spot(end, "link"))
+            finds.append((end, end, "spot", b""))
 
     def _declaration(self, data: bytes, at: int) -> int | None:
         """A comment, a doctype or a processing instruction."""
@@ -275,7 +429,7 @@ class Scanner:
                 return None
             self._inside = b"!--"
             return inner
-        if data.startswith(b"<![CDATA[", at) and self._closed and self._closed[-1] in _FOREIGN:
+        if data.startswith(b"<![CDATA[", at) and self._closed and self._closed[-1] in _DRAWINGS:
             end = data.find(b"]]>", at)
             if end >= 0 and data.find(b">", at) < end:
                 self._forbidden = True
@@ -343,38 +497,24 @@ class Scanner:
             position = match.end()
 
 
-class Skeletons:
-    """
-    The spots of pages seen whole, so that a page that comes again need not be read again.
-
-    Keyed by the page's very bytes: nothing can be mistaken for something else. At most *memory* bytes; the page that
-    was not asked for the longest goes first.
-    """
-
-    def __init__(self, memory: int = 16_000_000) -> None:
-        self._memory = memory
-        self._largest = memory // 16
-        self._pages: OrderedDict[bytes, tuple[Spot, ...]] = OrderedDict()
-        self._lock = Lock()
-        self.spent = 0
-
-    def spots(self, page: bytes) -> tuple[Spot, ...]:
-        """The spots of a whole *page*."""
-        with self._lock:
-            known = self._pages.get(page)
-            if known is not None:
-                self._pages.move_to_end(page)
-                return known
-        found = tuple(Scanner().feed(page, final=True)[1])
-        if len(page) <= self._largest:
-            with self._lock:
-                if page not in self._pages:
-                    self._pages[page] = found
-                    self.spent += _cost(page, found)
-                while self.spent > self._memory:
-                    self.spent -= _cost(*self._pages.popitem(last=False))
-        return found
+def _attributes(data: bytes, at: int, end: int) -> Attributes:
+    """The attributes of the tag from *at* to *end*."""
+    found: Attributes = {}
+    name = _TAG_NAME.match(data, at)
+    assert name is not None
+    position = name.end()
+    while match := _EACH.search(data, position, end - 1):
+        # Of two attributes with one name the first counts.
+        raw = match[2]
+        key = match[1].lower()
+        if raw is None:
+            found.setdefault(key, _NO_VALUE)
+        else:
+            text = raw[1:-1] if raw[:1] in {b'"', b"'"} else raw
+            found.setdefault(key, (match.start(2), match.end(2), text))
+        position = match.end()
+    return found
 
 
-def _cost(page: bytes, spots: tuple[Spot, ...]) -> int:
-    return len(page) + 300 + 110 * len(spots)
+def _said(values: Attributes, name: bytes) -> bytes:
+    return attribute_text(values.get(name, _NO_VALUE)[2]).strip(_SPACE).lower()

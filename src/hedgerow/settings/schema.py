@@ -16,6 +16,7 @@ import msgspec
 
 from hedgerow.identity.address import check_network
 from hedgerow.identity.bots import Bot
+from hedgerow.marker.rewrite import Mode
 from hedgerow.traps.bait import Placement
 from hedgerow.windows.density import Window
 
@@ -158,6 +159,56 @@ class DensitySettings(Table, frozen=True):
                 yield f"windows.{number}.seconds", f"must be at least {_SHORTEST_WINDOW}, is {window.seconds:g}"
 
 
+class MarkerRule(Table, frozen=True):
+    """How links to paths of this form are marked; `*` stands for anything."""
+
+    path: str
+    mode: Mode
+
+
+DEFAULT_MARKER_RULES = (
+    MarkerRule("/api/*", "off"),
+    MarkerRule("*/api/*", "off"),
+    MarkerRule("/graphql*", "off"),
+    MarkerRule("*/feed", "off"),
+    MarkerRule("*/feed/", "off"),
+    MarkerRule("/feed*", "off"),
+    MarkerRule("*/rss*", "off"),
+    MarkerRule("*.git/*", "off"),
+    MarkerRule("/.well-known/*", "off"),
+)
+
+
+class MarkerSettings(Table, frozen=True):
+    """
+    How links are marked.
+
+    *mode* is for all pages, *rules* say otherwise for some, the first that fits. *strict* closes the site to who
+    comes without a marked link, but for the paths in *entries*. *overlap_days*: for how long links sealed under an
+    old key open.
+    """
+
+    mode: Mode = "off"
+    rules: tuple[MarkerRule, ...] = DEFAULT_MARKER_RULES
+    prefix: str = "/~"
+    strict: bool = False
+    entries: tuple[str, ...] = ("/",)
+    overlap_days: float = 400.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "overlap_days")
+        if not _is_path_start(self.prefix):
+            yield (
+                "prefix",
+                (f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /, no . or .. alone"),
+            )
+        if self.strict and self.mode == "off" and all(rule.mode == "off" for rule in self.rules):
+            yield "strict", "needs marked links; set mode"
+        for rule in self.rules:
+            if not rule.path.startswith(("/", "*")):
+                yield "rules", f"{rule.path!r} must start with / or *"
+
+
 class TrapSettings(Table, frozen=True):
     """
     Hidden links.
@@ -169,17 +220,11 @@ class TrapSettings(Table, frozen=True):
     enabled: bool = True
     placement: Placement = "spread"
     every: int = 3
-    prefix: str = "/~"
     block_for: float = 3600.0
     response: Response = "refuse"
 
     def faults(self) -> Faults:
         yield from _positive(self, "every", "block_for")
-        if not _is_path_start(self.prefix):
-            yield (
-                "prefix",
-                (f"{self.prefix!r} must start with / and hold only letters, digits and . _ ~ - /, no . or .. alone"),
-            )
 
 
 def _is_path_start(text: str) -> bool:
@@ -257,6 +302,7 @@ class Settings(Table, frozen=True):
     proxy: ProxySettings = ProxySettings()
     identity: IdentitySettings = IdentitySettings()
     density: DensitySettings = DensitySettings()
+    marker: MarkerSettings = MarkerSettings()
     traps: TrapSettings = TrapSettings()
     detain: DetainSettings = DetainSettings()
     responses: ResponseSettings = ResponseSettings()

@@ -33,13 +33,14 @@ CREATE TABLE IF NOT EXISTS visits (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, visitor TEXT NOT NULL, address TEXT NOT NULL, account TEXT NOT NULL,
     method TEXT NOT NULL, host TEXT NOT NULL, target TEXT NOT NULL, kind TEXT NOT NULL, referrer TEXT NOT NULL,
     user_agent TEXT NOT NULL, origin TEXT NOT NULL, prefetch INTEGER NOT NULL, bot TEXT NOT NULL,
-    marker_kind TEXT, minted_for BLOB, page BLOB, marker_index INTEGER,
+    marker_kind TEXT, minted_for BLOB, parent BLOB, marker_target TEXT,
+    asked TEXT NOT NULL, tampered INTEGER NOT NULL, linked BLOB NOT NULL,
     status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
 """
-_COLUMNS = 22
+_COLUMNS = 25
 _INSERT = f"INSERT INTO visits VALUES (NULL, {', '.join('?' * _COLUMNS)})"  # noqa: S608 - a constant
 _VERSION = 1
 
@@ -56,12 +57,13 @@ def _text(value: str) -> str:
 def _row(entry: Entry) -> tuple[object, ...]:
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
-    marker = (mark.kind, mark.minted_for, mark.page, mark.index) if mark else (None, None, None, None)
+    marker = (mark.kind, mark.minted_for, mark.parent, _text(mark.target)) if mark else (None, None, None, None)
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
     return (
         visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
         _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
-        visit.origin, visit.prefetch, visit.bot, *marker,
+        visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.asked), visit.tampered,
+        b"".join(visit.linked),
         entry.status, decision.action, decision.code, evidence, entry.reference,
     )  # fmt: skip
 

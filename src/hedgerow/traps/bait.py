@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import binascii
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable
 from hashlib import blake2b, sha256
 from threading import Lock
 from typing import Literal
 
-from hedgerow.marker.seal import PAGE_BYTES, Seal, page_digest, visitor_digest
-from hedgerow.page.scan import Scanner, Skeletons, Spot
+from hedgerow.marker.seal import PAGE_BYTES, Seal, page_digest
 
 Placement = Literal["spread", "links", "end"]
 """
@@ -26,6 +25,7 @@ needs no hundred traps. links: behind the first and strictly every n-th, and at 
 """
 
 _AT_ONE_DISTANCE = 4
+_ORDINARY = 15
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
 
 
@@ -52,75 +52,66 @@ class Pages:
 
 
 class Bait:
-    """The hidden links of one page for one visitor."""
+    """
+    The hidden links of one page for one visitor, placed where *placement* and *every* say.
 
-    def __init__(self, seal: Seal, prefix: str, visitor: str, page: bytes) -> None:
-        minted_for = visitor_digest(visitor)
+    A hidden link looks like the link before it: as long, and in readable mode with that link's own address.
+    """
+
+    def __init__(
+        self,
+        seal: Seal,
+        prefix: str,
+        minted_for: bytes,
+        page: bytes,
+        *,
+        placement: Placement = "spread",
+        every: int = 3,
+        readable: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
         self._seal = seal.sealer("trap", minted_for, page)
+        self._readable = readable
         self._count = 0
         name = blake2b(minted_for + page, digest_size=7).digest().translate(_LETTERS)
         self._rule = b".%b.%b{display:none!important}" % (name, name)
-        self._before = b'<a class="%b" href="%b' % (name, prefix.encode())
+        self._before = b'<a class="%b" href="' % name
+        self._prefix = prefix.encode()
         self._styled = False
+        self._spread = placement == "spread"
+        self._every = every
+        # Links until the next bait; where bait is at the end alone, more than any page has.
+        self._until_next = 1 if placement != "end" else 1 << 62
+        self._placed = 0
 
     @property
     def style_hash(self) -> bytes:
         """What a content security policy must allow, such as `'sha256-...'`."""
         return b"'sha256-" + binascii.b2a_base64(sha256(self._rule).digest(), newline=False) + b"'"
 
-    def style(self) -> bytes:
+    def at(self, kind: str, neighbour: bytes) -> bytes:
+        """What is added at a spot of this *kind*; *neighbour* is the target of the link before it."""
+        if kind == "spot":
+            self._until_next -= 1
+            if self._until_next:
+                return b""
+            self._until_next = self._every << (self._placed // _AT_ONE_DISTANCE if self._spread else 0)
+            self._placed += 1
+        return self._style() if kind == "head" else self._style() + self._link(neighbour)
+
+    def _style(self) -> bytes:
         """The style element, once; b"" when it has been given."""
         if self._styled:
             return b""
         self._styled = True
         return b"<style>" + self._rule + b"</style>"
 
-    def link(self) -> bytes:
-        """The next hidden link."""
+    def _link(self, neighbour: bytes) -> bytes:
         self._count += 1
-        return self._before + self._seal(self._count) + b'"></a>'
-
-
-class BaitPlacer:
-    """Puts bait into a page that comes in pieces, where *placement* and *every* say."""
-
-    def __init__(self, bait: Bait, skeletons: Skeletons, *, placement: Placement = "spread", every: int = 3) -> None:
-        self._bait = bait
-        self._skeletons = skeletons
-        self._spread = placement == "spread"
-        self._every = every
-        # Links until the next bait; where bait is at the end alone, more than any page has.
-        self._until_next = 1 if placement != "end" else 1 << 62
-        self._placed = 0
-        self._scanner: Scanner | None = None
-
-    def feed(self, data: bytes, *, final: bool) -> bytes:
-        """The next piece of the page in, the same with its bait out."""
-        if self._scanner is None:
-            if final:
-                return self._place(data, self._skeletons.spots(data))
-            self._scanner = Scanner()
-        settled, spots = self._scanner.feed(data, final=final)
-        return self._place(settled, spots)
-
-    def _place(self, settled: bytes, spots: Sequence[Spot]) -> bytes:
-        """*settled* with bait at its spots."""
-        if not spots:
-            return settled
-        bait = self._bait
-        pieces = []
-        position = 0
-        for offset, kind in spots:
-            if kind == "link":
-                self._until_next -= 1
-                if self._until_next:
-                    continue
-                self._until_next = self._every << (self._placed // _AT_ONE_DISTANCE if self._spread else 0)
-                self._placed += 1
-            pieces.append(settled[position:offset])
-            position = offset
-            pieces.append(bait.style())
-            if kind != "head":
-                pieces.append(bait.link())
-        pieces.append(settled[position:])
-        return b"".join(pieces)
+        number = self._count.to_bytes(2, "big")
+        if neighbour and self._readable(neighbour):
+            token = self._seal((number.ljust(PAGE_BYTES, b"\0"),))[0]
+            joint = b"&" if b"?" in neighbour else b"?"
+            address = (neighbour + joint + b"~=").replace(b"&", b"&amp;").replace(b'"', b"%22")
+            return self._before + address + token + b'"></a>'
+        token = self._seal((number.ljust(len(neighbour) or _ORDINARY, b"\0"),))[0]
+        return self._before + self._prefix + token + b'"></a>'

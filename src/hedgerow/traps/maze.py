@@ -222,24 +222,25 @@ _LAYOUTS = (
 
 _VIEWPORT = '<meta name="viewport" content="width=device-width">'
 _FONTS = ("serif", "sans-serif", "Georgia,serif", "Verdana,sans-serif", "system-ui", "Palatino,serif")
+# How long the targets of ordinary links are, more or less.
+_SHORTEST, _LONGER = 10, 36
 _INKS = ("#222", "#1c2430", "#30261c", "#2b2b2b", "#1d2b1f", "#2d2233")
 _PAPERS = ("#fff", "#fdfcf8", "#f7f8fa", "#fbf9f4", "#f6faf6", "#fcfcfc")
 
 
 class Maze:
     """
-    The decoy pages of a site. Links are *prefix* and a token of *seal*; *seed* makes the text and the looks.
+    The decoy pages of a site. Links are *prefix* and a token, as long as other links are; *seed* makes text and looks.
 
     Making one takes some 30 ms and 1 MB. A page has 4 to 8 KB and costs little more than its links' seals.
     """
 
-    def __init__(self, seal: Seal, prefix: str, seed: bytes) -> None:
-        self._seal = seal
+    def __init__(self, prefix: str, seed: bytes) -> None:
         self._salt = shake_256(b"page" + seed).digest(32)
         self._skeletons = _lay_out(_Dice(seed), prefix)
 
-    def page(self, visitor: str, target: str) -> bytes:
-        """The page that *visitor* finds at *target*: the same bytes each time it asks."""
+    def page(self, seal: Seal, visitor: str, target: str) -> bytes:
+        """The page that *visitor* finds at *target*, its links sealed by *seal*: the same bytes each time it asks."""
         minted_for = visitor_digest(visitor)
         here = page_digest(target)
         dice = shake_128(self._salt + minted_for + here).digest(_DICE_BYTES)
@@ -251,9 +252,12 @@ class Maze:
         # There are always more dice than holes: see _fill_in.
         for (place, pool), rolled in zip(skeleton.holes, dice[2:], strict=False):
             parts[place] = pool[rolled]
-        token = self._seal.sealer("maze", minted_for, here)
-        for index, place in enumerate(skeleton.tokens):
-            parts[place] = token(index)
+        token = seal.sealer("maze", minted_for, here)
+        places = skeleton.tokens
+        lengths = (_SHORTEST + dice[index] % _LONGER for index in range(len(places)))
+        made = [index.to_bytes(2, "big").ljust(length, b"\0") for index, length in enumerate(lengths)]
+        for place, sealed in zip(places, token(made), strict=False):
+            parts[place] = sealed
         return b"".join(parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -135,17 +136,9 @@ def _packages() -> Path | None:
 
 
 def _install(folder: Path) -> None:
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-compile",
-    ]
-    _run([*pip, "--target", str(folder), *PACKAGES], cwd=folder, environment={})
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    # With the proxies of the environment, if there are any: this one may leave the machine.
+    _run([*pip, "--target", str(folder), *PACKAGES], cwd=folder, environment=dict(os.environ))
 
 
 def _environment() -> dict[str, str]:

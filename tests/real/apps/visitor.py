@@ -20,8 +20,13 @@ PICTURE = base64.b64decode(
 )
 """A JPEG of 24 by 16."""
 
-_QUIET = 0.06
+_QUIET = 0.05
 _PATIENCE = 20.0
+_SEEN = """() => [
+    document.title,
+    document.body.innerText,
+    [...document.images].filter(i => i.complete && !i.naturalWidth && !i.src.endsWith(".svg")).map(i => i.src),
+]"""
 _LISTED = """() => [...document.querySelectorAll(
     "a[href], area[href], form[action], iframe[src], frame[src], button[formaction], input[formaction]"
 )].map(node => {
@@ -119,16 +124,11 @@ class Visitor:
         page = page or self.page
         self.settle(page)
         record = self.record
-        record.steps.append(f"{what}: {self._plain(page.title())}")
-        record.texts.append(self._plain(page.inner_text("body")))
-        record.links[f"{len(record.steps)} {what}"] = self.links(page)
-        record.broken_pictures += [
-            f"{what}: {self._plain(source)}"
-            for source in page.evaluate(
-                "() => [...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
-            )
-            if not source.endswith(".svg")
-        ]
+        title, text, broken, listed = page.evaluate(f"() => [...({_SEEN})(), ({_LISTED})()]")
+        record.steps.append(f"{what}: {self._plain(title)}")
+        record.texts.append(self._plain(text))
+        record.links[f"{len(record.steps)} {what}"] = self._links(page, listed)
+        record.broken_pictures += [f"{what}: {self._plain(source)}" for source in broken]
 
     def settle(self, page: Page | None = None) -> None:
         """Wait until nothing is on its way any more."""
@@ -136,9 +136,9 @@ class Visitor:
         page.wait_for_load_state()
         waited = quiet = 0.0
         while quiet < _QUIET:
-            page.wait_for_timeout(20)
-            waited += 0.02
-            quiet = 0.0 if self._open else quiet + 0.02
+            page.wait_for_timeout(_QUIET * 500)
+            waited += _QUIET / 2
+            quiet = 0.0 if self._open else quiet + _QUIET / 2
             assert waited < _PATIENCE, f"still on its way: {[request.url for request in self._open]}"
 
     def still(self) -> None:
@@ -234,12 +234,15 @@ class Visitor:
     def links(self, page: Page | None = None) -> list[Link]:
         """Every `a[href]`, `area[href]`, `form[action]`, frame and `formaction` of the page as it is now."""
         page = page or self.page
+        return self._links(page, page.evaluate(_LISTED))
+
+    def _links(self, page: Page, listed: list[list[Any]]) -> list[Link]:
         source = _Source()
         with contextlib.suppress(KeyError, PlaywrightError):  # the browser may have dropped it
             source.feed(self._documents[page.url.partition("#")[0]].text())
         return [
             Link(tag, written, url, text, visible, not source.values or written in source.values)
-            for tag, written, url, text, visible in page.evaluate(_LISTED)
+            for tag, written, url, text, visible in listed
         ]
 
     def _plain(self, text: str) -> str:

@@ -1,0 +1,81 @@
+"""
+`hedgerow mark DIR`: mark the links of a folder of HTML for publication, PathMarker's pre-processing script.
+
+The links name their page and their target and nobody in particular, so that any server can hand the files out; a
+Hedgerow in front of it opens them. Every other file is copied as it is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from hedgerow.build import build_rules, build_seals
+from hedgerow.cli.options import Config, default_config
+from hedgerow.errors import HedgerowError
+from hedgerow.marker.resolve import Place
+from hedgerow.marker.rewrite import PageWriter, Preparer, Rewriter, Skeletons
+from hedgerow.marker.seal import NOBODY, Seal, page_digest
+from hedgerow.page.charset import carried_charset
+from hedgerow.settings import Settings, load_settings
+
+_PAGES = frozenset({".html", ".htm", ".xhtml"})
+_INDEX = frozenset({"index.html", "index.htm"})
+
+
+class _Nothing:
+    def at(self, kind: str, neighbour: bytes) -> bytes:  # noqa: ARG002 - one shape for all
+        return b""
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of HTML files.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where the marked copy goes.")],
+    host: Annotated[str, typer.Option(metavar="NAME", help="The host name under which it will be published.")],
+    base: Annotated[str, typer.Option(metavar="PATH", help="The path under which it will be published.")] = "/",
+    config: Config = None,
+) -> None:
+    """Mark the links of a folder of HTML for publication: page markers, for no visitor in particular."""
+    if not folder.is_dir():
+        raise HedgerowError(f"{folder} is not a folder")
+    if output.exists():
+        raise HedgerowError(f"{output} is there already; name a folder that is not")
+    if not base.startswith("/") or not base.endswith("/"):
+        raise HedgerowError(f"--base {base} must start and end with /")
+    settings = load_settings(default_config(config))
+    seal = build_seals(settings).of(host)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    marked = 0
+    with Progress(disable=not sys.stderr.isatty(), transient=True) as progress:
+        for path in progress.track(files, description="marking"):
+            to = output / path.relative_to(folder)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix.lower() in _PAGES:
+                to.write_bytes(
+                    mark(path.read_bytes(), base + path.relative_to(folder).as_posix(), host, seal, settings)
+                )
+                marked += 1
+            else:
+                shutil.copy2(path, to)
+    typer.echo(f"{marked} pages marked, {len(files) - marked} other files copied to {output}")
+
+
+def mark(page: bytes, target: str, host: str, seal: Seal, settings: Settings) -> bytes:
+    """
+    *page*, which will be at *target*, with its links marked for nobody in particular.
+
+    A page in a charset that cannot be read as bytes is left as it is. An index page is known by its folder.
+    """
+    if carried_charset(b"text/html", page) is not None:
+        return page
+    folder, _, name = target.rpartition("/")
+    where = folder + "/" if name in _INDEX else target
+    place = Place(b"http", host.encode(), where.encode("latin-1", "replace"))
+    preparer = Preparer(place, build_rules(settings), settings.marker.prefix.encode(), marked=False)
+    writer = PageWriter(seal, NOBODY, page_digest(where), spots=_Nothing())
+    return Rewriter(preparer, writer, Skeletons(0), place).feed(page, final=True)
