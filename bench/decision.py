@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 from bench.samples import BROWSER
 from bench.timing import measure
 from hedgerow.build import build_gate
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.seal import Key, Seals
 from hedgerow.settings import read_settings
 from hedgerow.stores.ledger import NoLedger
 
@@ -16,7 +15,9 @@ GOAL = 30e-6
 
 
 def main() -> None:
-    gate = build_gate(read_settings("", environment={}), seal=Seal(os.urandom(64)), ledger=NoLedger())
+    gate = build_gate(
+        read_settings("", environment={}), seals=Seals([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger()
+    )
     ticks = itertools.count()
     decided = "pass"
 

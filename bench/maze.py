@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hedgerow.adapters.pages import refusal
-from hedgerow.marker.seal import Seal
+from hedgerow.marker.seal import Key, Seal
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.robots import disallow
 from hedgerow.verdict import Decision, Evidence
@@ -34,16 +34,16 @@ def show(name: str, call: Callable[[int], object], note: str = "") -> None:
 
 
 def main() -> None:
-    seal = Seal(bytes(range(64)))
+    seal = Seal([Key(1, bytes(range(64)), 0.0)])
     start = time.process_time()
-    maze = Maze(seal, "/~", b"bench")
+    maze = Maze("/~", b"bench")
     print(f"{'laying out a maze':28} {(time.process_time() - start) * 1e3:7.1f} ms")
-    pages = [maze.page("192.0.2.7", f"/{number}") for number in range(TIMES)]
+    pages = [maze.page(seal, "192.0.2.7", f"/{number}") for number in range(TIMES)]
     sizes = sorted(map(len, pages))
     links = sum(page.count(b"<a ") for page in pages) / len(pages)
     note = f"{sizes[0]} to {sizes[-1]} bytes, {sum(sizes) / len(sizes):.0f} on average, {links:.1f} links"
-    show("a seal", seal.sealer("maze", b"visitor.", b"page.."))
-    show("a maze page", lambda number: maze.page("192.0.2.7", f"/{number}"), note)
+    show("a seal", lambda _: seal.seal("maze", b"visitr", b"page..", bytes(20)))
+    show("a maze page", lambda number: maze.page(seal, "192.0.2.7", f"/{number}"), note)
 
     evidence = Evidence("density", "density-visitor", 1.0, "More than 100 requests in 3 seconds.")
     decision = Decision("refuse", (evidence,), 1_763_203_600.0)
