@@ -44,6 +44,8 @@ def run(
     if not base.startswith("/") or not base.endswith("/"):
         raise HedgerowError(f"--base {base} must start and end with /")
     settings = load_settings(default_config(config))
+    if not build_rules(settings).marks:
+        raise HedgerowError("these settings mark no links; set mode in [marker], such as HEDGEROW__MARKER__MODE=opaque")
     seal = build_seals(settings).of(host)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     marked = 0
