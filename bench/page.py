@@ -14,10 +14,10 @@ from bench.samples import page
 from bench.timing import measure
 from hedgerow.adapters.outgoing import Outgoing
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons
+from hedgerow.marker.rewrite import Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons, Spacing
 from hedgerow.marker.seal import Key, Seals
 from hedgerow.page.scan import Scanner
-from hedgerow.traps.bait import Bait, Placement
+from hedgerow.traps.bait import Bait
 
 SEAL = Seals([Key(1, bytes(range(64)), 0.0)]).of("example.org")
 PLACE = Place(b"http", b"example.org", b"/docs/hedges.html")
@@ -37,11 +37,11 @@ def by_lxml(body: bytes) -> bytes:
 RULES: dict[Mode, Rules] = {mode: Rules(mode, (), lambda _: True) for mode in ("opaque", "readable", "off")}
 
 
-def rewriter(skeletons: Skeletons, mode: Mode = "opaque", placement: Placement = "spread", every: int = 3) -> Rewriter:
+def rewriter(skeletons: Skeletons, mode: Mode = "opaque") -> Rewriter:
     rules = RULES[mode]
-    bait = Bait(SEAL, "/~", VISITOR, PARENT, placement=placement, every=every)
+    bait = Bait(SEAL, "/~", VISITOR, PARENT)
     writer = PageWriter(SEAL, VISITOR, PARENT, here=b"/~here", base=PLACE.target, spots=bait)
-    return Rewriter(Preparer(PLACE, rules, b"/~", marked=True), writer, skeletons, (PLACE, mode))
+    return Rewriter(Preparer(PLACE, rules, b"/~", marked=True, spacing=Spacing()), writer, skeletons, (PLACE, mode))
 
 
 def main() -> None:

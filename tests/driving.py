@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Preparer, Rewriter, Rules, Skeletons
+from hedgerow.marker.rewrite import PageWriter, Placement, Preparer, Rewriter, Rules, Skeletons, Spacing
 from hedgerow.marker.seal import Key, Seals
 from hedgerow.settings import Settings, read_settings
 from hedgerow.stores.ledger import Entry
@@ -44,13 +44,15 @@ def without_bait(body: bytes) -> bytes:
     return _BAIT.sub(b"", body)
 
 
-def bait_rewriter(bait: Bait) -> Rewriter:
+def bait_rewriter(bait: Bait, placement: Placement = "spread", every: int = 3) -> Rewriter:
     """What puts this bait into a page and leaves its links alone."""
     place = Place(b"http", b"example.org", b"/")
     rules = Rules("off", (), lambda _: True)
     seal = Seals([Key(1, KEY, 0.0)]).of("example.org")
     writer = PageWriter(seal, bytes(6), bytes(6), spots=bait)
-    return Rewriter(Preparer(place, rules, b"/~", marked=False), writer, Skeletons(), place)
+    return Rewriter(
+        Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every)), writer, Skeletons(), place
+    )
 
 
 class Clock:

@@ -44,7 +44,7 @@ PACKERS = {
 
 
 def placer() -> Rewriter:
-    return bait_rewriter(Bait(SEAL, "/~", visitor_digest("192.0.2.1"), b"abcdef", placement="links", every=1))
+    return bait_rewriter(Bait(SEAL, "/~", visitor_digest("192.0.2.1"), b"abcdef"), "links", 1)
 
 
 def send(body: bytes, coding: bytes = b"", content_type: bytes = HTML, *, cuts=(), only_documents=False) -> bytes:

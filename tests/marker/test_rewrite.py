@@ -28,11 +28,6 @@ _INJECTED = re.compile(rb'<base href="[^"]*">')
 _FIELD = re.compile(rb'<input type="hidden" name="~" value="([A-Za-z0-9_-]{40,})">')
 
 
-class Nothing:
-    def at(self, _kind, _neighbour) -> bytes:
-        return b""
-
-
 def rules(mode="opaque", *patterns) -> Rules:
     return Rules(mode, patterns, lambda target: kind_of("GET", target) == "page")
 
@@ -47,7 +42,7 @@ def rewriter(
     place = Place(b"http", host, target)
     preparer = Preparer(place, how or rules(), b"/~", marked=bool(asked))
     base = target if preparer.needs_base else b""
-    writer = PageWriter(SEAL, VISITOR, PARENT, here=asked, base=base, spots=Nothing())
+    writer = PageWriter(SEAL, VISITOR, PARENT, here=asked, base=base)
     return Rewriter(preparer, writer, Skeletons(), place)
 
 
@@ -606,7 +601,7 @@ def test_a_page_from_its_skeleton_is_the_same():
     outs = []
     for visitor in (b"visitr", b"visitr", b"other1"):
         preparer = Preparer(place, rules(), b"/~", marked=False)
-        writer = PageWriter(SEAL, visitor, PARENT, spots=Nothing())
+        writer = PageWriter(SEAL, visitor, PARENT)
         outs.append(Rewriter(preparer, writer, skeletons, place).feed(page, final=True))
     assert outs[0] == outs[1] != outs[2]
     assert len(skeletons._pages) == 1

@@ -67,8 +67,8 @@ def is_in_open_link(page: bytes) -> bool:
 
 
 def with_bait(page: bytes) -> bytes:
-    bait = Bait(SEAL, "/~", b"visitr", b"abcdef", placement="links", every=1)
-    return bait_rewriter(bait).feed(page, final=True)
+    bait = Bait(SEAL, "/~", b"visitr", b"abcdef")
+    return bait_rewriter(bait, "links", 1).feed(page, final=True)
 
 
 def is_bait(element: ElementTree.Element, name: str) -> bool:

@@ -26,7 +26,7 @@ def bait(visitor: str = "192.0.2.1", path: str = "/", **options) -> Bait:
 
 
 def placed(page: bytes, *, cuts=(), whose: Bait | None = None, **options) -> bytes:
-    placer = bait_rewriter(whose or bait(**options))
+    placer = bait_rewriter(whose or bait(), **options)
     cuts = sorted({cut % (len(page) + 1) for cut in cuts})
     pieces = [page[a:b] for a, b in zip([0, *cuts], [*cuts, len(page)], strict=True)]
     return b"".join(placer.feed(piece, final=n == len(pieces)) for n, piece in enumerate(pieces, 1))
@@ -87,8 +87,8 @@ def test_spread_is_ever_further_apart():
 
 def test_every_link_is_different_in_a_page_between_pages_and_between_visitors():
     who = [{}, {"path": "/other"}, {"visitor": "198.51.100.7"}, {"visitor": "account:ann"}]
-    whose = [bait(**one, placement="links", every=1) for one in who]
-    links = [link for one in whose for link in traps_in(placed(LIST, whose=one))]
+    whose = [bait(**one) for one in who]
+    links = [link for one in whose for link in traps_in(placed(LIST, whose=one, placement="links", every=1))]
     assert len(set(links)) == len(links) == 4 * 1001
     assert len({len(link) for link in links}) == 1
 

@@ -14,7 +14,7 @@ from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hedgerow.marker.resolve import Place, resolve
-from hedgerow.marker.rewrite import PARAMETER, PageWriter, Preparer, Rewriter, Skeletons
+from hedgerow.marker.rewrite import PARAMETER, PageWriter, Preparer, Rewriter, Skeletons, Spacing
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_style
 from hedgerow.settings import Settings
@@ -127,13 +127,6 @@ _MOST_LINKED = 4
 _COOKIE_AGE = 30 * 86_400
 
 
-class NoBait:
-    """Nothing at any spot."""
-
-    def at(self, kind: str, neighbour: bytes) -> bytes:  # noqa: ARG002 - one shape for all
-        return b""
-
-
 class Page:
     """The answer to one visit: which of its headers change, and how its HTML does."""
 
@@ -156,14 +149,14 @@ class Page:
         if traps.enabled:
             bait = Bait(
                 self._seal, site.settings.marker.prefix, self._minted_for, self._parent,
-                placement=traps.placement, every=traps.every,
                 readable=lambda target: site.rules.mode_of(target.decode("latin-1")) == "readable",
             )  # fmt: skip
-        preparer = Preparer(self._place, site.rules, self._prefix, marked=self._marked)
+        spacing = Spacing(traps.placement, traps.every) if traps.enabled else None
+        preparer = Preparer(self._place, site.rules, self._prefix, marked=self._marked, spacing=spacing)
         writer = PageWriter(
             self._seal, self._minted_for, self._parent,
             here=self._visit.asked.encode("latin-1"), base=self._place.target if preparer.needs_base else b"",
-            spots=bait or NoBait(),
+            spots=bait,
         )  # fmt: skip
         return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
 

@@ -15,7 +15,6 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from hedgerow.adapters.site import NoBait
 from hedgerow.build import build_rules, build_seals
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError
@@ -75,5 +74,5 @@ def mark(page: bytes, target: str, host: str, seal: Seal, settings: Settings) ->
     where = folder + "/" if name in _INDEX else target
     place = Place(b"http", host.encode(), where.encode("latin-1", "replace"))
     preparer = Preparer(place, build_rules(settings), settings.marker.prefix.encode(), marked=False)
-    writer = PageWriter(seal, NOBODY, page_digest(where), spots=NoBait())
+    writer = PageWriter(seal, NOBODY, page_digest(where))
     return Rewriter(preparer, writer, Skeletons(0), place).feed(page, final=True)

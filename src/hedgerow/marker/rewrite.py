@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from threading import Lock
-from typing import Literal, Protocol, cast
+from typing import ClassVar, Literal, Protocol, cast
+
+import msgspec
 
 from hedgerow.marker.resolve import Place, resolve
 from hedgerow.marker.seal import Seal, page_digest
@@ -95,6 +97,32 @@ def quoted(value: bytes) -> bytes:
     return b'"' + value.replace(b"&", b"&amp;").replace(b'"', b"&quot;") + b'"'
 
 
+Placement = Literal["spread", "links", "end"]
+"""
+spread: behind the first link and every n-th after it, ever further apart, and at the end: a page of a thousand links
+needs no hundred traps. links: behind the first and strictly every n-th, and at the end. end: only there.
+"""
+
+
+class Spacing(msgspec.Struct, frozen=True):
+    """Behind which links of a page bait stands. The same for all visitors, so that a prepared page has its spots."""
+
+    placement: Placement = "spread"
+    every: int = 3
+
+    AT_ONE_DISTANCE: ClassVar[int] = 4
+
+    def distances(self) -> Iterator[int]:
+        """How many links to the next bait, each time."""
+        if self.placement == "end":
+            return
+        yield 1
+        placed = 1
+        while True:
+            yield self.every << ((placed - 1) // self.AT_ONE_DISTANCE if self.placement == "spread" else 0)
+            placed += 1
+
+
 class Spots(Protocol):
     """What is added at spots: the bait."""
 
@@ -106,10 +134,12 @@ class Preparer:
     Prepares one page: *place* is where the browser believes relative links start, *site* where the page is.
 
     *marked* says that the page was asked for by an opaque link: then the browser must be told its base, and links to
-    fragments must lead to the address that it shows.
+    fragments must lead to the address that it shows. *spacing* is where bait stands, or None where there is none.
     """
 
-    def __init__(self, place: Place, rules: Rules, prefix: bytes, *, marked: bool) -> None:
+    def __init__(
+        self, place: Place, rules: Rules, prefix: bytes, *, marked: bool, spacing: Spacing | None = None
+    ) -> None:
         self._place = place
         self._site = place
         self._rules = rules
@@ -119,6 +149,10 @@ class Preparer:
         self._based = False
         self._neighbour = b""
         self._folder = _folder(place)
+        self._baited = spacing is not None
+        self._distances = iter(()) if spacing is None else spacing.distances()
+        # Links until the next bait; 0 where there is none any more.
+        self._until_next = next(self._distances, 0)
 
     @property
     def needs_base(self) -> bool:
@@ -162,11 +196,18 @@ class Preparer:
         return pieces
 
     def _spot(self, kind: str, text: bytes) -> tuple[Op, bytes]:
-        """What is added at a spot, and the target that goes with it."""
-        if kind != "fields":
-            return cast("Op", kind), self._neighbour
-        target = self._readable_form(text)
-        return ("", b"") if target is None else ("field", target)
+        """What is added at a spot, and the target that goes with it; nothing where bait is not due."""
+        if kind == "fields":
+            target = self._readable_form(text)
+            return ("", b"") if target is None else ("field", target)
+        if kind == "start":
+            return "start", b""
+        if kind == "spot":
+            self._until_next -= 1
+            if self._until_next:
+                return "", b""
+            self._until_next = next(self._distances, 0)
+        return (cast("Op", kind), self._neighbour) if self._baited else ("", b"")
 
     def _fragment(self, data: bytes, start: int, text: bytes) -> Sequence[Piece]:
         """A link to another place of the same page: to the address that the browser shows."""
@@ -266,7 +307,14 @@ class PageWriter:
     """
 
     def __init__(
-        self, seal: Seal, minted_for: bytes, parent: bytes, *, here: bytes = b"", base: bytes = b"", spots: Spots
+        self,
+        seal: Seal,
+        minted_for: bytes,
+        parent: bytes,
+        *,
+        here: bytes = b"",
+        base: bytes = b"",
+        spots: Spots | None = None,
     ) -> None:
         self._page = seal.sealer("page", minted_for, parent)
         self._sealers = {
@@ -301,7 +349,7 @@ class PageWriter:
             return b"<base href=" + quoted(self._base) + b">" if self._base else b""
         if op in self._sealers:
             return self._sealers[op]((target,))[0]
-        return self._spots.at(op, target)
+        return self._spots.at(op, target) if self._spots is not None else b""
 
 
 class Skeletons:

@@ -16,8 +16,7 @@ import msgspec
 
 from hedgerow.identity.address import check_network
 from hedgerow.identity.bots import Bot
-from hedgerow.marker.rewrite import Mode
-from hedgerow.traps.bait import Placement
+from hedgerow.marker.rewrite import Mode, Placement
 from hedgerow.windows.density import Window
 
 Faults = Iterator[tuple[str, str]]

@@ -14,17 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b, sha256
 from threading import Lock
-from typing import Literal
 
 from hedgerow.marker.seal import PAGE_BYTES, Seal, page_digest
 
-Placement = Literal["spread", "links", "end"]
-"""
-spread: behind the first link and every n-th after it, ever further apart, and at the end: a page of a thousand links
-needs no hundred traps. links: behind the first and strictly every n-th, and at the end. end: only there.
-"""
-
-_AT_ONE_DISTANCE = 4
 _ORDINARY = 15
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
 
@@ -53,7 +45,7 @@ class Pages:
 
 class Bait:
     """
-    The hidden links of one page for one visitor, placed where *placement* and *every* say.
+    The hidden links of one page for one visitor. Where they stand is the page's (`marker.rewrite.Spacing`).
 
     A hidden link looks like the link before it: as long, and in readable mode with that link's own address.
     """
@@ -65,8 +57,6 @@ class Bait:
         minted_for: bytes,
         page: bytes,
         *,
-        placement: Placement = "spread",
-        every: int = 3,
         readable: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
         self._seal = seal.sealer("trap", minted_for, page)
@@ -77,11 +67,6 @@ class Bait:
         self._before = b'<a class="%b" href="' % name
         self._prefix = prefix.encode()
         self._styled = False
-        self._spread = placement == "spread"
-        self._every = every
-        # Links until the next bait; where bait is at the end alone, more than any page has.
-        self._until_next = 1 if placement != "end" else 1 << 62
-        self._placed = 0
 
     @property
     def style_hash(self) -> bytes:
@@ -90,12 +75,6 @@ class Bait:
 
     def at(self, kind: str, neighbour: bytes) -> bytes:
         """What is added at a spot of this *kind*; *neighbour* is the target of the link before it."""
-        if kind == "spot":
-            self._until_next -= 1
-            if self._until_next:
-                return b""
-            self._until_next = self._every << (self._placed // _AT_ONE_DISTANCE if self._spread else 0)
-            self._placed += 1
         return self._style() if kind == "head" else self._style() + self._link(neighbour)
 
     def _style(self) -> bytes:
