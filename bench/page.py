@@ -14,7 +14,7 @@ from bench.samples import page
 from bench.timing import measure
 from hedgerow.adapters.outgoing import Outgoing
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons, Spacing
+from hedgerow.marker.rewrite import Fill, Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons, Spacing, based
 from hedgerow.marker.seal import Key, Seals
 from hedgerow.page.scan import Scanner
 from hedgerow.traps.bait import Bait
@@ -39,8 +39,11 @@ RULES: dict[Mode, Rules] = {mode: Rules(mode, (), lambda _: True) for mode in ("
 
 def rewriter(skeletons: Skeletons, mode: Mode = "opaque") -> Rewriter:
     rules = RULES[mode]
-    bait = Bait(SEAL, "/~", VISITOR, PARENT)
-    writer = PageWriter(SEAL, VISITOR, PARENT, here=b"/~here", base=PLACE.target, spots=bait)
+    bait = Bait(VISITOR, PARENT)
+    fills: dict[Fill, bytes] = {
+        "here": b"/~here", "base": based(PLACE.target), "style": bait.style, "lure": bait.lure,
+    }  # fmt: skip
+    writer = PageWriter(SEAL, VISITOR, PARENT, fills)
     return Rewriter(Preparer(PLACE, rules, b"/~", marked=True, spacing=Spacing()), writer, skeletons, (PLACE, mode))
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Placement, Preparer, Rewriter, Rules, Skeletons, Spacing
-from hedgerow.marker.seal import Key, Seals
+from hedgerow.marker.rewrite import Mode, PageWriter, Placement, Preparer, Rewriter, Rules, Skeletons, Spacing
+from hedgerow.marker.seal import Key, Seal, Seals
 from hedgerow.settings import Settings, read_settings
 from hedgerow.stores.ledger import Entry
 from hedgerow.traps.bait import Bait
@@ -44,15 +44,16 @@ def without_bait(body: bytes) -> bytes:
     return _BAIT.sub(b"", body)
 
 
-def bait_rewriter(bait: Bait, placement: Placement = "spread", every: int = 3) -> Rewriter:
-    """What puts this bait into a page and leaves its links alone."""
+def bait_rewriter(
+    seal: Seal, visitor: bytes, page: bytes, placement: Placement = "spread", every: int = 3, mode: Mode = "off"
+) -> Rewriter:
+    """What puts bait into a page, and leaves its links alone unless *mode* says otherwise."""
     place = Place(b"http", b"example.org", b"/")
-    rules = Rules("off", (), lambda _: True)
-    seal = Seals([Key(1, KEY, 0.0)]).of("example.org")
-    writer = PageWriter(seal, bytes(6), bytes(6), spots=bait)
-    return Rewriter(
-        Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every)), writer, Skeletons(), place
-    )
+    bait = Bait(visitor, page)
+    rules = Rules(mode, (), lambda _: True)
+    preparer = Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every))
+    writer = PageWriter(seal, visitor, page, {"style": bait.style, "lure": bait.lure})
+    return Rewriter(preparer, writer, Skeletons(), place)
 
 
 class Clock:

@@ -28,7 +28,6 @@ from hedgerow.adapters.outgoing import (
 from hedgerow.marker.rewrite import Rewriter
 from hedgerow.marker.seal import Key, Seal, visitor_digest
 from hedgerow.page.coding import BrokenCoding, codec
-from hedgerow.traps.bait import Bait
 from page.nasty import pages
 
 SEAL = Seal([Key(1, KEY, 0.0)])
@@ -44,7 +43,7 @@ PACKERS = {
 
 
 def placer() -> Rewriter:
-    return bait_rewriter(Bait(SEAL, "/~", visitor_digest("192.0.2.1"), b"abcdef"), "links", 1)
+    return bait_rewriter(SEAL, visitor_digest("192.0.2.1"), b"abcdef", "links", 1)
 
 
 def send(body: bytes, coding: bytes = b"", content_type: bytes = HTML, *, cuts=(), only_documents=False) -> bytes:

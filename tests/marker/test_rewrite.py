@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hedgerow.identity.kind import kind_of
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Preparer, Rewriter, Rules, Skeletons
+from hedgerow.marker.rewrite import PageWriter, Prepared, Preparer, Rewriter, Rules, Skeletons, based
 from hedgerow.marker.seal import Key, Seal, page_digest
 from hedgerow.page.entities import attribute_text
 from page.nasty import pages, random_page
@@ -41,8 +41,7 @@ def rewriter(
 ) -> Rewriter:
     place = Place(b"http", host, target)
     preparer = Preparer(place, how or rules(), b"/~", marked=bool(asked))
-    base = target if preparer.needs_base else b""
-    writer = PageWriter(SEAL, VISITOR, PARENT, here=asked, base=base)
+    writer = PageWriter(SEAL, VISITOR, PARENT, {"here": asked, "base": based(target)})
     return Rewriter(preparer, writer, Skeletons(), place)
 
 
@@ -551,12 +550,12 @@ def test_skeletons_are_right_and_bounded():
     place = Place(b"http", b"example.org", b"/")
 
     def prepare(page):
-        return [(page, "", b"")] * 3
+        return Prepared([page] * 3, [], [], [])
 
     for _ in range(3):
         for n in range(100):
             page = b"<p>%d</p>" % n + b" " * 2_000
-            assert skeletons.pieces(page, place, prepare) == prepare(page)
+            assert skeletons.prepared(page, place, prepare) == prepare(page)
             assert skeletons.spent <= 200_000
     assert 0 < len(skeletons._pages) < 100
 
@@ -566,11 +565,11 @@ def test_a_skeleton_is_prepared_once_for_each_place():
 
     def prepare(page):
         calls.append(page)
-        return [(page, "", b"")]
+        return Prepared([page], [], [], [])
 
-    first = skeletons.pieces(b"page", 1, prepare)
-    assert skeletons.pieces(b"".join([b"pa", b"ge"]), 1, prepare) is first
-    skeletons.pieces(b"page", 2, prepare)
+    first = skeletons.prepared(b"page", 1, prepare)
+    assert skeletons.prepared(b"".join([b"pa", b"ge"]), 1, prepare) is first
+    skeletons.prepared(b"page", 2, prepare)
     assert len(calls) == 2
 
 
@@ -578,19 +577,19 @@ def test_the_page_not_asked_for_the_longest_goes_first():
     skeletons = Skeletons(memory=16_000)
 
     def prepare(page):
-        return [(page, "", b"")]
+        return Prepared([page], [], [], [])
 
     one, *others = (b"%03d" % n * 300 for n in range(20))
     for other in others:
-        skeletons.pieces(one, 1, prepare)
-        skeletons.pieces(other, 1, prepare)
+        skeletons.prepared(one, 1, prepare)
+        skeletons.prepared(other, 1, prepare)
     assert (one, 1) in skeletons._pages
     assert (others[0], 1) not in skeletons._pages
 
 
 def test_a_page_larger_than_a_sixteenth_is_not_kept():
     skeletons = Skeletons(memory=16_000)
-    skeletons.pieces(b"x" * 1_001, 1, lambda page: [(page, "", b"")])
+    skeletons.prepared(b"x" * 1_001, 1, lambda page: Prepared([page], [], [], []))
     assert skeletons.spent == 0
 
 
@@ -601,7 +600,7 @@ def test_a_page_from_its_skeleton_is_the_same():
     outs = []
     for visitor in (b"visitr", b"visitr", b"other1"):
         preparer = Preparer(place, rules(), b"/~", marked=False)
-        writer = PageWriter(SEAL, visitor, PARENT)
+        writer = PageWriter(SEAL, visitor, PARENT, {})
         outs.append(Rewriter(preparer, writer, skeletons, place).feed(page, final=True))
     assert outs[0] == outs[1] != outs[2]
     assert len(skeletons._pages) == 1

@@ -11,6 +11,7 @@ from hedgerow.marker.seal import (
     Key,
     Seal,
     Seals,
+    content,
     may_be_token,
     page_digest,
     visitor_digest,
@@ -68,7 +69,7 @@ def test_different_markers_have_different_tokens(one, other):
 
 @given(KINDS, DIGESTS, DIGESTS, st.lists(TARGETS, max_size=8))
 def test_a_sealer_gives_the_same_tokens(kind, minted_for, parent, targets):
-    tokens = SEAL.sealer(kind, minted_for, parent)(targets)
+    tokens = SEAL.sealer(minted_for, parent)([content(kind, target) for target in targets])
     assert tokens[: len(targets)] == [SEAL.seal(kind, minted_for, parent, target) for target in targets]
 
 

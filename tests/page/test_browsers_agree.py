@@ -29,7 +29,6 @@ import pytest
 from driving import KEY, bait_rewriter
 from hedgerow.marker.seal import Key, Seal
 from hedgerow.page.scan import Scanner
-from hedgerow.traps.bait import Bait
 
 from .nasty import random_page
 
@@ -67,8 +66,7 @@ def is_in_open_link(page: bytes) -> bool:
 
 
 def with_bait(page: bytes) -> bytes:
-    bait = Bait(SEAL, "/~", b"visitr", b"abcdef")
-    return bait_rewriter(bait, "links", 1).feed(page, final=True)
+    return bait_rewriter(SEAL, b"visitr", b"abcdef", "links", 1).feed(page, final=True)
 
 
 def is_bait(element: ElementTree.Element, name: str) -> bool:

@@ -21,12 +21,8 @@ SEAL = Seal([Key(1, bytes(range(64)), 0.0)])
 LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"
 
 
-def bait(visitor: str = "192.0.2.1", path: str = "/", **options) -> Bait:
-    return Bait(SEAL, "/~", visitor_digest(visitor), page_digest(path), **options)
-
-
-def placed(page: bytes, *, cuts=(), whose: Bait | None = None, **options) -> bytes:
-    placer = bait_rewriter(whose or bait(), **options)
+def placed(page: bytes, *, cuts=(), visitor: str = "192.0.2.1", path: str = "/", **options) -> bytes:
+    placer = bait_rewriter(SEAL, visitor_digest(visitor), page_digest(path), **options)
     cuts = sorted({cut % (len(page) + 1) for cut in cuts})
     pieces = [page[a:b] for a, b in zip([0, *cuts], [*cuts, len(page)], strict=True)]
     return b"".join(placer.feed(piece, final=n == len(pieces)) for n, piece in enumerate(pieces, 1))
@@ -87,8 +83,7 @@ def test_spread_is_ever_further_apart():
 
 def test_every_link_is_different_in_a_page_between_pages_and_between_visitors():
     who = [{}, {"path": "/other"}, {"visitor": "198.51.100.7"}, {"visitor": "account:ann"}]
-    whose = [bait(**one) for one in who]
-    links = [link for one in whose for link in traps_in(placed(LIST, whose=one, placement="links", every=1))]
+    links = [link for one in who for link in traps_in(placed(LIST, **one, placement="links", every=1))]
     assert len(set(links)) == len(links) == 4 * 1001
     assert len({len(link) for link in links}) == 1
 
@@ -107,31 +102,34 @@ def test_a_link_names_its_page_and_its_visitor():
 
 def test_the_same_page_for_the_same_visitor_is_the_same_bytes():
     assert placed(PAGE) == placed(PAGE)
-    assert placed(PAGE) != placed(PAGE, whose=bait(path="/x")) != placed(PAGE, whose=bait(visitor="x"))
+    assert placed(PAGE) != placed(PAGE, path="/x") != placed(PAGE, visitor="x")
 
 
 def test_the_name_of_the_rule_is_another_for_every_page_and_visitor():
-    rules = {bait(f"192.0.2.{n}", f"/{n % 7}").at("head", b"") for n in range(200)}
+    rules = {Bait(visitor_digest(f"192.0.2.{n}"), page_digest(f"/{n % 7}")).style for n in range(200)}
     assert len(rules) == 200
 
 
 def test_the_hash_is_that_of_the_rule():
-    one = bait()
-    rule = one.at("head", b"").removeprefix(b"<style>").removesuffix(b"</style>")
+    one = Bait(b"visitr", b"abcdef")
+    rule = one.style.removeprefix(b"<style>").removesuffix(b"</style>")
     assert one.style_hash == b"'sha256-" + base64.b64encode(sha256(rule).digest()) + b"'"
-    assert one.at("head", b"") == b""
+
+
+def behind(neighbour: bytes, mode: str) -> str:
+    """The hidden link behind a link to *neighbour*."""
+    page = b"<body><a href='" + neighbour.replace(b"&", b"&amp;") + b"'>x</a><p></body>"
+    return traps_in(placed(page, placement="links", mode=mode))[0]
 
 
 @pytest.mark.parametrize("neighbour", [b"/x", b"/a/long/path.html?with=a&query=b", b"/" + b"y" * 300])
 def test_a_hidden_link_is_as_long_as_the_link_before_it(neighbour):
-    (link,) = traps_in(bait(every=1).at("spot", neighbour))
-    assert len(link) == len(b"/~" + SEAL.seal("page", bytes(6), bytes(6), neighbour))
+    assert len(behind(neighbour, "opaque")) == len(b"/~" + SEAL.seal("page", bytes(6), bytes(6), neighbour))
 
 
 @pytest.mark.parametrize("neighbour", [b"/x", b"/a?b=1&c=2", b'/q?"'])
 def test_in_readable_mode_a_hidden_link_has_the_address_of_the_link_before_it(neighbour):
-    (link,) = traps_in(bait(every=1, readable=lambda _: True).at("spot", neighbour))
-    start, _, token = link.rpartition("~=")
+    start, _, token = behind(neighbour, "readable").rpartition("~=")
     assert start == neighbour.decode().replace('"', "%22") + ("&" if b"?" in neighbour else "?")
     assert len(token) == len(SEAL.seal("page", bytes(6), bytes(6), page_digest("/x")))
     assert SEAL.unseal(token).kind == "trap"

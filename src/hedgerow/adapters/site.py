@@ -14,7 +14,7 @@ from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hedgerow.marker.resolve import Place, resolve
-from hedgerow.marker.rewrite import PARAMETER, PageWriter, Preparer, Rewriter, Skeletons, Spacing
+from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_style
 from hedgerow.settings import Settings
@@ -145,19 +145,13 @@ class Page:
     def rewriter(self) -> tuple[Rewriter, Bait | None]:
         """What rewrites the page, and the bait in it."""
         site, traps = self._site, self._site.settings.traps
-        bait = None
-        if traps.enabled:
-            bait = Bait(
-                self._seal, site.settings.marker.prefix, self._minted_for, self._parent,
-                readable=lambda target: site.rules.mode_of(target.decode("latin-1")) == "readable",
-            )  # fmt: skip
+        bait = Bait(self._minted_for, self._parent) if traps.enabled else None
         spacing = Spacing(traps.placement, traps.every) if traps.enabled else None
         preparer = Preparer(self._place, site.rules, self._prefix, marked=self._marked, spacing=spacing)
-        writer = PageWriter(
-            self._seal, self._minted_for, self._parent,
-            here=self._visit.asked.encode("latin-1"), base=self._place.target if preparer.needs_base else b"",
-            spots=bait,
-        )  # fmt: skip
+        fills: dict[Fill, bytes] = {"here": self._visit.asked.encode("latin-1"), "base": based(self._place.target)}
+        if bait is not None:
+            fills |= {"style": bait.style, "lure": bait.lure}
+        writer = PageWriter(self._seal, self._minted_for, self._parent, fills)
         return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
 
     def headers(self, headers: Headers) -> Headers:

@@ -10,21 +10,27 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
-from typing import ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Literal, NamedTuple
 
 import msgspec
 
 from hedgerow.marker.resolve import Place, resolve
-from hedgerow.marker.seal import Seal, page_digest
+from hedgerow.marker.seal import PAGE_BYTES, Seal, content, page_digest
 from hedgerow.page.scan import Find, Scanner
 
 Mode = Literal["opaque", "readable", "off"]
-Op = Literal["", "page", "form", "frame", "readable", "field", "here", "start", "head", "spot", "end"]
-Piece = tuple[bytes, Op, bytes]
-"""A literal, and what follows it: the token of a target, or something at a spot. The bytes are the target."""
+Fill = Literal["here", "base", "style", "lure"]
+"""
+What is the same all over one page for one visitor: the address that the browser shows, the base that it is told, the
+style of hidden links, and how such a link begins.
+"""
+Piece = tuple[bytes, Literal["", "token"] | Fill, bytes]
+"""A literal, and what follows it: nothing, a token, which seals the bytes, or something that is filled in."""
+Lure = tuple[bytes, int]
+"""How the address of a hidden link begins, and how much its token seals: as the link before it."""
 
 _REFRESH = re.compile(rb"(\s*[\d.]*\s*[;,]?\s*(?:[uU][rR][lL]\s*=\s*)?)([\"']?)(.*?)\2?\s*\Z", re.DOTALL)
 _WIDGET = re.compile(
@@ -35,6 +41,8 @@ _LEAKY = frozenset({b"unsafe-url", b"always", b"no-referrer-when-downgrade", b"o
 _TELLING = frozenset({"base", "head", "spot", "end"})
 # A second slash begins a host.
 _AUTHORITY = frozenset({b"/", b"\\"})
+_ORDINARY = 15
+_NOTHING: Piece = (b"", "", b"")
 PARAMETER = b"~"
 """The query parameter that carries the token in readable mode."""
 
@@ -81,12 +89,12 @@ def _folder(place: Place) -> bytes:
     return place.host + place.target.partition(b"?")[0]
 
 
-class _Known(dict[tuple[bytes, bytes], "tuple[Sequence[Piece], bytes]"]):
+class _Known(dict[tuple[bytes, bytes], "tuple[Sequence[Piece], Lure | None]"]):
     """What became of links before. Pages of a site share most of theirs. Emptied when it is full."""
 
     _MOST = 50_000
 
-    def __setitem__(self, key: tuple[bytes, bytes], value: tuple[Sequence[Piece], bytes]) -> None:
+    def __setitem__(self, key: tuple[bytes, bytes], value: tuple[Sequence[Piece], Lure | None]) -> None:
         if len(self) >= self._MOST:
             self.clear()
         super().__setitem__(key, value)
@@ -95,6 +103,11 @@ class _Known(dict[tuple[bytes, bytes], "tuple[Sequence[Piece], bytes]"]):
 def quoted(value: bytes) -> bytes:
     """*value* as an attribute's, in double quotes."""
     return b'"' + value.replace(b"&", b"&amp;").replace(b'"', b"&quot;") + b'"'
+
+
+def based(target: bytes) -> bytes:
+    """The element that tells a browser where it is."""
+    return b"<base href=" + quoted(target) + b">"
 
 
 Placement = Literal["spread", "links", "end"]
@@ -123,10 +136,29 @@ class Spacing(msgspec.Struct, frozen=True):
             placed += 1
 
 
-class Spots(Protocol):
-    """What is added at spots: the bait."""
+class Prepared(NamedTuple):
+    """
+    A page, or a piece of one, with gaps.
 
-    def at(self, kind: Op, neighbour: bytes) -> bytes: ...
+    *parts* are its literals and, empty, its gaps. The gaps at *tokens* get *contents*, sealed, one each; those of
+    *fills* what they name.
+    """
+
+    parts: list[bytes]
+    tokens: list[int]
+    contents: list[bytes]
+    fills: list[tuple[int, Fill]]
+
+    def add(self, pieces: Iterable[Piece]) -> None:
+        for literal, op, sealed in pieces:
+            self.parts.append(literal)
+            if op == "token":
+                self.tokens.append(len(self.parts))
+                self.contents.append(sealed)
+                self.parts.append(b"")
+            elif op:
+                self.fills.append((len(self.parts), op))
+                self.parts.append(b"")
 
 
 class Preparer:
@@ -147,20 +179,27 @@ class Preparer:
         self._marked = marked
         self._elsewhere = False
         self._based = False
-        self._neighbour = b""
+        self._lure: Lure = (prefix, _ORDINARY)
         self._folder = _folder(place)
         self._baited = spacing is not None
         self._distances = iter(()) if spacing is None else spacing.distances()
-        # Links until the next bait; 0 where there is none any more.
+        # The next bait is behind the link with which this would be 0; it never is where there is none to come.
         self._until_next = next(self._distances, 0)
+        self._styled = False
+        self._lures = 0
 
     @property
     def needs_base(self) -> bool:
         """A page in the top folder has the same base as its marked address."""
         return self._marked and self._site.target.partition(b"?")[0].rfind(b"/") > 0
 
-    def prepare(self, data: bytes, finds: Sequence[Find]) -> list[Piece]:
-        """Cut *data* into pieces at *finds*."""
+    def prepare(self, data: bytes, finds: Sequence[Find]) -> Prepared:
+        """Cut *data* at *finds*."""
+        prepared = Prepared([], [], [], [])
+        prepared.add(self._pieces(data, finds))
+        return prepared
+
+    def _pieces(self, data: bytes, finds: Sequence[Find]) -> list[Piece]:
         pieces: list[Piece] = []
         # What was behind the last change and belongs before the next literal.
         behind = b""
@@ -176,38 +215,44 @@ class Preparer:
                     found = known.get(key)
                     if found is None:
                         found = known[key] = self._link(kind, text)
-                    change, self._neighbour = found[0], found[1] or self._neighbour
-            elif start == end:
-                op, target = self._spot(kind, text)
-                if op:
-                    pieces.append((behind + data[position:start], op, target))
-                    behind, position = b"", start
+                    change, self._lure = found[0], found[1] or self._lure
+            elif kind == "spot" and self._until_next != 1:
+                self._until_next -= 1
                 continue
+            elif start == end:
+                change = self._spot(kind, text)
             else:
                 change = self._change(kind, text)
             if change:
                 before = behind + data[position:start]
-                for literal, op, target in change[:-1]:
-                    pieces.append((before + literal, op, target))
+                for literal, op, sealed in change[:-1]:
+                    pieces.append((before + literal, op, sealed))
                     before = b""
                 behind = before + change[-1][0]
                 position = end
         pieces.append((behind + data[position:], "", b""))
         return pieces
 
-    def _spot(self, kind: str, text: bytes) -> tuple[Op, bytes]:
-        """What is added at a spot, and the target that goes with it; nothing where bait is not due."""
+    def _spot(self, kind: str, text: bytes) -> Sequence[Piece]:
+        """What is added at a spot where something is due."""
         if kind == "fields":
-            target = self._readable_form(text)
-            return ("", b"") if target is None else ("field", target)
+            return self._field(text)
         if kind == "start":
-            return "start", b""
+            return ((b"", "base", b""), _NOTHING) if self.needs_base else ()
+        if not self._baited:
+            return ()
         if kind == "spot":
-            self._until_next -= 1
-            if self._until_next:
-                return "", b""
             self._until_next = next(self._distances, 0)
-        return (cast("Op", kind), self._neighbour) if self._baited else ("", b"")
+        style: tuple[Piece, ...] = () if self._styled else ((b"", "style", b""),)
+        self._styled = True
+        return (*style, _NOTHING) if kind == "head" else (*style, *self._hidden_link())
+
+    def _hidden_link(self) -> Sequence[Piece]:
+        """A link that looks like the one before it: as long, and in readable mode with that one's own address."""
+        self._lures += 1
+        address, length = self._lure
+        target = self._lures.to_bytes(2, "big").ljust(length, b"\0")
+        return (b"", "lure", b""), (address, "token", content("trap", target)), (b'"></a>', "", b"")
 
     def _fragment(self, data: bytes, start: int, text: bytes) -> Sequence[Piece]:
         """A link to another place of the same page: to the address that the browser shows."""
@@ -229,35 +274,40 @@ class Preparer:
             return ((b'"strict-origin-when-cross-origin"', "", b""),)
         return ()
 
-    def _link(self, kind: str, text: bytes, lead: bytes = b"") -> tuple[Sequence[Piece], bytes]:
-        """What a link becomes, and its target; nothing where it stays."""
+    def _link(self, kind: str, text: bytes, lead: bytes = b"") -> tuple[Sequence[Piece], Lure | None]:
+        """What a link becomes, and how a hidden link behind it looks; nothing where it stays."""
         if self._elsewhere and not text.lstrip().lower().startswith((b"http", b"//")):
-            return (), b""
+            return (), None
         found = resolve(text, self._place)
         if found is None:
-            return (), b""
+            return (), None
         target, fragment = found
         mode = self._rules.mode_of(target.decode("latin-1"))
         if mode == "off":
-            return (), b""
+            return (), None
         behind = fragment.replace(b"&", b"&amp;").replace(b'"', b"%22") + b'"'
         if mode == "opaque":
-            op: Op = "form" if kind == "query" else kind  # type: ignore[assignment]
-            return ((b'"' + lead + self._prefix, op, target), (behind, "", b"")), target
+            sealed = content("frame" if kind == "frame" else "page" if kind == "page" else "form", target)
+            return ((b'"' + lead + self._prefix, "token", sealed), (behind, "", b"")), (self._prefix, len(target))
         if kind == "query":
             # A form that asks by its address throws the query of that address away: it gets a hidden field instead.
-            return (), b""
+            return (), None
         joint = b"&" if b"?" in target else b"?"
-        opening = quoted(lead + target + joint + PARAMETER + b"=")[:-1]
-        return ((opening, "readable", target), (behind, "", b"")), target
+        address = quoted(target + joint + PARAMETER + b"=")[1:-1]
+        sealed = content("page", page_digest(target.decode("latin-1")))
+        opening = b'"' + quoted(lead)[1:-1] + address
+        return ((opening, "token", sealed), (behind, "", b"")), (address, PAGE_BYTES)
 
-    def _readable_form(self, action: bytes) -> bytes | None:
-        """The target of a form in readable mode that needs a hidden field; None where it does not."""
+    def _field(self, action: bytes) -> Sequence[Piece]:
+        """The hidden field of a form in readable mode that asks by its address; nothing where it needs none."""
         found = resolve(action, self._place) if action else (self._site.target, b"")
         if found is None or self._elsewhere:
-            return None
-        path = found[0].partition(b"?")[0]
-        return path if self._rules.mode_of(path.decode("latin-1")) == "readable" else None
+            return ()
+        path = found[0].partition(b"?")[0].decode("latin-1")
+        if self._rules.mode_of(path) != "readable":
+            return ()
+        opening = b'<input type="hidden" name="' + PARAMETER + b'" value="'
+        return (opening, "token", content("form", page_digest(path))), (b'">', "", b"")
 
     def _rebase(self, text: bytes) -> Sequence[Piece]:
         """The page names its own base: relative to where the page really is. Of two the first counts."""
@@ -284,7 +334,7 @@ class Preparer:
         inner = Preparer(self._place, self._rules, self._prefix, marked=False)
         inner._elsewhere, inner._folder = self._elsewhere, self._folder  # it has the base of this page
         found = Scanner().feed(text, final=True)[1]
-        pieces = inner.prepare(text, [find for find in found if find[0] != find[1]])
+        pieces = inner._pieces(text, [find for find in found if find[0] != find[1]])
         if len(pieces) == 1:
             return ()
         escaped: list[Piece] = [(quoted(literal)[1:-1], op, target) for literal, op, target in pieces]
@@ -301,55 +351,21 @@ class Preparer:
 
 class PageWriter:
     """
-    Writes a prepared page for one visitor.
-
-    *here* is the address that the browser shows, and *base* what it must be told, or b"".
+    Writes a prepared page for one visitor, its gaps filled with *fills*.
     """
 
-    def __init__(
-        self,
-        seal: Seal,
-        minted_for: bytes,
-        parent: bytes,
-        *,
-        here: bytes = b"",
-        base: bytes = b"",
-        spots: Spots | None = None,
-    ) -> None:
-        self._page = seal.sealer("page", minted_for, parent)
-        self._sealers = {
-            "form": seal.sealer("form", minted_for, parent),
-            "frame": seal.sealer("frame", minted_for, parent),
-        }
-        self._here = here
-        self._base = base
-        self._spots = spots
+    def __init__(self, seal: Seal, minted_for: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
+        self._seal = seal.sealer(minted_for, parent)
+        self._fills = fills
 
-    def write(self, pieces: Sequence[Piece]) -> bytes:
-        out: list[bytes] = []
-        add = out.append
-        tokens = iter(self._page([target for _, op, target in pieces if op == "page"]))
-        for literal, op, target in pieces:
-            add(literal)
-            if op == "page":
-                add(next(tokens))
-            elif op:
-                add(self._other(op, target))
-        return b"".join(out)
-
-    def _other(self, op: Op, target: bytes) -> bytes:
-        if op == "readable":
-            return self._page((page_digest(target.decode("latin-1")),))[0]
-        if op == "field":
-            token = self._sealers["form"]((page_digest(target.decode("latin-1")),))[0]
-            return b'<input type="hidden" name="' + PARAMETER + b'" value="' + token + b'">'
-        if op == "here":
-            return self._here
-        if op == "start":
-            return b"<base href=" + quoted(self._base) + b">" if self._base else b""
-        if op in self._sealers:
-            return self._sealers[op]((target,))[0]
-        return self._spots.at(op, target) if self._spots is not None else b""
+    def write(self, prepared: Prepared) -> bytes:
+        parts = prepared.parts.copy()
+        # The list of tokens may be longer, by what is behind the last of them.
+        for place, token in zip(prepared.tokens, self._seal(prepared.contents), strict=False):
+            parts[place] = token
+        for place, name in prepared.fills:
+            parts[place] = self._fills[name]
+        return b"".join(parts)
 
 
 class Skeletons:
@@ -363,12 +379,12 @@ class Skeletons:
     def __init__(self, memory: int = 32_000_000) -> None:
         self._memory = memory
         self._largest = memory // 16
-        self._pages: OrderedDict[tuple[bytes, object], list[Piece]] = OrderedDict()
+        self._pages: OrderedDict[tuple[bytes, object], Prepared] = OrderedDict()
         self._lock = Lock()
         self.spent = 0
 
-    def pieces(self, page: bytes, place: object, prepare: Callable[[bytes], list[Piece]]) -> list[Piece]:
-        """The pieces of a whole *page*, prepared now or before."""
+    def prepared(self, page: bytes, place: object, prepare: Callable[[bytes], Prepared]) -> Prepared:
+        """A whole *page*, prepared now or before."""
         key = (page, place)
         with self._lock:
             known = self._pages.get(key)
@@ -382,13 +398,13 @@ class Skeletons:
                     self._pages[key] = found
                     self.spent += _cost(page, found)
                 while self.spent > self._memory:
-                    old, pieces = self._pages.popitem(last=False)
-                    self.spent -= _cost(old[0], pieces)
+                    (old, _), prepared = self._pages.popitem(last=False)
+                    self.spent -= _cost(old, prepared)
         return found
 
 
-def _cost(page: bytes, pieces: Sequence[Piece]) -> int:
-    return 2 * len(page) + 400 + 150 * len(pieces)
+def _cost(page: bytes, prepared: Prepared) -> int:
+    return 2 * len(page) + 400 + 75 * len(prepared.parts)
 
 
 class Rewriter:
@@ -408,7 +424,7 @@ class Rewriter:
 
     def feed(self, data: bytes, *, final: bool) -> bytes:
         if self._scanner is None and final:
-            return self._writer.write(self._skeletons.pieces(data, self._place, self._whole))
+            return self._writer.write(self._skeletons.prepared(data, self._place, self._whole))
         if self._scanner is None:
             self._scanner = Scanner()
         settled, finds = self._scanner.feed(data, final=final)
@@ -426,7 +442,7 @@ class Rewriter:
             out.append(self._writer.write(self._preparer.prepare(part, self._less(found, own_base=own_base))))
         return b"".join(out)
 
-    def _whole(self, page: bytes) -> list[Piece]:
+    def _whole(self, page: bytes) -> Prepared:
         finds = Scanner().feed(page, final=True)[1]
         return self._preparer.prepare(page, self._less(finds, own_base=self._names_base([(page, finds)])))
 

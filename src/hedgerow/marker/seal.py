@@ -4,8 +4,8 @@ Seal and unseal a marker: AES-SIV (RFC 5297), authenticated and deterministic, u
 The same marker always gives the same token, so that caches, `:visited` and bookmarks work; a changed bit is a refused
 token, never a different page. No table of tokens is kept.
 
-A token is one byte with the number of its key, 16 bytes of authentication, and the payload: the marker's kind (1
-byte), a digest of the visitor it was minted for (6), a digest of its parent page (6), and its target. Who has a token
+A token is one byte with the number of its key, 16 bytes of authentication, and the payload: a digest of the visitor
+it was minted for (6 bytes), a digest of its parent page (6), the marker's kind (1), and its target. Who has a token
 learns its length and the number of the key. Who has the key learns the target; of visitor and parent only whether
 they are those that one names.
 """
@@ -32,6 +32,7 @@ NOBODY = bytes(VISITOR_BYTES)
 
 _KINDS: tuple[MarkerKind, ...] = ("page", "form", "frame", "trap", "maze", "visitor")
 _CODES: dict[MarkerKind, bytes] = {kind: bytes((number,)) for number, kind in enumerate(_KINDS, 1)}
+_KIND_AT = VISITOR_BYTES + PAGE_BYTES
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 # What base64 writes elsewhere is nothing here: a token has one spelling.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
@@ -60,6 +61,11 @@ def page_digest(target: str) -> bytes:
     return blake2b(target.encode("utf-8", "surrogateescape"), digest_size=PAGE_BYTES).digest()
 
 
+def content(kind: MarkerKind, target: bytes) -> bytes:
+    """What a token seals, less what is the same for all links of a page."""
+    return _CODES[kind] + target
+
+
 def may_be_token(text: str) -> bool:
     """Whether *text* has the form of a token: `/~ann/` of a site of its own has not."""
     return len(text) >= SHORTEST and text.isascii() and _TOKEN_BYTES.issuperset(text.encode())
@@ -81,21 +87,21 @@ class Seal:
         self._number = bytes((newest.number,))
         self._newest = self._ciphers[newest.number]
 
-    def sealer(self, kind: MarkerKind, minted_for: bytes, parent: bytes) -> Sealer:
-        """What gives the tokens of one page's links, given their targets: a page has many, and only these differ."""
-        start = _CODES[kind] + minted_for + parent
+    def sealer(self, minted_for: bytes, parent: bytes) -> Sealer:
+        """What gives the tokens of one page's links, given their contents: a page has many, and only these differ."""
+        start = minted_for + parent
         encrypt, encode, number = self._newest.encrypt, binascii.b2a_base64, self._number
 
-        def seal(targets: Sequence[bytes]) -> list[bytes]:
+        def seal(contents: Sequence[bytes]) -> list[bytes]:
             # Each token ends in a line break here, so that all of them are put into URLs at once.
-            lines = [encode(number + encrypt(start + target, None)) for target in targets]
+            lines = [encode(number + encrypt(start + content, None)) for content in contents]
             return b"".join(lines).translate(_TO_URL, b"=").split(b"\n")
 
         return seal
 
     def seal(self, kind: MarkerKind, minted_for: bytes, parent: bytes, target: bytes) -> bytes:
         """The token of one marker, as it stands in a URL."""
-        return self.sealer(kind, minted_for, parent)((target,))[0]
+        return self.sealer(minted_for, parent)((content(kind, target),))[0]
 
     def unseal(self, token: str) -> Marker | None:
         """
@@ -113,16 +119,15 @@ class Seal:
             payload = (cipher or self._newest).decrypt(sealed[1:].ljust(_OVERHEAD - 1, b"\0"), None)
         except InvalidTag:
             return None
-        if cipher is None or not 0 < payload[0] <= len(_KINDS) or _encode(sealed) != token.encode("ascii", "replace"):
+        kind = payload[_KIND_AT]
+        if cipher is None or not 0 < kind <= len(_KINDS) or _encode(sealed) != token.encode("ascii", "replace"):
             # base64 has spare bits at its end: only one of their spellings is ours.
             return None
-        parent_at = 1 + VISITOR_BYTES
-        target_at = parent_at + PAGE_BYTES
         return Marker(
-            _KINDS[payload[0] - 1],
-            payload[1:parent_at],
-            payload[parent_at:target_at],
-            payload[target_at:].decode("latin-1"),
+            _KINDS[kind - 1],
+            payload[:VISITOR_BYTES],
+            payload[VISITOR_BYTES:_KIND_AT],
+            payload[_KIND_AT + 1 :].decode("latin-1"),
         )
 
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import binascii
 from collections import OrderedDict
-from collections.abc import Callable
 from hashlib import blake2b, sha256
 from threading import Lock
 
-from hedgerow.marker.seal import PAGE_BYTES, Seal, page_digest
+from hedgerow.marker.seal import PAGE_BYTES, page_digest
 
-_ORDINARY = 15
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
 
 
@@ -44,53 +42,17 @@ class Pages:
 
 
 class Bait:
-    """
-    The hidden links of one page for one visitor. Where they stand is the page's (`marker.rewrite.Spacing`).
+    """The hidden links of one page for one visitor: how they are hidden, and how they begin."""
 
-    A hidden link looks like the link before it: as long, and in readable mode with that link's own address.
-    """
-
-    def __init__(
-        self,
-        seal: Seal,
-        prefix: str,
-        minted_for: bytes,
-        page: bytes,
-        *,
-        readable: Callable[[bytes], bool] = lambda _: False,
-    ) -> None:
-        self._seal = seal.sealer("trap", minted_for, page)
-        self._readable = readable
-        self._count = 0
+    def __init__(self, minted_for: bytes, page: bytes) -> None:
         name = blake2b(minted_for + page, digest_size=7).digest().translate(_LETTERS)
         self._rule = b".%b.%b{display:none!important}" % (name, name)
-        self._before = b'<a class="%b" href="' % name
-        self._prefix = prefix.encode()
-        self._styled = False
+        self.lure = b'<a class="%b" href="' % name
+        """What stands before the address of each."""
+        self.style = b"<style>" + self._rule + b"</style>"
+        """What stands, once, before the first."""
 
     @property
     def style_hash(self) -> bytes:
         """What a content security policy must allow, such as `'sha256-...'`."""
         return b"'sha256-" + binascii.b2a_base64(sha256(self._rule).digest(), newline=False) + b"'"
-
-    def at(self, kind: str, neighbour: bytes) -> bytes:
-        """What is added at a spot of this *kind*; *neighbour* is the target of the link before it."""
-        return self._style() if kind == "head" else self._style() + self._link(neighbour)
-
-    def _style(self) -> bytes:
-        """The style element, once; b"" when it has been given."""
-        if self._styled:
-            return b""
-        self._styled = True
-        return b"<style>" + self._rule + b"</style>"
-
-    def _link(self, neighbour: bytes) -> bytes:
-        self._count += 1
-        number = self._count.to_bytes(2, "big")
-        if neighbour and self._readable(neighbour):
-            token = self._seal((number.ljust(PAGE_BYTES, b"\0"),))[0]
-            joint = b"&" if b"?" in neighbour else b"?"
-            address = (neighbour + joint + b"~=").replace(b"&", b"&amp;").replace(b'"', b"%22")
-            return self._before + address + token + b'"></a>'
-        token = self._seal((number.ljust(len(neighbour) or _ORDINARY, b"\0"),))[0]
-        return self._before + self._prefix + token + b'"></a>'

@@ -22,7 +22,7 @@ from importlib.resources import files
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from hedgerow.marker.seal import Seal, page_digest, visitor_digest
+from hedgerow.marker.seal import Seal, content, page_digest, visitor_digest
 
 _T = TypeVar("_T")
 
@@ -252,10 +252,10 @@ class Maze:
         # There are always more dice than holes: see _fill_in.
         for (place, pool), rolled in zip(skeleton.holes, dice[2:], strict=False):
             parts[place] = pool[rolled]
-        token = seal.sealer("maze", minted_for, here)
+        token = seal.sealer(minted_for, here)
         places = skeleton.tokens
         lengths = (_SHORTEST + dice[index] % _LONGER for index in range(len(places)))
-        made = [index.to_bytes(2, "big").ljust(length, b"\0") for index, length in enumerate(lengths)]
+        made = [content("maze", index.to_bytes(2, "big").ljust(length, b"\0")) for index, length in enumerate(lengths)]
         for place, sealed in zip(places, token(made), strict=False):
             parts[place] = sealed
         return b"".join(parts)
