@@ -149,16 +149,20 @@ class Prepared(NamedTuple):
     contents: list[bytes]
     fills: list[tuple[int, Fill]]
 
-    def add(self, pieces: Iterable[Piece]) -> None:
-        for literal, op, sealed in pieces:
-            self.parts.append(literal)
-            if op == "token":
-                self.tokens.append(len(self.parts))
-                self.contents.append(sealed)
-                self.parts.append(b"")
-            elif op:
-                self.fills.append((len(self.parts), op))
-                self.parts.append(b"")
+    def pieces(self) -> Iterator[Piece]:
+        """The same as literals, each with what follows it."""
+        gaps: dict[int, Piece] = {
+            place: (b"", "token", sealed) for place, sealed in zip(self.tokens, self.contents, strict=True)
+        }
+        gaps |= {place: (b"", name, b"") for place, name in self.fills}
+        literal = b""
+        for place, part in enumerate(self.parts):
+            if place in gaps:
+                yield literal, *gaps[place][1:]
+                literal = b""
+            else:
+                literal += part
+        yield literal, "", b""
 
 
 class Preparer:
@@ -196,11 +200,7 @@ class Preparer:
     def prepare(self, data: bytes, finds: Sequence[Find]) -> Prepared:
         """Cut *data* at *finds*."""
         prepared = Prepared([], [], [], [])
-        prepared.add(self._pieces(data, finds))
-        return prepared
-
-    def _pieces(self, data: bytes, finds: Sequence[Find]) -> list[Piece]:
-        pieces: list[Piece] = []
+        parts, tokens, contents, fills = prepared
         # What was behind the last change and belongs before the next literal.
         behind = b""
         position = 0
@@ -226,12 +226,17 @@ class Preparer:
             if change:
                 before = behind + data[position:start]
                 for literal, op, sealed in change[:-1]:
-                    pieces.append((before + literal, op, sealed))
+                    parts += (before + literal, b"")
                     before = b""
+                    if op == "token":
+                        tokens.append(len(parts) - 1)
+                        contents.append(sealed)
+                    elif op:
+                        fills.append((len(parts) - 1, op))
                 behind = before + change[-1][0]
                 position = end
-        pieces.append((behind + data[position:], "", b""))
-        return pieces
+        parts.append(behind + data[position:])
+        return prepared
 
     def _spot(self, kind: str, text: bytes) -> Sequence[Piece]:
         """What is added at a spot where something is due."""
@@ -334,7 +339,7 @@ class Preparer:
         inner = Preparer(self._place, self._rules, self._prefix, marked=False)
         inner._elsewhere, inner._folder = self._elsewhere, self._folder  # it has the base of this page
         found = Scanner().feed(text, final=True)[1]
-        pieces = inner._pieces(text, [find for find in found if find[0] != find[1]])
+        pieces = list(inner.prepare(text, [find for find in found if find[0] != find[1]]).pieces())
         if len(pieces) == 1:
             return ()
         escaped: list[Piece] = [(quoted(literal)[1:-1], op, target) for literal, op, target in pieces]

@@ -59,6 +59,13 @@ def _one_of(names: Iterable[bytes]) -> bytes:
     return b"|".join(_any_case(letter) + rb"(?:" + b"|".join(rest) + rb")" for letter, rest in by_letter.items())
 
 
+def _letters(names: Iterable[bytes]) -> bytes:
+    """The first letters of these names, in both cases."""
+    return b"".join(sorted({letter for name in names for letter in (name[:1], name[:1].upper())}))
+
+
+# Most tags are ruled out by their first letter: looked at first, that saves a sixth of the time.
+_MAY_MATTER = rb"(?=[dD!?" + _letters(_OPENING) + rb"]|/[" + _letters(_CLOSING) + rb"])"
 _MATTERS = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
 # A tag behind its first letter, to its ">". As in the standard, a "=" is part of a name where it begins one, and a
 # quote opens a value only directly behind the "=" of its attribute.
@@ -79,10 +86,11 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
 
 
 # The end of a link, the white space behind it, and whether an end tag or another link follows; a link with its
-# target; or anything else that matters.
+# target, and its end as well where there is only text in it, as in most; or anything else that matters.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
-_TOKEN = re.compile(rb"<(?:" + _LINK_END + rb"|" + _with(b"a", b"href") + rb"|" + _MATTERS + rb")")
-_END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET = 1, 2, 3, 4
+_LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
+_TOKEN = re.compile(rb"<" + _MAY_MATTER + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")")
+_END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
 _ODD = re.compile(rb"=" + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>])")
 _SKIP = re.compile(
     rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _MATTERS + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
@@ -228,7 +236,7 @@ class Scanner:
         finds.append((at, at, "start", b""))
         return True
 
-    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:
+    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:  # noqa: C901 - the loop of every page
         """Find finds in *data*; returns up to where it is settled."""
         position = 0
         odd = _ODD.search(data)
@@ -252,20 +260,23 @@ class Scanner:
             if token is None:
                 return at
             group = token.lastindex
-            if group == _TARGET:
+            if group is not None and group > _TARGET:
                 start, end = token.span(_TARGET)
-                position = token.end()
                 if start < end:
                     raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
                     finds.append((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
+                position = token.end(_OPENED)
+                near_end = group == _END_OF_WHOLE and not final and length - token.end() < _LOOK_AHEAD
+                if group > _OPENED and not near_end:
+                    position = token.end(_END_OF_WHOLE)
+                    self._end_link(finds, end=position, follows=group - _OPENED)
                 continue
             if group is not None:
                 if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
                     self._unfinished = False
                     return at
                 position = token.end(_END_OF_LINK)
-                self._end_link(finds, end=position, closes=group == _CLOSES)
-                self._in_row = group == _LINK_NEXT
+                self._end_link(finds, end=position, follows=group)
                 continue
             after = self._token(data, at, finds, final=final)
             if after is None:
@@ -407,15 +418,17 @@ class Scanner:
             self._endless.add(name)
         return position
 
-    def _end_link(self, finds: list[Find], *, end: int, closes: bool) -> None:
+    def _end_link(self, finds: list[Find], *, end: int, follows: int) -> None:
         """
-        The end of a link, *end* behind it; *closes* where an end tag follows.
+        The end of a link, *end* behind it; *follows* is the group of `_LINK_END` that tells what comes next.
 
         Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last child
         (its rounded corner, its missing comma), and the page would look different.
         """
-        if not (self._closed or self._ended or self._hydrated or self._forbidden or (closes and self._in_row)):
+        last_of_row = follows == _CLOSES and self._in_row
+        if not (self._closed or self._ended or self._hydrated or self._forbidden or last_of_row):
             finds.append((end, end, "spot", b""))
+        self._in_row = follows == _LINK_NEXT
 
     def _declaration(self, data: bytes, at: int) -> int | None:
         """A comment, a doctype or a processing instruction."""
