@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from hedgerow.detect.density import DensityDetector
 from hedgerow.detect.integrity import IntegrityDetector
@@ -20,7 +23,7 @@ from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import kind_of
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
-from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.recall import Detector
 from hedgerow.settings.schema import Settings
 from hedgerow.stores.keyfile import load_keys, read_keys
@@ -81,22 +84,34 @@ def build_state(settings: Settings) -> MemoryState:
     return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
 
 
-def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
+def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: bool = True) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
     if traps.enabled:
         detectors.append(TrapDetector(pages.name))
     if rules.marks:
-        entries = Patterns(settings.marker.entries)
+        open_to_all = Patterns(settings.marker.entries)
         detectors.append(
             IntegrityDetector(
                 pages.name,
                 marks=lambda target: rules.mode_of(target) != "off",
-                closed=lambda target: settings.marker.strict and not entries.match(target),
+                closed=lambda target: settings.marker.strict and not open_to_all.match(target),
+                entries=entries,
             )
         )
     if density.enabled:
         detectors.append(DensityDetector(density.windows))
+    policy = settings.policy
+    thresholds = Thresholds(
+        refuse_at=policy.refuse_at,
+        suspect_at=policy.suspect_at,
+        half_life=policy.half_life,
+        wrong_from=policy.wrong_from,
+        wrong_visits=policy.wrong_visits,
+        challenges=policy.challenges,
+        block_for=policy.block_for,
+        suspects=policy.suspects,
+    )
     ladder = Ladder(
         {
             "trap": Rule(traps.response, traps.block_for),
@@ -105,11 +120,18 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
             "integrity": Rule("refuse", traps.block_for),
             "entry": Rule("refuse", 0.0),
         },
+        thresholds,
         renew=density.renew,
         strikes=settings.identity.strikes,
+        day_of=day_of(ZoneInfo(policy.timezone)),
     )
     by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(detectors, ladder, by_network=by_network)
+    return Engine(detectors, ladder, by_network=by_network, weights=policy.weights)
+
+
+def day_of(zone: ZoneInfo) -> Callable[[float], int]:
+    """The number of a time's day in *zone*: its counts start anew at midnight there."""
+    return lambda at: datetime.fromtimestamp(at, zone).toordinal()
 
 
 def build_gate(
@@ -120,9 +142,10 @@ def build_gate(
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
+    entries: bool = True,
 ) -> Gate:
     """
-    A gate for these settings.
+    A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
 
     *state*, *ledger* and *pages* may be those of the gate before it: settings that are read again keep what is
     remembered.
@@ -141,6 +164,6 @@ def build_gate(
         state = build_state(settings)
     else:
         state.use(settings.density.windows if settings.density.enabled else ())
-    engine = build_engine(settings, pages, build_rules(settings))
+    engine = build_engine(settings, pages, build_rules(settings), entries=entries)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
     return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)

@@ -182,18 +182,23 @@ class Gate:
         """One trip to the state, the judgement, and the block it leads to, if any."""
         return self._judge(visit, self.state.recall(self.engine.question(visit)))
 
-    def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
+    def correct(self, visit: Visit, kind: Kind, before: Decision) -> tuple[Visit, Decision]:
         """
-        The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that.
+        The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that; *before* is
+        what was decided first, and what it weighed is not weighed again.
 
         Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
         corrected = msgspec.structs.replace(visit, kind=kind)
-        return corrected, self._judge(corrected, self.state.recount(self.engine.question(corrected), visit.kind))
+        memory = self.state.recount(self.engine.question(corrected), visit.kind)
+        weighed = any(evidence.weight for evidence in before.evidence)
+        return corrected, self._judge(corrected, memory, weighed=weighed)
 
-    def _judge(self, visit: Visit, memory: Memory) -> Decision:
-        decision, block = self.engine.judge(visit, memory)
+    def _judge(self, visit: Visit, memory: Memory, *, weighed: bool = False) -> Decision:
+        decision, block, change = self.engine.judge(visit, memory)
+        if change is not None and not weighed:
+            self.state.amend(change)
         if block is not None:
             self.state.commit(block)
             if memory.block is None:

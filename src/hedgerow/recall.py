@@ -8,7 +8,7 @@ holds this visit and every one before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -29,11 +29,56 @@ def everyone_at(prefix: str) -> str:
     return prefix + "/*"
 
 
+Identity = Literal["person", "suspect", "depth-first", "width-first", "random-like"]
+"""What a visitor is held to be. The last three are crawlers, by the order in which they follow links."""
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """
+    What a visitor is held to be and what that rests on: PathMarker's user information.
+
+    *suspicion* is the sum of all weights as it was at *at*; it halves again and again. *wrong* counts the visits of
+    *day* that spoke against the visitor, *challenges* how often it was challenged that day. *reasons* are codes of
+    evidence and how often each was found, the latest last.
+    """
+
+    identity: Identity = "person"
+    suspicion: float = 0.0
+    at: float = 0.0
+    day: int = 0
+    wrong: int = 0
+    challenges: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """
+    How the standing of the visitor *key* changes.
+
+    *weight* and *codes* are added; *wrong* and *challenged* count one more of *day*. *identity* is set where it is not
+    empty; *cleared* says that the visitor has shown to be a person: suspicion and wrong visits are forgotten. *entry*
+    is an address that it asked for without a marker; that alone is no standing.
+    """
+
+    key: str
+    at: float
+    day: int
+    half_life: float
+    weight: float = 0.0
+    codes: tuple[str, ...] = ()
+    wrong: bool = False
+    challenged: bool = False
+    cleared: bool = False
+    identity: Identity | Literal[""] = ""
+    entry: str = ""
+
+
 class Question(msgspec.Struct, frozen=True, gc=False):
     """
     One visit, as the state sees it.
 
     *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
+    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days.
     """
 
     at: float
@@ -42,6 +87,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     prefix: str
     network: str
     count: bool
+    day: int = 0
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -50,12 +96,17 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
-    accounts at this address are blocked now.
+    accounts at this address are blocked now. *standing* is the visitor's, or None where nothing is known of it. *today*
+    is how many requests the visitor has made on this day, this one among them. *entry* is the last address that it
+    asked for without a marker, or "".
     """
 
     block: Block | None
     counts: tuple[int, ...]
     strikes: int = 0
+    standing: Standing | None = None
+    today: int = 0
+    entry: str = ""
 
 
 class Detector(Protocol):
@@ -68,8 +119,9 @@ class State(Protocol):
     """
     The small hot memory, shared by all gates of a site.
 
-    `recall` counts and answers atomically. `commit` makes or renews a block. `forgive` takes one back; it is false
-    where there was none. `blocks` lists those in force at *at*.
+    `recall` counts and answers atomically. `commit` makes or renews a block, `amend` changes a standing. `forgive`
+    takes block and standing back; it is false where there was neither. `blocks` lists those in force at *at*,
+    `standings` those that are known.
     """
 
     def recall(self, question: Question) -> Memory: ...
@@ -83,6 +135,10 @@ class State(Protocol):
 
     def commit(self, block: Block) -> None: ...
 
+    def amend(self, change: Change) -> None: ...
+
     def forgive(self, key: str) -> bool: ...
 
     def blocks(self, at: float) -> Sequence[Block]: ...
+
+    def standings(self) -> Sequence[tuple[str, Standing]]: ...

@@ -260,7 +260,7 @@ def test_every_kind_of_changed_link_gets_the_same_answer():
 def test_changing_links_blocks_nobody_by_itself():
     client = Client()
     for number in range(20):
-        client.clock.now += 10
+        client.clock.now += 600
         assert client.get(f"/~{number:060}").status == 404
     assert client.site.gate.blocked == 0
 
@@ -271,7 +271,8 @@ def test_a_readable_address_that_a_person_changed_is_an_entry():
     link = links(client.get("/"))[1]
     assert client.get(link.replace("p=2", "p=3"), headers={"sec-fetch-site": "none"}).status == 200
     assert asked_for(client)[1:] == (b"/list", b"p=3")
-    assert codes(client) == []
+    assert codes(client) == ["entry"]
+    assert client.entries[-1].decision.evidence[0].weight == 0.0
     assert client.entries[-1].visit.marker is None
 
 
@@ -293,10 +294,19 @@ def test_a_link_of_another_is_served_with_evidence_of_whose_it_is(text):
 def test_links_of_another_block_nobody_by_themselves():
     client = Client(Application(HOME))
     shared = links(client.get("/start", peer=OTHER))[1]
-    for _ in range(100):
-        client.clock.now += 10
+    for _ in range(29):
+        client.clock.now += 1000
         assert client.get(shared, peer=ME).status == 200
     assert client.site.gate.blocked == 0
+
+
+def test_links_of_another_one_after_the_other_make_a_suspect():
+    client = Client(Application(HOME))
+    shared = links(client.get("/start", peer=OTHER))[1]
+    statuses = [client.get(shared, peer=ME).status for _ in range(12)]
+    assert statuses[:9] == [200] * 9
+    assert 200 not in statuses[10:]
+    assert client.entries[-1].decision.action == "challenge"
 
 
 def test_who_logs_in_or_out_is_not_accused():

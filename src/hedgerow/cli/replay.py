@@ -68,7 +68,7 @@ def run(
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
-        result = replay(_gate(settings), visits, host=host)
+        result = replay(_gate(settings, entries=reader.is_ledger), visits, host=host)
     except KeyboardInterrupt:
         visits.close()
         Console(stderr=True).print(f"Interrupted after {reader.tally.lines:,} lines; nothing was written.")
@@ -84,11 +84,11 @@ def run(
             _print_proposals(console, proposals)
 
 
-def _gate(settings: Settings) -> Gate:
+def _gate(settings: Settings, *, entries: bool) -> Gate:
     """A gate that writes nothing; with the site's key, where we have it, so that it knows its traps."""
     there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
     seals = build_seals(settings) if there else Seals([new_key(0.0)])
-    return build_gate(settings, seals=seals, ledger=NoLedger())
+    return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries)
 
 
 def _watched(reader: Reader, peaks: Peaks | None) -> Generator[Visit, None, None]:

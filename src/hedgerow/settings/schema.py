@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -238,6 +239,36 @@ def _is_path_start(text: str) -> bool:
     )
 
 
+class PolicySettings(Table, frozen=True):
+    """
+    From evidence to decision: see `policy.ladder.Thresholds`. *weights* are other weights for codes of evidence;
+    *timezone* is that of the site's midnight. Times in seconds.
+    """
+
+    suspects: Literal["challenge", "refuse", "pass"] = "challenge"
+    refuse_at: float = 1.0
+    suspect_at: float = 1.0
+    half_life: float = 3600.0
+    wrong_from: float = 0.05
+    wrong_visits: int = 30
+    challenges: int = 2
+    block_for: float = 86_400.0
+    timezone: str = "UTC"
+    weights: dict[str, float] = {}
+
+    def faults(self) -> Faults:
+        yield from _positive(
+            self, "refuse_at", "suspect_at", "half_life", "wrong_from", "wrong_visits", "challenges", "block_for"
+        )
+        for code, weight in self.weights.items():
+            if not (weight >= 0 and math.isfinite(weight)):
+                yield f"weights.{code}", f"must be 0 or more, is {weight}"
+        try:
+            ZoneInfo(self.timezone)
+        except (ValueError, ZoneInfoNotFoundError, OSError):
+            yield "timezone", f"{self.timezone!r} is none; write it like Europe/Berlin"
+
+
 class DetainSettings(Table, frozen=True):
     """The maze: at most so many connections and bytes for all detained clients together; a page takes *seconds*."""
 
@@ -303,6 +334,7 @@ class Settings(Table, frozen=True):
     density: DensitySettings = DensitySettings()
     marker: MarkerSettings = MarkerSettings()
     traps: TrapSettings = TrapSettings()
+    policy: PolicySettings = PolicySettings()
     detain: DetainSettings = DetainSettings()
     responses: ResponseSettings = ResponseSettings()
     state: StateSettings = StateSettings()

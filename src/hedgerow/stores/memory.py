@@ -14,7 +14,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from hedgerow.recall import ACCOUNT, Memory, Question, everyone_at
+from hedgerow.policy.standing import amended
+from hedgerow.recall import ACCOUNT, Change, Memory, Question, Standing, everyone_at
 from hedgerow.verdict import Block
 from hedgerow.visit import Kind
 from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, drop_hit, series_of
@@ -27,6 +28,9 @@ _SERIES_COST = 104
 _TIME_COST = 9
 
 _UNCOUNTED: tuple[int, ...] = ()
+_STANDING_COST = 700
+_TODAY_COST = 250
+_ENTRY_COST = 450
 _SWEPT_AT_ONCE = 2
 
 
@@ -63,6 +67,10 @@ class MemoryState:
         self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._strikes: dict[str, set[str]] = {}
+        self._standings: OrderedDict[str, Standing] = OrderedDict()
+        self._today: OrderedDict[str, int] = OrderedDict()
+        self._entries: OrderedDict[str, str] = OrderedDict()
+        self._day = 0
         self.spent = 0
         """Bytes that the counters take now."""
         self.forgotten = 0
@@ -83,17 +91,19 @@ class MemoryState:
 
     def recall(self, question: Question) -> Memory:
         with self._lock:
-            return self._recall(question)
+            return self._recall(question, again=False)
 
     def recount(self, question: Question, claimed: Kind) -> Memory:
         with self._lock:
             for key in self._keys(question):
                 self._take_back(key, question.at, series_of(claimed))
-            return self._recall(question)
+            return self._recall(question, again=True)
 
-    def _recall(self, question: Question) -> Memory:
+    def _recall(self, question: Question, *, again: bool) -> Memory:
         visitor, prefix = question.visitor, question.prefix
         strikes = 0
+        standing = self._standings.get(visitor) if self._standings else None
+        today = self._count_today(question, again=again) if question.day and question.count else 0
         if self._blocks:
             block = self._block_of(question)
             if block is not None:
@@ -101,9 +111,35 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         if not question.count or series_of(question.kind) not in self._series:
-            return Memory(None, _UNCOUNTED, strikes)
+            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ""))
         self._hit(question)
-        return Memory(None, self._counts(question), strikes)
+        return Memory(None, self._counts(question), strikes, standing, today, self._entries.get(visitor, ""))
+
+    def _count_today(self, question: Question, *, again: bool) -> int:
+        """Count a request of this day; those of the day before are forgotten."""
+        if question.day > self._day:
+            self._day = question.day
+            self._today.clear()
+        count = self._today.pop(question.visitor, 0)
+        if question.day == self._day and not again:
+            count += 1
+        self._today[question.visitor] = count
+        if len(self._today) * _TODAY_COST > self._memory // 4:
+            self._today.popitem(last=False)
+        return count
+
+    def amend(self, change: Change) -> None:
+        with self._lock:
+            if change.entry:
+                self._entries.pop(change.key, None)
+                self._entries[change.key] = change.entry
+                if len(self._entries) * _ENTRY_COST > self._memory // 16:
+                    self._entries.popitem(last=False)
+            if change.weight or change.identity or change.cleared:
+                self._standings[change.key] = amended(self._standings.pop(change.key, None), change)
+                if len(self._standings) * _STANDING_COST > self._memory // 4:
+                    self._standings.popitem(last=False)
+                    self.forgotten += 1
 
     def commit(self, block: Block) -> None:
         with self._lock:
@@ -112,6 +148,7 @@ class MemoryState:
             self._unblock(block.key)
             self._blocks[block.key] = block
             self._forget(block.key)
+            self._restart(block.key)
             if block.key == everyone_at(block.prefix):
                 self._forget(block.prefix)
             if block.key.startswith(ACCOUNT):
@@ -121,11 +158,17 @@ class MemoryState:
 
     def forgive(self, key: str) -> bool:
         with self._lock:
-            return self._unblock(key)
+            known = self._standings.pop(key, None) is not None
+            self._today.pop(key, None)
+            return self._unblock(key) or known
 
     def blocks(self, at: float) -> Sequence[Block]:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
+
+    def standings(self) -> Sequence[tuple[str, Standing]]:
+        with self._lock:
+            return list(self._standings.items())
 
     def _block_of(self, question: Question) -> Block | None:
         for key in (question.visitor, everyone_at(question.prefix), question.network):
@@ -250,6 +293,12 @@ class MemoryState:
         while self.spent > self._memory and len(self._trails) > 1:
             self._forget(next(iter(self._trails)))
             self.forgotten += 1
+
+    def _restart(self, key: str) -> None:
+        """Who was blocked starts with no suspicion when the block has run out; its challenges are not forgotten."""
+        standing = self._standings.get(key)
+        if standing is not None:
+            self._standings[key] = Standing(at=standing.at, day=standing.day, challenges=standing.challenges)
 
     def _forget(self, key: str) -> None:
         trail = self._trails.pop(key, None)
