@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from hedgerow.detect.containment import ContainmentDetector
 from hedgerow.detect.density import DensityDetector
 from hedgerow.detect.integrity import IntegrityDetector
 from hedgerow.detect.trap import TrapDetector
@@ -26,6 +27,7 @@ from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.recall import Detector
 from hedgerow.settings.schema import Settings
+from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.memory import MemoryState
@@ -84,6 +86,16 @@ def build_state(settings: Settings) -> MemoryState:
     return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
 
 
+def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | None:
+    """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
+    if not settings.state.durable:
+        return None
+    journal = SqliteJournal(state_directory(settings) / "state.sqlite")
+    state.restore(*journal.read(time.time()))
+    state.journal = journal
+    return journal
+
+
 def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: bool = True) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
@@ -101,6 +113,9 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: boo
         )
     if density.enabled:
         detectors.append(DensityDetector(density.windows))
+    contain = settings.containment
+    if contain.enabled:
+        detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
     policy = settings.policy
     thresholds = Thresholds(
         refuse_at=policy.refuse_at,
@@ -119,6 +134,7 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: boo
             "prefetch": Rule("refuse", 0.0),
             "integrity": Rule("refuse", traps.block_for),
             "entry": Rule("refuse", 0.0),
+            "containment": Rule("challenge", 0.0),
         },
         thresholds,
         renew=density.renew,
@@ -126,7 +142,7 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: boo
         day_of=day_of(ZoneInfo(policy.timezone)),
     )
     by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(detectors, ladder, by_network=by_network, weights=policy.weights)
+    return Engine(detectors, ladder, by_network=by_network, by_day=contain.enabled, weights=policy.weights)
 
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:

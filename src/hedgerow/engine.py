@@ -23,8 +23,8 @@ class Engine:
     """
     Judges visits with *detectors*, in their order, and a *ladder*.
 
-    *by_network* says whether any density window counts networks; where none does, none is computed. *weights* are those
-    that the operator has set for codes of evidence.
+    *by_network* says whether any density window counts networks; where none does, none is computed. *by_day* says
+    whether requests are counted by days. *weights* are those that the operator has set for codes of evidence.
     """
 
     def __init__(
@@ -33,11 +33,13 @@ class Engine:
         ladder: Ladder,
         *,
         by_network: bool = False,
+        by_day: bool = False,
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._detectors = tuple(detectors)
         self.ladder = ladder
         self._by_network = by_network
+        self._by_day = by_day
         self._weights = weights or {}
 
     def question(self, visit: Visit) -> Question:
@@ -48,7 +50,8 @@ class Engine:
         """
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
-        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count)
+        day = self.ladder.day_of(visit.at) if self._by_day else 0
+        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day)
 
     def judge(self, visit: Visit, memory: Memory) -> Outcome:
         """

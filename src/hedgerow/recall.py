@@ -97,8 +97,8 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
     accounts at this address are blocked now. *standing* is the visitor's, or None where nothing is known of it. *today*
-    is how many requests the visitor has made on this day, this one among them. *entry* is the last address that it
-    asked for without a marker, or "".
+    is how many pages and calls the visitor has had on this day, this one among them. *entry* is the last address that
+    it asked for without a marker, or "".
     """
 
     block: Block | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state
+from hedgerow.build import build_gate, build_journal, build_ledger, build_rules, build_seals, build_state
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
@@ -53,6 +53,8 @@ class Site:
         self._account_of = account_of
         # Not `state or ...`: a state that remembers nobody yet is false.
         self.state = build_state(settings) if state is None else state
+        # Who brings a state takes care of it.
+        self._journal = build_journal(settings, self.state) if state is None else None
         self.ledger = build_ledger(settings) if ledger is None else ledger
         self.skeletons = Skeletons()
         self._pages = Pages()
@@ -118,6 +120,8 @@ class Site:
     def close(self) -> None:
         """Write what waits."""
         self.ledger.close()
+        if self._journal is not None:
+            self._journal.close()
 
 
 Headers = list[tuple[bytes, bytes]]

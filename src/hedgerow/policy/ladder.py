@@ -83,7 +83,7 @@ class Ladder:
         self._rules = {"suspicion": Rule("refuse", self.thresholds.block_for), **rules}
         self._renew = renew
         self._strikes = strikes
-        self._day_of = day_of
+        self.day_of = day_of
 
     def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> Outcome:
         """The decision on a visitor that is not blocked, and what is to be remembered."""
@@ -113,7 +113,7 @@ class Ladder:
 
     def cleared(self, key: str, at: float) -> Change:
         """A visitor has shown to be a person."""
-        return Change(key, at, self._day_of(at), self.thresholds.half_life, cleared=True)
+        return Change(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
 
     def _turn_away(
         self,
@@ -135,7 +135,7 @@ class Ladder:
         return Outcome(decision, Block(key, visit.prefix, visit.at, decision.until, rule.action, heaviest), change)
 
     def _blank(self, visit: Visit) -> Change:
-        return Change(visit.visitor, visit.at, self._day_of(visit.at), self.thresholds.half_life)
+        return Change(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
 
     def _change(self, visit: Visit, evidence: Sequence[Evidence], weight: float) -> Change | None:
         """What a visit's evidence adds to its visitor's standing."""
@@ -158,7 +158,7 @@ class Ladder:
         enough = limits.suspect_at if standing.identity == "person" else limits.suspect_at / 2
         if suspicion_at(standing, at, limits.half_life) >= enough:
             return True
-        return wrong_on(standing, self._day_of(at)) >= limits.wrong_visits
+        return wrong_on(standing, self.day_of(at)) >= limits.wrong_visits
 
     def _suspect(
         self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], change: Change | None, after: Standing

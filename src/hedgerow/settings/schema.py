@@ -269,6 +269,27 @@ class PolicySettings(Table, frozen=True):
             yield "timezone", f"{self.timezone!r} is none; write it like Europe/Berlin"
 
 
+class ContainmentSettings(Table, frozen=True):
+    """
+    PubCrawl's containment of visitors without an account: *k1* requests a day are free, behind them comes a challenge;
+    who has solved one has *k2*. A white source has *white_volume* a day. *above_rate*: only while the site has so many
+    visits a second; 0: always.
+    """
+
+    enabled: bool = False
+    k1: int = 20
+    k2: int = 1000
+    white_volume: int = 100_000
+    above_rate: float = 0.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "k1", "k2", "white_volume")
+        if self.k2 < self.k1:
+            yield "k2", f"must be at least k1, {self.k1}; is {self.k2}"
+        if not (self.above_rate >= 0 and math.isfinite(self.above_rate)):
+            yield "above_rate", f"must be 0 or more, is {self.above_rate}"
+
+
 class DetainSettings(Table, frozen=True):
     """The maze: at most so many connections and bytes for all detained clients together; a page takes *seconds*."""
 
@@ -288,10 +309,14 @@ class ResponseSettings(Table, frozen=True):
 
 
 class StateSettings(Table, frozen=True):
-    """The hot memory: at most *memory* bytes of counters (300 for each visitor is plenty) and so many blocks."""
+    """
+    The hot memory: at most *memory* bytes of counters (300 for each visitor is plenty) and so many blocks. *durable*:
+    blocks and standings outlive a restart, in `state.sqlite` in the directory.
+    """
 
     memory: int = 300_000_000
     blocks: int = 100_000
+    durable: bool = True
 
     def faults(self) -> Faults:
         yield from _positive(self, "blocks")
@@ -335,6 +360,7 @@ class Settings(Table, frozen=True):
     marker: MarkerSettings = MarkerSettings()
     traps: TrapSettings = TrapSettings()
     policy: PolicySettings = PolicySettings()
+    containment: ContainmentSettings = ContainmentSettings()
     detain: DetainSettings = DetainSettings()
     responses: ResponseSettings = ResponseSettings()
     state: StateSettings = StateSettings()

@@ -16,6 +16,7 @@ from threading import Lock
 
 from hedgerow.policy.standing import amended
 from hedgerow.recall import ACCOUNT, Change, Memory, Question, Standing, everyone_at
+from hedgerow.stores.journal import Journal
 from hedgerow.verdict import Block
 from hedgerow.visit import Kind
 from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, drop_hit, series_of
@@ -39,6 +40,11 @@ def _lone_cost(key: str) -> int:
     return _LONE_COST + sys.getsizeof(key)
 
 
+def _of_today(kind: Kind) -> int:
+    """A page and a call count as a request of the day; what a page brings along does not."""
+    return 1 if kind in {"page", "call"} else 0
+
+
 class _Trail:
     """The times of one key's visits: a sorted array for each series that has any."""
 
@@ -57,8 +63,11 @@ class MemoryState:
     Counters and blocks in this process.
 
     *memory* is the most bytes that counters may take, and *most_blocks* the most blocks kept. A visitor seen once is
-    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times.
+    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times. What changes in
+    blocks and standings is noted in *journal*.
     """
+
+    journal: Journal | None = None
 
     def __init__(self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000) -> None:
         self._lock = Lock()
@@ -91,19 +100,20 @@ class MemoryState:
 
     def recall(self, question: Question) -> Memory:
         with self._lock:
-            return self._recall(question, again=False)
+            return self._recall(question, _of_today(question.kind))
 
     def recount(self, question: Question, claimed: Kind) -> Memory:
         with self._lock:
             for key in self._keys(question):
                 self._take_back(key, question.at, series_of(claimed))
-            return self._recall(question, again=True)
+            return self._recall(question, _of_today(question.kind) - _of_today(claimed))
 
-    def _recall(self, question: Question, *, again: bool) -> Memory:
+    def _recall(self, question: Question, more: int) -> Memory:
+        """Answer, with *more* requests counted for the day."""
         visitor, prefix = question.visitor, question.prefix
         strikes = 0
         standing = self._standings.get(visitor) if self._standings else None
-        today = self._count_today(question, again=again) if question.day and question.count else 0
+        today = self._count_today(question, more) if question.day and question.count else 0
         if self._blocks:
             block = self._block_of(question)
             if block is not None:
@@ -115,14 +125,14 @@ class MemoryState:
         self._hit(question)
         return Memory(None, self._counts(question), strikes, standing, today, self._entries.get(visitor, ""))
 
-    def _count_today(self, question: Question, *, again: bool) -> int:
-        """Count a request of this day; those of the day before are forgotten."""
+    def _count_today(self, question: Question, more: int) -> int:
+        """Count requests of this day; those of the day before are forgotten."""
         if question.day > self._day:
             self._day = question.day
             self._today.clear()
         count = self._today.pop(question.visitor, 0)
-        if question.day == self._day and not again:
-            count += 1
+        if question.day == self._day:
+            count += more
         self._today[question.visitor] = count
         if len(self._today) * _TODAY_COST > self._memory // 4:
             self._today.popitem(last=False)
@@ -136,7 +146,7 @@ class MemoryState:
                 if len(self._entries) * _ENTRY_COST > self._memory // 16:
                     self._entries.popitem(last=False)
             if change.weight or change.identity or change.cleared:
-                self._standings[change.key] = amended(self._standings.pop(change.key, None), change)
+                self._set_standing(change.key, amended(self._standings.pop(change.key, None), change))
                 if len(self._standings) * _STANDING_COST > self._memory // 4:
                     self._standings.popitem(last=False)
                     self.forgotten += 1
@@ -147,6 +157,8 @@ class MemoryState:
             # nothing when the block has run out or is forgiven.
             self._unblock(block.key)
             self._blocks[block.key] = block
+            if self.journal is not None:
+                self.journal.note_block(block.key, block)
             self._forget(block.key)
             self._restart(block.key)
             if block.key == everyone_at(block.prefix):
@@ -159,12 +171,22 @@ class MemoryState:
     def forgive(self, key: str) -> bool:
         with self._lock:
             known = self._standings.pop(key, None) is not None
+            if known and self.journal is not None:
+                self.journal.note_standing(key, None)
             self._today.pop(key, None)
             return self._unblock(key) or known
 
     def blocks(self, at: float) -> Sequence[Block]:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
+
+    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
+        """Take over what was remembered before a restart."""
+        for block in blocks:
+            self.commit(block)
+        with self._lock:
+            for key, standing in standings[-(self._memory // 4 // _STANDING_COST) :]:
+                self._standings[key] = standing
 
     def standings(self) -> Sequence[tuple[str, Standing]]:
         with self._lock:
@@ -183,6 +205,8 @@ class MemoryState:
         block = self._blocks.pop(key, None)
         if block is None:
             return False
+        if self.journal is not None:
+            self.journal.note_block(key, None)
         accounts = self._strikes.get(block.prefix)
         if accounts is not None:
             accounts.discard(key)
@@ -298,7 +322,12 @@ class MemoryState:
         """Who was blocked starts with no suspicion when the block has run out; its challenges are not forgotten."""
         standing = self._standings.get(key)
         if standing is not None:
-            self._standings[key] = Standing(at=standing.at, day=standing.day, challenges=standing.challenges)
+            self._set_standing(key, Standing(at=standing.at, day=standing.day, challenges=standing.challenges))
+
+    def _set_standing(self, key: str, standing: Standing) -> None:
+        self._standings[key] = standing
+        if self.journal is not None:
+            self.journal.note_standing(key, standing)
 
     def _forget(self, key: str) -> None:
         trail = self._trails.pop(key, None)
