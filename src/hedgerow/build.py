@@ -90,10 +90,20 @@ def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | Non
     """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
     if not settings.state.durable:
         return None
-    journal = SqliteJournal(state_directory(settings) / "state.sqlite")
+    journal = SqliteJournal(state_path(settings))
     state.restore(*journal.read(time.time()))
     state.journal = journal
+    journal.obey = lambda key, block: state.commit(block) if block is not None else _forgive(state, key)
     return journal
+
+
+def _forgive(state: MemoryState, key: str) -> None:
+    state.forgive(key)
+
+
+def state_path(settings: Settings) -> Path:
+    """The file of blocks and standings."""
+    return state_directory(settings) / "state.sqlite"
 
 
 def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: bool = True) -> Engine:

@@ -3,6 +3,9 @@ What outlives a restart: blocks and standings, in a SQLite file beside the ledge
 
 The state is in memory; what changes in it is noted here, the last of each key, and written twice a second by a thread
 of its own. At the start it is read back. What a crash loses is half a second.
+
+The way back is here too: an administrator's orders (forgive, block) are put into the same file, and every process that
+has it open carries them out at its next turn.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import contextlib
 import logging
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,10 +31,16 @@ _PAUSE = 0.5
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks (key BLOB PRIMARY KEY, until REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS standings (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, block BLOB);
 """
 _KEPT_FOR = 7 * 86_400.0
+_ORDERS_KEPT = 1000
 
 Table = Literal["blocks", "standings"]
+
+
+Obey = Callable[[str, Block | None], None]
+"""Carries an order out: a block for a key, or, with None, that it is forgiven."""
 
 
 class Journal(Protocol):
@@ -41,23 +51,67 @@ class Journal(Protocol):
     def note_standing(self, key: str, standing: Standing | None) -> None: ...
 
 
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the file *path*, made where there is none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.executescript(_SCHEMA)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot open {path}: {error}") from None
+    return connection
+
+
+def read(connection: sqlite3.Connection, at: float) -> tuple[list[Block], list[tuple[str, Standing]]]:
+    """The blocks in force at *at*, and the standings, the oldest first."""
+    blocks = [
+        msgspec.json.decode(value, type=Block)
+        for (value,) in connection.execute("SELECT value FROM blocks WHERE until > ? ORDER BY until", (at,))
+    ]
+    standings = [
+        (_key(key), msgspec.json.decode(value, type=Standing))
+        for key, value in connection.execute("SELECT key, value FROM standings ORDER BY at")
+    ]
+    return blocks, standings
+
+
+def order(connection: sqlite3.Connection, key: str, block: Block | None) -> bool:
+    """
+    Have *key* blocked, or forgiven: written down here, and carried out by whoever runs.
+
+    False where there was nothing to forgive.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    known = False
+    for table in ("blocks", "standings"):
+        gone = connection.execute(f"DELETE FROM {table} WHERE key = ?", (_text(key),))  # noqa: S608 - of two
+        known = known or gone.rowcount > 0
+    encoded = msgspec.json.encode(block) if block is not None else None
+    if block is not None:
+        connection.execute("INSERT INTO blocks VALUES (?, ?, ?)", (_text(key), block.until, encoded))
+    if known or block is not None:
+        connection.execute("INSERT INTO orders (key, block) VALUES (?, ?)", (_text(key), encoded))
+        connection.execute("DELETE FROM orders WHERE id <= (SELECT max(id) FROM orders) - ?", (_ORDERS_KEPT,))
+    connection.execute("COMMIT")
+    return known
+
+
 class SqliteJournal:
-    """Notes changes in the SQLite file *path*."""
+    """Notes changes in the SQLite file *path*; *obey*, where it is set, carries out an administrator's orders."""
+
+    obey: Obey | None = None
 
     def __init__(self, path: Path) -> None:
         self._noted: dict[tuple[Table, str], Block | Standing | None] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._failing = False
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.executescript(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"cannot open {path}: {error}") from None
+        self._connection = connect(path)
+        # What was ordered before is in the tables.
+        self._obeyed: int = self._connection.execute("SELECT coalesce(max(id), 0) FROM orders").fetchone()[0]
         self._thread = threading.Thread(target=self._run, name="hedgerow-journal", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -75,15 +129,7 @@ class SqliteJournal:
         connection = self._connection
         connection.execute("DELETE FROM blocks WHERE until <= ?", (at,))
         connection.execute("DELETE FROM standings WHERE at <= ?", (at - _KEPT_FOR,))
-        blocks = [
-            msgspec.json.decode(value, type=Block)
-            for (value,) in connection.execute("SELECT value FROM blocks ORDER BY until")
-        ]
-        standings = [
-            (_key(key), msgspec.json.decode(value, type=Standing))
-            for key, value in connection.execute("SELECT key, value FROM standings ORDER BY at")
-        ]
-        return blocks, standings
+        return read(connection, at)
 
     def close(self) -> None:
         if not self._stop.is_set():
@@ -98,6 +144,9 @@ class SqliteJournal:
         self._write()
 
     def _write(self) -> None:
+        """Write what was noted, and look for orders."""
+        if self.obey is not None:
+            self._carry_out(self.obey)
         with self._lock:
             noted, self._noted = self._noted, {}
         if not noted:
@@ -112,6 +161,15 @@ class SqliteJournal:
             with self._lock:
                 # Tried again, and what has changed since wins.
                 self._noted = {**noted, **self._noted}
+
+    def _carry_out(self, obey: Obey) -> None:
+        orders = "SELECT id, key, block FROM orders WHERE id > ? ORDER BY id"
+        try:
+            for number, key, encoded in self._connection.execute(orders, (self._obeyed,)).fetchall():
+                self._obeyed = number
+                obey(_key(key), msgspec.json.decode(encoded, type=Block) if encoded is not None else None)
+        except (sqlite3.Error, msgspec.MsgspecError) as error:
+            log.error("an order cannot be read: %s", error)  # noqa: TRY400
 
     def _write_all(self, noted: dict[tuple[Table, str], Block | Standing | None]) -> None:
         connection = self._connection
