@@ -190,6 +190,72 @@ def test_a_redirect_elsewhere_stays(where):
     assert client.get().header("location") == where
 
 
+FRAGMENT = (
+    b"<ul><li><a href='/wiki/a?b=1'>a</a> <a href='?p=2'>2</a> <a href='c'>c</a> <a href='#d'>d</a></li></ul>"
+    b"<form action='/find'></form><form><iframe src=//example.org/f></iframe></form>"
+)
+CALL = {"sec-fetch-dest": "empty", "sec-fetch-site": "same-origin"}
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("text", ["", READABLE])
+def test_a_fragment_for_a_script_is_marked_for_the_page_into_which_it_goes(text, method):
+    """No bait, no base, and what is relative stays: it is relative to a page of which we know only the referrer."""
+    client = Client(Application(FRAGMENT[:9], FRAGMENT[9:]), text)
+    came_from = {"referer": "http://example.org" + token_of("/page?x=1"), **CALL}
+    answer = client.get(token_of("/deep/ajax"), method=method, headers=came_from)
+    assert client.entries[-1].visit.kind == "call"
+    assert traps_in(answer.body) == []
+    assert b"<base" not in answer.body
+    assert b"<style" not in answer.body
+    assert answer.body.count(b'name="~"') == (1 if text else 0)
+    first, *others = links(answer)
+    assert others == ["?p=2", "c", "#d"]
+    assert answer.header("cache-control") == b"private"
+    assert answer.header("content-length") in {None, b"%d" % len(answer.body)}
+    client.get(first, headers=SAME)
+    assert asked_for(client)[1:] == (b"/wiki/a", b"b=1")
+    assert client.entries[-1].visit.marker.parent == page_digest("/page?x=1")
+    assert codes(client) == []
+    client.get(links(answer, "src")[0], headers=SAME)
+    assert asked_for(client)[1] == b"/f"
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"html": "<a href=/x>x</a>"}', b'["<a href=/x>"]', b'"<a href=/x>"', b"<a href='x'>"]
+)
+def test_what_a_script_gets_stays_where_nothing_in_it_can_be_marked(body):
+    client = Client(Application(body))
+    assert client.get("/ajax", headers=CALL).body == body
+
+
+def test_a_fragment_that_came_before_is_not_mixed_up_with_a_page():
+    body = b"<p><a href='next'>next</a> <a href='/x'>x</a></p>"
+    client = Client(Application(body), QUIET)
+    as_page, as_fragment = client.get("/a/b"), client.get("/a/b", headers=CALL)
+    again = client.get("/a/b")
+    assert as_page.body == again.body
+    assert links(as_page)[0].startswith("/~")
+    assert links(as_fragment)[0] == "next"
+
+
+def test_links_that_known_scripts_take_apart_stay_readable():
+    scripted = [
+        "/doku.php?id=start&idx=birds",
+        "/start?idx=birds",
+        "/w/doku.php?ns=a&do=media",
+        "/lib/exe/mediamanager.php?ns=",
+    ]
+    page = "".join(f"<a href='{target}'>x</a>" for target in [*scripted, "/doku.php?id=start", "/?a=idx"]).encode()
+    *readable, one, two = links(Client(Application(page)).get("/"))
+    assert [link.partition("&~=")[0] for link in readable] == scripted
+    assert (one[:2], two[:2]) == ("/~", "/~")
+    off = Client(Application(page), "[marker]\nmode = 'off'\n" + QUIET)
+    assert off.get("/").body == page
+    own = "[marker]\nmode = 'opaque'\n[[marker.rules]]\npath = '*'\nmode = 'opaque'\n"
+    assert all(link.startswith("/~") for link in links(Client(Application(page), own).get("/")))
+
+
 def test_headers_of_a_page():
     headers = [
         HTML,

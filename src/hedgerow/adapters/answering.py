@@ -131,7 +131,8 @@ class Answering:
         if not piece and more:
             return
         self._raw.clear()
-        self._correct()
+        if not self._outgoing.is_fragment:
+            self._correct()
         if self.is_stopped:
             self._over = True
             return
@@ -167,6 +168,7 @@ class Answering:
             header(headers, b"content-encoding"),
             rewriter,
             only_documents=self.visit.kind not in {"page", "prefetch"},
+            fragments=self._page.fragment_rewriter(),
         )
 
     async def _go_on(self, message: Message, outgoing: Outgoing) -> None:

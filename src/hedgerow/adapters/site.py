@@ -167,6 +167,21 @@ class Page:
         )  # fmt: skip
         return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
 
+    def fragment_rewriter(self) -> Rewriter | None:
+        """
+        What rewrites a fragment that a script has asked for, to put it into its page; None where links stay.
+
+        Its links are marked as those of that page are, which the referrer names. It gets nothing else.
+        """
+        site = self._site
+        if not site.rules.marks:
+            return None
+        page = resolve(self._visit.referrer.encode("latin-1"), self._place)
+        parent = site.gate.pages.remember(page[0].decode("latin-1")) if page else self._parent
+        preparer = Preparer(self._place, site.rules, self._prefix, marked=False, inserted=True)
+        writer = PageWriter(self._seal, self._minted_for, parent, spots=NoBait())
+        return Rewriter(preparer, writer, site.skeletons, (self._place, "inserted", id(site.rules)))
+
     def headers(self, headers: Headers) -> Headers:
         """The headers of any answer, changed where they carry addresses."""
         if not self._site.rules.marks:

@@ -31,6 +31,8 @@ _WIDGET = re.compile(
 )
 _LEAKY = frozenset({b"unsafe-url", b"always", b"no-referrer-when-downgrade", b"origin-when-crossorigin", b"default"})
 _TELLING = frozenset({"base", "head", "spot", "end"})
+# Leads to the same place from every page.
+_STANDS_ALONE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
 # A second slash begins a host.
 _AUTHORITY = frozenset({b"/", b"\\"})
 PARAMETER = b"~"
@@ -38,21 +40,32 @@ PARAMETER = b"~"
 
 
 class Patterns:
-    """Paths in which `*` stands for anything."""
+    """
+    Paths in which `*` stands for anything. One without a "?" fits whatever the query is, one with it goes on there.
+
+    >>> Patterns(["/app/*"]).match("/app/a?x=1"), Patterns(["*?*tab=*"]).match("/a?x=1&tab=2")
+    (True, True)
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        whole = "|".join(re.escape(text).replace(r"\*", ".*") for text in patterns)
-        self._pattern = re.compile(f"(?:{whole})\\Z" if whole else r"(?!)")
+        whole = "|".join(map(self._expression, patterns))
+        self._pattern = re.compile(f"(?:{whole})\\Z" if whole else r"(?!)", re.DOTALL)
+
+    @staticmethod
+    def _expression(text: str) -> str:
+        path, question, query = map(re.escape, text.partition("?"))
+        # Nothing before the first "?" is of the query: so it takes no long looking for it.
+        return path.replace(r"\*", "[^?]*") + (question + query.replace(r"\*", ".*") if question else r"(?:\?.*)?")
 
     def match(self, target: str) -> bool:
-        return self._pattern.match(target.partition("?")[0]) is not None
+        return self._pattern.match(target) is not None
 
 
 class Rules:
     """
     Which links are marked, and how: by path, the first pattern that fits decides.
 
-    A pattern is a path in which `*` stands for anything.
+    A pattern is a path in which `*` stands for anything; one with a "?" goes on into the query.
     """
 
     def __init__(self, mode: Mode, patterns: Sequence[tuple[str, Mode]], is_page: Callable[[str], bool]) -> None:
@@ -106,19 +119,21 @@ class Preparer:
     Prepares one page: *place* is where the browser believes relative links start, *site* where the page is.
 
     *marked* says that the page was asked for by an opaque link: then the browser must be told its base, and links to
-    fragments must lead to the address that it shows.
+    fragments must lead to the address that it shows. *inserted* says that it is no page but a fragment that a script
+    will put into one, we do not know which: what is relative in it stays.
     """
 
-    def __init__(self, place: Place, rules: Rules, prefix: bytes, *, marked: bool) -> None:
+    def __init__(self, place: Place, rules: Rules, prefix: bytes, *, marked: bool, inserted: bool = False) -> None:
         self._place = place
         self._site = place
         self._rules = rules
         self._prefix = prefix
         self._marked = marked
+        self._inserted = inserted
         self._elsewhere = False
         self._based = False
         self._neighbour = b""
-        self._folder = _folder(place)
+        self._folder = _folder(place) if not inserted else place.host + b" inserted"
 
     @property
     def needs_base(self) -> bool:
@@ -134,7 +149,7 @@ class Preparer:
         known = self._rules.known
         for start, end, kind, text in finds:
             if kind == "page":
-                if text[:1] == b"#":
+                if text[:1] == b"#" or not text:
                     change = self._fragment(data, start, text)
                 else:
                     plain = text[:1] == b"/" and text[1:2] not in _AUTHORITY and not self._elsewhere
@@ -169,8 +184,9 @@ class Preparer:
         return ("", b"") if target is None else ("field", target)
 
     def _fragment(self, data: bytes, start: int, text: bytes) -> Sequence[Piece]:
-        """A link to another place of the same page: to the address that the browser shows."""
-        if not self.needs_base or self._is_widget(data, start):
+        """A link to the same page, or to another place of it: to the address that the browser shows."""
+        if not self.needs_base or self._based or self._is_widget(data, start):
+            # A page with a base of its own leads to that base, with or without us.
             return ()
         return ((b'"', "here", b""), (quoted(text)[1:], "", b""))
 
@@ -192,6 +208,8 @@ class Preparer:
         """What a link becomes, and its target; nothing where it stays."""
         if self._elsewhere and not text.lstrip().lower().startswith((b"http", b"//")):
             return (), b""
+        if self._inserted and not _STANDS_ALONE.match(text):
+            return (), b""
         found = resolve(text, self._place)
         if found is None:
             return (), b""
@@ -211,12 +229,13 @@ class Preparer:
         return ((opening, "readable", target), (behind, "", b"")), target
 
     def _readable_form(self, action: bytes) -> bytes | None:
-        """The target of a form in readable mode that needs a hidden field; None where it does not."""
-        found = resolve(action, self._place) if action else (self._site.target, b"")
-        if found is None or self._elsewhere:
+        """The path of a form in readable mode that needs a hidden field; None where it does not."""
+        if self._elsewhere or (self._inserted and not _STANDS_ALONE.match(action)):
             return None
-        path = found[0].partition(b"?")[0]
-        return path if self._rules.mode_of(path.decode("latin-1")) == "readable" else None
+        found = resolve(action, self._place) if action else (self._site.target, b"")
+        if found is None or self._rules.mode_of(found[0].decode("latin-1")) != "readable":
+            return None
+        return found[0].partition(b"?")[0]
 
     def _rebase(self, text: bytes) -> Sequence[Piece]:
         """The page names its own base: relative to where the page really is. Of two the first counts."""
@@ -240,7 +259,7 @@ class Preparer:
 
     def _inner(self, text: bytes) -> Sequence[Piece]:
         """A page inside an attribute, with all that an attribute needs escaped."""
-        inner = Preparer(self._place, self._rules, self._prefix, marked=False)
+        inner = Preparer(self._place, self._rules, self._prefix, marked=False, inserted=self._inserted)
         inner._elsewhere, inner._folder = self._elsewhere, self._folder  # it has the base of this page
         found = Scanner().feed(text, final=True)[1]
         pieces = inner.prepare(text, [find for find in found if find[0] != find[1]])
