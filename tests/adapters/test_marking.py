@@ -256,6 +256,57 @@ def test_links_that_known_scripts_take_apart_stay_readable():
     assert all(link.startswith("/~") for link in links(Client(Application(page), own).get("/")))
 
 
+SCRIPTED = [
+    b'<!DOCTYPE html><head></head><body><div id="root"></div>%b</body>',
+    b"<!DOCTYPE html><head></head><body><div id=app class=x>%b</div></body>",
+    b"<!DOCTYPE html><head></head><body><app-root>%b</app-root></body>",
+    b"<!DOCTYPE html><head><script src='/_next/static/a.js'></script></head><body><div>%b</div></body>",
+    b"<!DOCTYPE html><head></head><body><div id='__nuxt'>%b</div></body>",
+]
+
+
+@pytest.mark.parametrize("page", SCRIPTED)
+def test_a_page_of_a_script_is_shown_at_its_own_address(page):
+    """Its script looks there to tell which page it is."""
+    body = page % b"<a href='/next?p=1'>next</a><form action=/find></form>"
+    client = Client(Application(body, headers=[HTML, (b"set-cookie", b"a=1; Path=/")]))
+    elsewhere = client.get(token_of("/app/a?x=1", parent="/home"), headers=SAME)
+    assert elsewhere.status == 302
+    assert elsewhere.body == b""
+    assert (b"set-cookie", b"a=1; Path=/") in elsewhere.headers
+    assert elsewhere.header("cache-control") == b"no-store"
+    location = elsewhere.header("location").decode()
+    assert location.startswith("/app/a?x=1&~=")
+    answer = client.get(location, headers=SAME)
+    assert (answer.status, codes(client)) == (200, [])
+    assert asked_for(client)[1:] == (b"/app/a", b"x=1")
+    assert client.entries[-1].visit.marker.parent == page_digest("/home")
+    assert [entry.status for entry in client.entries] == [302, 200]
+    (link,) = links(answer)
+    assert link.startswith("/next?p=1&~=")
+    assert answer.body.count(b'name="~"') == 1
+    assert all(trap.startswith("/next?p=1&") for trap in traps_in(answer.body) if "~=" in trap)
+
+
+@pytest.mark.parametrize("page", SCRIPTED)
+def test_a_page_of_a_script_that_was_entered_or_posted_stays(page):
+    body = page % b"<a href='/next'>next</a>"
+    client = Client(Application(body))
+    assert links(client.get("/app"))[0].startswith("/next?~=")
+    assert client.get(token_of("/app"), method="POST").status == 200
+    assert Client(Application(body, status=404)).get(token_of("/app")).status == 404
+    readable = Client(Application(body), READABLE)
+    assert links(readable.get("/app"))[0].startswith("/next?~=")
+
+
+def test_other_pages_stay():
+    for start in (b"<div id=apple>", b"<div id=rooted>", b"<div class=app>", b"<app-rooted>", b"<p id=root>", b"<app>"):
+        client = Client(Application(b"<!DOCTYPE html><head></head><body>" + start + b"<a href=/next>next</a>"))
+        answer = client.get(token_of("/a"))
+        assert answer.status == 200
+        assert links(answer)[0].startswith("/~")
+
+
 def test_headers_of_a_page():
     headers = [
         HTML,

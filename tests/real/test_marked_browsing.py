@@ -37,7 +37,12 @@ PAGES = {
     '<img src="dot.jpeg" alt="dot"></p><div style="height: 3000px"></div><h2 id="below">Below</h2>'
     '<form action="b.html"><input name="q" aria-label="find"><button>go</button></form>'
     '<div style="height: 3000px"></div>',
-    "docs/b.html": '<p><a href="a.html?x=1">to A</a> <a href="http://127.0.0.1:{port}/elsewhere.html">other</a></p>',
+    "docs/b.html": '<p><a href="a.html?x=1">to A</a> <a href="http://127.0.0.1:{port}/elsewhere.html">other</a>'
+    ' <a href="../app/page.html">the app</a> <a href="../moved">moved</a></p>',
+    "app/page.html": """<div id="root"></div><script>
+document.getElementById("root").innerHTML = location.pathname === "/app/page.html"
+    ? '<p>The right page</p><a href="/docs/b.html">to B</a>' : "<p>No such page</p>";
+</script>""",
     "elsewhere.html": "<p id=from></p><script>document.getElementById('from').textContent = document.referrer</script>",
 }
 LAUNCH: Any = {"executable_path": CHROMIUM, "args": ARGUMENTS, "viewport": VIEWPORT}
@@ -85,7 +90,9 @@ class Marked:
 def site(nginx: Callable[..., Nginx], tmp_path_factory: pytest.TempPathFactory) -> Nginx:
     root = tmp_path_factory.mktemp("site")
     (root / "docs").mkdir()
-    server = nginx(root, more="location = /favicon.ico { return 204; }")
+    (root / "app").mkdir()
+    redirect = "absolute_redirect off; location = /moved { return 302 /app/page.html; }"
+    server = nginx(root, more="location = /favicon.ico { return 204; }" + redirect)
     for name, text in PAGES.items():
         title = {"index.html": "Home"}.get(name, Path(name).stem.title())
         (root / name).write_text(HEAD.format(title=title) + text.replace("{port}", str(server.port)) + "</body></html>")
@@ -297,6 +304,27 @@ def test_printing(browser: Browser, marked: Marked) -> None:
         assert marked.is_address_of(address, "/docs/b.html")
         page.emulate_media(media="print")
         expect(link(page, f"to B ({written})")).to_have_count(1)
+
+
+@pytest.mark.parametrize("name", ["the app", "moved"])
+def test_a_page_of_a_script_sees_its_own_address(browser: Browser, marked: Marked, name: str) -> None:
+    """In opaque mode, too: Hedgerow knows such pages by their look, and shows them at a readable address."""
+    with tab(browser) as page:
+        watch = Watch(page.context, marked.url)
+        visit(page, marked.url + "/docs/b.html")
+        follow(page, name, "Page")
+        expect(page.get_by_text("The right page")).to_be_visible()
+        here = page.url
+        assert re.fullmatch(r"/app/page\.html(\?~=[\w-]{40,})?", here.removeprefix(marked.url))
+        page.reload()
+        expect(page.get_by_text("The right page")).to_be_visible()
+        follow(page, "to B", "B")
+        page.go_back()
+        expect(page.get_by_text("The right page")).to_be_visible()
+        assert page.url == here
+        page.go_back()
+        assert page.title() == "B"
+        assert watch.complaints == watch.failures == []
 
 
 def test_other_sites_see_nothing_of_our_addresses(browser: Browser, marked: Marked) -> None:

@@ -127,6 +127,10 @@ _MOST_LINKED = 4
 _COOKIE_AGE = 30 * 86_400
 
 
+def _readable(target: bytes, token: bytes) -> bytes:
+    return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token
+
+
 class NoBait:
     """Nothing at any spot."""
 
@@ -157,7 +161,9 @@ class Page:
             bait = Bait(
                 self._seal, site.settings.marker.prefix, self._minted_for, self._parent,
                 placement=traps.placement, every=traps.every,
-                readable=lambda target: site.rules.mode_of(target.decode("latin-1")) == "readable",
+                readable=lambda target: (
+                    writer.is_scripted or site.rules.mode_of(target.decode("latin-1")) == "readable"
+                ),
             )  # fmt: skip
         preparer = Preparer(self._place, site.rules, self._prefix, marked=self._marked)
         writer = PageWriter(
@@ -165,7 +171,21 @@ class Page:
             here=self._visit.asked.encode("latin-1"), base=self._place.target if preparer.needs_base else b"",
             spots=bait or NoBait(),
         )  # fmt: skip
+        self._writer = writer
         return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
+
+    def shown_at(self) -> bytes:
+        """
+        Where the page must be shown instead, as far as it has been written: in readable mode, because it is a script's.
+
+        Such a script (Next, Nuxt, Angular, ...) looks at the address to tell which page it is. b"" where the page may
+        stay where it is.
+        """
+        visit = self._visit
+        if not self._marked or visit.marker is None or not self._writer.is_scripted:
+            return b""
+        token = self._seal.seal("page", self._minted_for, visit.marker.parent, page_digest(visit.target))
+        return _readable(visit.target.encode("latin-1"), token)
 
     def fragment_rewriter(self) -> Rewriter | None:
         """
@@ -228,7 +248,7 @@ class Page:
             return self._prefix + self._seal.seal("page", self._minted_for, self._parent, target) + fragment
         if mode == "readable":
             token = self._seal.seal("page", self._minted_for, self._parent, page_digest(target.decode("latin-1")))
-            return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token + fragment
+            return _readable(target, token) + fragment
         return None
 
     def _cookie(self) -> bytes:

@@ -20,7 +20,7 @@ from hedgerow.marker.seal import Seal, page_digest
 from hedgerow.page.scan import Find, Scanner
 
 Mode = Literal["opaque", "readable", "off"]
-Op = Literal["", "page", "form", "frame", "readable", "field", "here", "start", "head", "spot", "end"]
+Op = Literal["", "page", "form", "frame", "readable", "field", "here", "start", "head", "spot", "end", "scripted"]
 Piece = tuple[bytes, Op, bytes]
 """A literal, and what follows it: the token of a target, or something at a spot. The bytes are the target."""
 
@@ -73,6 +73,7 @@ class Rules:
         self._is_page = is_page
         self._patterns = tuple((Patterns((text,)), m) for text, m in patterns)
         self.known = _Known()
+        self.known_on_scripted = _Known()
         self.mode_of = lru_cache(maxsize=1 << 13)(self._look_up)
 
     @property
@@ -130,6 +131,8 @@ class Preparer:
         self._prefix = prefix
         self._marked = marked
         self._inserted = inserted
+        # The page is a script's, which may open any link of it itself and look at where it is.
+        self._scripted = False
         self._elsewhere = False
         self._based = False
         self._neighbour = b""
@@ -146,7 +149,7 @@ class Preparer:
         # What was behind the last change and belongs before the next literal.
         behind = b""
         position = 0
-        known = self._rules.known
+        known = self._rules.known_on_scripted if self._scripted else self._rules.known
         for start, end, kind, text in finds:
             if kind == "page":
                 if text[:1] == b"#" or not text:
@@ -160,6 +163,8 @@ class Preparer:
                     change, self._neighbour = found[0], found[1] or self._neighbour
             elif start == end:
                 op, target = self._spot(kind, text)
+                if op == "scripted":
+                    self._scripted, known = True, self._rules.known_on_scripted
                 if op:
                     pieces.append((behind + data[position:start], op, target))
                     behind, position = b"", start
@@ -214,7 +219,7 @@ class Preparer:
         if found is None:
             return (), b""
         target, fragment = found
-        mode = self._rules.mode_of(target.decode("latin-1"))
+        mode = self._mode_of(target)
         if mode == "off":
             return (), b""
         behind = fragment.replace(b"&", b"&amp;").replace(b'"', b"%22") + b'"'
@@ -228,12 +233,16 @@ class Preparer:
         opening = quoted(lead + target + joint + PARAMETER + b"=")[:-1]
         return ((opening, "readable", target), (behind, "", b"")), target
 
+    def _mode_of(self, target: bytes) -> Mode:
+        mode = self._rules.mode_of(target.decode("latin-1"))
+        return "readable" if mode == "opaque" and self._scripted else mode
+
     def _readable_form(self, action: bytes) -> bytes | None:
         """The path of a form in readable mode that needs a hidden field; None where it does not."""
         if self._elsewhere or (self._inserted and not _STANDS_ALONE.match(action)):
             return None
         found = resolve(action, self._place) if action else (self._site.target, b"")
-        if found is None or self._rules.mode_of(found[0].decode("latin-1")) != "readable":
+        if found is None or self._mode_of(found[0]) != "readable":
             return None
         return found[0].partition(b"?")[0]
 
@@ -295,6 +304,8 @@ class PageWriter:
         self._here = here
         self._base = base
         self._spots = spots
+        self.is_scripted = False
+        """Whether what was written so far says that the page is a script's."""
 
     def write(self, pieces: Sequence[Piece]) -> bytes:
         out: list[bytes] = []
@@ -316,6 +327,9 @@ class PageWriter:
             return b'<input type="hidden" name="' + PARAMETER + b'" value="' + token + b'">'
         if op == "here":
             return self._here
+        if op == "scripted":
+            self.is_scripted = True
+            return b""
         if op == "start":
             return b"<base href=" + quoted(self._base) + b">" if self._base else b""
         if op in self._sealers:
