@@ -263,6 +263,19 @@ def test_a_rule_takes_no_long_time():
     assert time.process_time() - began < 1
 
 
+@pytest.mark.parametrize("start", [b"<div id='root'>", b"<div\nid=app>", b"<APP-ROOT>", b"<link href='/_nuxt/a.js'>"])
+def test_on_a_page_of_a_script_links_are_readable_however_it_is_cut(start):
+    page = b"<a href=/before></a>" + start + b"<a href=/x>x</a><form action=/f></form><a href=/before></a>"
+    whole = rewritten(page)
+    before, after = whole.split(start)
+    assert opened(before) == '<a href="{page /before}"></a>'
+    assert b'<a href="/x?~=' in after
+    assert b'<a href="/before?~=' in after
+    assert _FIELD.search(after)
+    for cut in range(len(page)):
+        assert rewritten(page, cuts=[cut]) == whole
+
+
 def test_off_marks_nothing():
     page = b"<a href=/x><form action=/y></form><iframe src=/z></iframe><meta http-equiv=refresh content='0;url=/x'>"
     for asked in (b"", ASKED):
