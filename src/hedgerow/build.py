@@ -26,7 +26,7 @@ from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.recall import Detector
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.schema import SCRIPTED_RULES, Settings
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
@@ -65,8 +65,9 @@ def build_seals(settings: Settings) -> Seals:
 def build_rules(settings: Settings) -> Rules:
     """Which links are marked, and how."""
     marker = settings.marker
+    rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
     return Rules(
-        marker.mode, [(rule.path, rule.mode) for rule in marker.rules], lambda target: kind_of("GET", target) == "page"
+        marker.mode, [(rule.path, rule.mode) for rule in rules], lambda target: kind_of("GET", target) == "page"
     )
 
 

@@ -127,7 +127,7 @@ class Identifier:
         The same where the token is a parameter of the query.
 
         A token that opens and was made for another address is nobody's fault: people change a number in the address and
-        press Enter. Then there is no marker.
+        press Enter. Nor is one under a key that was dropped: bookmarks grow old. Then there is no marker.
         """
         path, _, query = asked.partition("?")
         parts = query.split("&")
@@ -136,9 +136,10 @@ class Identifier:
             return asked, None, False
         rest = "&".join(part for part in parts if not part.startswith(("~=", "%7E=")))
         target = path + "?" + rest if rest else path
-        marker = self._seals.of(host).unseal(tokens[0])
+        seal = self._seals.of(host)
+        marker = seal.unseal(tokens[0])
         if marker is None or marker.kind == "visitor":
-            return target, None, True
+            return target, None, marker is not None or not seal.is_outdated(tokens[0])
         if marker.kind not in _NOWHERE:
             meant = path if marker.kind == "form" else target
             if marker.target.encode("latin-1") != page_digest(meant):

@@ -131,6 +131,10 @@ _MOST_LINKED = 4
 _COOKIE_AGE = 30 * 86_400
 
 
+def _readable(target: bytes, token: bytes) -> bytes:
+    return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token
+
+
 class Page:
     """The answer to one visit: which of its headers change, and how its HTML does."""
 
@@ -155,8 +159,36 @@ class Page:
         fills: dict[Fill, bytes] = {"here": self._visit.asked.encode("latin-1"), "base": based(self._place.target)}
         if bait is not None:
             fills |= {"style": bait.style, "lure": bait.lure}
-        writer = PageWriter(self._seal, self._minted_for, self._parent, fills)
+        writer = self._writer = PageWriter(self._seal, self._minted_for, self._parent, fills)
         return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
+
+    def shown_at(self) -> bytes:
+        """
+        Where the page must be shown instead, as far as it has been written: in readable mode, because it is a script's.
+
+        Such a script (Next, Nuxt, Angular, ...) looks at the address to tell which page it is. b"" where the page may
+        stay where it is.
+        """
+        visit = self._visit
+        if not self._marked or visit.marker is None or not self._writer.is_scripted:
+            return b""
+        token = self._seal.seal("page", self._minted_for, visit.marker.parent, page_digest(visit.target))
+        return _readable(visit.target.encode("latin-1"), token)
+
+    def fragment_rewriter(self) -> Rewriter | None:
+        """
+        What rewrites a fragment that a script has asked for, to put it into its page; None where links stay.
+
+        Its links are marked as those of that page are, which the referrer names. It gets nothing else.
+        """
+        site = self._site
+        if not site.rules.marks:
+            return None
+        page = resolve(self._visit.referrer.encode("latin-1"), self._place)
+        parent = site.gate.pages.remember(page[0].decode("latin-1")) if page else self._parent
+        preparer = Preparer(self._place, site.rules, self._prefix, marked=False, inserted=True)
+        writer = PageWriter(self._seal, self._minted_for, parent, {})
+        return Rewriter(preparer, writer, site.skeletons, (self._place, "inserted", id(site.rules)))
 
     def headers(self, headers: Headers) -> Headers:
         """The headers of any answer, changed where they carry addresses."""
@@ -204,7 +236,7 @@ class Page:
             return self._prefix + self._seal.seal("page", self._minted_for, self._parent, target) + fragment
         if mode == "readable":
             token = self._seal.seal("page", self._minted_for, self._parent, page_digest(target.decode("latin-1")))
-            return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token + fragment
+            return _readable(target, token) + fragment
         return None
 
     def _cookie(self) -> bytes:

@@ -130,6 +130,14 @@ class Seal:
             payload[_KIND_AT + 1 :].decode("latin-1"),
         )
 
+    def is_outdated(self, token: str) -> bool:
+        """Whether *token* says that it was sealed under a key that is not in the ring, such as one that was dropped."""
+        start = token[:4].encode("ascii", "replace").translate(_FROM_URL)
+        try:
+            return binascii.a2b_base64(start, strict_mode=True)[0] not in self._ciphers
+        except (binascii.Error, IndexError):
+            return False
+
 
 def _encode(sealed: bytes) -> bytes:
     return binascii.b2a_base64(sealed, newline=False).translate(_TO_URL, b"=")

@@ -178,6 +178,15 @@ DEFAULT_MARKER_RULES = (
     MarkerRule("/.well-known/*", "off"),
 )
 
+SCRIPTED_RULES = (
+    # DokuWiki: the sitemap and the media manager send what stands behind the "?" of a link, or of their own address.
+    MarkerRule("*?idx=*", "readable"),
+    MarkerRule("*/doku.php?*idx=*", "readable"),
+    MarkerRule("*?*do=media*", "readable"),
+    MarkerRule("*/lib/exe/mediamanager.php", "readable"),
+)
+"""Links that scripts of well-known applications take apart: in mode "opaque" these come after all other rules."""
+
 
 class MarkerSettings(Table, frozen=True):
     """
