@@ -34,7 +34,7 @@ def test_the_question():
 
 
 def test_the_black_list_comes_first():
-    decision, block, _ = engine(never).judge(VISIT, Memory(BLOCK, ()))
+    decision, block = engine(never).judge(VISIT, Memory(BLOCK, ()))
     assert decision.action == "refuse"
     assert block is not None
     assert block.until == 110.0
@@ -42,7 +42,7 @@ def test_the_black_list_comes_first():
 
 def test_evidence_comes_in_the_order_of_the_detectors():
     trap = Evidence("trap", "trap", 1.0, "Trap.")
-    decision, _, _ = engine(lambda *_: [trap], lambda *_: [EVIDENCE]).judge(VISIT, Memory(None, ()))
+    decision, _ = engine(lambda *_: [trap], lambda *_: [EVIDENCE]).judge(VISIT, Memory(None, ()))
     assert decision.evidence == (trap, EVIDENCE)
     assert decision.code == "trap"
 
@@ -50,11 +50,11 @@ def test_evidence_comes_in_the_order_of_the_detectors():
 def test_a_verified_bot_is_neither_counted_nor_judged():
     bot = msgspec.structs.replace(VISIT, bot="search")
     assert engine().question(bot).count is False
-    assert engine(never).judge(bot, Memory(BLOCK, ())) == (PASS, None, None)
+    assert engine(never).judge(bot, Memory(BLOCK, ())) == (PASS, None)
 
 
 def test_a_visitor_without_a_name_is_neither_counted_nor_judged():
     """All clients of a Unix socket have the same empty address: to block one would be to block all."""
     nobody = msgspec.structs.replace(VISIT, address="", visitor="", prefix="")
     assert engine().question(nobody).count is False
-    assert engine(never).judge(nobody, Memory(None, (999,))) == (PASS, None, None)
+    assert engine(never).judge(nobody, Memory(None, (999,))) == (PASS, None)

@@ -183,23 +183,18 @@ class Gate:
         """One trip to the state, the judgement, and the block it leads to, if any."""
         return self._judge(visit, self.state.recall(self.engine.question(visit)))
 
-    def correct(self, visit: Visit, kind: Kind, before: Decision) -> tuple[Visit, Decision]:
+    def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """
-        The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that; *before* is
-        what was decided first, and what it weighed is not weighed again.
+        The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that.
 
         Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
         corrected = msgspec.structs.replace(visit, kind=kind)
-        memory = self.state.recount(self.engine.question(corrected), visit.kind)
-        weighed = any(evidence.weight for evidence in before.evidence)
-        return corrected, self._judge(corrected, memory, weighed=weighed)
+        return corrected, self._judge(corrected, self.state.recount(self.engine.question(corrected), visit.kind))
 
-    def _judge(self, visit: Visit, memory: Memory, *, weighed: bool = False) -> Decision:
-        decision, block, change = self.engine.judge(visit, memory)
-        if change is not None and not weighed:
-            self.state.amend(change)
+    def _judge(self, visit: Visit, memory: Memory) -> Decision:
+        decision, block = self.engine.judge(visit, memory)
         if block is not None:
             self.state.commit(block)
             if memory.block is None:
@@ -207,6 +202,16 @@ class Gate:
                 log.info("blocked %s: %s", ascii(block.key), ascii(block.evidence.text))
         return decision
 
+    def settle(self, decision: Decision) -> None:
+        """Remember what a decision says about its visitor."""
+        if decision.change is not None:
+            self.state.amend(decision.change)
+
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
-        """Write the visit down. Never waits."""
+        """
+        The visit is answered: write it down, and remember what it says about its visitor. Never waits.
+
+        Not earlier: only the answer tells whether it was a page that somebody asked for, or a file of an API.
+        """
+        self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))

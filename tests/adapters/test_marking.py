@@ -658,6 +658,7 @@ def test_the_ledger_has_parent_and_whose_and_a_replay_decides_the_same(tmp_path,
     gate = build_gate(settings(text), seals=SEALS, ledger=NoLedger())
     for visit, entry in zip(visits, entries, strict=True):
         decision = gate.decide(visit)
+        gate.settle(decision)
         live = [(found.code, found.weight, found.details) for found in entry.decision.evidence]
         assert decision.action == entry.decision.action, visit
         assert [(found.code, found.weight, found.details) for found in decision.evidence] == live, visit

@@ -12,9 +12,9 @@ from driving import Application
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
 from hedgerow.cli import main
-from hedgerow.recall import Change, Question, everyone_at
+from hedgerow.recall import Question, everyone_at
 from hedgerow.settings import load_settings
-from hedgerow.verdict import Block, Evidence
+from hedgerow.verdict import Block, Change, Evidence
 
 ME = "192.0.2.1"
 

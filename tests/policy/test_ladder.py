@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from hedgerow.policy.ladder import DAY, Ladder, Rule, Thresholds
 from hedgerow.policy.standing import amended
-from hedgerow.recall import Change, Memory, Standing
-from hedgerow.verdict import PASS, Block, Decision, Evidence
+from hedgerow.recall import Memory
+from hedgerow.verdict import PASS, Block, Change, Decision, Evidence, Standing
 from hedgerow.visit import Visit
 
 ADDRESS = "192.0.2.1"
@@ -25,21 +25,21 @@ def evidence(weight: float = 1.0, detector: str = "density", key: str = "") -> E
 
 
 def test_no_evidence_passes():
-    assert Ladder(RULES).decide(VISIT, NOTHING, []) == (PASS, None, None)
+    assert Ladder(RULES).decide(VISIT, NOTHING, []) == (PASS, None)
 
 
 def test_light_evidence_passes_and_is_kept():
     found = [evidence(0.4), evidence(0.5, "trap")]
-    outcome = Ladder(RULES).decide(VISIT, NOTHING, found)
-    assert outcome[:2] == (Decision("pass", tuple(found)), None)
-    assert outcome.change is not None
-    assert (outcome.change.weight, outcome.change.codes) == (0.9, ("density-x", "trap-x"))
+    decision, block = Ladder(RULES).decide(VISIT, NOTHING, found)
+    assert (decision.action, decision.evidence, block) == ("pass", tuple(found), None)
+    assert decision.change is not None
+    assert (decision.change.weight, decision.change.codes) == (0.9, ("density-x", "trap-x"))
 
 
 @pytest.mark.parametrize(("weights", "action"), [([0.4, 0.6], "detain"), ([0.6, 0.4], "refuse"), ([1.0], "refuse")])
 def test_weights_add_up_and_the_weightiest_detector_rules(weights, action):
     found = [evidence(weight, detector) for weight, detector in zip(weights, ("density", "trap"), strict=False)]
-    decision, block, _ = Ladder(RULES).decide(VISIT, NOTHING, found)
+    decision, block = Ladder(RULES).decide(VISIT, NOTHING, found)
     assert decision.action == action
     assert decision.until == 100.0 + (60.0 if action == "detain" else 10.0)
     assert block == Block(ADDRESS, ADDRESS, 100.0, decision.until, action, max(found, key=lambda e: e.weight))
@@ -47,7 +47,7 @@ def test_weights_add_up_and_the_weightiest_detector_rules(weights, action):
 
 
 def test_the_block_is_of_whom_the_evidence_speaks_about():
-    _, block, _ = Ladder(RULES).decide(ANN, NOTHING, [evidence(key="192.0.2.0/24")])
+    _, block = Ladder(RULES).decide(ANN, NOTHING, [evidence(key="192.0.2.0/24")])
     assert block is not None
     assert block.key == "192.0.2.0/24"
 
@@ -56,34 +56,32 @@ def test_the_block_is_of_whom_the_evidence_speaks_about():
     ("strikes", "key"), [(0, "account:ann"), (1, "account:ann"), (2, "192.0.2.1/*"), (9, "192.0.2.1/*")]
 )
 def test_the_third_account_of_one_address_blocks_everyone_there(strikes, key):
-    _, block, _ = Ladder(RULES, strikes=3).decide(ANN, Memory(None, (), strikes), [evidence()])
+    _, block = Ladder(RULES, strikes=3).decide(ANN, Memory(None, (), strikes), [evidence()])
     assert block is not None
     assert block.key == key
 
 
 def test_a_visitor_without_an_account_never_strikes():
-    _, block, _ = Ladder(RULES, strikes=1).decide(VISIT, Memory(None, (), 5), [evidence()])
+    _, block = Ladder(RULES, strikes=1).decide(VISIT, Memory(None, (), 5), [evidence()])
     assert block is not None
     assert block.key == ADDRESS
 
 
 def test_a_rule_without_a_time_declines_one_visit_and_blocks_nobody():
-    decision, block, _ = Ladder({"prefetch": Rule("refuse", 0.0)}).decide(
-        VISIT, NOTHING, [evidence(detector="prefetch")]
-    )
+    decision, block = Ladder({"prefetch": Rule("refuse", 0.0)}).decide(VISIT, NOTHING, [evidence(detector="prefetch")])
     assert (decision.action, decision.until, block) == ("refuse", 100.0, None)
 
 
 def test_a_visit_during_a_block_starts_it_again():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "refuse", evidence())
-    decision, renewed, _ = Ladder(RULES).uphold(VISIT, block)
+    decision, renewed = Ladder(RULES).uphold(VISIT, block)
     assert decision == Decision("refuse", (block.evidence,), 110.0)
     assert renewed == Block(ADDRESS, ADDRESS, 95.0, 110.0, "refuse", block.evidence)
 
 
 def test_a_renewed_block_never_ends_earlier():
     block = Block(ADDRESS, ADDRESS, 95.0, 500.0, "refuse", evidence())
-    decision, renewed, _ = Ladder(RULES).uphold(VISIT, block)
+    decision, renewed = Ladder(RULES).uphold(VISIT, block)
     assert decision.until == 500.0
     assert renewed == block
 
@@ -91,7 +89,7 @@ def test_a_renewed_block_never_ends_earlier():
 def test_without_renewal_a_block_ends_when_it_ends():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "detain", evidence(detector="trap"))
     assert Ladder(RULES, renew=False).uphold(VISIT, block) == (
-        Decision("detain", (block.evidence,), 105.0), None, None,
+        Decision("detain", (block.evidence,), 105.0), None,
     )  # fmt: skip
 
 
@@ -106,9 +104,9 @@ def visits(
     for n, weight in enumerate(weights):
         visit = msgspec.structs.replace(VISIT, at=start + n * gap, **fields)
         found = [evidence(weight, "trap")] if weight else []
-        decision, block, change = ladder.decide(visit, Memory(None, (), 0, standing), found)
+        decision, block = ladder.decide(visit, Memory(None, (), 0, standing), found)
         actions.append(decision.action if block is None else "block")
-        standing = amended(standing, change) if change is not None else standing
+        standing = amended(standing, decision.change) if decision.change is not None else standing
     return actions, standing
 
 
@@ -167,10 +165,10 @@ def test_the_third_challenge_of_a_day_blocks():
 def test_the_block_after_too_many_challenges_says_so_and_lasts():
     standing = Standing(at=DAY, day=1, challenges=2)
     visit = msgspec.structs.replace(VISIT, at=DAY + 1)
-    decision, block, change = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5), evidence(0.4)])
+    decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5), evidence(0.4)])
     assert (decision.action, block) == ("pass", None)
-    standing = amended(standing, change)
-    decision, block, _ = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5)])
+    standing = amended(standing, decision.change)
+    decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5)])
     assert (decision.action, decision.code, decision.until) == ("refuse", "challenges", visit.at + DAY)
     assert block.evidence.text == "To be challenged for the 3. time in a day. Suspected for density-x (3 times)."
 

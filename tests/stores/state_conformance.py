@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hedgerow.recall import Change, Question, State, everyone_at
-from hedgerow.verdict import Block, Evidence
+from hedgerow.recall import Question, State, everyone_at
+from hedgerow.verdict import Block, Change, Evidence
 from hedgerow.windows.density import Window
 
 START = 1_800_000_000.0

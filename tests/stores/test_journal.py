@@ -9,10 +9,10 @@ import time
 import pytest
 
 from hedgerow.errors import StoreError
-from hedgerow.recall import Change, Question, Standing, everyone_at
+from hedgerow.recall import Question, everyone_at
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.memory import MemoryState
-from hedgerow.verdict import Block, Evidence
+from hedgerow.verdict import Block, Change, Evidence, Standing
 from hedgerow.windows.density import Window
 
 START = 1_800_000_000.0

@@ -25,10 +25,10 @@ from hedgerow.errors import StoreError
 from hedgerow.identity.address import parse_address, prefix_of
 from hedgerow.logs.formats import readable
 from hedgerow.policy.standing import explained, suspicion_at
-from hedgerow.recall import Standing, everyone_at
+from hedgerow.recall import everyone_at
 from hedgerow.settings import Settings, load_settings
 from hedgerow.stores.journal import connect, order, read
-from hedgerow.verdict import Block, Evidence
+from hedgerow.verdict import Block, Evidence, Standing
 
 app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block somebody.", no_args_is_help=True)
 

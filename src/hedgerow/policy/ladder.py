@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from hedgerow.policy.standing import amended, challenges_on, explained, suspicion_at, wrong_on
-from hedgerow.recall import Change, Memory, Standing, everyone_at
-from hedgerow.verdict import PASS, Action, Block, Decision, Evidence
+from hedgerow.recall import Memory, everyone_at
+from hedgerow.verdict import PASS, Action, Block, Change, Decision, Evidence, Standing
 from hedgerow.visit import Visit
 
 DAY = 86_400.0
@@ -29,11 +29,10 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Outcome(NamedTuple):
-    """A decision, and what is to be remembered: a block, a change of the visitor's standing."""
+    """A decision, and the block to be made, if any."""
 
     decision: Decision
     block: Block | None = None
-    change: Change | None = None
 
 
 class Thresholds(msgspec.Struct, frozen=True):
@@ -101,7 +100,7 @@ class Ladder:
         if after is not None and after.identity == "suspect":
             # Time has passed, and nothing was added: judged again, it is held to be a person.
             change = msgspec.structs.replace(change or self._blank(visit), identity="person")
-        return Outcome(Decision("pass", tuple(evidence)) if evidence else PASS, None, change)
+        return Outcome(_passed(evidence, change))
 
     def uphold(self, visit: Visit, block: Block) -> Outcome:
         """The decision on a visit during *block*, and the block begun anew where it is."""
@@ -115,14 +114,7 @@ class Ladder:
         """A visitor has shown to be a person."""
         return Change(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
 
-    def _turn_away(
-        self,
-        visit: Visit,
-        memory: Memory,
-        evidence: Sequence[Evidence],
-        heaviest: Evidence,
-        change: Change | None = None,
-    ) -> Outcome:
+    def _turn_away(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
         """What the rule of the weightiest detector says."""
         rule = self._rules[heaviest.detector]
         decision = Decision(rule.action, tuple(evidence), visit.at + rule.block_for)
@@ -132,7 +124,7 @@ class Ladder:
         key = heaviest.key or visit.visitor
         if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
             key = everyone_at(visit.prefix)
-        return Outcome(decision, Block(key, visit.prefix, visit.at, decision.until, rule.action, heaviest), change)
+        return Outcome(decision, Block(key, visit.prefix, visit.at, decision.until, rule.action, heaviest))
 
     def _blank(self, visit: Visit) -> Change:
         return Change(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
@@ -167,15 +159,19 @@ class Ladder:
         before = memory.standing
         why = Evidence("suspicion", "suspect", suspicion_at(after, visit.at, limits.half_life), explained(after))
         if before is None or before.identity == "person":
-            change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
-            if challenges_on(before, change.day) >= limits.challenges:
+            if challenges_on(before, self.day_of(visit.at)) >= limits.challenges:
                 text = f"To be challenged for the {limits.challenges + 1}. time in a day. {why.text}"
                 why = msgspec.structs.replace(why, code="challenges", text=text)
-                return self._turn_away(visit, memory, (*evidence, why), why, change)
+                return self._turn_away(visit, memory, (*evidence, why), why)
+            change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
         if visit.kind == "asset":
             # The images of a page that it was given before; no page comes by this way (see `Gate.correct`).
-            return Outcome(Decision("pass", tuple(evidence)) if evidence else PASS, None, change)
-        return Outcome(Decision(limits.suspects, (*evidence, why)), None, change)
+            return Outcome(_passed(evidence, change))
+        return Outcome(Decision(limits.suspects, (*evidence, why), change=change))
+
+
+def _passed(evidence: Sequence[Evidence], change: Change | None) -> Decision:
+    return Decision("pass", tuple(evidence), change=change) if evidence or change is not None else PASS
 
 
 _PASS = Outcome(PASS)

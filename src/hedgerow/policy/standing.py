@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hedgerow.recall import Change, Standing
+from hedgerow.verdict import Change, Standing
 
 _UNKNOWN = Standing()
 _MOST_REASONS = 8

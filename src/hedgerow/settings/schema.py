@@ -197,7 +197,7 @@ class MarkerSettings(Table, frozen=True):
     old key open.
     """
 
-    mode: Mode = "off"
+    mode: Mode = "opaque"
     rules: tuple[MarkerRule, ...] = DEFAULT_MARKER_RULES
     prefix: str = "/~"
     strict: bool = False

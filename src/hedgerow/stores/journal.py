@@ -22,8 +22,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from hedgerow.errors import StoreError
-from hedgerow.recall import Standing
-from hedgerow.verdict import Block
+from hedgerow.verdict import Block, Standing
 
 log = logging.getLogger(__name__)
 

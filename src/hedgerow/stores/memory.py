@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from hedgerow.policy.standing import amended
-from hedgerow.recall import ACCOUNT, Change, Memory, Question, Standing, everyone_at
+from hedgerow.recall import ACCOUNT, Memory, Question, everyone_at
 from hedgerow.stores.journal import Journal
-from hedgerow.verdict import Block
+from hedgerow.verdict import Block, Change, Standing
 from hedgerow.visit import Kind
 from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, drop_hit, series_of
 
