@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state
+from hedgerow.adapters.challenging import Challenging
+from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_spent, build_state
+from hedgerow.challenge.hooks import Hooks, NoHooks
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
@@ -38,6 +40,7 @@ class Site:
 
     gate: Gate
     settings: Settings
+    challenging: Challenging
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Site:
         state: MemoryState | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._own_seals = seals
         self._seals = seals or build_seals(settings)
@@ -54,6 +58,8 @@ class Site:
         # Not `state or ...`: a state that remembers nobody yet is false.
         self.state = build_state(settings) if state is None else state
         self.ledger = build_ledger(settings) if ledger is None else ledger
+        self.spent = build_spent(settings)
+        self._hooks = hooks or NoHooks()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.decided: Counter[str] = Counter()
@@ -81,6 +87,8 @@ class Site:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
+            self.challenging.close()
+        self.challenging = Challenging(settings, self._seals, self.spent, self._hooks)
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
@@ -118,6 +126,8 @@ class Site:
     def close(self) -> None:
         """Write what waits."""
         self.ledger.close()
+        self.challenging.close()
+        self.spent.close()
 
 
 Headers = list[tuple[bytes, bytes]]

@@ -161,12 +161,16 @@ class Challenges:
         )
         return Issued(
             kind,
-            self._tickets.of(visit.host).seal(msgspec.msgpack.encode(ticket)),
+            self.seal_ticket(ticket, visit),
             self._challenges.of(visit.host).seal(msgspec.msgpack.encode(challenge)),
             seconds,
             question,
             puzzle,
         )
+
+    def seal_ticket(self, ticket: Ticket, visit: Visit) -> str:
+        """A ticket as its holder carries it."""
+        return self._tickets.of(visit.host).seal(msgspec.msgpack.encode(ticket))
 
     def read_ticket(self, token: str, visit: Visit) -> Ticket | None:
         """
