@@ -17,6 +17,7 @@ from challenge.asking import ANSWER, solve
 from driving import PAGE, START, Application, Client
 from hedgerow.adapters import challenge_pages, challenging
 from hedgerow.challenge.clearance import COOKIE
+from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.challenge.puzzle import Puzzle
 from hedgerow.verdict import PASS, Decision, Evidence
 
@@ -197,6 +198,15 @@ def test_a_wrong_answer_gives_a_new_one():
     assert suspect.answer(wrong).header("location") == b"/docs/?page=2"
     assert suspect.told.failed_ == ["wrong"]
     assert suspect.told.issued_ == [("work", False), ("image", True), ("image", True)]
+
+
+def test_challenges_are_counted_and_a_reload_forgets_neither_counts_nor_hooks():
+    suspect = Suspect()
+    page = suspect.choose(suspect.window(), "image")
+    suspect.answer(suspect.answer(page, "WRONG1"))
+    suspect.site.use(suspect.site.settings)
+    assert suspect.site.challenging.counted == {"issued": 3, "wrong": 1, "solved": 1}
+    assert suspect.site.challenging.hooks is suspect.told
 
 
 def test_a_late_answer_gives_a_new_one_that_waits_for_a_click():
@@ -542,16 +552,18 @@ def test_observing_changes_nothing():
 @pytest.mark.parametrize("language", ["en", "de", "ja"])
 def test_the_page_of_who_was_asked_too_often(contact, language):
     suspect = Suspect(f'[responses]\ncontact = "{contact}"\nsite = "<Hedges>"\n')
-    raw = [(k.encode(), v.encode()) for k, v in {"host": "example.org", **CHROME, "accept-language": language}.items()]
-    visit = suspect.site.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
-    decision = Decision("refuse", (Evidence("identity", "too-many-challenges", 1.0, ""),))
-    page = suspect.site.challenging.blocked(visit, decision, raw, "AB12-CD34")
+    suspect.decision = Decision("refuse", (Evidence("identity", TOO_MANY, 1.0, "Asked too often."),))
+    page = suspect.window(headers={"accept-language": language})
     assert page.status == 403
-    assert b"AB12-CD34" in page.body
+    reference = suspect.entries[-1].reference.encode()
+    assert reference in page.body
     assert b"&lt;Hedges&gt;" in page.body
-    assert (contact.encode() or b"admin" if language == "en" else contact.encode()) in page.body
-    assert dict(page.headers)[b"hedgerow-decision"] == b"refuse; code=too-many-challenges; ref=AB12-CD34"
-    assert suspect.site.challenging.blocked(visit, decision, [], "AB12-CD34") is None
+    nobody = challenge_pages._words()[language]["nobody"]
+    assert (contact or nobody) in page.body.decode()
+    assert page.header("hedgerow-decision") == b"refuse; code=too-many-challenges; ref=" + reference
+    assert page.header("cache-control") == b"no-store"
+    quiet = suspect.get("/", headers={"accept": "application/json"})
+    assert (quiet.status, quiet.header("content-type")) == (403, b"application/json")
 
 
 # ---- External providers

@@ -26,6 +26,7 @@ from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import UpstreamError
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
+from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.gate import VISITOR_COOKIE
 from hedgerow.identity.account import AccountOf
 from hedgerow.page.coding import known_codings
@@ -202,7 +203,12 @@ class Hedgerow:
                     await self._drip(stay.pieces(body), receive, send)
                 return
         reference = new_reference()
-        await self._answer(visit, decision, self._refusal(visit, decision, headers, reference), send, reference)
+        answer = None
+        if decision.code == TOO_MANY:
+            answer = self.site.challenging.blocked(visit, decision, headers, reference)
+        if answer is None:
+            answer = self._refusal(visit, decision, headers, reference)
+        await self._answer(visit, decision, answer, send, reference)
 
     async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
         """Send a page slowly, and stop as soon as the client has left or the site is about to."""

@@ -41,11 +41,15 @@ _STYLE = STYLE + (
     ".hint{color:var(--soft);font-size:.9375rem;margin:.25rem 0 .75rem}"
     ".alert{padding:.5rem 1rem;border-left:.25rem solid var(--link);font-weight:600}"
     "#status:empty{display:none}"
+    # Seen after a moment, unless our script has taken it away: also where scripts run and ours has not come.
+    "#needs{animation:appear 0s 2s both}@keyframes appear{from{visibility:hidden}to{visibility:visible}}"
     "altcha-widget{display:block;--altcha-max-width:100%;--altcha-color-base:var(--card);"
     "--altcha-color-base-content:var(--ink);--altcha-color-neutral:var(--soft);"
     "--altcha-checkbox-border-color:var(--soft);--altcha-checkbox-border-width:2px;"
     "--altcha-color-success:var(--link);--altcha-color-success-content:var(--card);"
     "--altcha-checkbox-outline-color:var(--ink)}"
+    # The tick lies over the box and would take the click.
+    ".altcha-checkbox svg{pointer-events:none}"
 )
 _STYLE_HASH = "sha256-" + binascii.b2a_base64(sha256(_STYLE.encode()).digest(), newline=False).decode()
 _FOREVER = b"public, max-age=31536000, immutable"
@@ -112,20 +116,37 @@ class Manner(msgspec.Struct, frozen=True):
 
 
 class _Words:
-    """The words of one language, escaped as they are filled in."""
+    """The words of one language."""
 
     def __init__(self, language: str) -> None:
         self.language = language
-        self._said = _words()[language]
+        self._plain = _words()[language]
+        self._escaped = {name: escape(text) for name, text in self._plain.items()}
+        said = {
+            "label": "work_label",
+            "verifying": "work_verifying",
+            "verified": "work_verified",
+            "error": "work_failed",
+            "expired": "work_failed",
+            "failed": "work_failed",
+            "waitAlert": "work_verifying",
+        }
+        named = {name: self._plain[word] for name, word in said.items()}
+        self.widget = escape(msgspec.json.encode(named).decode())
+        """What the widget says, as JSON in an attribute."""
 
-    def plain(self, name: str, /, **values: str) -> str:
-        text = self._said[name]
-        for key, value in values.items():
-            text = text.replace(f"{{{key}}}", value)
-        return text
+    def plain(self, name: str) -> str:
+        return self._plain[name]
 
     def __call__(self, name: str, /, **values: str) -> str:
-        return escape(self.plain(name, **values))
+        """Words for a page, with *values* filled in."""
+        text = self._escaped[name]
+        for key, value in values.items():
+            text = text.replace(f"{{{key}}}", escape(value))
+        return text
+
+
+_words_in = lru_cache(maxsize=32)(_Words)
 
 
 def question(
@@ -148,7 +169,7 @@ def question(
     became of the answer before, *lost* that what the visitor was sending cannot be kept. *focus* is for who has chosen
     this way: the cursor is where the answer goes.
     """
-    words = _Words(manner.language)
+    words = _words_in(manner.language)
     nonce = secrets.token_urlsafe(16)
     seconds = f"{issued.seconds:.0f}" if issued is not None else ""
     name = provider.title if provider is not None else ""
@@ -171,10 +192,7 @@ def question(
             parts.append(_ask_external(issued, words, manner, provider, site_key))
             scripts = ("challenge.js",)
     parts.append('<p id="status" role="status" aria-live="polite"></p>\n')
-    others = [kind for kind in kinds if issued is None or kind != issued.kind]
-    if issued is not None and issued.kind in {"image", "audio"}:
-        others.append(issued.kind)
-    parts.append(_others(others, words, manner, ticket, name))
+    parts.append(_others(kinds, words, manner, ticket, name, issued.kind if issued is not None else None))
     external = provider.policy_sources() if issued is not None and issued.kind == "external" and provider else ()
     body = _page(words, manner, "title", "".join(parts), nonce, scripts)
     headers = [
@@ -194,20 +212,11 @@ def _form(issued: Issued, manner: Manner) -> tuple[str, str]:
 
 def _ask_work(issued: Issued, words: _Words, manner: Manner, *, auto: bool) -> str:
     action, hidden = _form(issued, manner)
-    said = {
-        "label": words.plain("work_label"),
-        "verifying": words.plain("work_verifying"),
-        "verified": words.plain("work_verified"),
-        "error": words.plain("work_failed"),
-        "expired": words.plain("work_failed"),
-        "failed": words.plain("work_failed"),
-        "waitAlert": words.plain("work_verifying"),
-    }
     return (
         f'<form id="work" {action} data-auto="{"onload" if auto else "off"}" data-seconds="{issued.seconds:.0f}"'
-        f' data-question="{escape(issued.question)}" data-words="{escape(msgspec.json.encode(said).decode())}">'
+        f' data-question="{escape(issued.question)}" data-words="{words.widget}">'
         f"{hidden}\n<p>{words('work_auto' if auto else 'work_click')}</p>\n"
-        f"<noscript><p><strong>{words('work_noscript')}</strong></p></noscript>\n"
+        f'<p id="needs"><strong>{words("work_noscript")}</strong></p>\n'
         f'<div id="widget"></div></form>\n'
     )
 
@@ -218,7 +227,7 @@ def _ask_external(issued: Issued, words: _Words, manner: Manner, provider: Provi
     return (
         f'<form id="external" {action} data-script="{escape(provider.script)}" data-failed="{failed}">{hidden}\n'
         f"<p>{words('external', name=provider.title)}</p>\n"
-        f"<noscript><p><strong>{words('work_noscript')}</strong></p></noscript>\n"
+        f'<p id="needs"><strong>{words("work_noscript")}</strong></p>\n'
         f'<div class="{provider.css_class}" data-sitekey="{escape(site_key)}" data-callback="hedgerowAnswered">'
         f'</div>\n<p><button class="main">{words("submit")}</button></p></form>\n'
     )
@@ -247,13 +256,14 @@ def _ask_puzzle(issued: Issued, words: _Words, manner: Manner, *, described: str
     )
 
 
-def _others(kinds: list[Kind], words: _Words, manner: Manner, ticket: str, name: str) -> str:
-    """The other ways; each gives a new challenge for the same ticket."""
-    if not kinds:
+def _others(kinds: Iterable[Kind], words: _Words, manner: Manner, ticket: str, name: str, shown: Kind | None) -> str:
+    """The other ways, and another of the same where one may be hard to read; each a new challenge."""
+    choices = {kind: words("choose_" + kind, name=name) for kind in kinds if kind != shown}
+    if shown in {"image", "audio"}:
+        choices[shown] = words(f"new_{shown}")
+    if not choices:
         return ""
-    buttons = "".join(
-        f'<button name="kind" value="{kind}">{words("choose_" + kind, name=name)}</button>\n' for kind in kinds
-    )
+    buttons = "".join(f'<button name="kind" value="{kind}">{text}</button>\n' for kind, text in choices.items())
     return (
         f'<form id="others" method="post" action="{escape(manner.path)}choose">'
         f'<h2>{words("others")}</h2><input type="hidden" name="ticket" value="{ticket}">\n{buttons}</form>\n'
@@ -263,7 +273,7 @@ def _others(kinds: list[Kind], words: _Words, manner: Manner, ticket: str, name:
 def onward(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
     """The page that sends a form on which was kept: by itself where there is script, else by a button."""
     assert ticket.form is not None
-    words = _Words(manner.language)
+    words = _words_in(manner.language)
     nonce = secrets.token_urlsafe(16)
     coding = "multipart/form-data" if ticket.form.coding == "multipart" else "application/x-www-form-urlencoded"
     fields = "".join(
@@ -284,7 +294,7 @@ def onward(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
 
 def sent_again(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
     """The page for who has solved a challenge and must send again what could not be kept."""
-    words = _Words(manner.language)
+    words = _words_in(manner.language)
     main = f'<p>{words("again")}</p>\n<p><a href="{escape(ticket.back)}">{words("back")}</a></p>\n'
     body = _page(words, manner, "solved", main, "", ())
     return _html(200, body, [(b"content-security-policy", _policy("").encode()), *headers])
@@ -292,7 +302,7 @@ def sent_again(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
 
 def blocked(manner: Manner) -> Answer:
     """The page for who has been asked too often: whom to ask, and a reference."""
-    words = _Words(manner.language)
+    words = _words_in(manner.language)
     contact = contact_html(manner.contact or words.plain("nobody")) % manner.reference
     before, _, after = words("ask").partition("{contact}")
     main = f"<p>{words('blocked_lead')}</p>\n<p>{before}{contact}{after}</p>\n"

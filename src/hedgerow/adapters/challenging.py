@@ -12,6 +12,7 @@ Challenges over HTTP: the page instead of what was asked for, the answers that c
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
@@ -63,6 +64,8 @@ class Challenging:
         self, settings: Settings, seals: Seals, spent: Spent, hooks: Hooks, *, sightings: Sightings | None = None
     ) -> None:
         self.hooks = hooks
+        self.counted: Counter[str] = Counter()
+        """Challenges by what became of them: issued, solved, and each way to fail."""
         self._settings = settings
         self._own = settings.challenge
         self._external: Provider | None = None
@@ -176,6 +179,7 @@ class Challenging:
             result = await self._confirm(result.ticket, sent, visit)
         if isinstance(result, Failed):
             return await self._fail(visit, decision, result, manner)
+        self.counted["solved"] += 1
         self.hooks.solved(visit, result.kind, visit.at)
         value = self.clearances.give(visit, result.kind, visit.at, language=manner.accept_language)
         return self._onward(result.ticket, manner, [(b"set-cookie", self.clearances.cookie(value, secure=secure))])
@@ -194,6 +198,7 @@ class Challenging:
         """Another challenge; or the way on, for who has solved one in another tab or by a first click of two."""
         if decision.action != "challenge":
             return self._onward(failed.ticket, manner, [])
+        self.counted[failed.failure] += 1
         self.hooks.failed(visit, failed.failure, visit.at)
         ticket = failed.ticket or self._challenges.ticket(_at_home(visit), _suspicion(decision))
         kinds = self._own.kinds
@@ -222,6 +227,7 @@ class Challenging:
         if issued is None:
             message = "busy"
         else:
+            self.counted["issued"] += 1
             self.hooks.issued(visit, kind, visit.at, again=again)
         return said.question(
             issued,

@@ -88,7 +88,10 @@ class Site:
         if before is not None:
             gate.blocked = self.gate.blocked
             self.challenging.close()
-        self.challenging = Challenging(settings, self._seals, self.spent, self._hooks)
+        challenging = Challenging(settings, self._seals, self.spent, self._hooks)
+        if before is not None:
+            challenging.hooks, challenging.counted = self.challenging.hooks, self.challenging.counted
+        self.challenging = challenging
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()

@@ -18,6 +18,10 @@ been answered before. outage: the external provider could not be asked.
 """
 
 
+TOO_MANY = "too-many-challenges"
+"""The code of the evidence against who has been challenged too often: its refusal has a page of its own."""
+
+
 class Hooks(Protocol):
     """
     Told about each challenge, with the time.

@@ -2,6 +2,7 @@
 // What is said comes from the page, in its language.
 import "./altcha/altcha.min.js";
 
+document.getElementById("needs")?.remove();
 const form = document.getElementById("work");
 if (form) {
   const said = JSON.parse(form.dataset.words);
@@ -25,7 +26,7 @@ if (form) {
     humanInteractionSignature: false,
     minDuration: 0,
     type: "checkbox",
-    // Two are enough, and a phone stays cool.
+    // Not all cores: the visitor has other windows, too.
     workers: Math.max(1, Math.min(4, navigator.hardwareConcurrency || 2)),
     timeout: Number(form.dataset.seconds) * 1000,
   }));
