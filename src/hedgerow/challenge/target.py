@@ -40,10 +40,15 @@ def _leads_away(path: str) -> bool:
     """Whether a path, once its dots are resolved, begins with what names a host; or holds what browsers drop."""
     if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):  # noqa: PLR2004 - control characters
         return True
+    slashes = path.replace("\\", "/")
     kept: list[str] = []
-    for segment in path.replace("\\", "/").split("/")[1:]:
+    segments = slashes.split("/")[1:]
+    for segment in segments:
         if segment == "..":
             kept = kept[:-1]
         elif segment != ".":
             kept.append(segment)
-    return "\\" in path or (len(kept) > 1 and not kept[0])
+    if segments[-1] in {".", ".."}:
+        # `/a/.` is `/a/`.
+        kept.append("")
+    return "\\" in path or slashes.startswith("//") or (len(kept) > 1 and not kept[0])
