@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,7 @@ import pytest
 from .browsing import Watch, tab
 from .challenged import TOO_MANY, Challenged, axe_faults
 from .conftest import missing
+from .servers import clean_environment
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 SHOTS = os.environ.get("HEDGEROW_SHOTS", "")
@@ -235,6 +237,27 @@ def test_a_script_of_the_page_gets_no_page(browser, site):
             "return [got.status, got.headers.get('content-type'), got.headers.get('retry-after')]; }"
         )
         assert (status, media, wait) == (429, "text/plain; charset=utf-8", "60")
+
+
+def test_tools_get_no_page(site, program, tmp_path):
+    """curl, git and who only wants the head."""
+    for options in ([], ["-I"], ["-H", "Accept: application/json"]):
+        said = subprocess.run(
+            [program("curl"), "-s", "-i", *options, site.url + "/project.git/info/refs"],
+            capture_output=True,
+            check=True,
+        ).stdout
+        assert said.startswith(b"HTTP/1.1 429")
+        assert b"retry-after: 60" in said
+        assert b"<html" not in said.lower()
+    cloned = subprocess.run(
+        [program("git"), "clone", site.url + "/project.git", str(tmp_path / "clone")],
+        capture_output=True,
+        check=False,
+        env=clean_environment(GIT_TERMINAL_PROMPT="0"),
+    )
+    assert b"429" in cloned.stderr
+    assert not site.told
 
 
 def test_the_external_provider_and_its_outage(browser):
