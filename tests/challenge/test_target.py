@@ -20,7 +20,7 @@ AWAY = [
     "/\r\n/host", "/\x00/host", "/ /host", "\t//host", " //host", "/%2F/host", "/%2f%2fhost", "/%5Chost",
     "/%5c%5chost", "/%2e%2e//host", "/%2E%2E%2F%2Fhost", "/%252Fhost/..%252F/x", "/..%2f/host", "/%09/host",
     "/%0d%0a/host", "/%0aSet-Cookie:x", "/\x7f/host", "/ä//host", "/\u2028/host", "/\uff0f/host", "?a=b", "#a",
-    ".", "..", "/" + "a" * 20_000, "//.", "//..", "/..//.", "//%2e",
+    ".", "..", "/" + "a" * 20_000, "//.", "//..", "/..//.", "//%2e", "/a\\b",
 ]  # fmt: skip
 HERE = [
     "/", "/a", "/a/b?c=d", "/a?next=//host", "/a?next=https://host/", "/a//b", "/a/../b", "/a%2Fb", "/~token",
