@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from hedgerow.challenge.spent import Spent
 from hedgerow.detect.containment import ContainmentDetector
 from hedgerow.detect.density import DensityDetector
 from hedgerow.detect.integrity import IntegrityDetector
@@ -31,6 +32,7 @@ from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.memory import MemoryState
+from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
 
@@ -80,6 +82,14 @@ def build_ledger(settings: Settings) -> Ledger:
     if not settings.ledger.enabled:
         return NoLedger()
     return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
+
+
+def build_spent(settings: Settings) -> Spent:
+    """Where spent challenges are kept: in a file that all processes share, unless it is to be memory."""
+    challenge = settings.challenge
+    if challenge.store == "memory":
+        return MemorySpent(challenge.spent)
+    return SqliteSpent(state_directory(settings) / "challenges.sqlite", challenge.spent)
 
 
 def build_state(settings: Settings) -> MemoryState:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hedgerow.build import build_gate, build_journal, build_ledger, build_rules, build_seals, build_state
+from hedgerow.adapters.challenging import Challenging
+from hedgerow.build import build_gate, build_journal, build_ledger, build_rules, build_seals, build_spent, build_state
+from hedgerow.challenge.hooks import Hooks, NoHooks
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
@@ -38,6 +40,7 @@ class Site:
 
     gate: Gate
     settings: Settings
+    challenging: Challenging
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Site:
         state: MemoryState | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._own_seals = seals
         self._seals = seals or build_seals(settings)
@@ -56,6 +60,8 @@ class Site:
         # Who brings a state takes care of it.
         self._journal = build_journal(settings, self.state) if state is None else None
         self.ledger = build_ledger(settings) if ledger is None else ledger
+        self.spent = build_spent(settings)
+        self._hooks = hooks or NoHooks()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.decided: Counter[str] = Counter()
@@ -83,6 +89,11 @@ class Site:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
+            self.challenging.close()
+        challenging = Challenging(settings, self._seals, self.spent, self._hooks)
+        if before is not None:
+            challenging.hooks, challenging.counted = self.challenging.hooks, self.challenging.counted
+        self.challenging = challenging
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
@@ -122,6 +133,8 @@ class Site:
         self.ledger.close()
         if self._journal is not None:
             self._journal.close()
+        self.challenging.close()
+        self.spent.close()
 
 
 Headers = list[tuple[bytes, bytes]]

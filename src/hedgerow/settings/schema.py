@@ -15,6 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from hedgerow.challenge.external import Name
+from hedgerow.challenge.hooks import Kind as ChallengeKind
 from hedgerow.identity.address import check_network
 from hedgerow.identity.bots import Bot
 from hedgerow.marker.rewrite import Mode, Placement
@@ -310,6 +312,82 @@ class DetainSettings(Table, frozen=True):
         yield from _positive(self, "connections", "memory", "seconds")
 
 
+_LEAST_SECONDS = 5.0
+
+
+class ExternalSettings(Table, frozen=True):
+    """
+    An external provider of challenges. *script* and *verify* are its addresses, where they are not the usual ones.
+
+    *timeout* is how long it may take to confirm an answer; then the visitor is asked otherwise.
+    """
+
+    provider: Name = "turnstile"
+    site_key: str = ""
+    secret: str = ""
+    script: str = ""
+    verify: str = ""
+    timeout: float = 3.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "timeout")
+        for name in ("script", "verify"):
+            value = getattr(self, name)
+            if value and not re.fullmatch(r"https?://[^\s\"'<>;,]+", value):
+                yield name, f"{value!r} is not an address such as https://example.org/api.js"
+
+
+class ChallengeSettings(Table, frozen=True):
+    """
+    What suspects are asked.
+
+    *kinds*: at the visitor's choice; the first is shown first. *seconds*: an answer counts for so long, that to a
+    recording for *audio_seconds*. *auto*: a calculation starts without a click. *difficulty* and *hardest*: numbers to
+    try for who is not suspected at all, and for the worst. *body*: bytes of a form that are kept. *clear_for*: how long
+    a clearance holds; one that comes from *networks* networks within *share_window* seconds has been handed round.
+    *spent*: challenges remembered at the most.
+    """
+
+    kinds: tuple[ChallengeKind, ...] = ("work", "image", "audio")
+    seconds: float = 30.0
+    audio_seconds: float = 60.0
+    auto: bool = True
+    difficulty: int = 5_000
+    hardest: int = 50_000
+    body: int = 65_536
+    pool: int = 32
+    clear_for: float = 86_400.0
+    networks: int = 3
+    share_window: float = 600.0
+    spent: int = 100_000
+    store: Literal["sqlite", "memory"] = "sqlite"
+    path: str = "/.hedgerow/"
+    external: ExternalSettings = ExternalSettings()
+
+    def faults(self) -> Faults:
+        yield from _positive(
+            self, "difficulty", "hardest", "body", "pool", "clear_for", "share_window", "spent",
+        )  # fmt: skip
+        for name in ("seconds", "audio_seconds"):
+            value = getattr(self, name)
+            if not (value >= _LEAST_SECONDS and math.isfinite(value)):
+                yield name, f"must be at least {_LEAST_SECONDS:g}, is {value:g}: nobody answers faster"
+        if not self.kinds:
+            yield "kinds", "must not be empty: a suspect needs a way out"
+        if len(set(self.kinds)) < len(self.kinds):
+            yield "kinds", "must not name one twice"
+        if self.hardest < self.difficulty:
+            yield "hardest", f"must not be less than difficulty, which is {self.difficulty}"
+        if self.networks < 2:  # noqa: PLR2004 - one network is everybody's
+            yield "networks", f"must be at least 2, is {self.networks}"
+        if not _is_path_start(self.path) or not self.path.endswith("/"):
+            yield "path", f"{self.path!r} must start and end with /, and hold only letters, digits and . _ ~ -"
+        if "external" in self.kinds:
+            for name in ("site_key", "secret"):
+                if not getattr(self.external, name):
+                    yield f"external.{name}", "is needed where kinds names external"
+
+
 class ResponseSettings(Table, frozen=True):
     """What refused visitors are told: whom to ask, and the site's name."""
 
@@ -371,6 +449,7 @@ class Settings(Table, frozen=True):
     policy: PolicySettings = PolicySettings()
     containment: ContainmentSettings = ContainmentSettings()
     detain: DetainSettings = DetainSettings()
+    challenge: ChallengeSettings = ChallengeSettings()
     responses: ResponseSettings = ResponseSettings()
     state: StateSettings = StateSettings()
     ledger: LedgerSettings = LedgerSettings()
