@@ -10,8 +10,18 @@ import logging
 from collections import Counter
 
 from hedgerow.adapters.challenging import Challenging
-from hedgerow.build import build_gate, build_journal, build_ledger, build_rules, build_seals, build_spent, build_state
-from hedgerow.challenge.hooks import Hooks, NoHooks
+from hedgerow.build import (
+    build_clearances,
+    build_gate,
+    build_journal,
+    build_ledger,
+    build_rules,
+    build_seals,
+    build_spent,
+    build_state,
+)
+from hedgerow.challenge.clearance import Sightings
+from hedgerow.challenge.hooks import Hooks
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
@@ -61,7 +71,8 @@ class Site:
         self._journal = build_journal(settings, self.state) if state is None else None
         self.ledger = build_ledger(settings) if ledger is None else ledger
         self.spent = build_spent(settings)
-        self._hooks = hooks or NoHooks()
+        self._hooks = hooks
+        self._sightings = Sightings()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.decided: Counter[str] = Counter()
@@ -77,9 +88,10 @@ class Site:
         """Go on under *settings*, and with the keys as they are now."""
         if self._own_seals is None and hasattr(self, "settings"):
             self._seals = build_seals(settings)
+        clearances = build_clearances(settings, self._seals, self._sightings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of,
+            account_of=self._account_of, clearances=clearances,
         )  # fmt: skip
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
@@ -90,10 +102,9 @@ class Site:
         if before is not None:
             gate.blocked = self.gate.blocked
             self.challenging.close()
-        challenging = Challenging(settings, self._seals, self.spent, self._hooks)
-        if before is not None:
-            challenging.hooks, challenging.counted = self.challenging.hooks, self.challenging.counted
-        self.challenging = challenging
+        hooks = self._hooks or gate
+        counted = self.challenging.counted if before is not None else None
+        self.challenging = Challenging(settings, self._seals, self.spent, hooks, clearances, counted)
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
