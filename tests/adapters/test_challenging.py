@@ -31,9 +31,8 @@ CHROME = {
 }
 FORM = "application/x-www-form-urlencoded"
 SUSPECT = Decision("challenge", (Evidence("identity", "suspect", 0.4, "Too many wrong links."),))
-OFF = (
-    '[marker]\nmode = "off"\n[traps]\nenabled = false\n[challenge]\nstore = "memory"\ndifficulty = 50\nhardest = 100\n'
-)
+OFF = '[traps]\nenabled = false\n[challenge]\nstore = "memory"\ndifficulty = 50\nhardest = 100\n'
+UNMARKED = '[marker]\nmode = "off"\n'
 ALL = ["work", "image", "audio"]
 
 
@@ -71,7 +70,7 @@ class Suspect(Client):
     """A visitor whom the gate challenges."""
 
     def __init__(self, text: str = "", *, decision: Decision = SUSPECT, app: Any = None) -> None:
-        super().__init__(app or Application(), OFF + ("" if "[marker]" in text else UNMARKED) + text)
+        super().__init__(app or Application(), ("" if "[marker]" in text else UNMARKED) + OFF + text)
         self.told = Told()
         self.site._hooks = self.site.challenging.hooks = self.told
         self.decision = decision
