@@ -13,6 +13,7 @@ from hedgerow.adapters.site import Site
 from hedgerow.marker.resolve import Place
 from hedgerow.marker.rewrite import PageWriter, Preparer, Rewriter, Rules, Skeletons
 from hedgerow.marker.seal import Key, Seals
+from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings, read_settings
 from hedgerow.stores.ledger import Entry
 from hedgerow.traps.bait import Bait
@@ -115,11 +116,19 @@ class Application:
 class Client:
     """Asks a Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand."""
 
-    def __init__(self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None) -> None:
+    def __init__(
+        self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None, lists: Any = None
+    ) -> None:
         self.app = Application() if app is None else app
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
-        self.site = Site(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=self.entries, account_of=account_of)
+        self.site = Site(
+            settings(text),
+            seals=Seals([Key(1, KEY, 0.0)]),
+            ledger=self.entries,
+            account_of=account_of,
+            lists=Lists() if lists is None else lists,
+        )
         self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
 
     def get(self, target: str = "/", **options: Any) -> Answer:

@@ -21,10 +21,13 @@ from hedgerow.identity.kind import kind_of
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.policy.lists import Lists
 from hedgerow.recall import Detector
 from hedgerow.settings.schema import Settings
+from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
+from hedgerow.stores.lists import SqliteLists, Watch
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
@@ -76,12 +79,31 @@ def build_ledger(settings: Settings) -> Ledger:
     return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
 
 
+def build_store(settings: Settings) -> SqliteLists:
+    """The store of the lists."""
+    return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
+
+
+def build_watch(settings: Settings) -> Watch | None:
+    """What keeps lists as their store has them, not yet started; None where the settings switch lists off."""
+    lists = settings.lists
+    if not lists.enabled:
+        return None
+    asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    return Watch(build_store(settings), Lists(), asn=asn)
+
+
 def build_state(settings: Settings) -> MemoryState:
     windows = settings.density.windows if settings.density.enabled else ()
-    return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
+    return MemoryState(
+        windows,
+        memory=settings.state.memory,
+        most_blocks=settings.state.blocks,
+        remember=settings.policy.remember,
+    )
 
 
-def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
+def build_engine(settings: Settings, pages: Pages, rules: Rules, lists: Lists | None = None) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
     if traps.enabled:
@@ -107,9 +129,11 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
         },
         renew=density.renew,
         strikes=settings.identity.strikes,
+        lengthen=settings.policy.lengthen,
+        longest=settings.policy.longest_block,
     )
     by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(detectors, ladder, by_network=by_network)
+    return Engine(detectors, ladder, by_network=by_network, lists=lists)
 
 
 def build_gate(
@@ -120,12 +144,13 @@ def build_gate(
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
+    lists: Lists | None = None,
 ) -> Gate:
     """
     A gate for these settings.
 
     *state*, *ledger* and *pages* may be those of the gate before it: settings that are read again keep what is
-    remembered.
+    remembered. Without *lists* nobody is on one.
     """
     who = settings.identity
     if pages is None:
@@ -141,6 +166,6 @@ def build_gate(
         state = build_state(settings)
     else:
         state.use(settings.density.windows if settings.density.enabled else ())
-    engine = build_engine(settings, pages, build_rules(settings))
+    engine = build_engine(settings, pages, build_rules(settings), lists)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
     return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)

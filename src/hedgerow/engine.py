@@ -1,9 +1,10 @@
 """
 The engine: recall, judge, commit. Pure: no sockets, no clock, no files.
 
-For each visit the gate asks the state one question (which also counts the visit, atomically), hands the memory that
-comes back to `judge`, and commits the block that the judgement names. A live request and a line of a log go through
-these same few lines; the visit's own time makes them give the same answer.
+The lists come first: who is on one is neither counted nor judged. For any other visit the gate asks the state one
+question (which also counts the visit, atomically), hands the memory that comes back to `judge`, and commits the block
+that the judgement names. A live request and a line of a log go through these same few lines; the visit's own time makes
+them give the same answer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 from hedgerow.identity.address import network_of
 from hedgerow.policy.ladder import Ladder
+from hedgerow.policy.lists import Lists, decide
 from hedgerow.recall import Detector, Memory, Question
 from hedgerow.verdict import PASS, Block, Decision, Evidence
 from hedgerow.visit import Visit
@@ -24,10 +26,28 @@ class Engine:
     *by_network* says whether any density window counts networks; where none does, none is computed.
     """
 
-    def __init__(self, detectors: Sequence[Detector], ladder: Ladder, *, by_network: bool = False) -> None:
+    def __init__(
+        self,
+        detectors: Sequence[Detector],
+        ladder: Ladder,
+        *,
+        by_network: bool = False,
+        lists: Lists | None = None,
+    ) -> None:
+        # Not `lists or ...`: empty lists are false, and may be filled later.
+        self._lists = Lists() if lists is None else lists
         self._detectors = tuple(detectors)
         self._ladder = ladder
         self._by_network = by_network
+
+    def listed(self, visit: Visit) -> Decision | None:
+        """
+        What the lists say about *visit*, or None where its maker is on none: one look-up.
+
+        The administrator's word goes before everything else, a verified bot's welcome included.
+        """
+        listing = self._lists.find(visit)
+        return None if listing is None else decide(listing)
 
     def question(self, visit: Visit) -> Question:
         """

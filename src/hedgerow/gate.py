@@ -179,7 +179,12 @@ class Gate:
         """Visitors blocked since the start."""
 
     def decide(self, visit: Visit) -> Decision:
-        """One trip to the state, the judgement, and the block it leads to, if any."""
+        """
+        One look-up in the lists; for who is on none one trip to the state, the judgement, and the block it leads to.
+        """
+        listed = self.engine.listed(visit)
+        if listed is not None:
+            return listed
         return self._judge(visit, self.state.recall(self.engine.question(visit)))
 
     def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
@@ -190,6 +195,9 @@ class Gate:
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
         corrected = msgspec.structs.replace(visit, kind=kind)
+        listed = self.engine.listed(corrected)
+        if listed is not None:
+            return corrected, listed
         return corrected, self._judge(corrected, self.state.recount(self.engine.question(corrected), visit.kind))
 
     def _judge(self, visit: Visit, memory: Memory) -> Decision:

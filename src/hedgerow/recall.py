@@ -50,12 +50,14 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
-    accounts at this address are blocked now.
+    accounts at this address are blocked now. *offences* has the keys that were blocked before, as far as that is
+    remembered, and how often.
     """
 
     block: Block | None
     counts: tuple[int, ...]
     strikes: int = 0
+    offences: tuple[tuple[str, int], ...] = ()
 
 
 class Detector(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hedgerow.policy.ladder import Ladder, Rule
@@ -82,3 +83,22 @@ def test_a_renewed_block_never_ends_earlier():
 def test_without_renewal_a_block_ends_when_it_ends():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "detain", evidence(detector="trap"))
     assert Ladder(RULES, renew=False).uphold(VISIT, block) == (Decision("detain", (block.evidence,), 105.0), None)
+
+
+@pytest.mark.parametrize(("before", "seconds"), [(0, 10.0), (1, 20.0), (2, 40.0), (3, 50.0), (5000, 50.0)])
+def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, seconds):
+    ladder = Ladder(RULES, lengthen=2.0, longest=50.0)
+    memory = Memory(None, (), 0, ((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
+    decision, block = ladder.decide(VISIT, memory, [evidence()])
+    assert block is not None
+    assert (block.offence, block.until, decision.until) == (before + 1, 100.0 + seconds, 100.0 + seconds)
+    _, renewed = ladder.uphold(msgspec.structs.replace(VISIT, at=105.0), block)
+    assert renewed == msgspec.structs.replace(block, until=105.0 + seconds)
+
+
+def test_a_rule_longer_than_the_limit_stays_as_it_is():
+    _, block = Ladder(RULES, lengthen=2.0, longest=5.0).decide(
+        VISIT, Memory(None, (), 0, ((ADDRESS, 3),)), [evidence()]
+    )
+    assert block is not None
+    assert block.until == 110.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state
+from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state, build_watch
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
@@ -17,6 +17,7 @@ from hedgerow.marker.resolve import Place, resolve
 from hedgerow.marker.rewrite import PARAMETER, PageWriter, Preparer, Rewriter, Skeletons
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_style
+from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
@@ -33,7 +34,8 @@ class Site:
     """
     A site under these settings.
 
-    `use` takes other settings while it runs: counters, blocks, ledger and key stay, everything else is made anew.
+    `use` takes other settings while it runs: counters, blocks, lists, ledger and key stay, everything else is made
+    anew. Without *lists* they are those of the state directory, read along as they change.
     """
 
     gate: Gate
@@ -47,6 +49,7 @@ class Site:
         state: MemoryState | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
+        lists: Lists | None = None,
     ) -> None:
         self._own_seals = seals
         self._seals = seals or build_seals(settings)
@@ -54,6 +57,11 @@ class Site:
         # Not `state or ...`: a state that remembers nobody yet is false.
         self.state = build_state(settings) if state is None else state
         self.ledger = build_ledger(settings) if ledger is None else ledger
+        self.watch = build_watch(settings) if lists is None else None
+        """What keeps the lists as their store has them."""
+        self.lists = self.watch.lists if self.watch is not None else Lists() if lists is None else lists
+        if self.watch is not None:
+            self.watch.start()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.decided: Counter[str] = Counter()
@@ -71,7 +79,7 @@ class Site:
             self._seals = build_seals(settings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of,
+            account_of=self._account_of, lists=self.lists,
         )  # fmt: skip
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
@@ -116,7 +124,9 @@ class Site:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write what waits, and look no longer whether the lists change."""
+        if self.watch is not None:
+            self.watch.close()
         self.ledger.close()
 
 

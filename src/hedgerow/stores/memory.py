@@ -53,16 +53,26 @@ class MemoryState:
     Counters and blocks in this process.
 
     *memory* is the most bytes that counters may take, and *most_blocks* the most blocks kept. A visitor seen once is
-    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times.
+    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times. That somebody
+    was blocked is remembered for *remember* seconds after the block's end, of at most *most_blocks*.
     """
 
-    def __init__(self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000) -> None:
+    def __init__(
+        self,
+        windows: Sequence[Window],
+        *,
+        memory: int = 300_000_000,
+        most_blocks: int = 100_000,
+        remember: float = 0.0,
+    ) -> None:
         self._lock = Lock()
         self._memory = memory
         self._most_blocks = most_blocks
         self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._strikes: dict[str, set[str]] = {}
+        self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._remember = remember
         self.spent = 0
         """Bytes that the counters take now."""
         self.forgotten = 0
@@ -93,7 +103,7 @@ class MemoryState:
 
     def _recall(self, question: Question) -> Memory:
         visitor, prefix = question.visitor, question.prefix
-        strikes = 0
+        strikes, offences = 0, self._offences_of(question) if self._offences else ()
         if self._blocks:
             block = self._block_of(question)
             if block is not None:
@@ -101,9 +111,9 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         if not question.count or series_of(question.kind) not in self._series:
-            return Memory(None, _UNCOUNTED, strikes)
+            return Memory(None, _UNCOUNTED, strikes, offences)
         self._hit(question)
-        return Memory(None, self._counts(question), strikes)
+        return Memory(None, self._counts(question), strikes, offences)
 
     def commit(self, block: Block) -> None:
         with self._lock:
@@ -111,6 +121,7 @@ class MemoryState:
             # nothing when the block has run out or is forgiven.
             self._unblock(block.key)
             self._blocks[block.key] = block
+            self._note_offence(block)
             self._forget(block.key)
             if block.key == everyone_at(block.prefix):
                 self._forget(block.prefix)
@@ -121,6 +132,7 @@ class MemoryState:
 
     def forgive(self, key: str) -> bool:
         with self._lock:
+            self._offences.pop(key, None)
             return self._unblock(key)
 
     def blocks(self, at: float) -> Sequence[Block]:
@@ -146,6 +158,24 @@ class MemoryState:
             if not accounts:
                 del self._strikes[block.prefix]
         return True
+
+    def _note_offence(self, block: Block) -> None:
+        if self._remember:
+            self._offences[block.key] = (block.offence, block.until + self._remember)
+            self._offences.move_to_end(block.key)
+            if len(self._offences) > self._most_blocks:
+                self._offences.popitem(last=False)
+
+    def _offences_of(self, question: Question) -> tuple[tuple[str, int], ...]:
+        found = []
+        for key in (question.visitor, everyone_at(question.prefix), question.network):
+            offence = self._offences.get(key)
+            if offence is not None:
+                if offence[1] > question.at:
+                    found.append((key, offence[0]))
+                else:
+                    del self._offences[key]
+        return tuple(found)
 
     def _count_strikes(self, prefix: str, at: float) -> int:
         for key in [k for k in self._strikes[prefix] if self._blocks[k].until <= at]:
