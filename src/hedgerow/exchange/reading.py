@@ -281,8 +281,9 @@ class Reading:
                     yield listing
 
     def _fail2ban_database(self) -> Iterator[Listing]:
-        path = Path(str(getattr(self._source, "name", "")))
-        if not path.is_file():
+        name = getattr(self._source, "name", None)
+        path = Path(name) if isinstance(name, str) else None
+        if path is None or not path.is_file():
             raise ListError(f"{self._name}: a database of fail2ban's must be a file")
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:

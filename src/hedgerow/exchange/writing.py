@@ -97,7 +97,7 @@ class _Chosen:
 
     def comment(self, at: float) -> str:
         left = f"; {self.others} entries that are no addresses are left out" if self.others else ""
-        return f"# Written by Hedgerow, {iso(at)}{left}.\n"
+        return f"# Written by Hedgerow, {iso(float(int(at)))}{left}.\n"
 
     def refused(self, version: int) -> Iterator[str]:
         """What is to be refused: the black list less the white one, as networks that do not overlap."""
