@@ -211,6 +211,7 @@ def test_what_is_no_address_is_on_no_list(address):
 
 def test_the_caches_have_bounds(monkeypatch):
     monkeypatch.setattr(module, "_CACHED", 50)
+    monkeypatch.setattr(module, "_MOST_OVER", 50)
     lists = Lists([Listing("black", "128.0.0.0/1"), Listing("black", "agent:*z*")])
     for n in range(500):
         expected = "black 128.0.0.0/1" if n % 250 >= 128 else ""
