@@ -14,6 +14,7 @@ from hedgerow.build import build_state
 from hedgerow.marker.resolve import Place
 from hedgerow.marker.rewrite import Mode, PageWriter, Placement, Preparer, Rewriter, Rules, Skeletons, Spacing
 from hedgerow.marker.seal import Key, Seal, Seals
+from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings, read_settings
 from hedgerow.stores.ledger import Entry
 from hedgerow.traps.bait import Bait
@@ -119,13 +120,15 @@ class Application:
 class Client:
     """Asks a Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand."""
 
-    def __init__(self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None) -> None:
+    def __init__(
+        self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None, lists: Any = None
+    ) -> None:
         self.app = Application() if app is None else app
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
         self.site = Site(
             settings(text), seals=Seals([Key(1, KEY, 0.0)]), state=build_state(settings(text)), ledger=self.entries,
-            account_of=account_of,
+            account_of=account_of, lists=Lists() if lists is None else lists,
         )  # fmt: skip
         self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
 

@@ -6,6 +6,7 @@ import msgspec
 
 from hedgerow.engine import Engine
 from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.policy.lists import Listing, Lists
 from hedgerow.recall import Memory
 from hedgerow.verdict import PASS, Block, Evidence
 from hedgerow.visit import Visit
@@ -23,6 +24,24 @@ def engine(*detectors, by_network: bool = False) -> Engine:
 
 def never(_visit, _memory):
     raise AssertionError("the black list comes first")
+
+
+def test_the_lists_come_before_everything_else():
+    lists = Lists([Listing("black", "192.0.2.0/24", "spam", "ann", 1.0, 105.0), Listing("white", "192.0.2.7")])
+    judging = Engine((), Ladder({}), lists=lists)
+    decision = judging.listed(VISIT)
+    assert decision is not None
+    assert (decision.action, decision.until, decision.code) == ("refuse", 105.0, "list-black")
+    (evidence,) = decision.evidence
+    assert evidence.text == "This network is on the black list."
+    assert (evidence.key, evidence.details) == ("192.0.2.0/24", "reason: spam; by: ann")
+    bot = msgspec.structs.replace(VISIT, bot="search")
+    assert judging.listed(bot) == decision
+    white = judging.listed(msgspec.structs.replace(VISIT, address="192.0.2.7"))
+    assert white is not None
+    assert (white.action, white.code) == ("pass", "list-white")
+    assert judging.listed(msgspec.structs.replace(VISIT, at=105.0)) is None
+    assert engine().listed(VISIT) is None
 
 
 def test_the_question():

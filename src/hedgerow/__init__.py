@@ -7,12 +7,12 @@ The map, from the outside in:
     adapters/   asgi (the middleware), proxy,        build.py   settings -> a gate
                 upstream, server, pages, admin       gate.py    identify -> recall -> judge -> commit -> ledger
     replay.py   a log through the same gate          engine.py  pure: what is asked, what is decided
-    stores/     state, ledger, key                   detect/    one file per detector: evidence
-    logs/       log lines -> visits                  policy/    from evidence to decision
+    stores/     state, lists, ledger, key            detect/    one file per detector: evidence
+    logs/       log lines -> visits                  policy/    from evidence to decision; lists
     identity/   who is asking                        windows/   how many in how many seconds
     traps/      bait, maze, tarpit, robots.txt       marker/    our links: seal, resolve, rewrite
     page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
-    simulate/   the paper's experiment on suppression
+    exchange/   lists to and from other programs     simulate/  the papers' experiments
     recall.py verdict.py visit.py errors.py          the nouns
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of

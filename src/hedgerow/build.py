@@ -28,11 +28,14 @@ from hedgerow.identity.kind import kind_of
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
+from hedgerow.policy.lists import Lists
 from hedgerow.recall import Detector
 from hedgerow.settings.schema import SCRIPTED_RULES, Settings
+from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
+from hedgerow.stores.lists import SqliteLists, Watch
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
@@ -101,9 +104,28 @@ def build_spent(settings: Settings) -> Spent:
     return SqliteSpent(state_directory(settings) / "challenges.sqlite", challenge.spent)
 
 
+def build_store(settings: Settings) -> SqliteLists:
+    """The store of the lists."""
+    return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
+
+
+def build_watch(settings: Settings) -> Watch | None:
+    """What keeps lists as their store has them, not yet started; None where the settings switch lists off."""
+    lists = settings.lists
+    if not lists.enabled:
+        return None
+    asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    return Watch(build_store(settings), Lists(), asn=asn)
+
+
 def build_state(settings: Settings) -> MemoryState:
     windows = settings.density.windows if settings.density.enabled else ()
-    return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
+    return MemoryState(
+        windows,
+        memory=settings.state.memory,
+        most_blocks=settings.state.blocks,
+        remember=settings.policy.remember,
+    )
 
 
 def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | None:
@@ -126,7 +148,9 @@ def state_path(settings: Settings) -> Path:
     return state_directory(settings) / "state.sqlite"
 
 
-def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: bool = True) -> Engine:
+def build_engine(
+    settings: Settings, pages: Pages, rules: Rules, lists: Lists | None = None, *, entries: bool = True
+) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
     if traps.enabled:
@@ -172,9 +196,14 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: boo
         renew=density.renew,
         strikes=settings.identity.strikes,
         day_of=day_of(ZoneInfo(policy.timezone)),
+        lengthen=policy.lengthen,
+        longest=policy.longest_block,
     )
     by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(detectors, ladder, by_network=by_network, by_day=contain.enabled, weights=policy.weights)
+    return Engine(
+        detectors, ladder, by_network=by_network, by_day=contain.enabled, weights=policy.weights, lists=lists,
+        white_volume=contain.white_volume if contain.enabled else 0,
+    )  # fmt: skip
 
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:
@@ -192,12 +221,13 @@ def build_gate(
     account_of: AccountOf | None = None,
     entries: bool = True,
     clearances: Clearances | None = None,
+    lists: Lists | None = None,
 ) -> Gate:
     """
     A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
 
     *state*, *ledger* and *pages* may be those of the gate before it: settings that are read again keep what is
-    remembered.
+    remembered. Without *lists* nobody is on one.
     """
     who = settings.identity
     if pages is None:
@@ -214,6 +244,6 @@ def build_gate(
         state = build_state(settings)
     else:
         state.use(settings.density.windows if settings.density.enabled else ())
-    engine = build_engine(settings, pages, build_rules(settings), entries=entries)
+    engine = build_engine(settings, pages, build_rules(settings), lists, entries=entries)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
     return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)

@@ -1,9 +1,10 @@
 """
 The engine: recall, judge, commit. Pure: no sockets, no clock, no files.
 
-For each visit the gate asks the state one question (which also counts the visit, atomically), hands the memory that
-comes back to `judge`, and commits the block and the change of standing that the judgement names. A live request and a
-line of a log go through these same few lines; the visit's own time makes them give the same answer.
+The lists come first: who is on one is neither counted nor judged. For any other visit the gate asks the state one
+question (which also counts the visit, atomically), hands the memory that comes back to `judge`, and commits the block
+and the change of standing that the judgement names. A live request and a line of a log go through these same few lines;
+the visit's own time makes them give the same answer.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import msgspec
 
 from hedgerow.identity.address import network_of
 from hedgerow.policy.ladder import Ladder, Outcome
+from hedgerow.policy.lists import Lists, decide
 from hedgerow.recall import Detector, Memory, Question
-from hedgerow.verdict import PASS, Evidence
+from hedgerow.verdict import PASS, Decision, Evidence
 from hedgerow.visit import Visit
 
 
@@ -24,7 +26,8 @@ class Engine:
     Judges visits with *detectors*, in their order, and a *ladder*.
 
     *by_network* says whether any density window counts networks; where none does, none is computed. *by_day* says
-    whether requests are counted by days. *weights* are those that the operator has set for codes of evidence.
+    whether requests are counted by days. *weights* are those that the operator has set for codes of evidence. A source
+    on the white list is unknown again when it passes *white_volume* requests in a day; 0: never.
     """
 
     def __init__(
@@ -35,12 +38,26 @@ class Engine:
         by_network: bool = False,
         by_day: bool = False,
         weights: Mapping[str, float] | None = None,
+        lists: Lists | None = None,
+        white_volume: int = 0,
     ) -> None:
+        # Not `lists or ...`: empty lists are false, and may be filled later.
+        self._lists = Lists() if lists is None else lists
+        self.white_volume = white_volume
         self._detectors = tuple(detectors)
         self.ladder = ladder
         self._by_network = by_network
         self._by_day = by_day
         self._weights = weights or {}
+
+    def listed(self, visit: Visit) -> Decision | None:
+        """
+        What the lists say about *visit*, or None where its maker is on none: one look-up.
+
+        The administrator's word goes before everything else, a verified bot's welcome included.
+        """
+        listing = self._lists.find(visit)
+        return None if listing is None else decide(listing)
 
     def question(self, visit: Visit) -> Question:
         """

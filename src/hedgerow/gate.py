@@ -8,7 +8,7 @@ the verdict is the same whatever the form. Takes the time as an argument; asks n
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -23,7 +23,7 @@ from hedgerow.identity.address import Proxies, parse_address, prefix_of
 from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import is_prefetch, kind_claimed, kind_of, origin_of
 from hedgerow.marker.seal import VISITOR_BYTES, Seals, may_be_token, page_digest
-from hedgerow.recall import Memory, State
+from hedgerow.recall import Memory, Question, State
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Decision
@@ -200,8 +200,10 @@ class Gate:
         """Visitors blocked since the start."""
 
     def decide(self, visit: Visit) -> Decision:
-        """One trip to the state, the judgement, and the block it leads to, if any."""
-        return self._judge(visit, self.state.recall(self.engine.question(visit)))
+        """
+        One look-up in the lists; for who is on none one trip to the state, the judgement, and the block it leads to.
+        """
+        return self._decide(visit, self.state.recall)
 
     def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """
@@ -211,7 +213,16 @@ class Gate:
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
         corrected = msgspec.structs.replace(visit, kind=kind)
-        return corrected, self._judge(corrected, self.state.recount(self.engine.question(corrected), visit.kind))
+        return corrected, self._decide(corrected, lambda question: self.state.recount(question, visit.kind))
+
+    def _decide(self, visit: Visit, recall: Callable[[Question], Memory]) -> Decision:
+        """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
+        listed = self.engine.listed(visit)
+        volume = self.engine.white_volume
+        if listed is not None and (listed.action != "pass" or not volume):
+            return listed
+        memory = recall(self.engine.question(visit))
+        return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
 
     def _judge(self, visit: Visit, memory: Memory) -> Decision:
         decision, block = self.engine.judge(visit, memory)

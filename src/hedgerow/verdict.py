@@ -33,7 +33,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 class Block(msgspec.Struct, frozen=True):
     """
-    An entry of the black list, made by a detector: whom, since when, until when, why, and what it gets.
+    What keeps a visitor out by a detector's word: whom, since when, until when, why, and what it gets.
 
     *prefix* is the address prefix at which the visitor was last seen; it tells how many accounts of one address are
     blocked.
@@ -45,6 +45,8 @@ class Block(msgspec.Struct, frozen=True):
     until: float
     action: Action
     evidence: Evidence
+    offence: int = 1
+    """The how manieth block of this key it is, of those that are remembered."""
 
 
 Identity = Literal["person", "suspect", "depth-first", "width-first", "random-like"]

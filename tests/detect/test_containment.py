@@ -7,6 +7,7 @@ import pytest
 
 from driving import Application, Client
 from hedgerow.detect.containment import ContainmentDetector, Rate
+from hedgerow.policy.lists import Listing, Lists
 from hedgerow.recall import Memory
 from hedgerow.visit import Visit
 
@@ -56,3 +57,14 @@ def test_behind_k1_comes_a_challenge_and_nobody_is_blocked():
     client.clock.now += 86_400
     assert client.get("/").status == 200
     assert client.site.gate.blocked == 0
+
+
+def test_a_white_source_that_passes_its_volume_is_unknown_again():
+    lists = Lists([Listing("white", ME, reason="a friend")])
+    client = Client(Application(), "[containment]\nenabled = true\nk1 = 3\nwhite_volume = 6\n", lists=lists)
+    actions = []
+    for _ in range(8):
+        client.clock.now += 100
+        client.get("/")
+        actions.append(client.entries[-1].decision.action)
+    assert actions == ["pass"] * 6 + ["challenge"] * 2

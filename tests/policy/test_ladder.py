@@ -207,3 +207,25 @@ def test_reasons_are_bounded():
     for n in range(100):
         standing = amended(standing, Change("x", float(n), 1, 100.0, weight=0.1, codes=(f"c{n}",)))
     assert [code for code, _ in standing.reasons] == [f"c{n}" for n in range(92, 100)]
+
+
+# ---- Again and again
+
+
+@pytest.mark.parametrize(("before", "seconds"), [(0, 10.0), (1, 20.0), (2, 40.0), (3, 50.0), (5000, 50.0)])
+def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, seconds):
+    ladder = Ladder(RULES, lengthen=2.0, longest=50.0)
+    memory = Memory(None, (), offences=((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
+    decision, block = ladder.decide(VISIT, memory, [evidence()])
+    assert block is not None
+    assert (block.offence, block.until, decision.until) == (before + 1, 100.0 + seconds, 100.0 + seconds)
+    _, renewed = ladder.uphold(msgspec.structs.replace(VISIT, at=105.0), block)
+    assert renewed == msgspec.structs.replace(block, until=105.0 + seconds)
+
+
+def test_a_rule_longer_than_the_limit_stays_as_it_is():
+    _, block = Ladder(RULES, lengthen=2.0, longest=5.0).decide(
+        VISIT, Memory(None, (), offences=((ADDRESS, 3),)), [evidence()]
+    )
+    assert block is not None
+    assert block.until == 110.0

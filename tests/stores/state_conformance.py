@@ -5,7 +5,8 @@ What every state must do. A store's test file makes a class of these tests and s
         def state(self, windows, **options):
             return MemoryState(windows, **options)
 
-*options* are `memory`, the bytes that counters may take, and `most_blocks`. A store also has `use`, for other windows.
+*options* are `memory`, the bytes that counters may take, `most_blocks` and `remember`. A store also has
+`use`, for other windows.
 """
 
 from __future__ import annotations
@@ -306,6 +307,43 @@ class StateConformance:
         assert state.recall(ask(1.0, EVE, AWAY)).strikes == 1
         assert state.forgive(ANN)
         assert state.recall(ask(1.0, EVE, AWAY)).strikes == 0
+
+    # ---- Offences
+
+    def test_an_offence_is_remembered_for_a_while_after_its_block(self):
+        state = self.state(WINDOW, remember=100.0)
+        state.commit(block(until=10.0))
+        assert state.recall(ask(9.0)).offences == ()
+        assert state.recall(ask(10.0)).offences == ((HOME, 1),)
+        assert state.recall(ask(10.0, AWAY)).offences == ()
+        assert state.recall(ask(109.0)).offences == ((HOME, 1),)
+        assert state.recall(ask(110.0)).offences == ()
+        assert state.recall(ask(20.0)).offences == ()
+
+    def test_offences_of_the_visitor_of_everyone_there_and_of_the_network(self):
+        state = self.state(WINDOW, remember=100.0)
+        for key in (ANN, everyone_at(HOME), NETWORK, BOB):
+            state.commit(msgspec.structs.replace(block(key, until=10.0), offence=len(key)))
+        found = state.recall(ask(11.0, ANN, network=NETWORK)).offences
+        assert sorted(found) == sorted((key, len(key)) for key in (ANN, everyone_at(HOME), NETWORK))
+
+    def test_who_is_forgiven_has_no_offences(self):
+        state = self.state(WINDOW, remember=100.0)
+        state.commit(block())
+        state.forgive(HOME)
+        assert state.recall(ask(1.0)).offences == ()
+
+    def test_without_a_memory_there_are_no_offences(self):
+        state = self.state(WINDOW)
+        state.commit(block(until=10.0))
+        assert state.recall(ask(10.0)).offences == ()
+
+    def test_no_more_offences_than_blocks_are_remembered(self):
+        state = self.state(WINDOW, most_blocks=3, remember=100.0)
+        for n in range(5):
+            state.commit(block(f"192.0.2.{n}", f"192.0.2.{n}", until=1.0))
+        known = [n for n in range(5) if state.recall(ask(2.0, f"192.0.2.{n}")).offences]
+        assert known == [2, 3, 4]
 
     # ---- Bounds
 

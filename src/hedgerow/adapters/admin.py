@@ -1,5 +1,5 @@
 """
-The admin listener: overview, health, metrics, blocks. Its own address, for operators only.
+The admin listener: overview, health, metrics, blocks, lists. Its own address, for operators only.
 
 It answers only when it is spoken to by the name it listens under, or as localhost: a page elsewhere in an operator's
 browser must not reach it by a name of its own (DNS rebinding), nor post to it.
@@ -7,11 +7,14 @@ browser must not reach it by a name of its own (DNS rebinding), nor post to it.
 
 from __future__ import annotations
 
+import asyncio
 import html
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
+from typing import IO
 from urllib.parse import parse_qs
 
 import msgspec
@@ -19,6 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hedgerow.adapters.admin_lists import ListsApi
 from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.site import Site
@@ -31,8 +35,9 @@ _LARGEST_POST = 10_000
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
 _HTML = b"text/html; charset=utf-8"
+_PIECE = 1 << 16
 
-Answer = tuple[int, bytes, bytes]
+Answer = tuple[int, bytes, bytes | IO[bytes]]
 
 
 class _SiteCollector(Collector):
@@ -54,6 +59,10 @@ class _SiteCollector(Collector):
         yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten)
         yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
         yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
+        listed = GaugeMetricFamily("hedgerow_listed", "Entries of the lists", labels=["list"])
+        for name, size in site.lists.sizes.items():
+            listed.add_metric([name], size)
+        yield listed
         yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
         yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", site.tarpit.admitted)
         yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away)
@@ -66,11 +75,24 @@ def _counter(name: str, text: str, label: str, counts: dict[str, int], known: It
     return family
 
 
+def _size(body: bytes | IO[bytes]) -> int:
+    return len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
+
+
+def _is_from_elsewhere(scope: Scope) -> bool:
+    """Whether a page of another site sends this request."""
+    origin = header(scope["headers"], b"origin").decode("latin-1")
+    site = header(scope["headers"], b"sec-fetch-site")
+    elsewhere = origin != "" and origin.partition("://")[2] != header(scope["headers"], b"host").decode("latin-1")
+    return elsewhere or site not in {b"", b"same-origin", b"none"}
+
+
 class Admin:
     """The ASGI application of the admin listener."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._lists = ListsApi(site)
         self._registry = CollectorRegistry()
         self._registry.register(_SiteCollector(site))
 
@@ -80,7 +102,7 @@ class Admin:
         status, kind, body = await self._answer(scope, receive)
         headers = [
             (b"content-type", kind),
-            (b"content-length", b"%d" % len(body)),
+            (b"content-length", b"%d" % _size(body)),
             (b"cache-control", b"no-store"),
             (b"x-content-type-options", b"nosniff"),
             (
@@ -90,17 +112,28 @@ class Admin:
         ]
         if status == 303:  # noqa: PLR2004
             headers.append((b"location", b"/"))
+        if status == 204:  # noqa: PLR2004 - without a body there is nothing to describe
+            del headers[:2]
         await send({"type": "http.response.start", "status": status, "headers": headers})
+        if not isinstance(body, bytes):
+            with body:
+                while scope["method"] != "HEAD" and (piece := await asyncio.to_thread(body.read, _PIECE)):
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            body = b""
         await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         if not self._is_for_us(scope):
             return 421, _TEXT, b"Speak to the admin listener by its own address.\n"
         path, method = scope["path"], scope["method"]
+        if method not in {"GET", "HEAD"} and _is_from_elsewhere(scope):
+            return 403, _TEXT, b"Not from another site.\n"
+        if path == "/lists" or path.startswith("/lists/"):
+            return await self._lists.answer(scope, receive)
         if method == "POST" and path == "/forgive":
-            return await self._forgive(scope, receive)
+            return await self._forgive(receive)
         if method not in {"GET", "HEAD"}:
-            return 405, _TEXT, b"GET, or POST to /forgive.\n"
+            return 405, _TEXT, b"GET, or POST to /forgive and /lists.\n"
         if path == "/health":
             return 200, _TEXT, b"well\n"
         if path == "/metrics":
@@ -109,7 +142,7 @@ class Admin:
             return 200, _JSON, msgspec.json.encode(self._site.state.blocks(time.time()))
         if path == "/":
             return 200, _HTML, self._overview().encode("utf-8", "replace")
-        return 404, _TEXT, b"There are /, /health, /metrics and /blocks.\n"
+        return 404, _TEXT, b"There are /, /health, /metrics, /blocks and /lists.\n"
 
     def _is_for_us(self, scope: Scope) -> bool:
         host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
@@ -120,12 +153,7 @@ class Admin:
             names.add(server[0])
         return host != "" and host.removeprefix("[").removesuffix("]") in names
 
-    async def _forgive(self, scope: Scope, receive: Receive) -> Answer:
-        origin = header(scope["headers"], b"origin").decode("latin-1")
-        site = header(scope["headers"], b"sec-fetch-site")
-        elsewhere = origin and origin.partition("://")[2] != header(scope["headers"], b"host").decode("latin-1")
-        if elsewhere or site not in {b"", b"same-origin", b"none"}:
-            return 403, _TEXT, b"Not from another site.\n"
+    async def _forgive(self, receive: Receive) -> Answer:
         body = b""
         message: Message = {"more_body": True}
         while message.get("more_body") and len(body) < _LARGEST_POST:

@@ -80,6 +80,7 @@ _MONTHS = (
 )  # fmt: skip
 _NOBODY = "the administrator of this site"
 _TAKEN_FOR = "This visit looked like that of an automatic program, so the site has stopped answering it for now:"
+_LISTED = "The administrators of this site have decided not to answer:"
 _REFUSED = "The request was not carried out. Nothing was lost: what you had saved here is still there."
 
 STYLE = (
@@ -166,6 +167,9 @@ def refusal(
     too_many = detector == "density"
     left = decision.until - at
     wait = max(1, math.ceil(left)) if left < _MOST_WAIT else _MOST_WAIT
+    if detector == "lists" and not decision.until:
+        # Kept out for good.
+        wait = 0
     message = _Message(
         429 if too_many or decision.action == "challenge" else 503 if detector == "prefetch" else 403,
         decision.action,
@@ -175,9 +179,9 @@ def refusal(
         _REFUSED,
         "If you are a person and this was a mistake, we are sorry. Please ask",
         site,
-        _TAKEN_FOR,
+        _LISTED if detector == "lists" else _TAKEN_FOR,
         wait,
-        at + wait,
+        at + wait if wait else 0.0,
     )
     ref = header_word(reference)
     said = f"{decision.action}; code={message.code}; ref={ref}"

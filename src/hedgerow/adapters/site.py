@@ -19,6 +19,7 @@ from hedgerow.build import (
     build_seals,
     build_spent,
     build_state,
+    build_watch,
 )
 from hedgerow.challenge.clearance import Sightings
 from hedgerow.challenge.hooks import Hooks
@@ -29,6 +30,7 @@ from hedgerow.marker.resolve import Place, resolve
 from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_style
+from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
@@ -45,7 +47,8 @@ class Site:
     """
     A site under these settings.
 
-    `use` takes other settings while it runs: counters, blocks, ledger and key stay, everything else is made anew.
+    `use` takes other settings while it runs: counters, blocks, lists, ledger and key stay, everything else is made
+    anew. Without *lists* they are those of the state directory, read along as they change.
     """
 
     gate: Gate
@@ -61,6 +64,7 @@ class Site:
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
         hooks: Hooks | None = None,
+        lists: Lists | None = None,
     ) -> None:
         self._own_seals = seals
         self._seals = seals or build_seals(settings)
@@ -73,6 +77,11 @@ class Site:
         self.spent = build_spent(settings)
         self._hooks = hooks
         self._sightings = Sightings()
+        self.watch = build_watch(settings) if lists is None else None
+        """What keeps the lists as their store has them."""
+        self.lists = self.watch.lists if self.watch is not None else Lists() if lists is None else lists
+        if self.watch is not None:
+            self.watch.start()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.decided: Counter[str] = Counter()
@@ -91,7 +100,7 @@ class Site:
         clearances = build_clearances(settings, self._seals, self._sightings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of, clearances=clearances,
+            account_of=self._account_of, clearances=clearances, lists=self.lists,
         )  # fmt: skip
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
@@ -140,7 +149,9 @@ class Site:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write what waits, and look no longer whether the lists change."""
+        if self.watch is not None:
+            self.watch.close()
         self.ledger.close()
         if self._journal is not None:
             self._journal.close()

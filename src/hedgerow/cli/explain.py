@@ -41,3 +41,5 @@ def run(reference: str, *, config: Path | None) -> None:
     typer.echo(readable(f"user agent  {user_agent or '(none)'}"))
     for evidence in found:
         typer.echo(readable(f"evidence    {evidence.text} [{evidence.code}, weight {evidence.weight:g}]"))
+        if evidence.detector == "lists":
+            typer.echo(readable(f"entry       {evidence.key}{f' ({evidence.details})' if evidence.details else ''}"))

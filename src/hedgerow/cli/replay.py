@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_gate, build_seals, key_path
+from hedgerow.build import build_gate, build_seals, build_watch, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.bots import Bots
@@ -85,10 +85,16 @@ def run(
 
 
 def _gate(settings: Settings, *, entries: bool) -> Gate:
-    """A gate that writes nothing; with the site's key, where we have it, so that it knows its traps."""
+    """A gate that writes nothing; with the site's key and lists, where we have them, so that it knows its traps."""
     there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
     seals = build_seals(settings) if there else Seals([new_key(0.0)])
-    return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries)
+    watch = build_watch(settings)
+    if watch is not None:
+        # Once, and not along as they change.
+        watch.take(at_once=True)
+        watch.close()
+    lists = watch.lists if watch is not None else None
+    return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries, lists=lists)
 
 
 def _watched(reader: Reader, peaks: Peaks | None) -> Generator[Visit, None, None]:

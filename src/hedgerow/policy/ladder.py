@@ -68,6 +68,8 @@ class Ladder:
 
     An account is one of many behind its address, so its address is left alone; but when the *strikes*-th account of one
     address is to be blocked, everyone there is: these accounts are one crawler's, perhaps made up for each request.
+
+    Who is blocked again is blocked for longer: *lengthen* times as long each time, up to *longest* seconds.
     """
 
     def __init__(
@@ -78,12 +80,24 @@ class Ladder:
         renew: bool = True,
         strikes: int = 3,
         day_of: Callable[[float], int] = utc_day,
+        lengthen: float = 1.0,
+        longest: float = 0.0,
     ) -> None:
         self.thresholds = thresholds or Thresholds()
         self._rules = {"suspicion": Rule("refuse", self.thresholds.block_for), **rules}
         self._renew = renew
         self._strikes = strikes
         self.day_of = day_of
+        self._lengthen = lengthen
+        self._longest = longest
+
+    def _length(self, rule: Rule, offence: int) -> float:
+        """For how many seconds the *offence*-th block lasts; a rule's own time is never cut short."""
+        try:
+            length = rule.block_for * self._lengthen ** (offence - 1)
+        except OverflowError:
+            length = self._longest
+        return max(rule.block_for, min(length, self._longest))
 
     def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> Outcome:
         """The decision on a visitor that is not blocked, and what is to be remembered."""
@@ -108,7 +122,7 @@ class Ladder:
         if not self._renew or block.evidence.detector not in self._rules:
             return Outcome(Decision(block.action, (block.evidence,), block.until))
         rule = self._rules[block.evidence.detector]
-        until = max(block.until, visit.at + rule.block_for)
+        until = max(block.until, visit.at + self._length(rule, block.offence))
         return Outcome(Decision(block.action, (block.evidence,), until), msgspec.structs.replace(block, until=until))
 
     def cleared(self, key: str, at: float) -> Change:
@@ -123,14 +137,16 @@ class Ladder:
     def _turn_away(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
         """What the rule of the weightiest detector says."""
         rule = self._rules[heaviest.detector]
-        decision = Decision(rule.action, tuple(evidence), visit.at + rule.block_for)
         if not rule.block_for:
             # This visit alone is declined.
-            return Outcome(decision)
+            return Outcome(Decision(rule.action, tuple(evidence), visit.at))
         key = heaviest.key or visit.visitor
         if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
             key = everyone_at(visit.prefix)
-        return Outcome(decision, Block(key, visit.prefix, visit.at, decision.until, rule.action, heaviest))
+        offence = dict(memory.offences).get(key, 0) + 1
+        until = visit.at + self._length(rule, offence)
+        block = Block(key, visit.prefix, visit.at, until, rule.action, heaviest, offence)
+        return Outcome(Decision(rule.action, tuple(evidence), until), block)
 
     def _blank(self, visit: Visit) -> Change:
         return Change(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)

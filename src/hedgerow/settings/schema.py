@@ -30,6 +30,7 @@ _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}
 _SHORTEST_WINDOW = 0.001
 _MOST_COUNTED = 100_000
 _LEAST_MEMORY = 1_000_000
+_SHORTEST_TOKEN = 16
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,6 +255,9 @@ class PolicySettings(Table, frozen=True):
     """
     From evidence to decision: see `policy.ladder.Thresholds`. *weights* are other weights for codes of evidence;
     *timezone* is that of the site's midnight. Times in seconds.
+
+    Who is blocked again within *remember* seconds after a block is blocked *lengthen* times as long as the last time,
+    but never longer than *longest_block*.
     """
 
     suspects: Literal["challenge", "refuse", "pass"] = "challenge"
@@ -266,8 +270,16 @@ class PolicySettings(Table, frozen=True):
     block_for: float = 86_400.0
     timezone: str = "UTC"
     weights: dict[str, float] = {}
+    lengthen: float = 2.0
+    longest_block: float = 604_800.0
+    remember: float = 604_800.0
 
     def faults(self) -> Faults:
+        yield from _positive(self, "longest_block")
+        if not (self.lengthen >= 1 and math.isfinite(self.lengthen)):
+            yield "lengthen", f"must be at least 1, is {self.lengthen:g}"
+        if not (self.remember >= 0 and math.isfinite(self.remember)):
+            yield "remember", f"must be at least 0, is {self.remember:g}"
         yield from _positive(
             self, "refuse_at", "suspect_at", "half_life", "wrong_from", "wrong_visits", "challenges", "block_for"
         )
@@ -423,12 +435,31 @@ class LedgerSettings(Table, frozen=True):
         yield from _positive(self, "keep_days", "queue")
 
 
+class ListsSettings(Table, frozen=True):
+    """
+    White and black lists. *path* empty: `lists.sqlite` in the directory.
+
+    *asn_file* is a MaxMind file that tells the operators of networks.
+    """
+
+    enabled: bool = True
+    path: str = ""
+    asn_file: str = ""
+
+
 class AdminSettings(Table, frozen=True):
-    """Health, metrics and the overview, on a listener of their own. Empty: none."""
+    """
+    Health, metrics and the overview, on a listener of their own. Empty: none.
+
+    *token* is what a program must show to read or change lists there.
+    """
 
     listen: str = ""
+    token: str = ""
 
     def faults(self) -> Faults:
+        if self.token and (len(self.token) < _SHORTEST_TOKEN or not self.token.isascii() or " " in self.token):
+            yield "token", f"must be at least {_SHORTEST_TOKEN} ASCII characters without spaces"
         if self.listen:
             try:
                 split_listen(self.listen)
@@ -445,8 +476,9 @@ class Settings(Table, frozen=True):
     identity: IdentitySettings = IdentitySettings()
     density: DensitySettings = DensitySettings()
     marker: MarkerSettings = MarkerSettings()
-    traps: TrapSettings = TrapSettings()
     policy: PolicySettings = PolicySettings()
+    lists: ListsSettings = ListsSettings()
+    traps: TrapSettings = TrapSettings()
     containment: ContainmentSettings = ContainmentSettings()
     detain: DetainSettings = DetainSettings()
     challenge: ChallengeSettings = ChallengeSettings()

@@ -1,7 +1,7 @@
 """
 Stores: what Hedgerow remembers.
 
-Knows the state (counters and blocks: `memory`), the ledger (the extended access log: `sqlite`) and the key file. Never
-judges. Made by `build`, called by the gate; each kind of store has one conformance suite that every engine must pass.
-Tests: `tests/stores/`.
+Knows the state (counters and blocks: `memory`), the lists (`lists`), the ledger (the extended access log: `sqlite`),
+the key file, and a file of network operators (`asn`). Never judges. Made by `build`, called by the gate; each kind of
+store has one conformance suite that every engine must pass. Tests: `tests/stores/`.
 """

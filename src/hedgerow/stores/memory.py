@@ -64,12 +64,20 @@ class MemoryState:
 
     *memory* is the most bytes that counters may take, and *most_blocks* the most blocks kept. A visitor seen once is
     a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times. What changes in
-    blocks and standings is noted in *journal*.
+    blocks and standings is noted in *journal*. That somebody was blocked is remembered for *remember* seconds after the
+    block's end, of at most *most_blocks*.
     """
 
     journal: Journal | None = None
 
-    def __init__(self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000) -> None:
+    def __init__(
+        self,
+        windows: Sequence[Window],
+        *,
+        memory: int = 300_000_000,
+        most_blocks: int = 100_000,
+        remember: float = 0.0,
+    ) -> None:
         self._lock = Lock()
         self._memory = memory
         self._most_blocks = most_blocks
@@ -80,6 +88,8 @@ class MemoryState:
         self._today: OrderedDict[str, int] = OrderedDict()
         self._entries: OrderedDict[str, str] = OrderedDict()
         self._day = 0
+        self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._remember = remember
         self.spent = 0
         """Bytes that the counters take now."""
         self.forgotten = 0
@@ -111,7 +121,7 @@ class MemoryState:
     def _recall(self, question: Question, more: int) -> Memory:
         """Answer, with *more* requests counted for the day."""
         visitor, prefix = question.visitor, question.prefix
-        strikes = 0
+        strikes, offences = 0, self._offences_of(question) if self._offences else ()
         standing = self._standings.get(visitor) if self._standings else None
         today = self._count_today(question, more) if question.day and question.count else 0
         if self._blocks:
@@ -121,9 +131,10 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         if not question.count or series_of(question.kind) not in self._series:
-            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ""))
+            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ""), offences)
         self._hit(question)
-        return Memory(None, self._counts(question), strikes, standing, today, self._entries.get(visitor, ""))
+        counts = self._counts(question)
+        return Memory(None, counts, strikes, standing, today, self._entries.get(visitor, ""), offences)
 
     def _count_today(self, question: Question, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
@@ -159,6 +170,7 @@ class MemoryState:
             self._blocks[block.key] = block
             if self.journal is not None:
                 self.journal.note_block(block.key, block)
+            self._note_offence(block)
             self._forget(block.key)
             self._restart(block.key)
             if block.key == everyone_at(block.prefix):
@@ -170,6 +182,7 @@ class MemoryState:
 
     def forgive(self, key: str) -> bool:
         with self._lock:
+            self._offences.pop(key, None)
             known = self._standings.pop(key, None) is not None
             if known and self.journal is not None:
                 self.journal.note_standing(key, None)
@@ -213,6 +226,24 @@ class MemoryState:
             if not accounts:
                 del self._strikes[block.prefix]
         return True
+
+    def _note_offence(self, block: Block) -> None:
+        if self._remember:
+            self._offences[block.key] = (block.offence, block.until + self._remember)
+            self._offences.move_to_end(block.key)
+            if len(self._offences) > self._most_blocks:
+                self._offences.popitem(last=False)
+
+    def _offences_of(self, question: Question) -> tuple[tuple[str, int], ...]:
+        found = []
+        for key in (question.visitor, everyone_at(question.prefix), question.network):
+            offence = self._offences.get(key)
+            if offence is not None:
+                if offence[1] > question.at:
+                    found.append((key, offence[0]))
+                else:
+                    del self._offences[key]
+        return tuple(found)
 
     def _count_strikes(self, prefix: str, at: float) -> int:
         for key in [k for k in self._strikes[prefix] if self._blocks[k].until <= at]:

@@ -1,0 +1,192 @@
+"""The lists in SQLite: what every store must do, and how gates read along."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import time
+from contextlib import closing
+
+import pytest
+from mmdb_writer import MMDBWriter
+from netaddr import IPSet
+
+from hedgerow.errors import StoreError
+from hedgerow.policy.lists import Lists
+from hedgerow.stores import lists as module
+from hedgerow.stores.asn import AsnFile
+from hedgerow.stores.lists import SqliteLists, Watch
+from hedgerow.visit import Visit
+
+from .lists_conformance import NOW, ListsConformance, entry
+
+
+class TestSqliteLists(ListsConformance):
+    def store(self, where, clock):
+        return SqliteLists(where / "lists.sqlite", clock=clock)
+
+
+def found(lists: Lists, address: str = "192.0.2.1") -> str:
+    listing = lists.find(Visit(NOW, address, address, address, "GET", "/"))
+    return f"{listing.list} {listing.subject}" if listing else ""
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SqliteLists(tmp_path / "state" / "lists.sqlite", clock=lambda: NOW)
+
+
+@pytest.fixture
+def watch(store):
+    watch = Watch(store, Lists())
+    yield watch
+    watch.close()
+
+
+def test_the_file_is_for_its_owner_alone_and_made_by_the_first_write(store):
+    assert list(store.read()) == []
+    assert not store.path.exists()
+    store.add(entry())
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+    assert store.count("black", NOW) == 1
+    assert store.count("white", NOW) == 0
+
+
+def test_what_is_no_database(tmp_path):
+    path = tmp_path / "lists.sqlite"
+    path.write_bytes(b"This is no database." * 100)
+    with pytest.raises(StoreError, match="cannot use the lists"):
+        SqliteLists(path).add(entry())
+    with pytest.raises(StoreError, match="cannot use the lists"):
+        Watch(SqliteLists(path), Lists()).take()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot use the lists"):
+        SqliteLists(tmp_path / "file" / "lists.sqlite").add(entry())
+
+
+def test_a_lock_that_stays_is_told(store, monkeypatch):
+    store.add(entry())
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="being written by another program"):
+            store.add(entry("192.0.2.2"))
+        assert len(list(store.read())) == 1
+
+
+def test_changes_are_taken_in(store, watch):
+    watch.take()
+    assert found(watch.lists) == ""
+    store.add(entry())
+    watch.take()
+    assert found(watch.lists) == "black 192.0.2.1"
+    store.put([entry("192.0.2.1", "white"), entry("10.0.0.0/8")])
+    watch.take()
+    assert found(watch.lists) == "white 192.0.2.1"
+    assert found(watch.lists, "10.1.2.3") == "black 10.0.0.0/8"
+    store.remove("white", "192.0.2.1")
+    watch.take()
+    assert found(watch.lists) == "black 192.0.2.1"
+    assert watch.lists.sizes == {"white": 0, "black": 2}
+
+
+def test_only_what_changed_is_read(store, watch, monkeypatch):
+    store.put([entry(f"10.0.{n // 250}.{n % 250}") for n in range(1000)])
+    watch.take()
+    taken = []
+    monkeypatch.setattr(watch.lists, "put", taken.append)
+    store.add(entry("192.0.2.7"))
+    watch.take()
+    watch.take()
+    assert [listing.subject for listing in taken] == ["192.0.2.7"]
+
+
+def test_a_thread_reads_along_within_a_second(store, watch):
+    watch.start()
+    store.add(entry())
+    began = time.monotonic()
+    while found(watch.lists) != "black 192.0.2.1":
+        assert time.monotonic() - began < 5
+        time.sleep(0.01)
+    assert time.monotonic() - began < 2
+
+
+def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, watch, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    store.add(entry())
+    watch.start()
+    assert found(watch.lists) == "black 192.0.2.1"
+    real = watch._take_changes
+    monkeypatch.setattr(watch, "_take_changes", lambda _: 1 / 0)
+    time.sleep(0.2)
+    assert found(watch.lists) == "black 192.0.2.1"
+    assert sum("cannot be read" in record.getMessage() for record in caplog.records) == 1
+    monkeypatch.setattr(watch, "_take_changes", real)
+    store.remove("black", "192.0.2.1")
+    began = time.monotonic()
+    while found(watch.lists):
+        assert time.monotonic() - began < 5
+        time.sleep(0.01)
+
+
+def test_what_has_ended_long_ago_is_forgotten_and_so_is_what_was_removed(tmp_path):
+    now = NOW
+    store = SqliteLists(tmp_path / "lists.sqlite", clock=lambda: now)
+    store.put([entry("10.0.0.1", until=NOW + 1), entry("10.0.0.2"), entry("10.0.0.3")])
+    awake, asleep = Watch(store, Lists()), Watch(store, Lists())
+    awake.take()
+    asleep.take()
+    store.remove("black", "10.0.0.3")
+    now = NOW + 8 * 86_400
+    store.purge()
+    awake.take()
+    assert awake.lists.sizes["black"] == 1
+    now += 7200
+    store.purge()
+    with closing(sqlite3.connect(store.path)) as database:
+        assert database.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+    store.add(entry("10.0.0.9"))
+    awake.take()
+    asleep.take()
+    # Who slept through it all has missed nothing.
+    assert awake.lists.sizes == asleep.lists.sizes == {"white": 0, "black": 2}
+    assert found(asleep.lists, "10.0.0.3") == ""
+    assert found(asleep.lists, "10.0.0.9") == "black 10.0.0.9"
+    awake.close()
+    asleep.close()
+
+
+def operators(path, number: int) -> None:
+    writer = MMDBWriter(ip_version=6, ipv4_compatible=True, database_type="GeoLite2-ASN")
+    writer.insert_network(IPSet(["192.0.2.0/24"]), {"autonomous_system_number": number})
+    writer.insert_network(IPSet(["2001:db8::/32"]), {"autonomous_system_number": 64497})
+    writer.insert_network(IPSet(["198.51.100.0/24"]), {"something": "else"})
+    writer.to_db_file(str(path))
+
+
+def test_operators_come_from_a_maxmind_file_that_may_be_replaced(tmp_path, store):
+    path = tmp_path / "asn.mmdb"
+    operators(path, 64496)
+    store.put([entry("AS64496"), entry("AS64497", "white")])
+    watch = Watch(store, Lists(), asn=AsnFile(path))
+    watch.take()
+    assert found(watch.lists) == "black AS64496"
+    assert found(watch.lists, "2001:db8::5") == "white AS64497"
+    assert found(watch.lists, "198.51.100.1") == found(watch.lists, "203.0.113.1") == ""
+    beside = tmp_path / "new.mmdb"
+    operators(beside, 64511)
+    beside.replace(path)
+    watch.take()
+    assert found(watch.lists) == ""
+    watch.close()
+
+
+def test_a_file_of_operators_that_cannot_be_read(tmp_path):
+    with pytest.raises(StoreError, match="cannot read the file of operators"):
+        AsnFile(tmp_path / "missing.mmdb").changed()
+    (tmp_path / "bad.mmdb").write_bytes(b"x" * 1000)
+    with pytest.raises(StoreError, match="cannot read the file of operators"):
+        AsnFile(tmp_path / "bad.mmdb").changed()
