@@ -57,9 +57,9 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
     accounts at this address are blocked now. *standing* is the visitor's, or None where nothing is known of it. *today*
-    is how many pages and calls the visitor has had on this day, this one among them. *entry* is the last address that
-    it asked for without a marker, or "". *offences* has the keys that were blocked before, as far as that is
-    remembered, and how often.
+    is how many pages and calls the visitor has had on this day, this one among them. *entries* are the last few
+    addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before, as
+    far as that is remembered, and how often.
     """
 
     block: Block | None
@@ -67,7 +67,7 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     strikes: int = 0
     standing: Standing | None = None
     today: int = 0
-    entry: str = ""
+    entries: tuple[str, ...] = ()
     offences: tuple[tuple[str, int], ...] = ()
 
 

@@ -185,3 +185,11 @@ def test_containment_lets_who_solves_go_on():
 class Contained(Person):
     def __init__(self) -> None:
         super().__init__("[containment]\nenabled = true\nk1 = 5\nk2 = 8\n")
+
+
+def test_a_program_that_watches_a_few_pages_is_never_challenged():
+    """Every twenty seconds, for a day, without a word where it comes from."""
+    client = Client(Application(PAGE), SETTINGS)
+    for number in range(4_000):
+        client.clock.now += 20
+        assert client.get(f"/status/{number % 5}/page", headers={"user-agent": "up/1"}).status == 200

@@ -118,7 +118,8 @@ def test_whatever_comes_together_in_one_visit_blocks_nobody():
 
 def after(before: str, target: str, **fields):
     found = detector()(
-        msgspec.structs.replace(VISIT, target=target, **fields), msgspec.structs.replace(MEMORY, entry=before)
+        msgspec.structs.replace(VISIT, target=target, **fields),
+        msgspec.structs.replace(MEMORY, entries=(before,) if before else ()),
     )
     return [(one.code, one.weight) for one in found]
 
@@ -135,7 +136,7 @@ def test_one_number_after_the_other_is_no_normal_entry(before, target, origin):
     ("before", "target", "expected"),
     [
         ("", "/article/17", [("entry", 0.0)]),
-        ("/article/17", "/article/17", [("entry", 0.0)]),
+        ("/article/17", "/article/17", []),
         ("/article/17", "/article/95", [("entry-like-the-last", 0.01)]),
         ("/2026/11/article-17", "/2026/12/article-18", [("entry", 0.0)]),
         ("/article/17", "/about", []),
@@ -150,4 +151,6 @@ def test_other_entries_weigh_next_to_nothing(before, target, expected):
 def test_a_log_of_a_site_without_markers_accuses_nobody():
     one = IntegrityDetector(lambda _: "", lambda _: True, lambda _: False, entries=False)
     for origin in ("same", "unknown"):
-        assert one(msgspec.structs.replace(VISIT, origin=origin), msgspec.structs.replace(MEMORY, entry="/1")) == ()
+        assert (
+            one(msgspec.structs.replace(VISIT, origin=origin), msgspec.structs.replace(MEMORY, entries=("/1",))) == ()
+        )

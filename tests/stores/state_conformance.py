@@ -393,8 +393,11 @@ class StateConformance:
         state = self.state(WINDOW)
         state.amend(Change(HOME, START, 1, 1.0, entry="/item/7"))
         memory = state.recall(ask())
-        assert (memory.standing, memory.entry) == (None, "/item/7")
-        assert state.recall(ask(visitor=ANN)).entry == ""
+        assert (memory.standing, memory.entries) == (None, ("/item/7",))
+        assert state.recall(ask(visitor=ANN)).entries == ()
+        for n in range(20):
+            state.amend(Change(HOME, START, 1, 1.0, entry=f"/{n}"))
+        assert state.recall(ask()).entries == tuple(f"/{n}" for n in range(12, 20))
 
     def test_forgiving_forgets_block_and_standing(self):
         state = self.state(WINDOW)
@@ -418,7 +421,7 @@ class StateConformance:
             state.amend(Change(f"192.0.2.{n}", START, 1, 1.0, weight=0.5, entry=f"/{n}"))
         assert 100 < len(state.standings()) < 1_000
         assert state.recall(ask(visitor="192.0.2.4999")).standing is not None
-        assert state.recall(ask(visitor="192.0.2.0")).entry == ""
+        assert state.recall(ask(visitor="192.0.2.0")).entries == ()
 
     # ---- Requests of a day
 

@@ -61,7 +61,7 @@ class IntegrityDetector:
             return (Evidence("integrity", "tampered", 0.1, "Asked for a marked link that had been changed."),)
         marker = visit.marker
         if marker is None:
-            return self._entry(visit, memory.entry)
+            return self._entry(visit, memory.entries)
         if marker.kind in {"trap", "maze"} or marker.minted_for == NOBODY:
             return ()
         if marker.minted_for == visitor_digest(visit.visitor) or marker.minted_for in visit.linked:
@@ -70,14 +70,22 @@ class IntegrityDetector:
         text = f"Used a link of {f'the page {page}' if page else 'a page of this site'} that another visitor was given."
         return (Evidence("integrity", "minted-for-another", 0.1, text, details=marker.minted_for.hex()),)
 
-    def _entry(self, visit: Visit, before: str) -> Sequence[Evidence]:
-        """A page that is always linked with a marker, asked for without one; *before* is the one before it."""
+    def _entry(self, visit: Visit, entries: Sequence[str]) -> Sequence[Evidence]:
+        """
+        A page that is always linked with a marker, asked for without one; *entries* are those before it.
+
+        One that the visitor has asked for of late is no news: a program that watches whether a site is up asks for the
+        same few for ever.
+        """
         if not self._entries or visit.kind != "page" or not self._marks(visit.target):
             return ()
         if self._closed(visit.target):
             return (Evidence("entry", "closed", 1.0, "This page can only be reached from another page of this site."),)
         target = visit.target[:_LONGEST]
         numbered = _NUMBER.search(target) is not None
+        if target in entries:
+            return ()
+        before = entries[-1] if entries else ""
         step = counted_on(target, before) if before else None
         if step is not None and step <= _NEXT:
             text = f"Counts up addresses: {target} after {before}."

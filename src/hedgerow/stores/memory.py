@@ -31,7 +31,8 @@ _TIME_COST = 9
 _UNCOUNTED: tuple[int, ...] = ()
 _STANDING_COST = 700
 _TODAY_COST = 250
-_ENTRY_COST = 450
+_ENTRY_COST = 1_000
+_MOST_ENTRIES = 8
 _SWEPT_AT_ONCE = 2
 
 
@@ -86,7 +87,7 @@ class MemoryState:
         self._strikes: dict[str, set[str]] = {}
         self._standings: OrderedDict[str, Standing] = OrderedDict()
         self._today: OrderedDict[str, int] = OrderedDict()
-        self._entries: OrderedDict[str, str] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._day = 0
         self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._remember = remember
@@ -131,10 +132,10 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         if not question.count or series_of(question.kind) not in self._series:
-            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ""), offences)
+            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ()), offences)
         self._hit(question)
         counts = self._counts(question)
-        return Memory(None, counts, strikes, standing, today, self._entries.get(visitor, ""), offences)
+        return Memory(None, counts, strikes, standing, today, self._entries.get(visitor, ()), offences)
 
     def _count_today(self, question: Question, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
@@ -152,8 +153,8 @@ class MemoryState:
     def amend(self, change: Change) -> None:
         with self._lock:
             if change.entry:
-                self._entries.pop(change.key, None)
-                self._entries[change.key] = change.entry
+                before = self._entries.pop(change.key, ())
+                self._entries[change.key] = (*before, change.entry)[-_MOST_ENTRIES:]
                 if len(self._entries) * _ENTRY_COST > self._memory // 16:
                     self._entries.popitem(last=False)
             if change.weight or change.identity or change.cleared:
