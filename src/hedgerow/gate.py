@@ -263,8 +263,8 @@ class Gate:
         """
         The visit is answered: write it down, and remember what it says about its visitor. Never waits.
 
-        Not earlier: only the answer tells whether it was a page that somebody asked for, or a file of an API. A replay has
-        no answers to wait for; where many slow ones overlap, a suspicion may so begin a visit earlier there.
+        Not earlier: only the answer tells whether it was a page that somebody asked for, or a file of an API. A replay
+        has no answers to wait for; where many slow ones overlap, a suspicion may so begin a visit earlier there.
         """
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))

@@ -85,11 +85,8 @@ class Rules:
         self.known = _Known()
         self.known_on_scripted = _Known()
         self.mode_of = lru_cache(maxsize=1 << 13)(self._look_up)
-
-    @property
-    def marks(self) -> bool:
+        self.marks = mode != "off" or any(mode != "off" for _, mode in patterns)
         """Whether anything is marked at all."""
-        return self._mode != "off" or any(mode != "off" for _, mode in self._patterns)
 
     def _look_up(self, target: str) -> Mode:
         for pattern, mode in self._patterns:
