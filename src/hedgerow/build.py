@@ -8,7 +8,9 @@ import os
 import time
 from pathlib import Path
 
+from hedgerow.detect.claim import ClaimDetector
 from hedgerow.detect.density import DensityDetector
+from hedgerow.detect.headers import HeadersDetector
 from hedgerow.detect.integrity import IntegrityDetector
 from hedgerow.detect.trap import TrapDetector
 from hedgerow.engine import Engine
@@ -16,8 +18,10 @@ from hedgerow.errors import StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import AccountOf, Accounts
 from hedgerow.identity.address import Proxies
-from hedgerow.identity.bots import Bots
+from hedgerow.identity.bots import CATEGORIES, Bots, Category, KnownBot, Policy, known_bots
 from hedgerow.identity.kind import kind_of
+from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumbprint
+from hedgerow.identity.welcome import Acquaintance, Welcome
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule
@@ -26,6 +30,7 @@ from hedgerow.settings.schema import Settings
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.memory import MemoryState
+from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
 
@@ -65,6 +70,51 @@ def build_rules(settings: Settings) -> Rules:
     )
 
 
+def ranges_path(settings: Settings) -> Path:
+    """The file of published ranges."""
+    return state_directory(settings) / "ranges.json"
+
+
+def all_bots(settings: Settings) -> tuple[KnownBot, ...]:
+    """The bots of the table and the signers of the settings; none where they are switched off."""
+    if not settings.bots.enabled:
+        return ()
+    signers = (KnownBot(one.name, one.category, signer=one.host.lower()) for one in settings.bots.signers)
+    return (*known_bots(), *signers)
+
+
+def build_bots(settings: Settings, acquaintance: Acquaintance) -> Bots:
+    """The known bots, with the ranges that `hedgerow bots update` has read and what becomes of each category."""
+    bots = settings.bots
+    policies: dict[Category, Policy] = {name: getattr(bots, name.replace("-", "_")) for name in CATEGORIES}
+    acquaintance.proofs.true_for, acquaintance.proofs.false_for = bots.true_for, bots.false_for
+    ranges = as_ranges(load_ranges(ranges_path(settings))) if bots.enabled else {}
+    return Bots(
+        settings.identity.bots, known=all_bots(settings), ranges=ranges, policies=policies, proofs=acquaintance.proofs
+    )
+
+
+def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
+    """How bots are recognised. *acquaintance* is what is remembered about them."""
+    bots, keys, manners = settings.bots, acquaintance.keys, acquaintance.manners
+    known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
+    keys.configured = {
+        thumbprint(x.rstrip("=")): (KnownBot(one.name, one.category, signer=one.host), PublicKey(key))
+        for one in bots.signers
+        for x in one.keys
+        if (key := public_key(x)) is not None
+    }
+    signatures = Signatures(
+        keys, known, any_signer=bots.signatures == "any", insecure=bots.insecure_directories
+    )  # fmt: skip
+    manners.refresh, manners.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
+    return Welcome(
+        build_bots(settings, acquaintance),
+        signatures if bots.enabled and bots.signatures != "off" else None,
+        manners if bots.enabled and bots.robots else None,
+    )
+
+
 def ledger_path(settings: Settings) -> Path:
     """The ledger's file."""
     return Path(settings.ledger.path or state_directory(settings) / "ledger.sqlite").expanduser()
@@ -79,6 +129,16 @@ def build_ledger(settings: Settings) -> Ledger:
 def build_state(settings: Settings) -> MemoryState:
     windows = settings.density.windows if settings.density.enabled else ()
     return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
+
+
+def _policy(settings: Settings, bot: KnownBot) -> Policy:
+    found: Policy = getattr(settings.bots, bot.category.replace("-", "_"))
+    return found
+
+
+def refused_agents(settings: Settings) -> tuple[str, ...]:
+    """The names, in robots.txt, of the bots that the settings turn away."""
+    return tuple(bot.robots for bot in all_bots(settings) if bot.robots and _policy(settings, bot) == "refuse")
 
 
 def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
@@ -97,6 +157,11 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
         )
     if density.enabled:
         detectors.append(DensityDetector(density.windows))
+    if settings.bots.enabled:
+        refused = [bot.name for bot in all_bots(settings) if _policy(settings, bot) == "refuse"]
+        detectors.append(ClaimDetector(refused))
+    if settings.headers.enabled:
+        detectors.append(HeadersDetector(cookies=rules.marks))
     ladder = Ladder(
         {
             "trap": Rule(traps.response, traps.block_for),
@@ -104,6 +169,8 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
             "prefetch": Rule("refuse", 0.0),
             "integrity": Rule("refuse", traps.block_for),
             "entry": Rule("refuse", 0.0),
+            "claim": Rule("refuse", 0.0),
+            "headers": Rule("refuse", 0.0),
         },
         renew=density.renew,
         strikes=settings.identity.strikes,
@@ -120,12 +187,13 @@ def build_gate(
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
+    acquaintance: Acquaintance | None = None,
 ) -> Gate:
     """
     A gate for these settings.
 
-    *state*, *ledger* and *pages* may be those of the gate before it: settings that are read again keep what is
-    remembered.
+    *state*, *ledger*, *pages* and *acquaintance* may be those of the gate before it: settings that are read again keep
+    what is remembered.
     """
     who = settings.identity
     if pages is None:
@@ -133,7 +201,8 @@ def build_gate(
     identifier = Identifier(
         proxies=Proxies(who.trusted_proxies, who.forwarded_header),
         accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
-        bots=Bots(who.bots),
+        welcome=build_welcome(settings, acquaintance or Acquaintance()),
+        tls_header=who.tls_header,
         seals=seals or build_seals(settings),
         prefix=settings.marker.prefix,
     )

@@ -9,15 +9,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state
+from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state, refused_agents
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
+from hedgerow.identity.welcome import Acquaintance
+from hedgerow.lookups.background import Background
+from hedgerow.lookups.names import DnsResolver
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hedgerow.marker.resolve import Place, resolve
 from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_style
 from hedgerow.settings import Settings
+from hedgerow.settings.schema import split_listen
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.traps.bait import Bait, Pages
@@ -56,6 +60,8 @@ class Site:
         self.ledger = build_ledger(settings) if ledger is None else ledger
         self.skeletons = Skeletons()
         self._pages = Pages()
+        self.acquaintance = Acquaintance()
+        self.lookups: Background | None = None
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
         self.untouched: Counter[str] = Counter()
@@ -71,8 +77,10 @@ class Site:
             self._seals = build_seals(settings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of,
+            account_of=self._account_of, acquaintance=self.acquaintance,
         )  # fmt: skip
+        self._look_up(settings)
+        self.refused_agents = refused_agents(settings)
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
         maze = Maze(settings.marker.prefix, self._seals.seed) if detains else None
@@ -85,6 +93,17 @@ class Site:
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
         self.settings, self.gate, self.maze = settings, gate, maze
+
+    def _look_up(self, settings: Settings) -> None:
+        """Answer questions about bots under these settings, or none."""
+        bots = settings.bots
+        if not (bots.enabled and bots.dns):
+            self.acquaintance.proofs.ask = self.acquaintance.keys.ask = None
+            return
+        resolver = DnsResolver(split_listen(bots.resolver) if bots.resolver else None)
+        if self.lookups is not None:
+            self.lookups.close()
+        self.lookups = Background(self.acquaintance, resolver, insecure=bots.insecure_directories)
 
     def seal(self, visit: Visit) -> Seal:
         """The seal under which links are sealed for this visit."""
@@ -116,7 +135,9 @@ class Site:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
 
     def close(self) -> None:
-        """Write what waits."""
+        """Write what waits, and ask nobody anything any more."""
+        if self.lookups is not None:
+            self.lookups.close()
         self.ledger.close()
 
 

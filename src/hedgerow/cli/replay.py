@@ -28,7 +28,6 @@ from rich.text import Text
 from hedgerow.build import build_gate, build_seals, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
-from hedgerow.identity.bots import Bots
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
@@ -64,11 +63,12 @@ def run(
     """
     settings = load_settings(config)
     _check_writable(json_path)
-    reader = Reader(logs, bots=Bots(settings.identity.bots))
+    gate = _gate(settings)
+    reader = Reader(logs, welcome=gate.identifier.welcome)
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
-        result = replay(_gate(settings), visits, host=host)
+        result = replay(gate, visits, host=host)
     except KeyboardInterrupt:
         visits.close()
         Console(stderr=True).print(f"Interrupted after {reader.tally.lines:,} lines; nothing was written.")
