@@ -188,7 +188,8 @@ class Bots:
         self._known = tuple(bot for bot in known if bot.agent)
         self._ranges = ranges or {}
         self._policies = policies
-        self._proofs = proofs or Proofs()
+        # Not `proofs or ...`: one that knows nobody yet is false.
+        self._proofs = Proofs() if proofs is None else proofs
         # One group for each; the group's number tells which.
         pattern = "|".join(f"({bot.agent})" for bot in self._known)
         self._pattern = re.compile(pattern, re.IGNORECASE) if pattern else None

@@ -146,7 +146,7 @@ def _contradictions(headers: _Headers, browser: str, number: int) -> list[str]:
         found.append("browser-http")
     # Where each of these stands; those that are missing say nothing.
     places = [headers.names.index(name) for name in _ORDERS.get(browser, ()) if name in headers.names]
-    if places != sorted(places):
+    if places != sorted(places) and b"Brave" not in (headers.hints or b""):
         found.append("browser-order")
     return found
 

@@ -47,7 +47,7 @@ class Welcome:
     def __init__(
         self, bots: Bots | None = None, signatures: Signatures | None = None, manners: Manners | None = None
     ) -> None:
-        self.bots = bots or Bots()
+        self.bots = Bots() if bots is None else bots
         self.manners = manners
         self._signatures = signatures
         self._some = bool(self.bots)
