@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from hedgerow.identity.bots import KnownBot
 from hedgerow.identity.signature import (
-    Keys, Request, Signatures, members, public_key, read_directory, signer_of, thumbprint,
+    Keys,
+    Request,
+    Signatures,
+    members,
+    public_key,
+    read_directory,
+    signer_of,
+    thumbprint,
 )  # fmt: skip
 
 AT = 1_800_000_000.0
@@ -33,7 +40,7 @@ class Message:
 
 
 class Resolver(HTTPSignatureKeyResolver):
-    def resolve_private_key(self, key_id):
+    def resolve_private_key(self, key_id):  # noqa: ARG002 - the package's shape
         return KEY
 
 
@@ -197,7 +204,7 @@ def test_a_dictionary_of_agents():
     signature = base64.b64encode(KEY.sign(base.encode())).decode()
     headers = {
         "signature-agent": 'sig1="https://agent.example"',
-        "signature-input": "sig1=" + base.rpartition("params\": ")[2],
+        "signature-input": "sig1=" + base.rpartition('params": ')[2],
         "signature": f"sig1=:{signature}:",
     }
     assert outcome(headers) == "verified"

@@ -78,7 +78,9 @@ def test_browsers_have_no_sign(name):
 
 @pytest.mark.parametrize("name", ["chrome", "firefox"])
 def test_over_plain_http_they_send_less_and_have_no_sign(name):
-    bare = {k: v for k, v in OVER_HTTPS[name].items() if not k.startswith("sec-")} | {"accept-encoding": "gzip, deflate"}
+    bare = {k: v for k, v in OVER_HTTPS[name].items() if not k.startswith("sec-")} | {
+        "accept-encoding": "gzip, deflate"
+    }
     assert signs(bare, scheme="http") == ()
     assert "browser-no-fetch" in signs(bare, scheme="https")
     assert "browser-no-fetch" in signs({**bare, "host": "127.0.0.1:8080"}, scheme="http")

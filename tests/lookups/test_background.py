@@ -22,9 +22,7 @@ class Asking:
     def __init__(self, server: FakeDns) -> None:
         self.server = server
         self.known = Acquaintance()
-        self.background = Background(
-            self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), patience=10.0
-        )
+        self.background = Background(self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), patience=10.0)
 
     def proof(self, at: float, address: str = "192.0.2.1") -> str:
         found = self.known.proofs.of(BOT, address, at)

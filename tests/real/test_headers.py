@@ -40,9 +40,7 @@ def _ran(*command: str, cwd: Path) -> None:
     subprocess.run(command, cwd=cwd, env=clean_environment(), check=True, timeout=60, capture_output=True)
 
 
-def test_a_browser_gives_no_sign_at_all(
-    browser: Browser, site: Nginx, protect: Callable[..., Protect]
-) -> None:
+def test_a_browser_gives_no_sign_at_all(browser: Browser, site: Nginx, protect: Callable[..., Protect]) -> None:
     """
     Chromium as a person has it: on loopback, where it sends what it sends over https.
 
@@ -88,7 +86,8 @@ def test_programs_give_little(
         "Scrapy": (sys.executable, "-c", _SCRAPY, url),
         "liar": (
             program("curl"), "-sS", "--noproxy", "*", "-o", "page", "-A",
-            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36", url,
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36",
+            url,
         ),
     }  # fmt: skip
     for command in commands.values():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,10 +50,8 @@ def test_what_is_no_list(data, says):
 
 @given(st.binary(max_size=200))
 def test_anything_is_a_list_or_a_sentence(data):
-    try:
+    with contextlib.suppress(ValueError):
         assert parse_ranges(data)
-    except ValueError as error:
-        assert str(error).isprintable()
 
 
 def test_they_are_kept(tmp_path):

@@ -96,14 +96,16 @@ class Site:
 
     def _look_up(self, settings: Settings) -> None:
         """Answer questions about bots under these settings, or none."""
-        bots = settings.bots
+        bots, known = settings.bots, self.acquaintance
+        if self.lookups is None or bots != self.settings.bots:
+            if self.lookups is not None:
+                self.lookups.close()
+            resolver = DnsResolver(split_listen(bots.resolver) if bots.resolver else None)
+            self.lookups = Background(known, resolver, insecure=bots.insecure_directories)
         if not (bots.enabled and bots.dns):
-            self.acquaintance.proofs.ask = self.acquaintance.keys.ask = None
-            return
-        resolver = DnsResolver(split_listen(bots.resolver) if bots.resolver else None)
-        if self.lookups is not None:
-            self.lookups.close()
-        self.lookups = Background(self.acquaintance, resolver, insecure=bots.insecure_directories)
+            known.proofs.ask = None
+        if not bots.enabled or bots.signatures == "off":
+            known.keys.ask = None
 
     def seal(self, visit: Visit) -> Seal:
         """The seal under which links are sealed for this visit."""

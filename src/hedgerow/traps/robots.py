@@ -117,13 +117,17 @@ def refuse(robots: bytes, agents: Sequence[str]) -> bytes:
     found = _END.search(robots)
     end = found[0] if found else b"\n"
     raw: list[bytes] = _LINE.findall(robots[:LIMIT])
+    is_open = False
     for number, line in enumerate(raw):
         text = line.removeprefix(_BOM if number == 0 else b"").partition(b"#")[0].strip()
         said = _AGENT.match(text)
         if said and text[said.end() :].strip().lower() in names:
             raw[number] = _AGENT_LINE + b"nobody" + end
+        read = _read(text)
+        is_open = read.field == "agent" or (is_open and not (read.exact and read.field in {"allow", "disallow"}))
     if raw:
-        raw[-1] = _closed(raw[-1], end) + end
+        # A last group without rules, which allows everything, would go on in ours.
+        raw[-1] = _closed(raw[-1], end) + (b"Disallow:" + end if is_open else b"") + end
     group = b"".join(_AGENT_LINE + agent.encode() + end for agent in agents)
     return b"".join(raw) + group + _disallow((b"/",), end)
 
