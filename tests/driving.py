@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
+from hedgerow.build import build_state
 from hedgerow.marker.resolve import Place
 from hedgerow.marker.rewrite import Mode, PageWriter, Placement, Preparer, Rewriter, Rules, Skeletons, Spacing
 from hedgerow.marker.seal import Key, Seal, Seals
@@ -122,7 +123,10 @@ class Client:
         self.app = Application() if app is None else app
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
-        self.site = Site(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=self.entries, account_of=account_of)
+        self.site = Site(
+            settings(text), seals=Seals([Key(1, KEY, 0.0)]), state=build_state(settings(text)), ledger=self.entries,
+            account_of=account_of,
+        )  # fmt: skip
         self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
 
     def get(self, target: str = "/", **options: Any) -> Answer:

@@ -58,7 +58,8 @@ def own_directory(tmp_path, monkeypatch):
 
 
 def gate(text: str = SETTINGS) -> Gate:
-    return build_gate(read_settings(text, environment={}), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger())
+    seals = Seals([Key(1, KEY, 0.0)])
+    return build_gate(read_settings(text, environment={}), seals=seals, ledger=NoLedger(), entries=False)
 
 
 def visit(at: float, visitor: str = PERSON, target: str = "/", **fields) -> Visit:

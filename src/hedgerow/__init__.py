@@ -12,7 +12,8 @@ The map, from the outside in:
     lookups/    names and keys, in the background
     identity/   who is asking                        windows/   how many in how many seconds
     traps/      bait, maze, tarpit, robots.txt       marker/    our links: seal, resolve, rewrite
-    page/       HTML on its way out                  simulate/  the paper's experiment on suppression
+    page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
+    simulate/   the paper's experiment on suppression
     recall.py verdict.py visit.py errors.py          the nouns
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of

@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
+from hedgerow.challenge.spent import Spent
 from hedgerow.detect.claim import ClaimDetector
+from hedgerow.detect.containment import ContainmentDetector
 from hedgerow.detect.density import DensityDetector
 from hedgerow.detect.headers import HeadersDetector
 from hedgerow.detect.integrity import IntegrityDetector
@@ -24,13 +29,15 @@ from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumb
 from hedgerow.identity.welcome import Acquaintance, Welcome
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
-from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.recall import Detector
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.schema import SCRIPTED_RULES, Settings
+from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
+from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
 
@@ -65,8 +72,9 @@ def build_seals(settings: Settings) -> Seals:
 def build_rules(settings: Settings) -> Rules:
     """Which links are marked, and how."""
     marker = settings.marker
+    rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
     return Rules(
-        marker.mode, [(rule.path, rule.mode) for rule in marker.rules], lambda target: kind_of("GET", target) == "page"
+        marker.mode, [(rule.path, rule.mode) for rule in rules], lambda target: kind_of("GET", target) == "page"
     )
 
 
@@ -126,9 +134,37 @@ def build_ledger(settings: Settings) -> Ledger:
     return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
 
 
+def build_spent(settings: Settings) -> Spent:
+    """Where spent challenges are kept: in a file that all processes share, unless it is to be memory."""
+    challenge = settings.challenge
+    if challenge.store == "memory":
+        return MemorySpent(challenge.spent)
+    return SqliteSpent(state_directory(settings) / "challenges.sqlite", challenge.spent)
+
+
 def build_state(settings: Settings) -> MemoryState:
     windows = settings.density.windows if settings.density.enabled else ()
     return MemoryState(windows, memory=settings.state.memory, most_blocks=settings.state.blocks)
+
+
+def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | None:
+    """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
+    if not settings.state.durable:
+        return None
+    journal = SqliteJournal(state_path(settings))
+    state.restore(*journal.read(time.time()))
+    state.journal = journal
+    journal.obey = lambda key, block: state.commit(block) if block is not None else _forgive(state, key)
+    return journal
+
+
+def _forgive(state: MemoryState, key: str) -> None:
+    state.forgive(key)
+
+
+def state_path(settings: Settings) -> Path:
+    """The file of blocks and standings."""
+    return state_directory(settings) / "state.sqlite"
 
 
 def _policy(settings: Settings, bot: KnownBot) -> Policy:
@@ -141,18 +177,19 @@ def refused_agents(settings: Settings) -> tuple[str, ...]:
     return tuple(bot.robots for bot in all_bots(settings) if bot.robots and _policy(settings, bot) == "refuse")
 
 
-def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
+def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: bool = True) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
     if traps.enabled:
         detectors.append(TrapDetector(pages.name))
     if rules.marks:
-        entries = Patterns(settings.marker.entries)
+        open_to_all = Patterns(settings.marker.entries)
         detectors.append(
             IntegrityDetector(
                 pages.name,
                 marks=lambda target: rules.mode_of(target) != "off",
-                closed=lambda target: settings.marker.strict and not entries.match(target),
+                closed=lambda target: settings.marker.strict and not open_to_all.match(target),
+                entries=entries,
             )
         )
     if density.enabled:
@@ -162,6 +199,20 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
         detectors.append(ClaimDetector(refused))
     if settings.headers.enabled:
         detectors.append(HeadersDetector(cookies=rules.marks))
+    contain = settings.containment
+    if contain.enabled:
+        detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
+    policy = settings.policy
+    thresholds = Thresholds(
+        refuse_at=policy.refuse_at,
+        suspect_at=policy.suspect_at,
+        half_life=policy.half_life,
+        wrong_from=policy.wrong_from,
+        wrong_visits=policy.wrong_visits,
+        challenges=policy.challenges,
+        block_for=policy.block_for,
+        suspects=policy.suspects,
+    )
     ladder = Ladder(
         {
             "trap": Rule(traps.response, traps.block_for),
@@ -170,13 +221,22 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules) -> Engine:
             "integrity": Rule("refuse", traps.block_for),
             "entry": Rule("refuse", 0.0),
             "claim": Rule("refuse", 0.0),
-            "headers": Rule("refuse", 0.0),
+            "headers": Rule("refuse", 0.0, steady=True),
+            "disguise": Rule("refuse", 0.0),
+            "containment": Rule("challenge", 0.0),
         },
+        thresholds,
         renew=density.renew,
         strikes=settings.identity.strikes,
+        day_of=day_of(ZoneInfo(policy.timezone)),
     )
     by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(detectors, ladder, by_network=by_network)
+    return Engine(detectors, ladder, by_network=by_network, by_day=contain.enabled, weights=policy.weights)
+
+
+def day_of(zone: ZoneInfo) -> Callable[[float], int]:
+    """The number of a time's day in *zone*: its counts start anew at midnight there."""
+    return lambda at: datetime.fromtimestamp(at, zone).toordinal()
 
 
 def build_gate(
@@ -188,9 +248,10 @@ def build_gate(
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
     acquaintance: Acquaintance | None = None,
+    entries: bool = True,
 ) -> Gate:
     """
-    A gate for these settings.
+    A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
 
     *state*, *ledger*, *pages* and *acquaintance* may be those of the gate before it: settings that are read again keep
     what is remembered.
@@ -210,6 +271,6 @@ def build_gate(
         state = build_state(settings)
     else:
         state.use(settings.density.windows if settings.density.enabled else ())
-    engine = build_engine(settings, pages, build_rules(settings))
+    engine = build_engine(settings, pages, build_rules(settings), entries=entries)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
     return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)

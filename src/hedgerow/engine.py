@@ -2,18 +2,20 @@
 The engine: recall, judge, commit. Pure: no sockets, no clock, no files.
 
 For each visit the gate asks the state one question (which also counts the visit, atomically), hands the memory that
-comes back to `judge`, and commits the block that the judgement names. A live request and a line of a log go through
-these same few lines; the visit's own time makes them give the same answer.
+comes back to `judge`, and commits the block and the change of standing that the judgement names. A live request and a
+line of a log go through these same few lines; the visit's own time makes them give the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from hedgerow.identity.address import network_of
-from hedgerow.policy.ladder import Ladder
+from hedgerow.policy.ladder import Ladder, Outcome
 from hedgerow.recall import Detector, Memory, Question
-from hedgerow.verdict import PASS, Block, Decision, Evidence
+from hedgerow.verdict import PASS, Evidence
 from hedgerow.visit import Visit
 
 
@@ -21,13 +23,24 @@ class Engine:
     """
     Judges visits with *detectors*, in their order, and a *ladder*.
 
-    *by_network* says whether any density window counts networks; where none does, none is computed.
+    *by_network* says whether any density window counts networks; where none does, none is computed. *by_day* says
+    whether requests are counted by days. *weights* are those that the operator has set for codes of evidence.
     """
 
-    def __init__(self, detectors: Sequence[Detector], ladder: Ladder, *, by_network: bool = False) -> None:
+    def __init__(
+        self,
+        detectors: Sequence[Detector],
+        ladder: Ladder,
+        *,
+        by_network: bool = False,
+        by_day: bool = False,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
         self._detectors = tuple(detectors)
-        self._ladder = ladder
+        self.ladder = ladder
         self._by_network = by_network
+        self._by_day = by_day
+        self._weights = weights or {}
 
     def question(self, visit: Visit) -> Question:
         """
@@ -37,20 +50,23 @@ class Engine:
         """
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
-        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count)
+        day = self.ladder.day_of(visit.at) if self._by_day else 0
+        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day)
 
-    def judge(self, visit: Visit, memory: Memory) -> tuple[Decision, Block | None]:
+    def judge(self, visit: Visit, memory: Memory) -> Outcome:
         """
-        The decision on *visit*, and the block to be committed, if any. The order is the thesis's (figure 3.5).
+        The decision on *visit*, and what is to be committed. The order is the thesis's (figure 3.5).
 
         Where a server tells no address (a Unix socket whose proxy is not trusted), all its clients have the same empty
         name. They pass: blocking one of them would block them all.
         """
         if visit.bot or not visit.visitor:
-            return PASS, None
+            return Outcome(PASS)
         if memory.block is not None:
-            return self._ladder.uphold(visit, memory.block)
+            return self.ladder.uphold(visit, memory.block)
         evidence: list[Evidence] = []
         for detect in self._detectors:
             evidence.extend(detect(visit, memory))
-        return self._ladder.decide(visit, memory, evidence)
+        if self._weights:
+            evidence = [msgspec.structs.replace(e, weight=self._weights.get(e.code, e.weight)) for e in evidence]
+        return self.ladder.decide(visit, memory, evidence)

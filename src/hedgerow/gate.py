@@ -163,7 +163,7 @@ class Identifier:
         The same where the token is a parameter of the query.
 
         A token that opens and was made for another address is nobody's fault: people change a number in the address and
-        press Enter. Then there is no marker.
+        press Enter. Nor is one under a key that was dropped: bookmarks grow old. Then there is no marker.
         """
         path, _, query = asked.partition("?")
         parts = query.split("&")
@@ -172,9 +172,10 @@ class Identifier:
             return asked, None, False
         rest = "&".join(part for part in parts if not part.startswith(("~=", "%7E=")))
         target = path + "?" + rest if rest else path
-        marker = self._seals.of(host).unseal(tokens[0])
+        seal = self._seals.of(host)
+        marker = seal.unseal(tokens[0])
         if marker is None or marker.kind == "visitor":
-            return target, None, True
+            return target, None, marker is not None or not seal.is_outdated(tokens[0])
         if marker.kind not in _NOWHERE:
             meant = path if marker.kind == "form" else target
             if marker.target.encode("latin-1") != page_digest(meant):
@@ -237,6 +238,16 @@ class Gate:
                 log.info("blocked %s: %s", ascii(block.key), ascii(block.evidence.text))
         return decision
 
+    def settle(self, decision: Decision) -> None:
+        """Remember what a decision says about its visitor."""
+        if decision.change is not None:
+            self.state.amend(decision.change)
+
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
-        """Write the visit down. Never waits."""
+        """
+        The visit is answered: write it down, and remember what it says about its visitor. Never waits.
+
+        Not earlier: only the answer tells whether it was a page that somebody asked for, or a file of an API.
+        """
+        self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))

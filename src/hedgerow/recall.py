@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from hedgerow.verdict import Block, Evidence
+from hedgerow.verdict import Block, Change, Evidence, Standing
 from hedgerow.visit import Kind, Visit
 
 ACCOUNT = "account:"
@@ -34,6 +34,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     One visit, as the state sees it.
 
     *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
+    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days.
     """
 
     at: float
@@ -42,6 +43,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     prefix: str
     network: str
     count: bool
+    day: int = 0
 
 
 class Memory(msgspec.Struct, frozen=True, gc=False):
@@ -50,12 +52,17 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
-    accounts at this address are blocked now.
+    accounts at this address are blocked now. *standing* is the visitor's, or None where nothing is known of it. *today*
+    is how many pages and calls the visitor has had on this day, this one among them. *entry* is the last address that
+    it asked for without a marker, or "".
     """
 
     block: Block | None
     counts: tuple[int, ...]
     strikes: int = 0
+    standing: Standing | None = None
+    today: int = 0
+    entry: str = ""
 
 
 class Detector(Protocol):
@@ -68,8 +75,9 @@ class State(Protocol):
     """
     The small hot memory, shared by all gates of a site.
 
-    `recall` counts and answers atomically. `commit` makes or renews a block. `forgive` takes one back; it is false
-    where there was none. `blocks` lists those in force at *at*.
+    `recall` counts and answers atomically. `commit` makes or renews a block, `amend` changes a standing. `forgive`
+    takes block and standing back; it is false where there was neither. `blocks` lists those in force at *at*,
+    `standings` those that are known.
     """
 
     def recall(self, question: Question) -> Memory: ...
@@ -83,6 +91,10 @@ class State(Protocol):
 
     def commit(self, block: Block) -> None: ...
 
+    def amend(self, change: Change) -> None: ...
+
     def forgive(self, key: str) -> bool: ...
 
     def blocks(self, at: float) -> Sequence[Block]: ...
+
+    def standings(self) -> Sequence[tuple[str, Standing]]: ...

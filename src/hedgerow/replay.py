@@ -128,6 +128,7 @@ def replay(gate: Gate, visits: Iterable[Visit], *, host: str = "", most_visitors
                     visit, target=target, marker=marker, tampered=tampered, asked=visit.target
                 )
         decision = decide(seen)
+        gate.settle(decision)
         fate = fates.get(visit.visitor)
         if fate is None:
             if len(fates) >= most_visitors:

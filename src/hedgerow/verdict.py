@@ -47,12 +47,60 @@ class Block(msgspec.Struct, frozen=True):
     evidence: Evidence
 
 
+Identity = Literal["person", "suspect", "depth-first", "width-first", "random-like"]
+"""What a visitor is held to be. The last three are crawlers, by the order in which they follow links."""
+
+
+class Standing(msgspec.Struct, frozen=True, gc=False):
+    """
+    What a visitor is held to be and what that rests on: PathMarker's user information.
+
+    *suspicion* is the sum of all weights as it was at *at*; it halves again and again. *wrong* counts the visits of
+    *day* that spoke against the visitor, *challenges* how often it was challenged that day. *reasons* are codes of
+    evidence and how often each was found, the latest last.
+    """
+
+    identity: Identity = "person"
+    suspicion: float = 0.0
+    at: float = 0.0
+    day: int = 0
+    wrong: int = 0
+    challenges: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """
+    How the standing of the visitor *key* changes.
+
+    *weight* and *codes* are added; *wrong* and *challenged* count one more of *day*. *identity* is set where it is not
+    empty; *cleared* says that the visitor has shown to be a person: suspicion and wrong visits are forgotten. *entry*
+    is an address that it asked for without a marker; that alone is no standing.
+    """
+
+    key: str
+    at: float
+    day: int
+    half_life: float
+    weight: float = 0.0
+    codes: tuple[str, ...] = ()
+    wrong: bool = False
+    challenged: bool = False
+    cleared: bool = False
+    identity: Identity | Literal[""] = ""
+    entry: str = ""
+
+
 class Decision(msgspec.Struct, frozen=True):
-    """What to do with a visit, and the evidence it rests on. *until* is when the visitor is let in again, or 0."""
+    """
+    What to do with a visit, and the evidence it rests on. *until* is when the visitor is let in again, or 0. *change*
+    is what becomes of the visitor's standing once the visit is answered.
+    """
 
     action: Action
     evidence: tuple[Evidence, ...] = ()
     until: float = 0.0
+    change: Change | None = None
 
     @property
     def code(self) -> str:

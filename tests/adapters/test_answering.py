@@ -8,10 +8,16 @@ import logging
 
 import pytest
 
-from driving import HTML, PAGE, Application, Client, traps_in, without_bait
+from driving import HTML, OFF, PAGE, Application, traps_in, without_bait
+from driving import Client as AnyClient
 from hedgerow.page.coding import BrokenCoding
 
 PNG = (b"content-type", b"image/png")
+
+
+def Client(app: object = None, text: str = "") -> AnyClient:  # noqa: N802 - stands for it
+    """A client of a site whose links are not marked: these tests are about bait alone."""
+    return AnyClient(app, OFF + text)
 
 
 def pairs(**headers: bytes) -> list[tuple[bytes, bytes]]:

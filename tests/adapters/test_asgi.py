@@ -374,7 +374,7 @@ def test_an_observed_liar_is_left_alone():
 
 def test_a_fragment_stays_a_call():
     fragment = b"<div><a href='/x'>x</a></div>"
-    client = Client(Application(fragment), SMALL)
+    client = Client(Application(fragment), SMALL + OFF)
     answers = [client.get(headers={"sec-fetch-dest": "empty"}) for _ in range(20)]
     assert {answer.body for answer in answers} == {fragment}
     assert {entry.visit.kind for entry in client.entries} == {"call"}
@@ -680,7 +680,7 @@ def test_very_long_things():
     assert client.get("/" + "a" * 65_536 + "?" + "b" * 65_536).status == 200
     assert client.get("/~" + "A" * 65_536).status == 404
     assert client.get("/%7E" + "%41" * 20_000).status == 404
-    assert client.get("/?~=" + "A" * 65_536).status == 404
+    assert client.get("/?~=" + "AQ" * 32_768).status == 404
     assert client.get("/?" + "~=&" * 20_000).status == 200
     flood = [(b"x-%d" % n, b"y" * 50) for n in range(5_000)]
     assert client.get(headers=flood).status == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driving import Application, Client
+from driving import OFF, Application, Client
 
 JSON = (b"content-type", b"application/json")
 
@@ -18,13 +18,13 @@ def test_answers_that_are_no_pages_do_not_count_as_pages():
 
 def test_a_page_in_xml_is_a_page():
     """Some sites give their pages as XML to who asks for that."""
-    client = Client(Application(b"<html/>", headers=[(b"content-type", b"Application/XHTML+xml; charset=utf-8")]))
+    client = Client(Application(b"<html/>", headers=[(b"content-type", b"Application/XHTML+xml; charset=utf-8")]), OFF)
     assert [client.get(f"/page/{number}").status for number in range(60)] == [200] * 40 + [429] * 20
 
 
 def test_pages_at_the_same_speed_are_stopped():
     """The same with pages: forty pass, and no more."""
-    client = Client()
+    client = Client(text=OFF)
     statuses = []
     for number in range(60):
         client.clock.now += 0.01

@@ -241,6 +241,25 @@ def test_fragments_and_documents(cuts):
         send(wide, b"", b"text/html; charset=utf-16", cuts=cuts, only_documents=True)
 
 
+class Upper:
+    def feed(self, data: bytes, *, final: bool) -> bytes:  # noqa: ARG002
+        return data.upper()
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16-le"])
+@pytest.mark.parametrize("piece", [1, 7, 1000])
+def test_fragments_may_have_a_way_of_their_own(charset, piece):
+    for body, is_fragment in (("<p>a</p>", True), ("<!doctype html><p>a</p>", False)):
+        outgoing = Outgoing(
+            f"text/html; charset={charset}".encode(), b"", placer(), only_documents=True, fragments=Upper()
+        )
+        sent = body.encode(charset)
+        cuts = range(0, len(sent), piece)
+        out = b"".join(outgoing.feed(sent[at : at + piece], final=at == cuts[-1]) for at in cuts)
+        assert outgoing.is_fragment == is_fragment
+        assert (out == sent.upper() if charset == "utf-8" else out.decode(charset) == body.upper()) == is_fragment
+
+
 @pytest.mark.parametrize("body", [b'{"a": "</a>"}', b"", b"OK", b"[1, 2]", b"callback({})", b" \n"])
 @pytest.mark.parametrize("coding", [b"", b"gzip"])
 def test_what_is_no_html_under_its_name_is_untouchable(body, coding):

@@ -55,7 +55,7 @@ def test_a_state_that_remembers_nobody_is_still_the_state():
 
 def test_a_ledger_may_be_given():
     ledger = NoLedger()
-    site = Site(settings(), seals=Seals([Key(1, bytes(64), 0.0)]), ledger=ledger)
+    site = Site(settings("[state]\ndurable = false\n"), seals=Seals([Key(1, bytes(64), 0.0)]), ledger=ledger)
     assert site.ledger is site.gate.ledger is ledger
 
 

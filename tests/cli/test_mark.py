@@ -19,15 +19,15 @@ def folder(tmp_path, monkeypatch):
     return pages
 
 
-def test_links_are_marked_and_other_files_copied(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("HEDGEROW__MARKER__MODE", "opaque")
+def test_links_are_marked_and_other_files_copied(folder, tmp_path, capsys):
     run(folder, tmp_path / "out", "example.org")
     assert 'href="/~' in (tmp_path / "out" / "index.html").read_text()
     assert (tmp_path / "out" / "logo.png").read_bytes() == b"png"
     assert "1 pages marked, 1 other files copied" in capsys.readouterr().out
 
 
-def test_settings_that_mark_nothing_are_told(folder, tmp_path):
+def test_settings_that_mark_nothing_are_told(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEDGEROW__MARKER__MODE", "off")
     with pytest.raises(HedgerowError, match="mark no links"):
         run(folder, tmp_path / "out", "example.org")
     assert not (tmp_path / "out").exists()

@@ -95,7 +95,7 @@ def test_an_entry_weighs_little(fields, code):
     """Typed, bookmarked, found by a search engine, linked elsewhere: normal."""
     found = evidence(**fields)
     assert [one.code for one in found] == ([code] if code else [])
-    assert sum(one.weight for one in found) <= 0.05
+    assert sum(one.weight for one in found) <= 0.01
 
 
 @pytest.mark.parametrize("origin", ["same", "cross", "none", "unknown"])
@@ -111,3 +111,43 @@ def test_a_closed_page_is_refused_to_who_comes_without_a_link(origin):
 def test_whatever_comes_together_in_one_visit_blocks_nobody():
     for fields in ({"tampered": True}, {"marker": minted_for(OTHER)}, {}):
         assert sum(found.weight for found in evidence(**fields)) < 1.0
+
+
+# ---- Counting up
+
+
+def after(before: str, target: str, **fields):
+    found = detector()(
+        msgspec.structs.replace(VISIT, target=target, **fields), msgspec.structs.replace(MEMORY, entry=before)
+    )
+    return [(one.code, one.weight) for one in found]
+
+
+@pytest.mark.parametrize("origin", ["same", "cross", "none", "unknown"])
+@pytest.mark.parametrize(
+    ("before", "target"), [("/item?id=7", "/item?id=8"), ("/a/9/x.html", "/a/10/x.html"), ("/9", "/7")]
+)
+def test_one_number_after_the_other_is_no_normal_entry(before, target, origin):
+    assert after(before, target, origin=origin) == [("enumerated", 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "expected"),
+    [
+        ("", "/article/17", [("entry", 0.0)]),
+        ("/article/17", "/article/17", [("entry", 0.0)]),
+        ("/article/17", "/article/95", [("entry-like-the-last", 0.01)]),
+        ("/2026/11/article-17", "/2026/12/article-18", [("entry", 0.0)]),
+        ("/article/17", "/about", []),
+        ("/about", "/contact", []),
+        ("/" + "9" * 200, "/" + "9" * 199 + "8", [("enumerated", 0.1)]),
+    ],
+)
+def test_other_entries_weigh_next_to_nothing(before, target, expected):
+    assert after(before, target, origin="none") == expected
+
+
+def test_a_log_of_a_site_without_markers_accuses_nobody():
+    one = IntegrityDetector(lambda _: "", lambda _: True, lambda _: False, entries=False)
+    for origin in ("same", "unknown"):
+        assert one(msgspec.structs.replace(VISIT, origin=origin), msgspec.structs.replace(MEMORY, entry="/1")) == ()

@@ -144,7 +144,8 @@ def test_whatever_comes_is_read_and_together_never_decides(fields, scheme, versi
     assert set(found) <= set(WEIGHTS)
     visit = Visit(0.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/x", signs=found)
     evidence = HeadersDetector(cookies=True)(visit, Memory(None, ()))
-    assert sum(e.weight for e in evidence) <= MOST + 1e-9
+    assert sum(e.weight for e in evidence if e.detector == "headers") <= MOST + 1e-9
+    assert sum(e.weight for e in evidence) < 1.0
 
 
 # ---- The detector
@@ -181,6 +182,19 @@ def test_a_cookie_that_was_refused():
     assert judged(marker=Marker("page", NOBODY, bytes(6), "/x")) == [], "a link for nobody in particular came with none"
     assert judged(marker=Marker("page", visitor_digest("192.0.2.2"), bytes(6), "/x")) == []
     assert judged(marker=Marker("trap", visitor_digest("192.0.2.1"), bytes(6), "/x")) == []
+
+
+def test_a_disguise_is_what_contradicts_itself_in_many_ways():
+    bare = {"host": "a", "user-agent": CHROME, "accept": "*/*"}
+    assert "disguised" in judged(signs=signs(bare))
+    for name in ("accept-encoding", "accept-language", "sec-ch-ua", "sec-fetch-mode"):
+        assert "disguised" not in judged(signs=signs(without("chrome", name))), name
+    switched = {**OVER_HTTPS["firefox"], "user-agent": CHROME}
+    assert "disguised" not in judged(signs=signs(switched)), "an extension that changes the user agent"
+    assert "disguised" not in judged(
+        signs=signs({**OVER_HTTPS["chrome"], "user-agent": OVER_HTTPS["firefox"]["user-agent"]})
+    )
+    assert "driven" in judged(signs=("automation",))
 
 
 def test_every_sign_has_a_weight_that_is_fair():

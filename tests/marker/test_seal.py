@@ -248,3 +248,11 @@ def test_digests(one, other):
 )
 def test_what_has_not_the_form_of_a_token(text):
     assert not may_be_token(text)
+
+
+def test_a_token_tells_whether_its_key_is_gone():
+    old, new = Key(1, bytes(range(64)), 0.0), Key(2, bytes(64), 1.0)
+    token = Seal([old], "a").seal("page", b"visitr", b"parent", b"/x").decode()
+    assert not Seal([old, new], "a").is_outdated(token)
+    assert Seal([new], "a").is_outdated(token)
+    assert [Seal([new], "a").is_outdated(text) for text in ("", "A", "A=A=", "\xe9\xe9\xe9\xe9")] == [False] * 4

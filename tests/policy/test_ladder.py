@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hedgerow.policy.ladder import Ladder, Rule
+from hedgerow.policy.ladder import DAY, Ladder, Rule, Thresholds
+from hedgerow.policy.standing import amended
 from hedgerow.recall import Memory
-from hedgerow.verdict import PASS, Block, Decision, Evidence
+from hedgerow.verdict import PASS, Block, Change, Decision, Evidence, Standing
 from hedgerow.visit import Visit
 
 ADDRESS = "192.0.2.1"
@@ -26,7 +30,10 @@ def test_no_evidence_passes():
 
 def test_light_evidence_passes_and_is_kept():
     found = [evidence(0.4), evidence(0.5, "trap")]
-    assert Ladder(RULES).decide(VISIT, NOTHING, found) == (Decision("pass", tuple(found)), None)
+    decision, block = Ladder(RULES).decide(VISIT, NOTHING, found)
+    assert (decision.action, decision.evidence, block) == ("pass", tuple(found), None)
+    assert decision.change is not None
+    assert (decision.change.weight, decision.change.codes) == (0.9, ("density-x", "trap-x"))
 
 
 @pytest.mark.parametrize(("weights", "action"), [([0.4, 0.6], "detain"), ([0.6, 0.4], "refuse"), ([1.0], "refuse")])
@@ -81,4 +88,139 @@ def test_a_renewed_block_never_ends_earlier():
 
 def test_without_renewal_a_block_ends_when_it_ends():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "detain", evidence(detector="trap"))
-    assert Ladder(RULES, renew=False).uphold(VISIT, block) == (Decision("detain", (block.evidence,), 105.0), None)
+    assert Ladder(RULES, renew=False).uphold(VISIT, block) == (
+        Decision("detain", (block.evidence,), 105.0), None,
+    )  # fmt: skip
+
+
+# ---- Suspects
+
+
+def visits(
+    ladder: Ladder, weights, *, gap: float = 1.0, standing: Standing | None = None, start: float = DAY, **fields
+):
+    """Visits of one visitor with evidence of these weights: the actions, and the standing afterwards."""
+    actions = []
+    for n, weight in enumerate(weights):
+        visit = msgspec.structs.replace(VISIT, at=start + n * gap, **fields)
+        found = [evidence(weight, "trap")] if weight else []
+        decision, block = ladder.decide(visit, Memory(None, (), 0, standing), found)
+        actions.append(decision.action if block is None else "block")
+        standing = amended(standing, decision.change) if decision.change is not None else standing
+    return actions, standing
+
+
+def test_weights_of_many_visits_make_a_suspect():
+    actions, standing = visits(Ladder(RULES), [0.3] * 6)
+    assert actions == ["pass"] * 3 + ["challenge"] * 3
+    assert (standing.identity, standing.challenges) == ("suspect", 1)
+
+
+def test_a_suspect_is_told_why():
+    _, standing = visits(Ladder(RULES), [0.3] * 3)
+    decision = Ladder(RULES).decide(
+        msgspec.structs.replace(VISIT, at=DAY + 4), Memory(None, (), 0, standing), [evidence(0.3)]
+    )[0]
+    assert decision.evidence[-1].text == "Suspected for trap-x (3 times), density-x."
+    assert decision.code == "suspect"
+
+
+def test_suspicion_fades():
+    ladder = Ladder(RULES, Thresholds(half_life=100.0))
+    actions, _ = visits(ladder, [0.3] * 29, gap=100.0)
+    assert set(actions) == {"pass"}
+
+
+def test_thirty_wrong_visits_in_a_day_make_a_suspect_however_far_apart():
+    ladder = Ladder(RULES, Thresholds(half_life=1.0))
+    actions, standing = visits(ladder, [0.05] * 31, gap=2000.0)
+    assert actions == ["pass"] * 29 + ["challenge"] * 2
+    assert standing.wrong == 31
+
+
+def test_wrong_visits_are_those_of_a_day():
+    ladder = Ladder(RULES, Thresholds(half_life=1.0))
+    actions, _ = visits(ladder, [0.05] * 100, gap=4000.0)
+    assert set(actions) == {"pass"}
+
+
+def test_visits_of_little_weight_are_not_wrong():
+    actions, standing = visits(Ladder(RULES, Thresholds(half_life=1.0)), [0.04] * 100)
+    assert set(actions) == {"pass"}
+    assert standing.wrong == 0
+
+
+def test_the_third_challenge_of_a_day_blocks():
+    ladder = Ladder(RULES)
+    standing = None
+    for expected in ("challenge", "challenge", "block"):
+        actions, standing = visits(ladder, [0.9, 0.9], standing=standing)
+        assert actions[-1] == expected
+        standing = amended(standing, ladder.cleared(ADDRESS, DAY + 5))
+        assert (standing.identity, standing.suspicion, standing.wrong) == ("person", 0.0, 0)
+    _, standing = visits(ladder, [0.9, 0.9], standing=standing, start=DAY * 2)
+    assert standing.challenges == 1
+
+
+def test_the_block_after_too_many_challenges_says_so_and_lasts():
+    standing = Standing(at=DAY, day=1, challenges=2)
+    visit = msgspec.structs.replace(VISIT, at=DAY + 1)
+    decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5), evidence(0.4)])
+    assert (decision.action, block) == ("pass", None)
+    standing = amended(standing, decision.change)
+    decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5)])
+    assert (decision.action, decision.code, decision.until) == ("refuse", "challenges", visit.at + DAY)
+    assert block.evidence.text == "To be challenged for the 3. time in a day. Suspected for density-x (3 times)."
+
+
+def test_a_suspect_still_gets_the_images_of_its_pages():
+    _, standing = visits(Ladder(RULES), [0.9, 0.9])
+    assert standing.identity == "suspect"
+    assert visits(Ladder(RULES), [0.0], standing=standing, kind="asset")[0] == ["pass"]
+    assert visits(Ladder(RULES), [0.0], standing=standing, kind="call")[0] == ["challenge"]
+
+
+def test_a_suspect_is_judged_again_when_half_has_faded():
+    ladder = Ladder(RULES, Thresholds(half_life=100.0))
+    _, standing = visits(ladder, [0.6, 0.6])
+    assert visits(ladder, [0.0], standing=standing, start=DAY + 90)[0] == ["challenge"]
+    actions, standing = visits(ladder, [0.0], standing=standing, start=DAY + 200)
+    assert (actions, standing.identity) == (["pass"], "person")
+
+
+@pytest.mark.parametrize(("suspects", "action"), [("refuse", "refuse"), ("pass", "pass")])
+def test_what_is_done_with_suspects_is_a_setting(suspects, action):
+    assert visits(Ladder(RULES, Thresholds(suspects=suspects)), [0.9, 0.9])[0][-1] == action
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), max_size=20))
+def test_suspicion_is_never_more_than_all_weights_and_never_negative(changes):
+    standing = None
+    for at, weight in changes:
+        standing = amended(standing, Change("x", at, int(at // DAY), 100.0, weight=weight, codes=("a",)))
+        assert 0 <= standing.suspicion <= sum(w for _, w in changes) + 1e-9
+    assert standing is None or standing.reasons == (("a", len(changes)),)
+
+
+def test_reasons_are_bounded():
+    standing = None
+    for n in range(100):
+        standing = amended(standing, Change("x", float(n), 1, 100.0, weight=0.1, codes=(f"c{n}",)))
+    assert [code for code, _ in standing.reasons] == [f"c{n}" for n in range(92, 100)]
+
+
+def test_steady_evidence_does_not_grow_with_the_visits():
+    """A client's headers are the same each time: who reads a hundred pages with curl has not done anything more."""
+    one = Ladder({"headers": Rule("refuse", 0.0, steady=True), "integrity": Rule("refuse", 60.0)})
+    steady = Evidence("headers", "x", 0.5, "X.")
+    outcome = one.decide(VISIT, Memory(None, ()), [steady])
+    assert (outcome.decision.action, outcome.decision.change) == ("pass", None)
+    added = Evidence("integrity", "y", 0.3, "Y.")
+    outcome = one.decide(VISIT, Memory(None, ()), [steady, added])
+    assert outcome.decision.change.weight == 0.3
+    assert outcome.decision.change.codes == ("y",)
+    assert outcome.decision.action == "pass"
+    known = Standing(suspicion=0.3, at=VISIT.at)
+    assert one.decide(VISIT, Memory(None, (), standing=known), [added]).decision.action == "pass"
+    assert one.decide(VISIT, Memory(None, (), standing=known), [steady, added]).decision.action == "challenge"
+    assert one.decide(VISIT, Memory(None, (), standing=known), [steady]).decision.action == "pass"

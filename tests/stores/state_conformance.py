@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.recall import Question, State, everyone_at
-from hedgerow.verdict import Block, Evidence
+from hedgerow.verdict import Block, Change, Evidence
 from hedgerow.windows.density import Window
 
 START = 1_800_000_000.0
@@ -337,3 +338,63 @@ class StateConformance:
         assert state.recall(ask(0.4)).counts == (5, 5)
         state.use(())
         assert state.recall(ask(0.5)).counts == ()
+
+    # ---- Standings
+
+    def test_a_standing_is_what_its_changes_made_it(self):
+        state = self.state(WINDOW)
+        assert state.recall(ask()).standing is None
+        for n in range(3):
+            state.amend(Change(HOME, START + n, 7, 1e9, weight=0.25, codes=("a",), wrong=True))
+        standing = state.recall(ask()).standing
+        assert (round(standing.suspicion, 6), standing.wrong, standing.reasons) == (0.75, 3, (("a", 3),))
+        assert state.recall(ask(visitor=ANN)).standing is None
+        assert [key for key, _ in state.standings()] == [HOME]
+
+    def test_an_entry_alone_is_no_standing(self):
+        state = self.state(WINDOW)
+        state.amend(Change(HOME, START, 1, 1.0, entry="/item/7"))
+        memory = state.recall(ask())
+        assert (memory.standing, memory.entry) == (None, "/item/7")
+        assert state.recall(ask(visitor=ANN)).entry == ""
+
+    def test_forgiving_forgets_block_and_standing(self):
+        state = self.state(WINDOW)
+        state.amend(Change(HOME, START, 1, 1.0, weight=0.5))
+        state.commit(block(HOME))
+        assert state.forgive(HOME) is True
+        memory = state.recall(ask())
+        assert (memory.block, memory.standing) == (None, None)
+        assert state.forgive(HOME) is False
+
+    def test_who_was_blocked_starts_without_suspicion_and_its_challenges_are_kept(self):
+        state = self.state(WINDOW)
+        state.amend(Change(HOME, START, 1, 1.0, weight=0.5, challenged=True, identity="suspect"))
+        state.commit(block(HOME, until=1.0))
+        standing = state.recall(ask(5.0)).standing
+        assert (standing.identity, standing.suspicion, standing.challenges) == ("person", 0.0, 1)
+
+    def test_standings_and_entries_are_bounded(self):
+        state = self.state(WINDOW, memory=1_000_000)
+        for n in range(5_000):
+            state.amend(Change(f"192.0.2.{n}", START, 1, 1.0, weight=0.5, entry=f"/{n}"))
+        assert 100 < len(state.standings()) < 1_000
+        assert state.recall(ask(visitor="192.0.2.4999")).standing is not None
+        assert state.recall(ask(visitor="192.0.2.0")).entry == ""
+
+    # ---- Requests of a day
+
+    def test_requests_of_a_day_are_counted_where_a_day_is_given(self):
+        state = self.state(WINDOW)
+
+        def on(day: int, visitor: str = HOME, kind: str = "page") -> Question:
+            return msgspec.structs.replace(ask(visitor=visitor), day=day, kind=kind)
+
+        assert [state.recall(on(7)).today for _ in range(3)] == [1, 2, 3]
+        assert state.recall(ask()).today == 0
+        assert state.recall(on(7, ANN)).today == 1
+        assert state.recall(on(7, kind="asset")).today == 3
+        assert state.recount(on(7), "asset").today == 4
+        assert state.recount(on(7, kind="asset"), "page").today == 3
+        assert state.recall(on(8)).today == 1
+        assert state.recall(on(7)).today == 1

@@ -48,6 +48,7 @@ class _SiteCollector(Collector):
         yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
         yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", site.untouched)
         yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", site.upstream_errors)
+        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", site.challenging.counted)
         yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", site.gate.blocked)
         yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", site.ledger.lost)
         yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten)

@@ -19,6 +19,7 @@ from hedgerow.visit import Kind, Visit
 _OK = 200
 _GOOD = range(200, 300)
 _PARTIAL = 206
+_FOUND = 302
 _NOT_MODIFIED = 304
 _NO_BODY = frozenset({204, 205})
 _MISSING = frozenset({401, 403, 404, 410})
@@ -131,9 +132,14 @@ class Answering:
         if not piece and more:
             return
         self._raw.clear()
-        self._correct()
+        if not self._outgoing.is_fragment:
+            self._correct()
         if self.is_stopped:
             self._over = True
+            return
+        elsewhere = self._page.shown_at() if self._page is not None and self.visit.method == "GET" else b""
+        if elsewhere and self.status in _GOOD:
+            await self._redirect(elsewhere)
             return
         if not more:
             self._headers.append((b"content-length", b"%d" % len(piece)))
@@ -141,6 +147,16 @@ class Answering:
         self.started = True
         await self._send({**start, "headers": self._headers})
         await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+
+    async def _redirect(self, address: bytes) -> None:
+        """Send the client to another address of the page, in place of the page. What the site has set stays set."""
+        self.status = _FOUND
+        self._start = self._outgoing = None
+        self._over = self.started = True
+        cookies = [(name, value) for name, value in self._headers if name.lower() == b"set-cookie"]
+        said = [(b"location", address), (b"cache-control", b"no-store"), (b"content-length", b"0")]
+        await self._send({"type": "http.response.start", "status": _FOUND, "headers": [*said, *cookies]})
+        await self._send({"type": "http.response.body", "body": b""})
 
     def _correct(self) -> None:
         """
@@ -167,6 +183,7 @@ class Answering:
             header(headers, b"content-encoding"),
             rewriter,
             only_documents=self.visit.kind not in {"page", "prefetch"},
+            fragments=self._page.fragment_rewriter(),
         )
 
     async def _go_on(self, message: Message, outgoing: Outgoing) -> None:

@@ -26,6 +26,8 @@ from hedgerow.adapters.manners import read_robots
 from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
+from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.gate import VISITOR_COOKIE
 from hedgerow.identity.account import AccountOf
 from hedgerow.page.coding import known_codings
@@ -123,6 +125,13 @@ class Hedgerow:
         site = self.site
         visit = self._visit(scope, scope["method"])
         decision = site.gate.decide(visit)
+        if site.challenging.owns(visit) and (decision.action in {"pass", "challenge"} or site.settings.observe):
+            # What a challenged visitor needs to answer.
+            reference = new_reference()
+            secure = scope.get("scheme") == "https"
+            served = await site.challenging.serve(visit, decision, scope["headers"], receive, reference, secure=secure)
+            await self._answer(visit, decision, served, send, reference)
+            return
         if decision.action != "pass" and not site.settings.observe:
             await self._turn_away(visit, decision, scope["headers"], receive, send)
             return
@@ -196,7 +205,12 @@ class Hedgerow:
     async def _turn_away(
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send
     ) -> None:
-        """Detain where that was decided and there is room; else refuse."""
+        """Challenge, or detain where that was decided and there is room; else refuse."""
+        if decision.action == "challenge":
+            reference = new_reference()
+            asked = await self.site.challenging.challenge(visit, decision, headers, receive, reference)
+            await self._answer(visit, decision, asked, send, reference)
+            return
         body = self.site.decoy(visit) if decision.action == "detain" and visit.method == "GET" else None
         if body is not None:
             stay = self.site.tarpit.admit(len(body))
@@ -206,7 +220,12 @@ class Hedgerow:
                     await self._drip(stay.pieces(body), receive, send)
                 return
         reference = new_reference()
-        await self._answer(visit, decision, self._refusal(visit, decision, headers, reference), send, reference)
+        answer = None
+        if decision.code == TOO_MANY:
+            answer = self.site.challenging.blocked(visit, decision, headers, reference)
+        if answer is None:
+            answer = self._refusal(visit, decision, headers, reference)
+        await self._answer(visit, decision, answer, send, reference)
 
     async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
         """Send a page slowly, and stop as soon as the client has left or the site is about to."""
@@ -302,7 +321,8 @@ def _inward(headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = froze
         elif name == b"referer":
             changed.append((name, visit.referrer.encode("latin-1")))
         elif name == b"cookie" and VISITOR_COOKIE in value:
-            kept = _without_cookie(value, VISITOR_COOKIE)
+            # The name of the one begins that of the other.
+            kept = _without_cookie(_without_cookie(value, CLEARANCE_COOKIE), VISITOR_COOKIE)
             if kept:
                 changed.append((name, kept))
         else:

@@ -117,11 +117,18 @@ class Outgoing:
     """
     One page: body pieces in, what the client gets out.
 
-    With *only_documents* a fragment is untouchable: a script of the site will put it into a page.
+    With *only_documents* a fragment is not for the *placer*: a script of the site will put it into a page. It goes
+    through *fragments*, and is untouchable where that is None.
     """
 
     def __init__(
-        self, content_type: bytes, content_encoding: bytes, placer: Placer, *, only_documents: bool = False
+        self,
+        content_type: bytes,
+        content_encoding: bytes,
+        placer: Placer,
+        *,
+        only_documents: bool = False,
+        fragments: Placer | None = None,
     ) -> None:
         found = codec(content_encoding)
         if found is None:
@@ -130,6 +137,8 @@ class Outgoing:
         self._content_type = content_type
         self._placer = placer
         self._only_documents = only_documents
+        self._fragments = fragments
+        self.is_fragment = False
         self._charset: str | None = None
         self._known = False
         self._start = b""
@@ -201,10 +210,13 @@ class Outgoing:
         return self._charset is not None or self._may_be_touched(start, final=final)
 
     def _may_be_touched(self, start: bytes, *, final: bool) -> bool:
-        """Whether a page that begins like this gets bait; false where that cannot be told yet."""
+        """Whether what begins like this is changed, and by what; false where that cannot be told yet."""
         beginning = beginning_of(start, final=final)
-        if beginning == "text" or (self._only_documents and beginning == "fragment"):
+        inserted = self._only_documents and beginning == "fragment"
+        if beginning == "text" or (inserted and self._fragments is None):
             raise Untouchable("fragment")
+        if inserted and self._fragments is not None:
+            self._placer, self.is_fragment = self._fragments, True
         return beginning is not None
 
     def _carry(self, text: bytes, charset: str, *, final: bool) -> bytes:

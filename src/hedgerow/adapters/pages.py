@@ -82,7 +82,7 @@ _NOBODY = "the administrator of this site"
 _TAKEN_FOR = "This visit looked like that of an automatic program, so the site has stopped answering it for now:"
 _REFUSED = "The request was not carried out. Nothing was lost: what you had saved here is still there."
 
-_STYLE = (
+STYLE = (
     ":root{color-scheme:light dark;--ink:#1d2521;--soft:#4a564f;--paper:#f4f5f0;--card:#fff;--line:#cfd6ce;"
     "--link:#14603a}"
     "@media(prefers-color-scheme:dark){:root{--ink:#e6ebe6;--soft:#b3beb6;--paper:#141816;--card:#1d2320;"
@@ -114,7 +114,7 @@ _BEFORE_SITE = f"""</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
 <link rel="icon" href="data:,">
-<style>{_STYLE}</style>
+<style>{STYLE}</style>
 </head>
 <body>
 <div>
@@ -123,7 +123,7 @@ _AFTER = """</div>
 </body>
 </html>
 """
-_STYLE_HASH = binascii.b2a_base64(sha256(_STYLE.encode()).digest(), newline=False)
+_STYLE_HASH = binascii.b2a_base64(sha256(STYLE.encode()).digest(), newline=False)
 _POLICY = (
     b"default-src 'none'; style-src 'sha256-%b'; img-src data:; base-uri 'none'; form-action 'none'; "
     b"frame-ancestors 'self'" % _STYLE_HASH
@@ -169,7 +169,7 @@ def refusal(
     message = _Message(
         429 if too_many or decision.action == "challenge" else 503 if detector == "prefetch" else 403,
         decision.action,
-        _token(code),
+        header_word(code),
         "Please wait a while" if too_many else "This request was not let through",
         reason,
         _REFUSED,
@@ -179,7 +179,7 @@ def refusal(
         wait,
         at + wait,
     )
-    ref = _token(reference)
+    ref = header_word(reference)
     said = f"{decision.action}; code={message.code}; ref={ref}"
     return _answer(message, ref, contact, accept, kind, method, [(b"hedgerow-decision", said.encode())])
 
@@ -236,7 +236,7 @@ def unavailable(
     """The answer where the site itself gave none. *retry_after*, in seconds, is for a busy one."""
     wait = max(1, retry_after) if failure == "busy" else 0
     message = _FAILURES[failure]._replace(site=site, wait=wait)
-    return _answer(message, _token(reference), contact, accept, kind, method)
+    return _answer(message, header_word(reference), contact, accept, kind, method)
 
 
 def not_found(*, accept: str = "", kind: Kind = "page", method: str = "GET") -> Answer:
@@ -262,7 +262,7 @@ def internal_error(
     site: str = "",
 ) -> Answer:
     """A plain 500: something is broken here."""
-    return _answer(_INTERNAL._replace(site=site), _token(reference), contact, accept, kind, method)
+    return _answer(_INTERNAL._replace(site=site), header_word(reference), contact, accept, kind, method)
 
 
 def _answer(
@@ -290,7 +290,7 @@ def _answer(
     return Answer(message.status, headers, b"" if method == "HEAD" else body)
 
 
-def _token(text: str) -> str:
+def header_word(text: str) -> str:
     """*text* as it may stand in a header: what might end a field or a line becomes a hyphen."""
     return _NOT_TOKEN.sub("-", text[:64])
 
@@ -316,7 +316,7 @@ def _as_html(message: _Message, reference: str, contact: str) -> bytes:
             "Please do not try earlier: the wait may begin anew.</p>\n"
         )
     if message.ask:
-        text += f"<p>{message.ask} {_contact_html(contact) % reference} and give the reference below.</p>\n"
+        text += f"<p>{message.ask} {contact_html(contact) % reference} and give the reference below.</p>\n"
     if reference:
         footer = (
             f"<footer><dl><dt>Reference</dt><dd>{reference}</dd><dt>Code</dt><dd>{message.code}</dd></dl></footer>\n"
@@ -367,7 +367,7 @@ def in_words(seconds: float) -> str:
 
 
 @lru_cache(maxsize=16)
-def _contact_html(contact: str) -> str:
+def contact_html(contact: str) -> str:
     """
     Whom to ask, with a place `%.0s` or `%s` for the reference.
 

@@ -9,7 +9,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hedgerow.build import build_gate, build_ledger, build_rules, build_seals, build_state, refused_agents
+from hedgerow.adapters.challenging import Challenging
+from hedgerow.build import (
+    build_gate,
+    build_journal,
+    build_ledger,
+    build_rules,
+    build_seals,
+    build_spent,
+    build_state,
+    refused_agents,
+)
+from hedgerow.challenge.hooks import Hooks, NoHooks
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.identity.welcome import Acquaintance
@@ -42,6 +53,7 @@ class Site:
 
     gate: Gate
     settings: Settings
+    challenging: Challenging
 
     def __init__(
         self,
@@ -51,13 +63,18 @@ class Site:
         state: MemoryState | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._own_seals = seals
         self._seals = seals or build_seals(settings)
         self._account_of = account_of
         # Not `state or ...`: a state that remembers nobody yet is false.
         self.state = build_state(settings) if state is None else state
+        # Who brings a state takes care of it.
+        self._journal = build_journal(settings, self.state) if state is None else None
         self.ledger = build_ledger(settings) if ledger is None else ledger
+        self.spent = build_spent(settings)
+        self._hooks = hooks or NoHooks()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.acquaintance = Acquaintance()
@@ -89,6 +106,11 @@ class Site:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
+            self.challenging.close()
+        challenging = Challenging(settings, self._seals, self.spent, self._hooks)
+        if before is not None:
+            challenging.hooks, challenging.counted = self.challenging.hooks, self.challenging.counted
+        self.challenging = challenging
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
@@ -141,6 +163,10 @@ class Site:
         if self.lookups is not None:
             self.lookups.close()
         self.ledger.close()
+        if self._journal is not None:
+            self._journal.close()
+        self.challenging.close()
+        self.spent.close()
 
 
 Headers = list[tuple[bytes, bytes]]
@@ -148,6 +174,10 @@ Headers = list[tuple[bytes, bytes]]
 _POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
 _MOST_LINKED = 4
 _COOKIE_AGE = 30 * 86_400
+
+
+def _readable(target: bytes, token: bytes) -> bytes:
+    return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token
 
 
 class Page:
@@ -174,8 +204,36 @@ class Page:
         fills: dict[Fill, bytes] = {"here": self._visit.asked.encode("latin-1"), "base": based(self._place.target)}
         if bait is not None:
             fills |= {"style": bait.style, "lure": bait.lure}
-        writer = PageWriter(self._seal, self._minted_for, self._parent, fills)
+        writer = self._writer = PageWriter(self._seal, self._minted_for, self._parent, fills)
         return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
+
+    def shown_at(self) -> bytes:
+        """
+        Where the page must be shown instead, as far as it has been written: in readable mode, because it is a script's.
+
+        Such a script (Next, Nuxt, Angular, ...) looks at the address to tell which page it is. b"" where the page may
+        stay where it is.
+        """
+        visit = self._visit
+        if not self._marked or visit.marker is None or not self._writer.is_scripted:
+            return b""
+        token = self._seal.seal("page", self._minted_for, visit.marker.parent, page_digest(visit.target))
+        return _readable(visit.target.encode("latin-1"), token)
+
+    def fragment_rewriter(self) -> Rewriter | None:
+        """
+        What rewrites a fragment that a script has asked for, to put it into its page; None where links stay.
+
+        Its links are marked as those of that page are, which the referrer names. It gets nothing else.
+        """
+        site = self._site
+        if not site.rules.marks:
+            return None
+        page = resolve(self._visit.referrer.encode("latin-1"), self._place)
+        parent = site.gate.pages.remember(page[0].decode("latin-1")) if page else self._parent
+        preparer = Preparer(self._place, site.rules, self._prefix, marked=False, inserted=True)
+        writer = PageWriter(self._seal, self._minted_for, parent, {})
+        return Rewriter(preparer, writer, site.skeletons, (self._place, "inserted", id(site.rules)))
 
     def headers(self, headers: Headers) -> Headers:
         """The headers of any answer, changed where they carry addresses."""
@@ -223,7 +281,7 @@ class Page:
             return self._prefix + self._seal.seal("page", self._minted_for, self._parent, target) + fragment
         if mode == "readable":
             token = self._seal.seal("page", self._minted_for, self._parent, page_digest(target.decode("latin-1")))
-            return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token + fragment
+            return _readable(target, token) + fragment
         return None
 
     def _cookie(self) -> bytes:

@@ -25,9 +25,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_gate, build_seals, key_path
+from hedgerow.build import build_gate, build_seals, build_welcome, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
+from hedgerow.identity.welcome import Acquaintance
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
@@ -63,12 +64,11 @@ def run(
     """
     settings = load_settings(config)
     _check_writable(json_path)
-    gate = _gate(settings)
-    reader = Reader(logs, welcome=gate.identifier.welcome)
+    reader = Reader(logs, welcome=build_welcome(settings, Acquaintance()))
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
-        result = replay(gate, visits, host=host)
+        result = replay(_gate(settings, entries=reader.is_ledger), visits, host=host)
     except KeyboardInterrupt:
         visits.close()
         Console(stderr=True).print(f"Interrupted after {reader.tally.lines:,} lines; nothing was written.")
@@ -84,11 +84,11 @@ def run(
             _print_proposals(console, proposals)
 
 
-def _gate(settings: Settings) -> Gate:
+def _gate(settings: Settings, *, entries: bool) -> Gate:
     """A gate that writes nothing; with the site's key, where we have it, so that it knows its traps."""
     there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
     seals = build_seals(settings) if there else Seals([new_key(0.0)])
-    return build_gate(settings, seals=seals, ledger=NoLedger())
+    return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries)
 
 
 def _watched(reader: Reader, peaks: Peaks | None) -> Generator[Visit, None, None]:

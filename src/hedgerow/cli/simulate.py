@@ -1,5 +1,6 @@
 """
-`hedgerow simulate suppression`: what marked links cost a crawler, by PathMarker's experiment.
+`hedgerow simulate suppression`: what marked links cost a crawler, by PathMarker's experiment; and `hedgerow simulate
+containment`: whom PubCrawl's containment would touch.
 
 Progress goes to standard error, and only where that is a terminal; the tables, or the JSON, go to standard output.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,6 +20,8 @@ from hedgerow.simulate.crawl import Memory, Order
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hedgerow.logs.reader import Reader
+    from hedgerow.simulate.containment import Volumes
     from hedgerow.simulate.suppression import Estimate, Parameters, Suppression
 
 STANDARD_OUTPUT = "-"
@@ -27,13 +30,94 @@ INTERRUPTED = 130
 
 _WIDTH_OF_A_FILE = 100
 _BAR = 32
+_LINES_BETWEEN = 5_000
 
-app = typer.Typer(help="Experiments with simulated crawlers.", no_args_is_help=True)
+app = typer.Typer(help="Experiments: what a measure would cost crawlers, and people.", no_args_is_help=True)
 
 
-@app.callback()
-def _commands() -> None:
-    """Without this a lone command would lose its name."""
+@app.command()
+def containment(
+    logs: Annotated[
+        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")
+    ],
+    k1: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Free requests of a source in a day.")
+    ] = "10,15,20,25,50,100",
+    k2: Annotated[
+        str, typer.Option(metavar="N,N,...", help="Requests from which on the models decide.")
+    ] = "100,500,1000,2000,5000,10000",
+    pages: Annotated[
+        bool, typer.Option("--pages", help="Leave images, styles and scripts out, as containment does.")
+    ] = False,
+    timezone: Annotated[str, typer.Option(help="Whose midnight it is.")] = "UTC",
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - for standard output.")
+    ] = None,
+) -> None:
+    """
+    Say how many sources and requests of a log containment would touch, for each k1 and k2 (PubCrawl's table 9).
+
+    A source is an address on one day.
+    """
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    from hedgerow.build import day_of
+    from hedgerow.logs.reader import Reader
+    from hedgerow.simulate.containment import Volumes
+
+    first, second = _numbers(k1, "--k1"), _numbers(k2, "--k2")
+    json_path = Path(json) if json is not None and json != STANDARD_OUTPUT else None
+    _check_writable("--json", json_path)
+    try:
+        zone = ZoneInfo(timezone)
+    except (ValueError, ZoneInfoNotFoundError, OSError):
+        _refuse(f"--timezone: {timezone!r} is none; write it like Europe/Berlin")
+    volumes = Volumes(day_of(zone), pages_only=pages)
+    _read(Reader(logs), volumes)
+    text = _encoded(volumes.to_json(first, second))
+    if json_path is not None:
+        _write_text(json_path, text)
+    if json == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+    else:
+        _print_touched(volumes, first, second)
+
+
+def _read(reader: Reader, volumes: Volumes) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True, highlight=False)
+    tally = reader.tally
+    columns = (TextColumn("Reading"), BarColumn(), TextColumn("{task.fields[lines]:,} lines"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=tally.bytes_total or None, lines=0)
+        for number, visit in enumerate(reader):
+            volumes.add(visit)
+            if not number % _LINES_BETWEEN:
+                progress.update(task, completed=tally.bytes_read, lines=tally.lines)
+
+
+def _print_touched(volumes: Volumes, first: tuple[int, ...], second: tuple[int, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    console.print(f"{volumes.sources:,} sources (an address on one day), {volumes.requests:,} requests")
+    if not volumes.requests:
+        return
+    for title, part in (("Requests of sources", 1), ("Sources", 0)):
+        whole = (volumes.sources, volumes.requests)[part]
+        table = Table(title=f"\n{title} with more than k1 and at most k2", box=None, title_justify="left")
+        table.add_column("k1 \\ k2", justify="right")
+        for k2 in second:
+            table.add_column(f"{k2:,}", justify="right")
+        table.add_column("behind k1", justify="right")
+        for k1 in first:
+            cells = [volumes.touched(k1, k2)[part] for k2 in second]
+            shares = [f"{count / whole:.2%}" if k2 > k1 else "" for count, k2 in zip(cells, second, strict=True)]
+            table.add_row(f"{k1:,}", *shares, f"{volumes.behind(k1)[part] / whole:.2%}")
+        console.print(table)
 
 
 @app.command()
@@ -78,7 +162,7 @@ def suppression(
         links=links,
         fixed=fixed,
         deviation=deviation,
-        crews=_numbers(crews),
+        crews=_numbers(crews, "--crews"),
         first_pages=first_pages,
         workers=workers,
         fractions=tuple(dict.fromkeys(fraction or Parameters().fractions)),
@@ -100,17 +184,17 @@ def suppression(
         _print(result)
 
 
-def _numbers(crews: str) -> tuple[int, ...]:
+def _numbers(text: str, option: str) -> tuple[int, ...]:
     """
-    The numbers of workers, each once.
+    The numbers in *text*, each once.
 
-    >>> _numbers("1,2, 5,2")
+    >>> _numbers("1,2, 5,2", "--crews")
     (1, 2, 5)
     """
     try:
-        return tuple(dict.fromkeys(int(number) for number in crews.split(",")))
+        return tuple(dict.fromkeys(int(number) for number in text.split(",")))
     except ValueError:
-        _refuse(f"--crews are whole numbers with commas between them, such as 1,10,100, not {crews!r}")
+        _refuse(f"{option} are whole numbers with commas between them, such as 1,10,100, not {text!r}")
 
 
 def _refuse(fault: str) -> NoReturn:
@@ -153,18 +237,25 @@ def _write(result: Suppression, *, plot: Path | None, json_path: Path | None) ->
     from hedgerow.simulate.plot import draw
 
     for path, text in ((json_path, _json(result)), (plot, draw(result) if plot else "")):
-        if path is None:
-            continue
-        try:
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise HedgerowError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+        if path is not None:
+            _write_text(path, text)
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise HedgerowError(f"{str(path)!r} cannot be written: {error.strerror}") from None
 
 
 def _json(result: Suppression) -> str:
+    return _encoded(result.to_json())
+
+
+def _encoded(result: dict[str, Any]) -> str:
     import json
 
-    return json.dumps(result.to_json(), indent=1) + "\n"
+    return json.dumps(result, indent=1) + "\n"
 
 
 def _print(result: Suppression) -> None:

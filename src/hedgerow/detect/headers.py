@@ -4,6 +4,10 @@ Headers: what is odd about a request (PathMarker's heuristics of user agent, coo
 Nobody is a crawler for one of these: they are worth little each, and together never enough to decide. curl, feed
 readers and text browsers lack headers that browsers have, and are welcome; who says it is Chrome and lacks what Chrome
 sends is worth more. Only pages count.
+
+A client sends the same headers each time. So this evidence is steady: it makes what else is found count sooner, and
+does not grow with the visits. One thing does, under a name of its own, "disguise": what contradicts the browser that
+it names in so many ways that no extension, proxy or cautious person explains it, or is a driven browser by its word.
 """
 
 from __future__ import annotations
@@ -37,6 +41,10 @@ WEIGHTS: dict[str, tuple[float, str]] = {
     "no-language": (0.02, "The request names no language."),
     "no-referrer": (0.02, "The request does not say where it comes from."),
 }
+DISGUISED_FROM = 0.4
+"""From which weight of contradictions on a request is held to be disguised."""
+_DISGUISED = Evidence("disguise", "disguised", 0.1, "The headers contradict, in several ways, the browser they name.")
+_DRIVEN = Evidence("disguise", "driven", 0.1, "The browser says that it is driven by a program.")
 _EVIDENCE = {code: Evidence("headers", code, weight, text) for code, (weight, text) in WEIGHTS.items()}
 _HONEST = frozenset({"pending", "verified"})
 _UNREFERRED = frozenset({"/"})
@@ -61,7 +69,14 @@ class HeadersDetector:
             signs.append("no-referrer")
         if self._cookies and self._refused_cookie(visit):
             signs.append("cookie-refused")
-        return _within([_EVIDENCE[sign] for sign in signs]) if signs else ()
+        if not signs:
+            return ()
+        found = _within([_EVIDENCE[sign] for sign in signs])
+        if "automation" in signs:
+            found.append(_DRIVEN)
+        elif sum(e.weight for e in found if e.code.startswith("browser-")) >= DISGUISED_FROM:
+            found.append(_DISGUISED)
+        return found
 
     @staticmethod
     def _refused_cookie(visit: Visit) -> bool:
@@ -75,7 +90,7 @@ class HeadersDetector:
         )
 
 
-def _within(evidence: list[Evidence]) -> Sequence[Evidence]:
+def _within(evidence: list[Evidence]) -> list[Evidence]:
     """The weightiest of *evidence*, as many as may count together."""
     kept: list[Evidence] = []
     left = MOST

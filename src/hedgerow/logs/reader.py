@@ -127,6 +127,11 @@ class Reader:
         if None not in sizes:
             self.tally.bytes_total = sum(size or 0 for size in sizes)
 
+    @property
+    def is_ledger(self) -> bool:
+        """Whether all of it comes from ledgers, which tell of markers."""
+        return all(source.format.name == "ledger" for source in self._sources)
+
     def __iter__(self) -> Iterator[Visit]:
         return _merged([(source.start, self._visits(source)) for source in self._sources])
 

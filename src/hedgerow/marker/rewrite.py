@@ -22,10 +22,10 @@ from hedgerow.marker.seal import PAGE_BYTES, Seal, content, page_digest
 from hedgerow.page.scan import Find, Scanner
 
 Mode = Literal["opaque", "readable", "off"]
-Fill = Literal["here", "base", "style", "lure"]
+Fill = Literal["here", "base", "style", "lure", "scripted"]
 """
 What is the same all over one page for one visitor: the address that the browser shows, the base that it is told, the
-style of hidden links, and how such a link begins.
+style of hidden links, and how such a link begins. "scripted" adds nothing: it is a sign that the page is a script's.
 """
 Piece = tuple[bytes, Literal["", "token"] | Fill, bytes]
 """A literal, and what follows it: nothing, a token, which seals the bytes, or something that is filled in."""
@@ -39,6 +39,8 @@ _WIDGET = re.compile(
 )
 _LEAKY = frozenset({b"unsafe-url", b"always", b"no-referrer-when-downgrade", b"origin-when-crossorigin", b"default"})
 _TELLING = frozenset({"base", "head", "spot", "end"})
+# Leads to the same place from every page.
+_STANDS_ALONE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
 # A second slash begins a host.
 _AUTHORITY = frozenset({b"/", b"\\"})
 _ORDINARY = 15
@@ -48,21 +50,32 @@ PARAMETER = b"~"
 
 
 class Patterns:
-    """Paths in which `*` stands for anything."""
+    """
+    Paths in which `*` stands for anything. One without a "?" fits whatever the query is, one with it goes on there.
+
+    >>> Patterns(["/app/*"]).match("/app/a?x=1"), Patterns(["*?*tab=*"]).match("/a?x=1&tab=2")
+    (True, True)
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        whole = "|".join(re.escape(text).replace(r"\*", ".*") for text in patterns)
-        self._pattern = re.compile(f"(?:{whole})\\Z" if whole else r"(?!)")
+        whole = "|".join(map(self._expression, patterns))
+        self._pattern = re.compile(f"(?:{whole})\\Z" if whole else r"(?!)", re.DOTALL)
+
+    @staticmethod
+    def _expression(text: str) -> str:
+        path, question, query = map(re.escape, text.partition("?"))
+        # Nothing before the first "?" is of the query: so it takes no long looking for it.
+        return path.replace(r"\*", "[^?]*") + (question + query.replace(r"\*", ".*") if question else r"(?:\?.*)?")
 
     def match(self, target: str) -> bool:
-        return self._pattern.match(target.partition("?")[0]) is not None
+        return self._pattern.match(target) is not None
 
 
 class Rules:
     """
     Which links are marked, and how: by path, the first pattern that fits decides.
 
-    A pattern is a path in which `*` stands for anything.
+    A pattern is a path in which `*` stands for anything; one with a "?" goes on into the query.
     """
 
     def __init__(self, mode: Mode, patterns: Sequence[tuple[str, Mode]], is_page: Callable[[str], bool]) -> None:
@@ -70,6 +83,7 @@ class Rules:
         self._is_page = is_page
         self._patterns = tuple((Patterns((text,)), m) for text, m in patterns)
         self.known = _Known()
+        self.known_on_scripted = _Known()
         self.mode_of = lru_cache(maxsize=1 << 13)(self._look_up)
 
     @property
@@ -171,20 +185,32 @@ class Preparer:
 
     *marked* says that the page was asked for by an opaque link: then the browser must be told its base, and links to
     fragments must lead to the address that it shows. *spacing* is where bait stands, or None where there is none.
+    *inserted* says that it is no page but a fragment that a script will put into one, we do not know which: what is
+    relative in it stays.
     """
 
     def __init__(
-        self, place: Place, rules: Rules, prefix: bytes, *, marked: bool, spacing: Spacing | None = None
+        self,
+        place: Place,
+        rules: Rules,
+        prefix: bytes,
+        *,
+        marked: bool,
+        spacing: Spacing | None = None,
+        inserted: bool = False,
     ) -> None:
         self._place = place
         self._site = place
         self._rules = rules
         self._prefix = prefix
         self._marked = marked
+        self._inserted = inserted
+        # The page is a script's, which may open any link of it itself and look at where it is.
+        self._scripted = False
         self._elsewhere = False
         self._based = False
         self._lure: Lure = (prefix, _ORDINARY)
-        self._folder = _folder(place)
+        self._folder = _folder(place) if not inserted else place.host + b" inserted"
         self._baited = spacing is not None
         self._distances = iter(()) if spacing is None else spacing.distances()
         # The next bait is behind the link with which this would be 0; it never is where there is none to come.
@@ -204,10 +230,10 @@ class Preparer:
         # What was behind the last change and belongs before the next literal.
         behind = b""
         position = 0
-        known = self._rules.known
+        known = self._rules.known_on_scripted if self._scripted else self._rules.known
         for start, end, kind, text in finds:
             if kind == "page":
-                if text[:1] == b"#":
+                if text[:1] == b"#" or not text:
                     change = self._fragment(data, start, text)
                 else:
                     plain = text[:1] == b"/" and text[1:2] not in _AUTHORITY and not self._elsewhere
@@ -221,6 +247,7 @@ class Preparer:
                 continue
             elif start == end:
                 change = self._spot(kind, text)
+                known = self._rules.known_on_scripted if self._scripted else known
             else:
                 change = self._change(kind, text)
             if change:
@@ -244,6 +271,9 @@ class Preparer:
             return self._field(text)
         if kind == "start":
             return ((b"", "base", b""), _NOTHING) if self.needs_base else ()
+        if kind == "scripted":
+            self._scripted = True
+            return (b"", "scripted", b""), _NOTHING
         if not self._baited:
             return ()
         if kind == "spot":
@@ -260,8 +290,9 @@ class Preparer:
         return (b"", "lure", b""), (address, "token", content("trap", target)), (b'"></a>', "", b"")
 
     def _fragment(self, data: bytes, start: int, text: bytes) -> Sequence[Piece]:
-        """A link to another place of the same page: to the address that the browser shows."""
-        if not self.needs_base or self._is_widget(data, start):
+        """A link to the same page, or to another place of it: to the address that the browser shows."""
+        if not self.needs_base or self._based or self._is_widget(data, start):
+            # A page with a base of its own leads to that base, with or without us.
             return ()
         return ((b'"', "here", b""), (quoted(text)[1:], "", b""))
 
@@ -283,11 +314,13 @@ class Preparer:
         """What a link becomes, and how a hidden link behind it looks; nothing where it stays."""
         if self._elsewhere and not text.lstrip().lower().startswith((b"http", b"//")):
             return (), None
+        if self._inserted and not _STANDS_ALONE.match(text):
+            return (), None
         found = resolve(text, self._place)
         if found is None:
             return (), None
         target, fragment = found
-        mode = self._rules.mode_of(target.decode("latin-1"))
+        mode = self._mode_of(target)
         if mode == "off":
             return (), None
         behind = fragment.replace(b"&", b"&amp;").replace(b'"', b"%22") + b'"'
@@ -303,14 +336,18 @@ class Preparer:
         opening = b'"' + quoted(lead)[1:-1] + address
         return ((opening, "token", sealed), (behind, "", b"")), (address, PAGE_BYTES)
 
+    def _mode_of(self, target: bytes) -> Mode:
+        mode = self._rules.mode_of(target.decode("latin-1"))
+        return "readable" if mode == "opaque" and self._scripted else mode
+
     def _field(self, action: bytes) -> Sequence[Piece]:
         """The hidden field of a form in readable mode that asks by its address; nothing where it needs none."""
+        if self._elsewhere or (self._inserted and not _STANDS_ALONE.match(action)):
+            return ()
         found = resolve(action, self._place) if action else (self._site.target, b"")
-        if found is None or self._elsewhere:
+        if found is None or self._mode_of(found[0]) != "readable":
             return ()
         path = found[0].partition(b"?")[0].decode("latin-1")
-        if self._rules.mode_of(path) != "readable":
-            return ()
         opening = b'<input type="hidden" name="' + PARAMETER + b'" value="'
         return (opening, "token", content("form", page_digest(path))), (b'">', "", b"")
 
@@ -336,7 +373,7 @@ class Preparer:
 
     def _inner(self, text: bytes) -> Sequence[Piece]:
         """A page inside an attribute, with all that an attribute needs escaped."""
-        inner = Preparer(self._place, self._rules, self._prefix, marked=False)
+        inner = Preparer(self._place, self._rules, self._prefix, marked=False, inserted=self._inserted)
         inner._elsewhere, inner._folder = self._elsewhere, self._folder  # it has the base of this page
         found = Scanner().feed(text, final=True)[1]
         pieces = list(inner.prepare(text, [find for find in found if find[0] != find[1]]).pieces())
@@ -362,6 +399,8 @@ class PageWriter:
     def __init__(self, seal: Seal, minted_for: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
         self._seal = seal.sealer(minted_for, parent)
         self._fills = fills
+        self.is_scripted = False
+        """Whether what was written so far says that the page is a script's."""
 
     def write(self, prepared: Prepared) -> bytes:
         parts = prepared.parts.copy()
@@ -369,7 +408,10 @@ class PageWriter:
         for place, token in zip(prepared.tokens, self._seal(prepared.contents), strict=False):
             parts[place] = token
         for place, name in prepared.fills:
-            parts[place] = self._fills[name]
+            if name == "scripted":
+                self.is_scripted = True
+            else:
+                parts[place] = self._fills[name]
         return b"".join(parts)
 
 

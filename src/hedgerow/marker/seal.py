@@ -130,6 +130,18 @@ class Seal:
             payload[_KIND_AT + 1 :].decode("latin-1"),
         )
 
+    def is_outdated(self, token: str) -> bool:
+        """Whether *token* says that it was sealed under a key that is not in the ring, such as one that was dropped."""
+        start = token[:4].encode("ascii", "replace").translate(_FROM_URL)
+        try:
+            return binascii.a2b_base64(start, strict_mode=True)[0] not in self._ciphers
+        except (binascii.Error, IndexError):
+            return False
+
+
+def _site(host: str) -> str:
+    return host.lower().rpartition("]")[0] if host.startswith("[") else host.lower().partition(":")[0]
+
 
 def _encode(sealed: bytes) -> bytes:
     return binascii.b2a_base64(sealed, newline=False).translate(_TO_URL, b"=")
@@ -154,9 +166,19 @@ class Seals:
         self.seed = blake2b(oldest.secret, person=b"hedgerow-seed").digest()
         """Another for each ring, the same after a restart, and nothing that tells about a key."""
 
+    def derive(self, host: str, purpose: bytes) -> list[tuple[int, bytes]]:
+        """
+        Keys of a site for another *purpose* (at most 16 bytes) under the same ring: number and 64 bytes, newest last.
+
+        What is sealed under one of them never opens as anything else.
+        """
+        site = _site(host).encode("utf-8", "surrogateescape")
+        ring = sorted(self._keys, key=lambda key: key.made_at)
+        return [(key.number, blake2b(site, key=key.secret, person=purpose).digest()) for key in ring]
+
     def of(self, host: str) -> Seal:
         """The seal of a site, by the Host that its visitors send: its port and its case do not matter."""
-        site = host.lower().rpartition("]")[0] if host.startswith("[") else host.lower().partition(":")[0]
+        site = _site(host)
         seal = self._by_site.get(site)
         if seal is None:
             seal = Seal(self._keys, site)

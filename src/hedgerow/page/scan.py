@@ -20,14 +20,16 @@ from typing import Literal
 from hedgerow.page.entities import attribute_text
 
 FindKind = Literal[
-    "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer"
-]
+    "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer",
+    "scripted",
+]  # fmt: skip
 Find = tuple[int, int, FindKind, bytes]
 """
 Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
 Where start equals end, something may be added there: where the head begins ("start") and ends ("head"), behind a link
-("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"). Else the bytes
+("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"); or it is a sign
+that the page is a script's, which goes by the address that the browser shows ("scripted"). Else the bytes
 from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
 ("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, its
 policy on referrers, or the whole page in a "srcdoc".
@@ -47,8 +49,11 @@ _OPENING = (
 )  # fmt: skip
 _CLOSING = (b"a", b"svg", b"select", b"head", b"html", b"body", b"template", b"math", b"noscript")
 _END_OF_NAME = rb"(?=[\t\n\f\r />]|\Z)"
-# The root element that some frameworks take over (see `_HYDRATED`).
-_SHELL = rb"[dD][iI][vV]" + _WS + rb"++(?:id=[\"']?__|data-(?:reactroot|server-rendered))"
+# The root element that some frameworks take over (see `_HYDRATED`), or fill.
+_SHELL = (
+    rb"[dD][iI][vV]" + _WS + rb"++(?:id=[\"']?(?:__|(?:root|app)[\"'\s/>])|data-(?:reactroot|server-rendered))"
+    rb"|[aA][pP][pP]-[rR][oO][oO][tT]" + _END_OF_NAME
+)  # fmt: skip
 
 
 def _one_of(names: Iterable[bytes]) -> bytes:
@@ -115,7 +120,8 @@ _HYDRATED = re.compile(
     rb"id=[\"']?__(?:next|nuxt)|/_(?:next|nuxt)/|/_app/immutable/|data-(?:reactroot|server-rendered|sveltekit)",
     re.IGNORECASE,
 )
-_MAY_TELL = frozenset({b"script", b"link", b"body", b"html", b"div"})
+_MAY_TELL = frozenset({b"script", b"link", b"body", b"html", b"div", b"app"})
+_SHELLS = frozenset({b"div", b"app"})
 _SCRIPT = re.compile(rb"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 
 _RAW = {
@@ -185,6 +191,7 @@ class Scanner:
         self._in_row = False
         # The page's script owns its elements: from here on no spot behind links.
         self._hydrated = False
+        self._scripted = False
         # The page names a policy of its own, which may forbid our style, or cannot be read with certainty: from here on
         # no spot at all.
         self._forbidden = False
@@ -291,8 +298,8 @@ class Scanner:
         if tag is None:
             return None
         closing, name, end = bool(tag[1]), tag[2].lower(), tag.end()
-        if name in _MAY_TELL and _HYDRATED.search(data, at, end):
-            self._hydrated = True
+        if name in _MAY_TELL and not (self._hydrated and self._scripted):
+            self._note_script(name, data, at, end, finds)
         after = end
         if name in _CLOSED:
             self._open_or_close(name, closing=closing, self_closed=_SELF_CLOSED.search(tag[0]) is not None)
@@ -310,6 +317,14 @@ class Scanner:
         if not closing:
             self._note_targets(name, data, at, end, finds)
         return after
+
+    def _note_script(self, name: bytes, data: bytes, at: int, end: int, finds: list[Find]) -> None:
+        """Signs of a page that is a script's."""
+        self._hydrated = self._hydrated or _HYDRATED.search(data, at, end) is not None
+        # No other `<div>` is looked at.
+        if not self._scripted and (self._hydrated or name in _SHELLS):
+            self._scripted = True
+            finds.append((at, at, "scripted", b""))
 
     def _note_parts(self, name: bytes, at: int, finds: list[Find], *, closing: bool) -> None:
         """The parts of a page: where its head ends, and its body."""

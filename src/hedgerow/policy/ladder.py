@@ -1,64 +1,188 @@
-"""The ladder: weights of evidence add up, and the sum decides what is done and for how long."""
+"""
+The ladder: weights of evidence add up, within a visit and over a visitor's visits, and the sum decides what is done.
+
+Three rungs. Evidence that alone is enough (a trap, a density) leads to a block. Evidence that is not adds to the
+visitor's suspicion, which fades; who has gathered enough of it, or too many wrong visits in a day, is a suspect and is
+challenged. Who has to be challenged too often in a day is blocked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
+from hedgerow.policy.standing import amended, challenges_on, explained, suspicion_at, wrong_on
 from hedgerow.recall import Memory, everyone_at
-from hedgerow.verdict import PASS, Action, Block, Decision, Evidence
+from hedgerow.verdict import PASS, Action, Block, Change, Decision, Evidence, Standing
 from hedgerow.visit import Visit
+
+DAY = 86_400.0
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone."""
+    """
+    What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone.
+
+    *steady* evidence is the same at each visit, such as a client's headers: it weighs with every visit, and does not
+    grow with their number.
+    """
 
     action: Action
     block_for: float
+    steady: bool = False
+
+
+class Outcome(NamedTuple):
+    """A decision, and the block to be made, if any."""
+
+    decision: Decision
+    block: Block | None = None
+
+
+class Thresholds(msgspec.Struct, frozen=True):
+    """
+    Where the rungs are.
+
+    From *refuse_at* on, the evidence of one visit is enough for a block. A visitor whose suspicion reaches
+    *suspect_at*, or who has made *wrong_visits* in a day, is a suspect; a visit is wrong when its weights reach
+    *wrong_from*. Suspicion halves every *half_life* seconds. After *challenges* in a day comes a block of *block_for*
+    seconds. *suspects* is what is done with them.
+    """
+
+    refuse_at: float = 1.0
+    suspect_at: float = 1.0
+    half_life: float = 3600.0
+    wrong_from: float = 0.05
+    wrong_visits: int = 30
+    challenges: int = 2
+    block_for: float = DAY
+    suspects: Literal["challenge", "refuse", "pass"] = "challenge"
+
+
+def utc_day(at: float) -> int:
+    return int(at // DAY)
 
 
 class Ladder:
     """
-    Decides.
+    Decides. *rules* say what each detector's evidence leads to, *day_of* tells the number of a time's day at the site.
 
-    Weights of all evidence add up; from *refuse_at* on the visitor is held to be a crawler, and the rule of the
-    weightiest detector says what it gets. A visit made during a block starts the block again where *renew* says so.
+    A visit made during a block starts the block again where *renew* says so.
 
     An account is one of many behind its address, so its address is left alone; but when the *strikes*-th account of one
     address is to be blocked, everyone there is: these accounts are one crawler's, perhaps made up for each request.
     """
 
     def __init__(
-        self, rules: Mapping[str, Rule], *, refuse_at: float = 1.0, renew: bool = True, strikes: int = 3
+        self,
+        rules: Mapping[str, Rule],
+        thresholds: Thresholds | None = None,
+        *,
+        renew: bool = True,
+        strikes: int = 3,
+        day_of: Callable[[float], int] = utc_day,
     ) -> None:
-        self._rules = rules
-        self._refuse_at = refuse_at
+        self.thresholds = thresholds or Thresholds()
+        self._rules = {"suspicion": Rule("refuse", self.thresholds.block_for), **rules}
+        self._steady = frozenset(name for name, rule in self._rules.items() if rule.steady)
         self._renew = renew
         self._strikes = strikes
+        self.day_of = day_of
 
-    def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> tuple[Decision, Block | None]:
-        """The decision on a visitor that is not blocked, and the block to be made, if any."""
-        if not evidence:
-            return PASS, None
-        if sum(e.weight for e in evidence) < self._refuse_at:
-            return Decision("pass", tuple(evidence)), None
-        heaviest = max(evidence, key=lambda e: e.weight)
-        rule = self._rules[heaviest.detector]
-        until = visit.at + rule.block_for
-        if not rule.block_for:
-            # This visit alone is declined.
-            return Decision(rule.action, tuple(evidence), until), None
-        key = heaviest.key or visit.visitor
-        if visit.account and key == visit.visitor and memory.strikes + 1 >= self._strikes:
-            key = everyone_at(visit.prefix)
-        block = Block(key, visit.prefix, visit.at, until, rule.action, heaviest)
-        return Decision(rule.action, tuple(evidence), until), block
+    def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> Outcome:
+        """The decision on a visitor that is not blocked, and what is to be remembered."""
+        standing = memory.standing
+        if not evidence and standing is None:
+            return _PASS
+        weight = sum(e.weight for e in evidence)
+        if weight >= self.thresholds.refuse_at:
+            heaviest = max(evidence, key=lambda e: e.weight)
+            return self._turn_away(visit, memory, evidence, heaviest)
+        passing = [e for e in evidence if e.detector not in self._steady]
+        steady = sum(e.weight for e in evidence if e.detector in self._steady)
+        change = self._change(visit, passing)
+        after = amended(standing, change) if change is not None and change.weight else standing
+        if after is not None and self._is_suspect(after, visit.at, steady):
+            return self._suspect(visit, memory, evidence, change, after)
+        if after is not None and after.identity == "suspect":
+            # Time has passed, and nothing was added: judged again, it is held to be a person.
+            change = msgspec.structs.replace(change or self._blank(visit), identity="person")
+        return Outcome(_passed(evidence, change))
 
-    def uphold(self, visit: Visit, block: Block) -> tuple[Decision, Block | None]:
+    def uphold(self, visit: Visit, block: Block) -> Outcome:
         """The decision on a visit during *block*, and the block begun anew where it is."""
-        if not self._renew:
-            return Decision(block.action, (block.evidence,), block.until), None
+        if not self._renew or block.evidence.detector not in self._rules:
+            return Outcome(Decision(block.action, (block.evidence,), block.until))
         rule = self._rules[block.evidence.detector]
         until = max(block.until, visit.at + rule.block_for)
-        return Decision(block.action, (block.evidence,), until), msgspec.structs.replace(block, until=until)
+        return Outcome(Decision(block.action, (block.evidence,), until), msgspec.structs.replace(block, until=until))
+
+    def cleared(self, key: str, at: float) -> Change:
+        """A visitor has shown to be a person."""
+        return Change(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
+
+    def _turn_away(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
+        """What the rule of the weightiest detector says."""
+        rule = self._rules[heaviest.detector]
+        decision = Decision(rule.action, tuple(evidence), visit.at + rule.block_for)
+        if not rule.block_for:
+            # This visit alone is declined.
+            return Outcome(decision)
+        key = heaviest.key or visit.visitor
+        if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
+            key = everyone_at(visit.prefix)
+        return Outcome(decision, Block(key, visit.prefix, visit.at, decision.until, rule.action, heaviest))
+
+    def _blank(self, visit: Visit) -> Change:
+        return Change(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
+
+    def _change(self, visit: Visit, evidence: Sequence[Evidence]) -> Change | None:
+        """What a visit's evidence adds to its visitor's standing."""
+        weight = sum(e.weight for e in evidence)
+        entry = next((e.details for e in evidence if e.detector == "entry"), "")
+        if not weight and not entry:
+            return None
+        return msgspec.structs.replace(
+            self._blank(visit),
+            weight=weight,
+            wrong=weight >= self.thresholds.wrong_from,
+            codes=tuple(e.code for e in evidence if e.weight),
+            entry=entry,
+        )
+
+    def _is_suspect(self, standing: Standing, at: float, steady: float = 0.0) -> bool:
+        """Whether a visitor is one; who is already stays one until half of what made it one has faded."""
+        limits = self.thresholds
+        if limits.suspects == "pass":
+            return False
+        enough = limits.suspect_at if standing.identity == "person" else limits.suspect_at / 2
+        gathered = suspicion_at(standing, at, limits.half_life)
+        if gathered and gathered + steady >= enough:
+            return True
+        return wrong_on(standing, self.day_of(at)) >= limits.wrong_visits
+
+    def _suspect(
+        self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], change: Change | None, after: Standing
+    ) -> Outcome:
+        limits = self.thresholds
+        before = memory.standing
+        why = Evidence("suspicion", "suspect", suspicion_at(after, visit.at, limits.half_life), explained(after))
+        if before is None or before.identity == "person":
+            if challenges_on(before, self.day_of(visit.at)) >= limits.challenges:
+                text = f"To be challenged for the {limits.challenges + 1}. time in a day. {why.text}"
+                why = msgspec.structs.replace(why, code="challenges", text=text)
+                return self._turn_away(visit, memory, (*evidence, why), why)
+            change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
+        if visit.kind == "asset":
+            # The images of a page that it was given before; no page comes by this way (see `Gate.correct`).
+            return Outcome(_passed(evidence, change))
+        return Outcome(Decision(limits.suspects, (*evidence, why), change=change))
+
+
+def _passed(evidence: Sequence[Evidence], change: Change | None) -> Decision:
+    return Decision("pass", tuple(evidence), change=change) if evidence or change is not None else PASS
+
+
+_PASS = Outcome(PASS)

@@ -11,9 +11,12 @@ import math
 import re
 from collections.abc import Iterator
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from hedgerow.challenge.external import Name
+from hedgerow.challenge.hooks import Kind as ChallengeKind
 from hedgerow.identity.address import check_network
 from hedgerow.identity.bots import Bot, Category, Policy
 from hedgerow.identity.signature import public_key
@@ -248,6 +251,15 @@ DEFAULT_MARKER_RULES = (
     MarkerRule("/.well-known/*", "off"),
 )
 
+SCRIPTED_RULES = (
+    # DokuWiki: the sitemap and the media manager send what stands behind the "?" of a link, or of their own address.
+    MarkerRule("*?idx=*", "readable"),
+    MarkerRule("*/doku.php?*idx=*", "readable"),
+    MarkerRule("*?*do=media*", "readable"),
+    MarkerRule("*/lib/exe/mediamanager.php", "readable"),
+)
+"""Links that scripts of well-known applications take apart: in mode "opaque" these come after all other rules."""
+
 
 class MarkerSettings(Table, frozen=True):
     """
@@ -258,7 +270,7 @@ class MarkerSettings(Table, frozen=True):
     old key open.
     """
 
-    mode: Mode = "off"
+    mode: Mode = "opaque"
     rules: tuple[MarkerRule, ...] = DEFAULT_MARKER_RULES
     prefix: str = "/~"
     strict: bool = False
@@ -309,6 +321,57 @@ def _is_path_start(text: str) -> bool:
     )
 
 
+class PolicySettings(Table, frozen=True):
+    """
+    From evidence to decision: see `policy.ladder.Thresholds`. *weights* are other weights for codes of evidence;
+    *timezone* is that of the site's midnight. Times in seconds.
+    """
+
+    suspects: Literal["challenge", "refuse", "pass"] = "challenge"
+    refuse_at: float = 1.0
+    suspect_at: float = 1.0
+    half_life: float = 3600.0
+    wrong_from: float = 0.05
+    wrong_visits: int = 30
+    challenges: int = 2
+    block_for: float = 86_400.0
+    timezone: str = "UTC"
+    weights: dict[str, float] = {}
+
+    def faults(self) -> Faults:
+        yield from _positive(
+            self, "refuse_at", "suspect_at", "half_life", "wrong_from", "wrong_visits", "challenges", "block_for"
+        )
+        for code, weight in self.weights.items():
+            if not (weight >= 0 and math.isfinite(weight)):
+                yield f"weights.{code}", f"must be 0 or more, is {weight}"
+        try:
+            ZoneInfo(self.timezone)
+        except (ValueError, ZoneInfoNotFoundError, OSError):
+            yield "timezone", f"{self.timezone!r} is none; write it like Europe/Berlin"
+
+
+class ContainmentSettings(Table, frozen=True):
+    """
+    PubCrawl's containment of visitors without an account: *k1* requests a day are free, behind them comes a challenge;
+    who has solved one has *k2*. A white source has *white_volume* a day. *above_rate*: only while the site has so many
+    visits a second; 0: always.
+    """
+
+    enabled: bool = False
+    k1: int = 20
+    k2: int = 1000
+    white_volume: int = 100_000
+    above_rate: float = 0.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "k1", "k2", "white_volume")
+        if self.k2 < self.k1:
+            yield "k2", f"must be at least k1, {self.k1}; is {self.k2}"
+        if not (self.above_rate >= 0 and math.isfinite(self.above_rate)):
+            yield "above_rate", f"must be 0 or more, is {self.above_rate}"
+
+
 class DetainSettings(Table, frozen=True):
     """The maze: at most so many connections and bytes for all detained clients together; a page takes *seconds*."""
 
@@ -320,6 +383,82 @@ class DetainSettings(Table, frozen=True):
         yield from _positive(self, "connections", "memory", "seconds")
 
 
+_LEAST_SECONDS = 5.0
+
+
+class ExternalSettings(Table, frozen=True):
+    """
+    An external provider of challenges. *script* and *verify* are its addresses, where they are not the usual ones.
+
+    *timeout* is how long it may take to confirm an answer; then the visitor is asked otherwise.
+    """
+
+    provider: Name = "turnstile"
+    site_key: str = ""
+    secret: str = ""
+    script: str = ""
+    verify: str = ""
+    timeout: float = 3.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "timeout")
+        for name in ("script", "verify"):
+            value = getattr(self, name)
+            if value and not re.fullmatch(r"https?://[^\s\"'<>;,]+", value):
+                yield name, f"{value!r} is not an address such as https://example.org/api.js"
+
+
+class ChallengeSettings(Table, frozen=True):
+    """
+    What suspects are asked.
+
+    *kinds*: at the visitor's choice; the first is shown first. *seconds*: an answer counts for so long, that to a
+    recording for *audio_seconds*. *auto*: a calculation starts without a click. *difficulty* and *hardest*: numbers to
+    try for who is not suspected at all, and for the worst. *body*: bytes of a form that are kept. *clear_for*: how long
+    a clearance holds; one that comes from *networks* networks within *share_window* seconds has been handed round.
+    *spent*: challenges remembered at the most.
+    """
+
+    kinds: tuple[ChallengeKind, ...] = ("work", "image", "audio")
+    seconds: float = 30.0
+    audio_seconds: float = 60.0
+    auto: bool = True
+    difficulty: int = 5_000
+    hardest: int = 50_000
+    body: int = 65_536
+    pool: int = 32
+    clear_for: float = 86_400.0
+    networks: int = 3
+    share_window: float = 600.0
+    spent: int = 100_000
+    store: Literal["sqlite", "memory"] = "sqlite"
+    path: str = "/.hedgerow/"
+    external: ExternalSettings = ExternalSettings()
+
+    def faults(self) -> Faults:
+        yield from _positive(
+            self, "difficulty", "hardest", "body", "pool", "clear_for", "share_window", "spent",
+        )  # fmt: skip
+        for name in ("seconds", "audio_seconds"):
+            value = getattr(self, name)
+            if not (value >= _LEAST_SECONDS and math.isfinite(value)):
+                yield name, f"must be at least {_LEAST_SECONDS:g}, is {value:g}: nobody answers faster"
+        if not self.kinds:
+            yield "kinds", "must not be empty: a suspect needs a way out"
+        if len(set(self.kinds)) < len(self.kinds):
+            yield "kinds", "must not name one twice"
+        if self.hardest < self.difficulty:
+            yield "hardest", f"must not be less than difficulty, which is {self.difficulty}"
+        if self.networks < 2:  # noqa: PLR2004 - one network is everybody's
+            yield "networks", f"must be at least 2, is {self.networks}"
+        if not _is_path_start(self.path) or not self.path.endswith("/"):
+            yield "path", f"{self.path!r} must start and end with /, and hold only letters, digits and . _ ~ -"
+        if "external" in self.kinds:
+            for name in ("site_key", "secret"):
+                if not getattr(self.external, name):
+                    yield f"external.{name}", "is needed where kinds names external"
+
+
 class ResponseSettings(Table, frozen=True):
     """What refused visitors are told: whom to ask, and the site's name."""
 
@@ -328,10 +467,14 @@ class ResponseSettings(Table, frozen=True):
 
 
 class StateSettings(Table, frozen=True):
-    """The hot memory: at most *memory* bytes of counters (300 for each visitor is plenty) and so many blocks."""
+    """
+    The hot memory: at most *memory* bytes of counters (300 for each visitor is plenty) and so many blocks. *durable*:
+    blocks and standings outlive a restart, in `state.sqlite` in the directory.
+    """
 
     memory: int = 300_000_000
     blocks: int = 100_000
+    durable: bool = True
 
     def faults(self) -> Faults:
         yield from _positive(self, "blocks")
@@ -376,7 +519,10 @@ class Settings(Table, frozen=True):
     density: DensitySettings = DensitySettings()
     marker: MarkerSettings = MarkerSettings()
     traps: TrapSettings = TrapSettings()
+    policy: PolicySettings = PolicySettings()
+    containment: ContainmentSettings = ContainmentSettings()
     detain: DetainSettings = DetainSettings()
+    challenge: ChallengeSettings = ChallengeSettings()
     responses: ResponseSettings = ResponseSettings()
     state: StateSettings = StateSettings()
     ledger: LedgerSettings = LedgerSettings()

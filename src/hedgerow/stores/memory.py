@@ -14,8 +14,10 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
+from hedgerow.policy.standing import amended
 from hedgerow.recall import ACCOUNT, Memory, Question, everyone_at
-from hedgerow.verdict import Block
+from hedgerow.stores.journal import Journal
+from hedgerow.verdict import Block, Change, Standing
 from hedgerow.visit import Kind
 from hedgerow.windows.density import PAGES, Window, add_hit, count_hits, counted_by, drop_hit, series_of
 
@@ -27,12 +29,20 @@ _SERIES_COST = 104
 _TIME_COST = 9
 
 _UNCOUNTED: tuple[int, ...] = ()
+_STANDING_COST = 700
+_TODAY_COST = 250
+_ENTRY_COST = 450
 _SWEPT_AT_ONCE = 2
 
 
 def _lone_cost(key: str) -> int:
     """What a key with a lone time costs: some 240 bytes for an address, more for an account with a long name."""
     return _LONE_COST + sys.getsizeof(key)
+
+
+def _of_today(kind: Kind) -> int:
+    """A page and a call count as a request of the day; what a page brings along does not."""
+    return 1 if kind in {"page", "call"} else 0
 
 
 class _Trail:
@@ -53,8 +63,11 @@ class MemoryState:
     Counters and blocks in this process.
 
     *memory* is the most bytes that counters may take, and *most_blocks* the most blocks kept. A visitor seen once is
-    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times.
+    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times. What changes in
+    blocks and standings is noted in *journal*.
     """
+
+    journal: Journal | None = None
 
     def __init__(self, windows: Sequence[Window], *, memory: int = 300_000_000, most_blocks: int = 100_000) -> None:
         self._lock = Lock()
@@ -63,6 +76,10 @@ class MemoryState:
         self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._strikes: dict[str, set[str]] = {}
+        self._standings: OrderedDict[str, Standing] = OrderedDict()
+        self._today: OrderedDict[str, int] = OrderedDict()
+        self._entries: OrderedDict[str, str] = OrderedDict()
+        self._day = 0
         self.spent = 0
         """Bytes that the counters take now."""
         self.forgotten = 0
@@ -83,17 +100,20 @@ class MemoryState:
 
     def recall(self, question: Question) -> Memory:
         with self._lock:
-            return self._recall(question)
+            return self._recall(question, _of_today(question.kind))
 
     def recount(self, question: Question, claimed: Kind) -> Memory:
         with self._lock:
             for key in self._keys(question):
                 self._take_back(key, question.at, series_of(claimed))
-            return self._recall(question)
+            return self._recall(question, _of_today(question.kind) - _of_today(claimed))
 
-    def _recall(self, question: Question) -> Memory:
+    def _recall(self, question: Question, more: int) -> Memory:
+        """Answer, with *more* requests counted for the day."""
         visitor, prefix = question.visitor, question.prefix
         strikes = 0
+        standing = self._standings.get(visitor) if self._standings else None
+        today = self._count_today(question, more) if question.day and question.count else 0
         if self._blocks:
             block = self._block_of(question)
             if block is not None:
@@ -101,9 +121,35 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         if not question.count or series_of(question.kind) not in self._series:
-            return Memory(None, _UNCOUNTED, strikes)
+            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ""))
         self._hit(question)
-        return Memory(None, self._counts(question), strikes)
+        return Memory(None, self._counts(question), strikes, standing, today, self._entries.get(visitor, ""))
+
+    def _count_today(self, question: Question, more: int) -> int:
+        """Count requests of this day; those of the day before are forgotten."""
+        if question.day > self._day:
+            self._day = question.day
+            self._today.clear()
+        count = self._today.pop(question.visitor, 0)
+        if question.day == self._day:
+            count += more
+        self._today[question.visitor] = count
+        if len(self._today) * _TODAY_COST > self._memory // 4:
+            self._today.popitem(last=False)
+        return count
+
+    def amend(self, change: Change) -> None:
+        with self._lock:
+            if change.entry:
+                self._entries.pop(change.key, None)
+                self._entries[change.key] = change.entry
+                if len(self._entries) * _ENTRY_COST > self._memory // 16:
+                    self._entries.popitem(last=False)
+            if change.weight or change.identity or change.cleared:
+                self._set_standing(change.key, amended(self._standings.pop(change.key, None), change))
+                if len(self._standings) * _STANDING_COST > self._memory // 4:
+                    self._standings.popitem(last=False)
+                    self.forgotten += 1
 
     def commit(self, block: Block) -> None:
         with self._lock:
@@ -111,7 +157,10 @@ class MemoryState:
             # nothing when the block has run out or is forgiven.
             self._unblock(block.key)
             self._blocks[block.key] = block
+            if self.journal is not None:
+                self.journal.note_block(block.key, block)
             self._forget(block.key)
+            self._restart(block.key)
             if block.key == everyone_at(block.prefix):
                 self._forget(block.prefix)
             if block.key.startswith(ACCOUNT):
@@ -121,11 +170,27 @@ class MemoryState:
 
     def forgive(self, key: str) -> bool:
         with self._lock:
-            return self._unblock(key)
+            known = self._standings.pop(key, None) is not None
+            if known and self.journal is not None:
+                self.journal.note_standing(key, None)
+            self._today.pop(key, None)
+            return self._unblock(key) or known
 
     def blocks(self, at: float) -> Sequence[Block]:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
+
+    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
+        """Take over what was remembered before a restart."""
+        for block in blocks:
+            self.commit(block)
+        with self._lock:
+            for key, standing in standings[-(self._memory // 4 // _STANDING_COST) :]:
+                self._standings[key] = standing
+
+    def standings(self) -> Sequence[tuple[str, Standing]]:
+        with self._lock:
+            return list(self._standings.items())
 
     def _block_of(self, question: Question) -> Block | None:
         for key in (question.visitor, everyone_at(question.prefix), question.network):
@@ -140,6 +205,8 @@ class MemoryState:
         block = self._blocks.pop(key, None)
         if block is None:
             return False
+        if self.journal is not None:
+            self.journal.note_block(key, None)
         accounts = self._strikes.get(block.prefix)
         if accounts is not None:
             accounts.discard(key)
@@ -250,6 +317,17 @@ class MemoryState:
         while self.spent > self._memory and len(self._trails) > 1:
             self._forget(next(iter(self._trails)))
             self.forgotten += 1
+
+    def _restart(self, key: str) -> None:
+        """Who was blocked starts with no suspicion when the block has run out; its challenges are not forgotten."""
+        standing = self._standings.get(key)
+        if standing is not None:
+            self._set_standing(key, Standing(at=standing.at, day=standing.day, challenges=standing.challenges))
+
+    def _set_standing(self, key: str, standing: Standing) -> None:
+        self._standings[key] = standing
+        if self.journal is not None:
+            self.journal.note_standing(key, standing)
 
     def _forget(self, key: str) -> None:
         trail = self._trails.pop(key, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,14 +14,32 @@ from real.servers import Nginx, Protect
 
 from .conftest import FORUM, WIKI, App
 from .forum import Forum
-from .visitor import Record, Visitor, same_site
+from .visitor import Record, Visitor, is_page, marker_of, same_site
 from .wiki import Wiki
 
 Start = Callable[[App], Forum | Wiki]
 Bare = Callable[[App], Record]
 
-SETTINGS = {"default settings": ""}
+SETTINGS = {
+    "default settings": "",
+    "opaque": '[marker]\nmode = "opaque"\n[traps]\nenabled = true\n',
+    "readable": '[marker]\nmode = "readable"\n[traps]\nenabled = true\n',
+}
 """Settings files for Hedgerow, by a name. Whatever stands in them, people must see the same."""
+MADE_BY_SCRIPTS = {
+    "forum": (
+        r"/comment/like/\d+/delete/",  # the answer to a like, in JSON
+        r"/comment/\d+/find/",  # the notifications, in JSON
+        r"/topic/notification/unread/",  # an option of the script, in the page's own words
+    ),
+    "wiki": (
+        r"/doku\.php\?ns=[^&]*&image=[^&]*&do=media",  # the answer to an upload, in JSON
+        r"http://127\.0\.0\.1:\d+/lib/exe/mediamanager\.php",  # a form that the script writes itself
+    ),
+}
+"""All links without a marker: they stand in no HTML that came from the site."""
+READ_BY_SCRIPTS = re.compile(r"[?&](?:idx=|do=media)|/lib/exe/mediamanager\.php\?")
+"""The links that stay readable in opaque mode, because the wiki's scripts read them."""
 
 apps = pytest.mark.parametrize("app", [FORUM, WIKI], ids=lambda app: app.name)
 
@@ -50,12 +69,12 @@ def test_bare(app: App, bare: Bare) -> None:
     assert len(record.steps) > 40
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("name", SETTINGS)
 @apps
 def test_behind_hedgerow(
-    app: App, settings: str, browser: Browser, start: Start, bare: Bare, protect: Callable[..., Protect]
+    app: App, name: str, browser: Browser, start: Start, bare: Bare, protect: Callable[..., Protect]
 ) -> None:
-    hedgerow = protect(start(app).url, settings=settings)
+    hedgerow = protect(start(app).url, settings=SETTINGS[name])
     record = visit(browser, app, hedgerow.url)
     assert record.faults() == []
     assert record.steps == bare(app).steps
@@ -63,6 +82,28 @@ def test_behind_hedgerow(
         assert text == bare_text, step
     assert record == bare(app)
     assert hedgerow.blocked() == {}
+    if name in {"opaque", "readable"}:
+        assert_marked(app, name, record, hedgerow.url)
+
+
+def assert_marked(app: App, mode: str, record: Record, base: str) -> None:
+    """Every link of every page is marked, in its mode, but for those that are named above; and those are there."""
+    found = {link for links in record.links.values() for link in same_site(links, base) if is_page(link.url)}
+    without = {link for link in found if marker_of(link.url) is None}
+    exceptions = {word: [x for x in without if re.fullmatch(word, x.written)] for word in MADE_BY_SCRIPTS[app.name]}
+    assert without == {link for links in exceptions.values() for link in links}
+    assert all(exceptions.values())
+    assert not [link for link in without if link.in_source]
+    marked = found - without
+    assert len(marked) > 500
+    if mode == "readable":
+        # Where no link stands before it, bait has no neighbour whose address it could take.
+        opaque = [link for link in marked if marker_of(link.url) == "opaque"]
+        assert not [link for link in opaque if link.text or link.visible]
+    else:
+        readable = [link for link in marked if marker_of(link.url) == "readable"]
+        assert not [link for link in readable if not READ_BY_SCRIPTS.search(link.url)]
+        assert bool(readable) == (app is WIKI)
 
 
 BROKEN = """<!DOCTYPE html><title>Broken</title><a href="#there">There</a><a href="/">Here</a>

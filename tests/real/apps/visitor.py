@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Response, expect
 from playwright.sync_api import Error as PlaywrightError
@@ -28,12 +29,17 @@ _SEEN = """() => [
     [...document.images].filter(i => i.complete && !i.naturalWidth && !i.src.endsWith(".svg")).map(i => i.src),
 ]"""
 _LISTED = """() => [...document.querySelectorAll(
-    "a[href], area[href], form[action], iframe[src], frame[src], button[formaction], input[formaction]"
+    "a[href], area[href], form, iframe[src], frame[src], button[formaction], input[formaction]"
 )].map(node => {
     const name = ["href", "action", "src", "formaction"].find(name => node.hasAttribute(name));
-    const written = node.getAttribute(name);
+    const written = node.getAttribute(name) || "";
     let url = "";
-    try { url = new URL(written, node.baseURI).href } catch {}
+    try {
+        url = new URL(written, node.localName === "form" && !written ? document.URL : node.baseURI);
+        const field = node.localName === "form" && node.querySelector(":scope > input[type=hidden][name='~']");
+        if (field) url.searchParams.append(field.name, field.value);  // where a form that asks leads
+        url = url.href;
+    } catch {}
     const text = (node.textContent || "").trim().slice(0, 60);
     return [node.localName, written, url, text, node.getClientRects().length > 0];
 })"""
@@ -232,7 +238,7 @@ class Visitor:
         assert abs(top) < 60 or scrolled > most - 2, f"{top} pixels from the top"
 
     def links(self, page: Page | None = None) -> list[Link]:
-        """Every `a[href]`, `area[href]`, `form[action]`, frame and `formaction` of the page as it is now."""
+        """Every `a[href]`, `area[href]`, `form`, frame and `formaction` of the page as it is now."""
         page = page or self.page
         return self._links(page, page.evaluate(_LISTED))
 
@@ -292,6 +298,19 @@ def same_site(links: list[Link], base: str) -> list[Link]:
         link
         for link in links
         if (link.url == base or link.url.startswith(base + "/"))
-        and link.written.strip()
+        and (link.written.strip() or link.tag == "form")
         and not link.written.strip().startswith("#")
     ]
+
+
+def marker_of(url: str) -> str | None:
+    """How an address is marked: "opaque", "readable", or not at all."""
+    where = urlsplit(url)
+    if re.fullmatch(r"/~[\w-]{40,}", where.path):
+        return "opaque"
+    return "readable" if re.search(r"(^|&)(~|%7E)=[\w-]{40,}", where.query) else None
+
+
+def is_page(url: str) -> bool:
+    """Not an asset or a feed, which are not marked."""
+    return re.search(r"\.(css|js|png|jpe?g|gif|svg|ico|xml|json|txt)\Z", urlsplit(url).path) is None

@@ -1,0 +1,94 @@
+"""What challenges cost: to issue one, with its page; to check an answer; to make a puzzle in the background."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import altcha
+
+from bench.timing import measure
+from hedgerow.adapters import challenge_pages
+from hedgerow.challenge.challenges import Challenges, Issued, Solved
+from hedgerow.challenge.clearance import Clearances
+from hedgerow.challenge.puzzle import Puzzle, draw, speak
+from hedgerow.marker.seal import Key, Seals
+from hedgerow.stores.spent import MemorySpent, SqliteSpent
+from hedgerow.visit import Visit
+
+ISSUE, CHECK, PUZZLE = 0.2e-3, 0.5e-3, 20e-3
+SEALS = Seals([Key(1, bytes(range(64)), 0.0)])
+ANSWERS = {"work": 4_000, "image": 20_000}
+
+
+def main() -> None:
+    visit = Visit(1.8e9, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/docs/page.html?x=1", host="example.org")
+    ready = draw(), speak()
+
+    def puzzles(kind: str) -> Puzzle:
+        return ready[kind == "audio"]
+
+    with tempfile.TemporaryDirectory() as folder:
+        stores = {"memory": MemorySpent(), "SQLite": SqliteSpent(Path(folder) / "spent.sqlite")}
+        askers = {
+            name: Challenges(SEALS, spent, seconds=lambda _: 30.0, puzzles=puzzles, easiest=20)
+            for name, spent in stores.items()
+        }
+        asker = askers["memory"]
+        ticket = asker.ticket(visit, 0.5)
+        manner = challenge_pages.Manner("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
+
+        def page(kind: str) -> None:
+            issued = asker.issue(visit, asker.ticket(visit, 0.5), kind)
+            challenge_pages.question(issued, manner, kinds=("work", "image", "audio"), ticket=issued.ticket)
+
+        issue = measure(
+            {
+                "issue a calculation": lambda: asker.issue(visit, ticket, "work"),
+                "issue an image from the pool": lambda: asker.issue(visit, ticket, "image"),
+                "issue a calculation, with its page": lambda: page("work"),
+                "issue an image, with its page": lambda: page("image"),
+            }
+        )
+        check = {}
+        for name, one in askers.items():
+            check |= measure_checks(one, visit, ticket, "work", f"check a calculation, spent in {name}")
+            check |= measure_checks(one, visit, ticket, "image", f"check an image, spent in {name}")
+        clearances = Clearances(SEALS)
+        cookie = clearances.give(visit, "work", visit.at)
+        rest = measure({"check a clearance": lambda: clearances.check(cookie, visit, visit.at)})
+        made = measure({"make an image": draw, "make a recording": speak}, seconds=0.1)
+        for spent in stores.values():
+            spent.close()
+    for found, goal in ((issue, ISSUE), (check, CHECK), (rest, CHECK), (made, PUZZLE)):
+        for name, seconds in found.items():
+            verdict = "" if seconds <= goal else "MISSED"
+            print(f"{name:48} {seconds * 1e6:10.1f} µs   goal: at most {goal * 1e6:.0f} {verdict}")
+    sizes = {}
+    for kind in ("work", "image", "audio"):
+        issued = asker.issue(visit, ticket, kind)
+        sizes[kind] = len(challenge_pages.question(issued, manner, kinds=(), ticket=issued.ticket).body)
+    print("bytes of a page: " + ", ".join(f"{kind} {size:,}" for kind, size in sizes.items()))
+
+
+def measure_checks(asker: Challenges, visit: Visit, ticket, kind: str, name: str) -> dict[str, float]:
+    """Each answer counts once, so there must be as many as there will be calls."""
+    waiting = iter([(issued, solution(issued)) for issued in issued_many(asker, visit, ticket, kind)])
+
+    def check() -> None:
+        issued, answer = next(waiting)
+        assert isinstance(asker.check(issued.ticket, issued.challenge, answer, visit), Solved)
+
+    return measure({name: check}, seconds=0.01)
+
+
+def issued_many(asker: Challenges, visit: Visit, ticket, kind: str) -> list[Issued]:
+    return [asker.issue(visit, ticket, kind) for _ in range(ANSWERS[kind])]
+
+
+def solution(issued: Issued) -> str:
+    if issued.puzzle is not None:
+        return issued.puzzle.answer
+    asked = altcha.Challenge.from_dict(json.loads(issued.question))
+    return altcha.Payload(asked, altcha.solve_challenge(asked)).to_base64()

@@ -1,0 +1,165 @@
+"""
+Clearance: the cookie of a visitor that has solved a challenge. Sealed, bound to the visitor, and graded.
+
+People's addresses change, and their browsers are updated: a change of the address within its network, or of one
+signal, is evidence and voids nothing. From another network it does not count, unless an account says that it is the
+same person. One that comes from many networks at once has been handed round.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import blake2b
+from os import urandom
+from typing import Literal
+
+import msgspec
+
+from hedgerow.challenge.box import Boxes
+from hedgerow.challenge.hooks import Kind
+from hedgerow.identity.address import network_of
+from hedgerow.marker.seal import Seals
+from hedgerow.verdict import Evidence
+from hedgerow.visit import Visit
+
+COOKIE = b"hedgerow-clearance"
+
+Grade = Literal["none", "good", "doubtful", "void", "shared"]
+"""
+none: there is no cookie, or it is not ours, or over. good: as it was given. doubtful: counts, with evidence against it.
+void: it is another's, or was; ask again. shared: many have it.
+"""
+
+_DIGEST_BYTES = 8
+_AHEAD = 60.0
+"""Seconds by which the clocks of several gates may differ."""
+
+
+class _Content(msgspec.Struct, frozen=True, array_like=True):
+    id: bytes
+    at: float
+    until: float
+    kind: Kind
+    visitor: bytes
+    prefix: bytes
+    network: bytes
+    user_agent: bytes
+    language: bytes
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """What a cookie is worth: its grade, the evidence against it, and when and by what it was earned."""
+
+    grade: Grade
+    evidence: tuple[Evidence, ...] = ()
+    at: float = 0.0
+    kind: Kind | None = None
+
+    def counts(self, since: float = 0.0) -> bool:
+        """Whether it speaks for the visitor against a suspicion that is as old as *since*."""
+        return self.grade in {"good", "doubtful"} and self.at >= since
+
+
+NONE = Standing("none")
+
+
+class Sightings:
+    """From which networks each clearance has been seen lately: of the *most* seen last."""
+
+    def __init__(self, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
+        self._many = networks
+        self._window = window
+        self._most = most
+        self._seen: OrderedDict[bytes, dict[bytes, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def see(self, clearance: bytes, network: bytes, at: float) -> int:
+        """Note one, and say from how many networks it has come within the window, this one included."""
+        seen = self._seen.setdefault(clearance, {})
+        self._seen.move_to_end(clearance)
+        if len(self._seen) > self._most:
+            self._seen.popitem(last=False)
+        seen[network] = at
+        for other in [name for name, when in seen.items() if at - when > self._window]:
+            del seen[other]
+        if len(seen) > self._many:
+            # Enough to know; a thousand networks are no reason to remember a thousand.
+            del seen[min(seen, key=lambda name: seen[name])]
+        return len(seen)
+
+    def are_many(self, networks: int) -> bool:
+        """Whether so many are too many for one person."""
+        return networks >= self._many
+
+
+class Clearances:
+    """Gives and checks clearances that hold for *seconds*."""
+
+    def __init__(self, seals: Seals, *, seconds: float = 86_400.0, sightings: Sightings | None = None) -> None:
+        self._boxes = Boxes(seals, b"hedgerow-clear")
+        self._seconds = seconds
+        self._sightings = Sightings() if sightings is None else sightings
+
+    def give(self, visit: Visit, kind: Kind, at: float, *, language: str = "") -> str:
+        """The value of the cookie for who has solved a challenge of this *kind*."""
+        content = _Content(urandom(_DIGEST_BYTES), at, at + self._seconds, kind, *_signals(visit, language))
+        return self._boxes.of(visit.host).seal(msgspec.msgpack.encode(content))
+
+    def cookie(self, value: str, *, secure: bool) -> bytes:
+        """The Set-Cookie header."""
+        end = b"; Secure" if secure else b""
+        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (COOKIE, value.encode(), self._seconds, end)
+
+    def check(self, value: str, visit: Visit, at: float, *, language: str = "") -> Standing:
+        """What the cookie *value* is worth that came with *visit*; *language* is its Accept-Language."""
+        raw = self._boxes.of(visit.host).open(value) if value else None
+        try:
+            content = msgspec.msgpack.decode(raw, type=_Content) if raw is not None else None
+        except msgspec.DecodeError:
+            content = None
+        if content is None or not content.at - _AHEAD <= at < content.until:
+            return NONE
+        visitor, prefix, network, user_agent, its_language = _signals(visit, language)
+        networks = self._sightings.see(content.id, network, at)
+        same_account = bool(visit.account) and visitor == content.visitor
+        if self._sightings.are_many(networks) and not same_account:
+            return Standing("shared", (_shared(networks, content.id),), content.at, content.kind)
+        evidence = []
+        if network != content.network:
+            evidence.append(_evidence("network", 0.3, "in another network"))
+        elif prefix != content.prefix:
+            evidence.append(_evidence("address", 0.1, "to another address of this network"))
+        if user_agent != content.user_agent:
+            evidence.append(_evidence("user-agent", 0.4, "to a browser of another name"))
+        if its_language != content.language:
+            evidence.append(_evidence("language", 0.2, "to a browser that asked for other languages"))
+        elsewhere = network != content.network and not same_account
+        # One signal may change by itself; two at once are another browser.
+        another = user_agent != content.user_agent and its_language != content.language
+        another_account = visit.account != "" and visitor != content.visitor and prefix != content.prefix
+        grade: Grade = "good"
+        if elsewhere or another or another_account:
+            grade = "void"
+        elif evidence:
+            grade = "doubtful"
+        return Standing(grade, tuple(evidence), content.at, content.kind)
+
+
+def _signals(visit: Visit, language: str) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    network = network_of(visit.address) or visit.prefix
+    return _digest(visit.visitor), _digest(visit.prefix), _digest(network), _digest(visit.user_agent), _digest(language)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_DIGEST_BYTES).digest()
+
+
+def _evidence(what: str, weight: float, given: str) -> Evidence:
+    return Evidence("clearance", f"clearance-{what}", weight, f"The clearance was given {given}.")
+
+
+def _shared(networks: int, clearance: bytes) -> Evidence:
+    text = f"A clearance was used from {networks} networks within a few minutes: it has been handed round."
+    return Evidence("clearance", "clearance-shared", 1.0, text, details=clearance.hex())

@@ -1,0 +1,50 @@
+"""Whom the challenges tell what became of them: the gate, which keeps the visitors' identities."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from hedgerow.visit import Visit
+
+Kind = Literal["work", "image", "audio", "external"]
+"""
+work: a calculation by the browser. image, audio: letters to read, digits to hear. external: a provider elsewhere.
+"""
+
+Failure = Literal["tampered", "visitor", "spliced", "expired", "spent", "wrong", "outage"]
+"""
+Why an answer does not count. tampered: not our challenge. visitor: another's. spliced: parts of two. spent: it has
+been answered before. outage: the external provider could not be asked.
+"""
+
+
+TOO_MANY = "too-many-challenges"
+"""The code of the evidence against who has been challenged too often: its refusal has a page of its own."""
+
+
+class Hooks(Protocol):
+    """
+    Told about each challenge, with the time.
+
+    `issued` is called for each one that is shown. *again* says that it takes the place of one that this visitor has
+    just had for the same request, because of another kind, a wrong answer or a late one: no new suspicion led to it.
+    """
+
+    def issued(self, visit: Visit, kind: Kind, at: float, *, again: bool) -> None: ...
+
+    def solved(self, visit: Visit, kind: Kind, at: float) -> None: ...
+
+    def failed(self, visit: Visit, failure: Failure, at: float) -> None: ...
+
+
+class NoHooks:
+    """Tells nobody."""
+
+    def issued(self, visit: Visit, kind: Kind, at: float, *, again: bool) -> None:
+        pass
+
+    def solved(self, visit: Visit, kind: Kind, at: float) -> None:
+        pass
+
+    def failed(self, visit: Visit, failure: Failure, at: float) -> None:
+        pass

@@ -1,0 +1,176 @@
+"""
+`hedgerow visitors`: who is suspected or blocked and why, and the administrator's answer to who asks.
+
+A visitor is named by its address, by `account:NAME`, or by the reference that its page of refusal showed.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from hedgerow.build import ledger_path, state_path
+from hedgerow.cli.options import Config, default_config
+from hedgerow.errors import StoreError
+from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.logs.formats import readable
+from hedgerow.policy.standing import explained, suspicion_at
+from hedgerow.recall import everyone_at
+from hedgerow.settings import Settings, load_settings
+from hedgerow.stores.journal import connect, order, read
+from hedgerow.verdict import Block, Evidence, Standing
+
+app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block somebody.", no_args_is_help=True)
+
+_REFERENCE = re.compile(r"[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}")
+_LONG_SESSION = 60
+_TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+Who = Annotated[str, typer.Argument(metavar="VISITOR", help="An address, account:NAME, or a reference like 1A2B-3C4D.")]
+
+
+@app.command()
+def show(
+    who: Annotated[str, typer.Argument(metavar="VISITOR", help="Only this one; also a reference.")] = "",
+    config: Config = None,
+    json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+) -> None:
+    """Show visitors that are suspected or blocked, with the reasons."""
+    settings = load_settings(default_config(config))
+    now = time.time()
+    with closing(_open(settings)) as connection:
+        blocks, standings = read(connection, now)
+    key = _key(settings, who) if who else ""
+    rows = _rows(settings, blocks, dict(standings), now)
+    if key:
+        rows = [row for row in rows if row["visitor"] in {key, everyone_at(key)}]
+        for row in rows:
+            row["pending"] = _pending(settings, row["visitor"])
+        if not rows:
+            typer.echo(f"{readable(key)} is neither suspected nor blocked")
+            return
+    if json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+    elif rows:
+        _print(rows)
+    else:
+        typer.echo("nobody is suspected or blocked")
+
+
+@app.command()
+def forgive(who: Who, config: Config = None) -> None:
+    """Forget all that speaks against a visitor. A running Hedgerow does so within a second."""
+    settings = load_settings(default_config(config))
+    key = _key(settings, who)
+    with closing(_open(settings)) as connection:
+        known = [order(connection, one, None) for one in (key, everyone_at(key))]
+    if not any(known):
+        raise StoreError(f"nothing is known against {readable(key)}")
+    typer.echo(f"{readable(key)} is forgiven")
+
+
+@app.command()
+def block(
+    who: Who,
+    config: Config = None,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="Such as 30m, 12h or 7d.")] = "1d",
+    reason: Annotated[str, typer.Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
+) -> None:
+    """Block a visitor for some time. A running Hedgerow does so within a second."""
+    found = re.fullmatch(r"(\d+)([smhd])", for_)
+    if found is None or not int(found[1]):
+        raise typer.BadParameter(f"{for_!r} is no time; write it like 30m, 12h or 7d", param_hint="--for")
+    settings = load_settings(default_config(config))
+    key, now = _key(settings, who), time.time()
+    until = now + int(found[1]) * _TIMES[found[2]]
+    prefix = key if parse_address(key.partition("/")[0]) else ""
+    why = Evidence("administrator", "administrator", 1.0, reason)
+    with closing(_open(settings)) as connection:
+        order(connection, key, Block(key, prefix, now, until, "refuse", why))
+    typer.echo(f"{readable(key)} is blocked until {_time(until)}")
+
+
+def _open(settings: Settings) -> sqlite3.Connection:
+    if not settings.state.durable:
+        raise StoreError("state.durable is off: nothing is kept that could be shown")
+    path = state_path(settings)
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no {path}; name the settings of the site with --config")
+    return connect(path)
+
+
+def _key(settings: Settings, who: str) -> str:
+    """The key of a visitor: as it is, of an address, or looked up in the ledger by a reference."""
+    if _REFERENCE.fullmatch(who):
+        return _by_reference(ledger_path(settings), who.upper())
+    address = parse_address(who)
+    return prefix_of(address) if address else who
+
+
+def _by_reference(path: Path, reference: str) -> str:
+    row = None
+    if path.is_file():
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
+            row = ledger.execute("SELECT visitor FROM visits WHERE ref = ?", (reference,)).fetchone()
+    if row is None:
+        raise StoreError(f"the ledger {path} does not know the reference {reference}")
+    return str(row[0])
+
+
+def _pending(settings: Settings, visitor: str) -> int:
+    """Page visits since the visitor's last long session was full, as far as the ledger goes back."""
+    path = ledger_path(settings)
+    if not path.is_file():
+        return 0
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
+        query = "SELECT count(*) FROM visits WHERE visitor = ? AND kind = 'page' AND action = 'pass'"
+        return int(ledger.execute(query, (visitor,)).fetchone()[0]) % _LONG_SESSION
+
+
+def _rows(settings: Settings, blocks: list[Block], standings: dict[str, Standing], now: float) -> list[dict[str, Any]]:
+    """One row for each visitor, the blocked first, then by suspicion."""
+    blocked = {block.key: block for block in blocks}
+    rows = []
+    for key in {**blocked, **standings}:
+        standing, found = standings.get(key, Standing()), blocked.get(key)
+        suspicion = suspicion_at(standing, now, settings.policy.half_life)
+        rows.append(
+            {
+                "visitor": key,
+                "identity": "blocked" if found else standing.identity,
+                "until": found.until if found else None,
+                "suspicion": round(suspicion, 3),
+                "wrong_visits": standing.wrong,
+                "challenges": standing.challenges,
+                "why": found.evidence.text if found else explained(standing) if standing.reasons else "",
+            }
+        )
+    return sorted(rows, key=lambda row: (row["until"] is None, -row["suspicion"], row["visitor"]))
+
+
+def _time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for title in ("visitor", "identity", "suspicion", "wrong", "challenges", "why"):
+        table.add_column(title, justify="right" if title in {"suspicion", "wrong", "challenges"} else "left")
+    pending = any("pending" in row for row in rows)
+    if pending:
+        table.add_column("pending", justify="right")
+    for row in rows:
+        identity = f"blocked until {_time(row['until'])}" if row["until"] else row["identity"]
+        cells = [readable(row["visitor"]), identity, f"{row['suspicion']:.2f}", str(row["wrong_visits"])]
+        cells += [str(row["challenges"]), readable(row["why"])]
+        table.add_row(*cells, *([str(row["pending"])] if pending else []))
+    Console(highlight=False, markup=False).print(table)

@@ -1,0 +1,51 @@
+"""Challenges without HTTP: a visitor, puzzles whose answers are known, a solver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import altcha
+
+from driving import KEY, START
+from hedgerow.challenge.challenges import Challenges, Issued
+from hedgerow.challenge.puzzle import Puzzle
+from hedgerow.marker.seal import Key, Seals
+from hedgerow.stores.spent import MemorySpent
+from hedgerow.visit import Visit
+
+ANSWER = "KARL79"
+SEALS = Seals([Key(1, KEY, 0.0)])
+
+
+def visit(target: str = "/docs/?page=2", *, at: float = START, address: str = "192.0.2.1", **more: Any) -> Visit:
+    more = {"method": "GET", "host": "example.org", "visitor": address, "prefix": address, **more}
+    return Visit(at=at, address=address, target=target, **more)
+
+
+def challenges(spent: Any = None, *, seals: Seals = SEALS, **more: Any) -> Challenges:
+    def puzzles(kind: str) -> Puzzle:
+        return Puzzle(ANSWER, "image/png" if kind == "image" else "audio/wav", b"content")
+
+    more = {"easiest": 50, "hardest": 100, **more}
+    return Challenges(
+        seals,
+        MemorySpent() if spent is None else spent,
+        seconds=lambda kind: 60.0 if kind == "audio" else 30.0,
+        puzzles=puzzles,
+        **more,
+    )
+
+
+def solution(issued: Issued) -> str:
+    """What the widget or a person would send."""
+    if issued.kind != "work":
+        return ANSWER
+    return solve(issued.question)
+
+
+def solve(question: str) -> str:
+    asked = altcha.Challenge.from_dict(json.loads(question))
+    found = altcha.solve_challenge(asked)
+    assert found is not None
+    return altcha.Payload(asked, found).to_base64()

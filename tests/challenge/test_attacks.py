@@ -1,0 +1,287 @@
+"""Attacks on challenges. Each of these must fail for the attacker; each test fails where its guard is taken out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import altcha
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driving import KEY, START
+from hedgerow.challenge.challenges import Failed, Issued, Solved
+from hedgerow.challenge.form import Form
+from hedgerow.marker.seal import Key, Seals
+from hedgerow.stores.spent import MemorySpent, SqliteSpent
+
+from .asking import ANSWER, challenges, solution, solve, visit
+
+KINDS = ["work", "image", "audio"]
+
+
+def issue(asker, who, kind, **more) -> Issued:
+    issued = asker.issue(who, asker.ticket(who, 0.5, **more), kind)
+    assert issued is not None
+    return issued
+
+
+def failure(result) -> str:
+    assert isinstance(result, Failed), result
+    return result.failure
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_right_answer_counts(kind):
+    asker, who = challenges(), visit()
+    issued = issue(asker, who, kind)
+    result = asker.check(issued.ticket, issued.challenge, solution(issued), visit("/.hedgerow/answer", at=START + 29))
+    assert isinstance(result, Solved)
+    assert (result.kind, result.ticket.target) == (kind, "/docs/?page=2")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replay(kind):
+    asker, who = challenges(), visit()
+    issued = issue(asker, who, kind)
+    right = solution(issued)
+    assert isinstance(asker.check(issued.ticket, issued.challenge, right, who), Solved)
+    assert failure(asker.check(issued.ticket, issued.challenge, right, who)) == "spent"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replay_at_another_process_of_the_site(kind, tmp_path):
+    """What a peer of ours accepts: one solution for each instance."""
+    one, other = (challenges(SqliteSpent(tmp_path / "spent.sqlite")) for _ in range(2))
+    who = visit()
+    issued = issue(one, who, kind)
+    right = solution(issued)
+    assert isinstance(one.check(issued.ticket, issued.challenge, right, who), Solved)
+    assert failure(other.check(issued.ticket, issued.challenge, right, who)) == "spent"
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_double_spending_at_the_same_moment(store, tmp_path):
+    path = tmp_path / "spent.sqlite"
+    shared = MemorySpent()
+    askers = [challenges(shared if store == "memory" else SqliteSpent(path)) for _ in range(8)]
+    who = visit()
+    for _ in range(10):
+        issued = issue(askers[0], who, "image")
+        with ThreadPoolExecutor(8) as threads:
+            results = list(threads.map(lambda a, i=issued: a.check(i.ticket, i.challenge, ANSWER, who), askers))
+        assert sum(isinstance(result, Solved) for result in results) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_visitors_solution(kind):
+    asker, who, thief = challenges(), visit(), visit(address="198.51.100.7")
+    issued = issue(asker, who, kind)
+    assert failure(asker.check(issued.ticket, issued.challenge, solution(issued), thief)) == "visitor"
+    account = visit(account="ann", visitor="account:ann")
+    assert failure(asker.check(issued.ticket, issued.challenge, solution(issued), account)) == "visitor"
+    assert isinstance(asker.check(issued.ticket, issued.challenge, solution(issued), who), Solved), "its owner's still"
+
+
+def test_another_visitors_ticket_gives_its_way_but_not_its_form():
+    asker, who, thief = challenges(), visit(method="POST"), visit(address="198.51.100.7")
+    issued = issue(asker, who, "image", form=Form("urlencoded", (("card", "4111"),)))
+    stolen = asker.read_ticket(issued.ticket, thief)
+    assert (stolen.target, stolen.form, stolen.lost) == ("/docs/?page=2", None, True)
+    mine = issue(asker, thief, "image")
+    assert failure(asker.check(issued.ticket, mine.challenge, ANSWER, thief)) == "spliced"
+
+
+def test_another_sites_solution():
+    asker, who = challenges(), visit()
+    issued = issue(asker, who, "image")
+    elsewhere = visit(host="other.example")
+    assert failure(asker.check(issued.ticket, issued.challenge, ANSWER, elsewhere)) == "tampered"
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("work", 30), ("image", 30), ("audio", 60)])
+def test_expired(kind, seconds):
+    asker = challenges()
+    issued = issue(asker, visit(), kind)
+    late = visit(at=START + seconds)
+    assert failure(asker.check(issued.ticket, issued.challenge, solution(issued), late)) == "expired"
+    just = visit(at=START + seconds - 0.001)
+    assert isinstance(asker.check(issued.ticket, issued.challenge, solution(issued), just), Solved)
+
+
+def test_an_old_ticket():
+    asker = challenges()
+    issued = issue(asker, visit(), "image")
+    assert asker.read_ticket(issued.ticket, visit(at=START + 3599)) is not None
+    assert asker.read_ticket(issued.ticket, visit(at=START + 3601)) is None
+    assert asker.read_ticket(issued.ticket, visit(at=START - 3601)) is None
+
+
+def test_splicing_ticket_and_challenge():
+    """The easy challenge of one request with the form of another."""
+    asker = challenges()
+    one, other = issue(asker, visit("/one"), "image"), issue(asker, visit("/two"), "image")
+    assert failure(asker.check(one.ticket, other.challenge, ANSWER, visit())) == "spliced"
+    assert failure(asker.check(other.ticket, one.challenge, ANSWER, visit())) == "spliced"
+
+
+def test_splicing_the_solution_of_another_challenge():
+    asker = challenges()
+    one, other = issue(asker, visit(), "work"), issue(asker, visit(), "work")
+    assert failure(asker.check(one.ticket, one.challenge, solution(other), visit())) == "wrong"
+
+
+def test_splicing_question_and_signature():
+    """CVE-2025-68113: the fields of the signed question must not be movable."""
+    asker = challenges()
+    hard, easy = issue(asker, visit(), "work"), issue(asker, visit(), "work")
+    first, second = json.loads(hard.question), json.loads(easy.question)
+    for field in second["parameters"]:
+        spliced = {"parameters": {**first["parameters"], field: second["parameters"][field]}}
+        spliced["signature"] = first["signature"]
+        if spliced["parameters"] == first["parameters"]:
+            continue
+        issued = issue(asker, visit(), "work")
+        found = json.loads(base64.b64decode(solution(easy)))
+        payload = base64.b64encode(json.dumps({**found, "challenge": spliced}).encode()).decode()
+        assert failure(asker.check(issued.ticket, issued.challenge, payload, visit())) == "wrong"
+        fresh = asker.issue(visit(), asker.read_ticket(hard.ticket, visit()), "work")
+        assert failure(asker.check(fresh.ticket, fresh.challenge, payload, visit())) == "wrong"
+
+
+@pytest.mark.parametrize(
+    "lowered",
+    [
+        {"keyPrefix": ""},
+        {"keyPrefix": "00"},
+        {"cost": 1},
+        {"keyLength": 1},
+        {"algorithm": "SHA-256"},
+        {"keySignature": None},
+    ],
+)
+@pytest.mark.parametrize("signature", ["theirs", "none", "own"])
+def test_lowering_the_difficulty(lowered, signature):
+    asker = challenges()
+    issued = issue(asker, visit(), "work")
+    question = json.loads(issued.question)
+    question["parameters"].update(lowered)
+    if signature == "none":
+        del question["signature"]
+    elif signature == "own":
+        parameters = altcha.ChallengeParameters.from_dict(question["parameters"])
+        question = altcha.v2._sign_challenge_v2("SHA-256", parameters, None, b"guess").to_dict()
+    if "keyPrefix" in lowered:
+        payload = solve(json.dumps(question))
+    else:
+        found = {"challenge": question, "solution": {"counter": 0, "derivedKey": "00" * 32}}
+        payload = base64.b64encode(json.dumps(found).encode()).decode()
+    assert failure(asker.check(issued.ticket, issued.challenge, payload, visit())) == "wrong"
+
+
+def test_the_prefix_alone_is_no_solution():
+    """The question shows half of the key that is to be found; the other half must be worked for."""
+    asker = challenges()
+    issued = issue(asker, visit(), "work")
+    question = json.loads(issued.question)
+    guess = question["parameters"]["keyPrefix"] + "00" * 16
+    payload = base64.b64encode(
+        json.dumps({"challenge": question, "solution": {"counter": 0, "derivedKey": guess}}).encode()
+    ).decode()
+    assert failure(asker.check(issued.ticket, issued.challenge, payload, visit())) == "wrong"
+
+
+def test_a_wrong_answer_spends_the_challenge():
+    """No second guess: not even with the right answer."""
+    asker = challenges()
+    for kind in KINDS:
+        issued = issue(asker, visit(), kind)
+        assert failure(asker.check(issued.ticket, issued.challenge, "WRONG1", visit())) == "wrong"
+        assert failure(asker.check(issued.ticket, issued.challenge, solution(issued), visit())) == "spent"
+
+
+def test_the_answer_is_nowhere_in_what_the_client_gets():
+    """Nor a digest of it that could be tried off line: two challenges of one answer have nothing in common."""
+    asker = challenges()
+    one, other = issue(asker, visit(), "image"), issue(asker, visit(), "image")
+    for issued in (one, other):
+        raw = base64.urlsafe_b64decode(issued.challenge + "==")
+        assert ANSWER.encode() not in raw
+    first, second = (base64.urlsafe_b64decode(i.challenge + "==")[1:] for i in (one, other))
+    common = sum(first[n : n + 4] in second for n in range(len(first) - 4))
+    assert common == 0
+
+
+def test_a_kind_is_bound_into_its_challenge():
+    """The answer of an image is nothing to a calculation, and the other way round."""
+    asker = challenges()
+    for asked, answered in [("work", "image"), ("image", "work")]:
+        issued, other = issue(asker, visit(), asked), issue(asker, visit(), answered)
+        assert failure(asker.check(issued.ticket, issued.challenge, solution(other), visit())) == "wrong"
+
+
+def test_an_external_challenge_never_counts_by_itself():
+    asker = challenges()
+    issued = issue(asker, visit(), "external")
+    result = asker.check(issued.ticket, issued.challenge, "anything", visit())
+    assert not isinstance(result, Solved | Failed)
+    assert failure(asker.check(issued.ticket, issued.challenge, "anything", visit())) == "spent"
+
+
+def test_every_bit_of_a_token_counts():
+    asker = challenges()
+    issued = issue(asker, visit(), "image")
+    for token, at in ((issued.ticket, 0), (issued.challenge, 1)):
+        raw = base64.urlsafe_b64decode(token + "==")
+        for bit in range(0, len(raw) * 8, 7):
+            changed = bytearray(raw)
+            changed[bit // 8] ^= 1 << bit % 8
+            tokens = [issued.ticket, issued.challenge]
+            tokens[at] = base64.urlsafe_b64encode(changed).decode().rstrip("=")
+            assert failure(asker.check(*tokens, ANSWER, visit())) == "tampered"
+    assert isinstance(asker.check(issued.ticket, issued.challenge, ANSWER, visit()), Solved)
+
+
+def test_a_ticket_is_no_challenge_and_no_clearance():
+    asker = challenges()
+    issued = issue(asker, visit(), "image")
+    assert failure(asker.check(issued.challenge, issued.ticket, ANSWER, visit())) == "tampered"
+    assert failure(asker.check(issued.ticket, issued.ticket, ANSWER, visit())) == "tampered"
+
+
+def test_a_challenge_of_before_a_rotation_still_counts():
+    old, new = Key(1, KEY, 0.0), Key(2, KEY[::-1], 1.0)
+    asker = challenges(seals=Seals([old]))
+    issued = issue(asker, visit(), "image")
+    later = challenges(seals=Seals([old, new]))
+    assert isinstance(later.check(issued.ticket, issued.challenge, ANSWER, visit()), Solved)
+    dropped = challenges(seals=Seals([new]))
+    assert failure(dropped.check(issued.ticket, issued.challenge, ANSWER, visit())) == "tampered"
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.binary().map(lambda raw: base64.b64encode(raw).decode()),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+            lambda inner: (
+                st.lists(inner)
+                | st.dictionaries(
+                    st.sampled_from(
+                        ["challenge", "solution", "parameters", "signature", "counter", "derivedKey", "cost", "data"]
+                    ),
+                    inner,
+                )
+            ),
+        ).map(lambda said: base64.b64encode(json.dumps(said).encode()).decode()),
+    )
+)
+def test_nonsense_is_a_wrong_answer(said):
+    asker = challenges()
+    for kind in KINDS:
+        issued = issue(asker, visit(), kind)
+        assert failure(asker.check(issued.ticket, issued.challenge, said, visit())) == "wrong"
+    assert failure(asker.check(said, said, said, visit())) == "tampered"

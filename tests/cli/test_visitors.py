@@ -1,0 +1,152 @@
+"""`hedgerow visitors`: shown, forgiven and blocked while a Hedgerow runs, and while none does."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+
+from driving import Application
+from hedgerow.adapters.asgi import Hedgerow
+from hedgerow.adapters.site import Site
+from hedgerow.cli import main
+from hedgerow.recall import Question, everyone_at
+from hedgerow.settings import load_settings
+from hedgerow.verdict import Block, Change, Evidence
+
+ME = "192.0.2.1"
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Runs a command; gives exit status, standard output and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEDGEROW__DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hedgerow", "visitors", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return end.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def site(run):  # noqa: ARG001 - its directory
+    one = Site(load_settings(None))
+    yield one
+    one.close()
+
+
+def block_of(site: Site, key: str = ME) -> Block | None:
+    return site.state.recall(Question(time.time(), "page", key, ME, "", count=False)).block
+
+
+def eventually(condition) -> bool:
+    deadline = time.monotonic() + 10
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return bool(found)
+
+
+def shown(run) -> list[dict[str, object]]:
+    return json.loads(run("show", "--json")[1] or "[]") if "nobody" not in run("show")[1] else []
+
+
+def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site):
+    now = time.time()
+    site.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Fell into a trap.")))
+    change = Change("account:ann", now, 1, 3600.0, weight=0.7, codes=("minted-for-another",), identity="suspect")
+    site.state.amend(change)
+    assert eventually(lambda: len(shown(run)) == 2)
+    status, out, _ = run("show")
+    assert status == 0
+    assert "Fell into a trap." in out
+    assert "Suspected for minted-for-another." in out
+    first, second = shown(run)
+    assert (first["visitor"], first["identity"]) == (ME, "blocked")
+    assert (second["visitor"], second["identity"], second["suspicion"]) == (
+        "account:ann",
+        "suspect",
+        pytest.approx(0.7, abs=0.01),
+    )
+    assert "account:ann" not in run("show", ME)[1]
+
+
+def test_a_running_gate_forgives(run, site):
+    now = time.time()
+    for key in (ME, everyone_at(ME)):
+        site.state.commit(Block(key, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
+    assert eventually(lambda: len(shown(run)) == 2)
+    assert run("forgive", ME) == (0, f"{ME} is forgiven\n", "")
+    assert eventually(lambda: block_of(site) is None)
+    assert run("forgive", ME)[::2] == (1, f"hedgerow: nothing is known against {ME}\n")
+
+
+def test_a_running_gate_blocks(run, site):
+    assert run("block", ME, "--for", "2h", "--reason", "Told so.")[0] == 0
+    assert eventually(lambda: block_of(site) is not None)
+    found = block_of(site)
+    assert found is not None
+    assert found.evidence.text == "Told so."
+    assert found.until == pytest.approx(time.time() + 7200, abs=30)
+
+
+def test_what_is_ordered_while_none_runs_holds_at_the_next_start(run, site):
+    site.close()
+    assert run("block", "account:eve")[0] == 0
+    again = Site(load_settings(None))
+    assert block_of(again, "account:eve") is not None
+    again.close()
+    assert run("forgive", "account:eve")[0] == 0
+    again = Site(load_settings(None))
+    assert block_of(again, "account:eve") is None
+    again.close()
+
+
+def test_a_reference_names_a_visitor(run, site):
+    """From the page that a refused visitor sees to its pardon."""
+    import asyncio
+
+    from driving import Client
+
+    client = Client(Application())
+    client.site, client.hedgerow = site, Hedgerow(Application(), site=site)
+    now = time.time()
+    site.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
+    answer = asyncio.run(client.ask("/"))
+    reference = answer.header("hedgerow-decision").decode().rpartition("ref=")[2]
+    assert eventually(lambda: ME in run("show", reference)[1])
+    assert run("forgive", reference.lower())[:2] == (0, f"{ME} is forgiven\n")
+    assert eventually(lambda: asyncio.run(client.ask("/")).status == 200)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("forgive", "198.51.100.1"), 1, "hedgerow: nothing is known against 198.51.100.1"),
+        (("forgive", "0000-0000"), 1, "does not know the reference 0000-0000"),
+        (("block", ME, "--for", "soon"), 2, "'soon' is no time; write it like 30m, 12h or 7d"),
+        (("block", ME, "--for", "0d"), 2, "'0d' is no time"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(run, site, arguments, status, said):  # noqa: ARG001
+    code, out, error = run(*arguments)
+    assert (code, out) == (status, "")
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_nobody(run, site):  # noqa: ARG001
+    assert run("show") == (0, "nobody is suspected or blocked\n", "")
+    assert run("show", ME) == (0, f"{ME} is neither suspected nor blocked\n", "")
+
+
+def test_where_nothing_is_kept(run, monkeypatch):
+    monkeypatch.setenv("HEDGEROW__STATE__DURABLE", "false")
+    assert run("show")[::2] == (1, "hedgerow: state.durable is off: nothing is kept that could be shown\n")

@@ -1,0 +1,144 @@
+"""A small site behind a Hedgerow that challenges everybody until they have solved one, in a thread of its own."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+import uvicorn
+
+from driving import KEY, Entries, settings
+from hedgerow.adapters import challenging
+from hedgerow.adapters.asgi import Hedgerow
+from hedgerow.adapters.site import Site
+from hedgerow.challenge import hooks, puzzle
+from hedgerow.marker.seal import Key, Seals
+from hedgerow.verdict import PASS, Decision, Evidence
+
+SUSPECT = Decision("challenge", (Evidence("identity", "suspect", 0.5, "Too many wrong links."),))
+TOO_MANY = Decision("refuse", (Evidence("identity", hooks.TOO_MANY, 1.0, "Asked too often."),))
+_FORM = """<!DOCTYPE html><html lang=en><title>Write</title><h1>Write</h1>
+<form id=plain method=post action="/comment?id=7"><input name=who value="Änne &amp; Bob"><textarea name=text>one
+two</textarea><input type=hidden name=submit value=x><button>Send</button></form>
+<form id=parts method=post action=/upload enctype=multipart/form-data><input name='say "hi"' value="<b>ä</b>">
+<input type=file name=file><button>Send parts</button></form>"""
+
+
+class Challenged:
+    """The site; `told` is what the hooks heard, `sent` what the site itself was posted."""
+
+    def __init__(self, text: str = "", *, elsewhere: str = "") -> None:
+        self.sent: list[tuple[str, bytes, bytes]] = []
+        self.fetched: list[str] = []
+        self.told: list[tuple[str, ...]] = []
+        self.solved_ = False
+        self.decision = SUSPECT
+        self.answers: dict[bytes, str] = {}
+        self._elsewhere = elsewhere
+        self._text = text
+
+    # Hooks
+
+    def issued(self, _visit: Any, kind: str, _at: float, *, again: bool) -> None:
+        self.told.append(("issued", kind, "again" if again else "first"))
+
+    def solved(self, _visit: Any, kind: str, _at: float) -> None:
+        self.solved_ = True
+        self.told.append(("solved", kind))
+
+    def failed(self, _visit: Any, failure: str, _at: float) -> None:
+        self.told.append(("failed", failure))
+
+    def reset(self) -> None:
+        self.solved_, self.decision = False, SUSPECT
+        self.told.clear()
+        self.sent.clear()
+        self.fetched.clear()
+
+    def answer_of(self, source: str) -> str:
+        """What the image or the recording says that has this address."""
+        return self.answers[base64.b64decode(source.partition(",")[2])]
+
+    # The site
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        headers = dict(scope["headers"])
+        path = scope["path"]
+        if scope["method"] == "POST":
+            target = path + ("?" + scope["query_string"].decode() if scope["query_string"] else "")
+            self.sent.append((target, headers.get(b"content-type", b""), body))
+        else:
+            self.fetched.append(path)
+        status, extra = 200, []
+        if path == "/login":
+            status, extra = 302, [(b"location", self._elsewhere.encode())]
+        content = (
+            _FORM if path == "/write" else f"<!DOCTYPE html><html lang=en><title>Site</title><h1>{escape(path)}</h1>"
+        )
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", b"text/html; charset=utf-8"), *extra],
+            }
+        )
+        await send({"type": "http.response.body", "body": content.encode()})
+
+    # The server
+
+    def _remember(self, make: Any) -> Any:
+        def made() -> puzzle.Puzzle:
+            found = make()
+            self.answers[found.content] = found.answer
+            return found
+
+        return made
+
+    @contextlib.contextmanager
+    def serve(self) -> Iterator[Challenged]:
+        draw, speak = challenging.draw, challenging.speak
+        challenging.draw, challenging.speak = self._remember(puzzle.draw), self._remember(puzzle.speak)
+        text = "[traps]\nenabled = false\n" + self._text
+        site = Site(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=Entries(), hooks=self)
+        challenging.draw, challenging.speak = draw, speak
+        site.gate.decide = lambda _visit: PASS if self.solved_ else self.decision  # type: ignore[method-assign]
+        self.site = site
+        server = uvicorn.Server(uvicorn.Config(Hedgerow(self, site=site), log_level="error", lifespan="off"))
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+            thread.start()
+            while not server.started:
+                time.sleep(0.01)
+            try:
+                yield self
+            finally:
+                server.should_exit = True
+                thread.join(10)
+                site.close()
+
+
+def axe_faults(page: Any, axe: str) -> list[str]:
+    """The serious faults that axe-core finds on a page."""
+    page.evaluate(axe)
+    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations', 'incomplete']})")
+    return [
+        f"{fault['id']} ({fault['impact']}): {json.dumps([n['html'][:200] for n in fault['nodes']])}"
+        for fault in found["violations"]
+        if fault["impact"] in {"serious", "critical", "moderate"}
+    ]
