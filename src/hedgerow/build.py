@@ -11,8 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from hedgerow.challenge.clearance import Clearances, Sightings
 from hedgerow.challenge.spent import Spent
 from hedgerow.detect.claim import ClaimDetector
+from hedgerow.detect.clearance import detect_clearance
 from hedgerow.detect.containment import ContainmentDetector
 from hedgerow.detect.density import DensityDetector
 from hedgerow.detect.headers import HeadersDetector
@@ -134,6 +136,13 @@ def build_ledger(settings: Settings) -> Ledger:
     return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
 
 
+def build_clearances(settings: Settings, seals: Seals, sightings: Sightings) -> Clearances:
+    """The cookies of those who have solved a challenge; *sightings* outlive settings that are read again."""
+    own = settings.challenge
+    sightings.use(networks=own.networks, window=own.share_window)
+    return Clearances(seals, seconds=own.clear_for, sightings=sightings)
+
+
 def build_spent(settings: Settings) -> Spent:
     """Where spent challenges are kept: in a file that all processes share, unless it is to be memory."""
     challenge = settings.challenge
@@ -199,6 +208,7 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: boo
         detectors.append(ClaimDetector(refused))
     if settings.headers.enabled:
         detectors.append(HeadersDetector(cookies=rules.marks))
+    detectors.append(detect_clearance)
     contain = settings.containment
     if contain.enabled:
         detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
@@ -224,6 +234,7 @@ def build_engine(settings: Settings, pages: Pages, rules: Rules, *, entries: boo
             "headers": Rule("refuse", 0.0, steady=True),
             "disguise": Rule("refuse", 0.0),
             "containment": Rule("challenge", 0.0),
+            "clearance": Rule("challenge", 0.0),
         },
         thresholds,
         renew=density.renew,
@@ -249,6 +260,7 @@ def build_gate(
     account_of: AccountOf | None = None,
     acquaintance: Acquaintance | None = None,
     entries: bool = True,
+    clearances: Clearances | None = None,
 ) -> Gate:
     """
     A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
@@ -266,6 +278,7 @@ def build_gate(
         tls_header=who.tls_header,
         seals=seals or build_seals(settings),
         prefix=settings.marker.prefix,
+        clearances=clearances,
     )
     if state is None:
         state = build_state(settings)

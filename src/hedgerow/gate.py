@@ -8,11 +8,15 @@ the verdict is the same whatever the form. Takes the time as an argument; asks n
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
 
+from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
+from hedgerow.challenge.clearance import Clearances
+from hedgerow.challenge.hooks import Failure
+from hedgerow.challenge.hooks import Kind as ChallengeKind
 from hedgerow.engine import Engine
 from hedgerow.identity.account import Accounts, cookie_value, visitor_of
 from hedgerow.identity.address import Proxies, parse_address, prefix_of
@@ -36,6 +40,7 @@ VISITOR_COOKIE = b"hedgerow"
 """The cookie in which a browser carries, sealed, the visitors that it was."""
 _NOWHERE = frozenset({"trap", "maze"})
 _LONGEST_FINGERPRINT = 100
+_SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
 class Identifier:
@@ -51,6 +56,7 @@ class Identifier:
         tls_header: str = "",
         seals: Seals,
         prefix: str,
+        clearances: Clearances | None = None,
     ) -> None:
         self._proxies = proxies or Proxies()
         self._accounts = accounts or Accounts()
@@ -58,6 +64,7 @@ class Identifier:
         self._tls_header = tls_header.lower().encode()
         self._seals = seals
         self._prefix = prefix
+        self._clearances = clearances
 
     def trusts(self, peer: str) -> bool:
         """Whether the peer of the connection is a proxy whose word counts."""
@@ -104,7 +111,7 @@ class Identifier:
             seen = self.welcome.of(request, address, user_agent, target)
         else:
             seen = self.welcome.of_address(at, address, user_agent, host, target)
-        return Visit(
+        visit = Visit(
             at=at,
             address=address,
             visitor=visitor_of(account, prefix),
@@ -127,6 +134,19 @@ class Identifier:
             proof=seen.proof,
             signs=signs + seen.signs if seen.signs else signs,
             fingerprint=fingerprint,
+        )
+        if self._clearances is not None and not account and CLEARANCE_COOKIE in fields.get(b"cookie", b""):
+            return self._cleared(visit, fields, self._clearances)
+        return visit
+
+    @staticmethod
+    def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances) -> Visit:
+        """The visit of who has solved a challenge, where its clearance counts; and what speaks against that."""
+        value = cookie_value(fields[b"cookie"], CLEARANCE_COOKIE).decode("latin-1")
+        language = fields.get(b"accept-language", b"").decode("latin-1")
+        worth = clearances.check(value, visit, visit.at, language=language)
+        return msgspec.structs.replace(
+            visit, visitor=worth.visitor if worth.counts else visit.visitor, signs=visit.signs + worth.signs
         )
 
     def unmark(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
@@ -242,6 +262,27 @@ class Gate:
         """Remember what a decision says about its visitor."""
         if decision.change is not None:
             self.state.amend(decision.change)
+
+    # ---- What becomes of challenges: see `challenge.hooks.Hooks`
+
+    def issued(self, visit: Visit, kind: ChallengeKind, at: float, *, again: bool) -> None:
+        """A challenge was shown. It was counted when its visitor became a suspect."""
+
+    def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float) -> None:  # noqa: ARG002 - one shape
+        """
+        A challenge was solved, and its solver is *key* from now on.
+
+        An account, or who has a clearance, is a person again. Who has neither gets a clearance, and a standing of its
+        own with it; those behind the same address have not solved anything.
+        """
+        change = self.engine.ladder.cleared(key, at)
+        self.state.amend(change if key == visit.visitor else msgspec.structs.replace(change, challenged=True))
+
+    def failed(self, visit: Visit, failure: Failure, at: float) -> None:
+        """An answer was not right: that is suspicious, if it was not only late."""
+        if failure in _SUSPICIOUS:
+            change = self.engine.ladder.failed(visit.visitor, at, f"challenge-{failure}")
+            self.state.amend(change)
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """

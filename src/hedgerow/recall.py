@@ -19,6 +19,10 @@ ACCOUNT = "account:"
 """The key of a visitor with an account starts with this."""
 
 
+CLEARANCE = "clearance:"
+"""The key of a visitor without an account that has solved a challenge starts with this."""
+
+
 def everyone_at(prefix: str) -> str:
     """
     The key of all visitors at an address prefix, those with accounts too.

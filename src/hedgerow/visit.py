@@ -50,14 +50,14 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     """
     One request: when, who, what.
 
-    *visitor* is who is asking: the account where one is known, else *prefix*, the address prefix (IPv4 /32, IPv6
-    /64). *target* is path and query of the page asked for, without any marker; *asked* is what was sent, where that
-    differs. *tampered* says that a marker was there and would not open. *linked* are the digests of the visitors that
-    this browser was before: who logs in, or roams to another address, is still one. *bot* names the verified good
-    bot that is welcome, or is empty. *claim* names the known bot that the visitor says it is, and *proof* what became
-    of that. *signs* are codes of what was odd about the request's headers. *fingerprint* is what a trusted proxy says
-    of the TLS handshake. *status* is 0 until the answer is known; the engine never reads it, or a live decision could
-    differ from a replayed one.
+    *visitor* is who is asking: the account where one is known, else the clearance of who has solved a challenge, else
+    *prefix*, the address prefix (IPv4 /32, IPv6 /64). *target* is path and query of the page asked for, without any
+    marker; *asked* is what was sent, where that differs. *tampered* says that a marker was there and would not open.
+    *linked* are the digests of the visitors that this browser was before: who logs in, or roams to another address, is
+    still one. *bot* names the verified good bot that is welcome, or is empty. *claim* names the known bot that the
+    visitor says it is, and *proof* what became of that. *signs* are codes of what was odd about the request.
+    *fingerprint* is what a trusted proxy says of the TLS handshake. *status* is 0 until the answer is known; the engine
+    never reads it, or a live decision could differ from a replayed one.
     """
 
     at: float

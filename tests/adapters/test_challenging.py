@@ -32,6 +32,7 @@ CHROME = {
 FORM = "application/x-www-form-urlencoded"
 SUSPECT = Decision("challenge", (Evidence("identity", "suspect", 0.4, "Too many wrong links."),))
 OFF = '[traps]\nenabled = false\n[challenge]\nstore = "memory"\ndifficulty = 50\nhardest = 100\n'
+UNMARKED = '[marker]\nmode = "off"\n'
 ALL = ["work", "image", "audio"]
 
 
@@ -48,9 +49,10 @@ class Told:
         assert at == visit.at
         self.issued_.append((kind, again))
 
-    def solved(self, visit, kind, at) -> None:
+    def solved(self, visit, key, kind, at) -> None:
         assert at == visit.at
-        self.solved_.add(visit.visitor)
+        assert key.startswith("clearance:")
+        self.solved_ |= {visit.visitor, key}
         self.kinds.append(kind)
 
     def failed(self, visit, failure, at) -> None:
@@ -68,9 +70,9 @@ class Suspect(Client):
     """A visitor whom the gate challenges."""
 
     def __init__(self, text: str = "", *, decision: Decision = SUSPECT, app: Any = None) -> None:
-        super().__init__(app or Application(), OFF + text)
+        super().__init__(app or Application(), ("" if "[marker]" in text else UNMARKED) + OFF + text)
         self.told = Told()
-        self.site.challenging.hooks = self.told
+        self.site._hooks = self.site.challenging.hooks = self.told
         self.decision = decision
         self.site.gate.decide = lambda visit: PASS if visit.visitor in self.told.solved_ else self.decision
 
@@ -153,7 +155,7 @@ def test_the_clearance_is_graded_and_the_site_does_not_see_it():
     cookie = suspect.answer(suspect.window()).header("set-cookie").partition(b";")[0].decode()
     suspect.window(headers={"cookie": f"a=1; {cookie}; b=2"})
     assert suspect.app.seen("cookie") == b"a=1; b=2"
-    grades = []
+    seen = []
     for headers in [
         CHROME,
         {**CHROME, "user-agent": "curl"},
@@ -161,8 +163,12 @@ def test_the_clearance_is_graded_and_the_site_does_not_see_it():
     ]:
         raw = [(k.encode(), v.encode()) for k, v in {"host": "example.org", **headers, "cookie": cookie}.items()]
         visit = suspect.site.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
-        grades.append(suspect.site.challenging.standing(visit, raw).grade)
-    assert grades == ["good", "doubtful", "void"]
+        against = tuple(sign for sign in visit.signs if sign.startswith("clearance"))
+        seen.append((visit.visitor.partition(":")[0], against))
+    assert seen == [
+        ("clearance", ()), ("clearance", ("clearance-user-agent",)),
+        ("192.0.2.1", ("clearance-user-agent", "clearance-language")),
+    ]  # fmt: skip
 
 
 def test_a_replay_gives_no_second_clearance():

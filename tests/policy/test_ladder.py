@@ -169,7 +169,7 @@ def test_the_block_after_too_many_challenges_says_so_and_lasts():
     assert (decision.action, block) == ("pass", None)
     standing = amended(standing, decision.change)
     decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5)])
-    assert (decision.action, decision.code, decision.until) == ("refuse", "challenges", visit.at + DAY)
+    assert (decision.action, decision.code, decision.until) == ("refuse", "too-many-challenges", visit.at + DAY)
     assert block.evidence.text == "To be challenged for the 3. time in a day. Suspected for density-x (3 times)."
 
 

@@ -18,6 +18,7 @@ from driving import KEY, Entries, settings
 from hedgerow.adapters import challenging
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
+from hedgerow.build import build_state
 from hedgerow.challenge import hooks, puzzle
 from hedgerow.marker.seal import Key, Seals
 from hedgerow.verdict import PASS, Decision, Evidence
@@ -49,7 +50,7 @@ class Challenged:
     def issued(self, _visit: Any, kind: str, _at: float, *, again: bool) -> None:
         self.told.append(("issued", kind, "again" if again else "first"))
 
-    def solved(self, _visit: Any, kind: str, _at: float) -> None:
+    def solved(self, _visit: Any, _key: str, kind: str, _at: float) -> None:
         self.solved_ = True
         self.told.append(("solved", kind))
 
@@ -113,7 +114,8 @@ class Challenged:
         draw, speak = challenging.draw, challenging.speak
         challenging.draw, challenging.speak = self._remember(puzzle.draw), self._remember(puzzle.speak)
         text = "[traps]\nenabled = false\n" + self._text
-        site = Site(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=Entries(), hooks=self)
+        own = settings(text)
+        site = Site(own, seals=Seals([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
         challenging.draw, challenging.speak = draw, speak
         site.gate.decide = lambda _visit: PASS if self.solved_ else self.decision  # type: ignore[method-assign]
         self.site = site

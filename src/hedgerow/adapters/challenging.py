@@ -3,7 +3,6 @@ Challenges over HTTP: the page instead of what was asked for, the answers that c
 
     challenge   a visit that is to be challenged -> the answer to it
     serve       a visit to a reserved path       -> the answer to it
-    standing    what a visit's clearance is worth
     blocked     the page for who has been asked too often
 
 `hooks` is told of each challenge; who is challenged, and what follows from it, is decided elsewhere.
@@ -25,7 +24,7 @@ from hedgerow.adapters.pages import Answer, header_word, not_found
 from hedgerow.adapters.pool import Pool
 from hedgerow.adapters.siteverify import SiteVerify
 from hedgerow.challenge.challenges import Challenges, Failed, Issued, Solved, Ticket, Unconfirmed
-from hedgerow.challenge.clearance import COOKIE, Clearances, Sightings, Standing
+from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.external import PROVIDERS, Provider
 from hedgerow.challenge.form import Form, read_form
 from hedgerow.challenge.hooks import Failure, Hooks, Kind
@@ -34,7 +33,6 @@ from hedgerow.challenge.puzzle import Puzzle, draw, speak
 from hedgerow.challenge.spent import Spent
 from hedgerow.challenge.target import HOME
 from hedgerow.gate import RawHeaders
-from hedgerow.identity.account import cookie_value
 from hedgerow.marker.seal import Seals
 from hedgerow.settings import Settings
 from hedgerow.verdict import Decision
@@ -61,10 +59,16 @@ class Challenging:
     """The challenges of a site under these settings."""
 
     def __init__(
-        self, settings: Settings, seals: Seals, spent: Spent, hooks: Hooks, *, sightings: Sightings | None = None
+        self,
+        settings: Settings,
+        seals: Seals,
+        spent: Spent,
+        hooks: Hooks,
+        clearances: Clearances,
+        counted: Counter[str] | None = None,
     ) -> None:
         self.hooks = hooks
-        self.counted: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter() if counted is None else counted
         """Challenges by what became of them: issued, solved, and each way to fail."""
         self._settings = settings
         self._own = settings.challenge
@@ -79,11 +83,7 @@ class Challenging:
             for kind, make, name in (("image", draw, "image"), ("audio", speak, "recording"))
             if kind in self._own.kinds
         }
-        self.clearances = Clearances(
-            seals,
-            seconds=self._own.clear_for,
-            sightings=sightings or Sightings(networks=self._own.networks, window=self._own.share_window),
-        )
+        self.clearances = clearances
         self._challenges = Challenges(
             seals,
             spent,
@@ -101,15 +101,6 @@ class Challenging:
     def owns(self, visit: Visit) -> bool:
         """Whether a visit is to one of the reserved paths."""
         return visit.target.startswith(self._own.path)
-
-    def standing(self, visit: Visit, headers: RawHeaders) -> Standing:
-        """What the clearance is worth that came with a visit."""
-        value = b""
-        for name, cookies in headers:
-            if name == b"cookie":
-                value = value or cookie_value(cookies, COOKIE)
-        language = header(headers, b"accept-language").decode("latin-1")
-        return self.clearances.check(value.decode("latin-1"), visit, visit.at, language=language)
 
     async def challenge(
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, reference: str
@@ -180,8 +171,8 @@ class Challenging:
         if isinstance(result, Failed):
             return await self._fail(visit, decision, result, manner)
         self.counted["solved"] += 1
-        self.hooks.solved(visit, result.kind, visit.at)
-        value = self.clearances.give(visit, result.kind, visit.at, language=manner.accept_language)
+        value, key = self.clearances.give(visit, result.kind, visit.at, language=manner.accept_language)
+        self.hooks.solved(visit, visit.visitor if visit.account else key, result.kind, visit.at)
         return self._onward(result.ticket, manner, [(b"set-cookie", self.clearances.cookie(value, secure=secure))])
 
     async def _confirm(self, ticket: Ticket, sent: Mapping[str, str], visit: Visit) -> Solved | Failed:

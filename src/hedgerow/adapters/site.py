@@ -11,6 +11,7 @@ from collections import Counter
 
 from hedgerow.adapters.challenging import Challenging
 from hedgerow.build import (
+    build_clearances,
     build_gate,
     build_journal,
     build_ledger,
@@ -20,7 +21,8 @@ from hedgerow.build import (
     build_state,
     refused_agents,
 )
-from hedgerow.challenge.hooks import Hooks, NoHooks
+from hedgerow.challenge.clearance import Sightings
+from hedgerow.challenge.hooks import Hooks
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
 from hedgerow.identity.welcome import Acquaintance
@@ -74,7 +76,8 @@ class Site:
         self._journal = build_journal(settings, self.state) if state is None else None
         self.ledger = build_ledger(settings) if ledger is None else ledger
         self.spent = build_spent(settings)
-        self._hooks = hooks or NoHooks()
+        self._hooks = hooks
+        self._sightings = Sightings()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.acquaintance = Acquaintance()
@@ -92,9 +95,10 @@ class Site:
         """Go on under *settings*, and with the keys as they are now."""
         if self._own_seals is None and hasattr(self, "settings"):
             self._seals = build_seals(settings)
+        clearances = build_clearances(settings, self._seals, self._sightings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of, acquaintance=self.acquaintance,
+            account_of=self._account_of, clearances=clearances, acquaintance=self.acquaintance,
         )  # fmt: skip
         self._look_up(settings)
         self.refused_agents = refused_agents(settings)
@@ -107,10 +111,9 @@ class Site:
         if before is not None:
             gate.blocked = self.gate.blocked
             self.challenging.close()
-        challenging = Challenging(settings, self._seals, self.spent, self._hooks)
-        if before is not None:
-            challenging.hooks, challenging.counted = self.challenging.hooks, self.challenging.counted
-        self.challenging = challenging
+        hooks = self._hooks or gate
+        counted = self.challenging.counted if before is not None else None
+        self.challenging = Challenging(settings, self._seals, self.spent, hooks, clearances, counted)
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()

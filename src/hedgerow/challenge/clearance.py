@@ -19,7 +19,7 @@ from hedgerow.challenge.box import Boxes
 from hedgerow.challenge.hooks import Kind
 from hedgerow.identity.address import network_of
 from hedgerow.marker.seal import Seals
-from hedgerow.verdict import Evidence
+from hedgerow.recall import CLEARANCE
 from hedgerow.visit import Visit
 
 COOKIE = b"hedgerow-clearance"
@@ -47,30 +47,40 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     language: bytes
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """What a cookie is worth: its grade, the evidence against it, and when and by what it was earned."""
+class Worth(msgspec.Struct, frozen=True):
+    """
+    What a cookie is worth: its grade, the signs against it, and when and by what it was earned.
+
+    *visitor* is who has it: a visitor of its own, so that the people behind one address are told apart.
+    """
 
     grade: Grade
-    evidence: tuple[Evidence, ...] = ()
+    signs: tuple[str, ...] = ()
     at: float = 0.0
     kind: Kind | None = None
+    visitor: str = ""
 
-    def counts(self, since: float = 0.0) -> bool:
-        """Whether it speaks for the visitor against a suspicion that is as old as *since*."""
-        return self.grade in {"good", "doubtful"} and self.at >= since
+    @property
+    def counts(self) -> bool:
+        """Whether it makes its bearer a visitor of its own."""
+        return self.grade in {"good", "doubtful"}
 
 
-NONE = Standing("none")
+NONE = Worth("none")
 
 
 class Sightings:
     """From which networks each clearance has been seen lately: of the *most* seen last."""
 
     def __init__(self, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
+        self._most = most
+        self.use(networks=networks, window=window)
+        self._seen: OrderedDict[bytes, dict[bytes, float]] = OrderedDict()
+
+    def use(self, *, networks: int, window: float) -> None:
+        """So many *networks* within *window* seconds are too many from now on."""
         self._many = networks
         self._window = window
-        self._most = most
-        self._seen: OrderedDict[bytes, dict[bytes, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -102,17 +112,23 @@ class Clearances:
         self._seconds = seconds
         self._sightings = Sightings() if sightings is None else sightings
 
-    def give(self, visit: Visit, kind: Kind, at: float, *, language: str = "") -> str:
-        """The value of the cookie for who has solved a challenge of this *kind*."""
-        content = _Content(urandom(_DIGEST_BYTES), at, at + self._seconds, kind, *_signals(visit, language))
-        return self._boxes.of(visit.host).seal(msgspec.msgpack.encode(content))
+    def give(self, visit: Visit, kind: Kind, at: float, *, language: str = "") -> tuple[str, str]:
+        """
+        The value of the cookie for who has solved a challenge of this *kind*, and the visitor that it makes it.
+
+        Who has had one stays who it was.
+        """
+        had = visit.visitor.startswith(CLEARANCE)
+        name = bytes.fromhex(visit.visitor.removeprefix(CLEARANCE)) if had else urandom(_DIGEST_BYTES)
+        content = _Content(name, at, at + self._seconds, kind, *_signals(visit, language))
+        return self._boxes.of(visit.host).seal(msgspec.msgpack.encode(content)), CLEARANCE + name.hex()
 
     def cookie(self, value: str, *, secure: bool) -> bytes:
         """The Set-Cookie header."""
         end = b"; Secure" if secure else b""
         return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (COOKIE, value.encode(), self._seconds, end)
 
-    def check(self, value: str, visit: Visit, at: float, *, language: str = "") -> Standing:
+    def check(self, value: str, visit: Visit, at: float, *, language: str = "") -> Worth:
         """What the cookie *value* is worth that came with *visit*; *language* is its Accept-Language."""
         raw = self._boxes.of(visit.host).open(value) if value else None
         try:
@@ -125,16 +141,16 @@ class Clearances:
         networks = self._sightings.see(content.id, network, at)
         same_account = bool(visit.account) and visitor == content.visitor
         if self._sightings.are_many(networks) and not same_account:
-            return Standing("shared", (_shared(networks, content.id),), content.at, content.kind)
-        evidence = []
+            return Worth("shared", ("clearance-shared",), content.at, content.kind)
+        signs = []
         if network != content.network:
-            evidence.append(_evidence("network", 0.3, "in another network"))
+            signs.append("clearance-network")
         elif prefix != content.prefix:
-            evidence.append(_evidence("address", 0.1, "to another address of this network"))
+            signs.append("clearance-address")
         if user_agent != content.user_agent:
-            evidence.append(_evidence("user-agent", 0.4, "to a browser of another name"))
+            signs.append("clearance-user-agent")
         if its_language != content.language:
-            evidence.append(_evidence("language", 0.2, "to a browser that asked for other languages"))
+            signs.append("clearance-language")
         elsewhere = network != content.network and not same_account
         # One signal may change by itself; two at once are another browser.
         another = user_agent != content.user_agent and its_language != content.language
@@ -142,9 +158,9 @@ class Clearances:
         grade: Grade = "good"
         if elsewhere or another or another_account:
             grade = "void"
-        elif evidence:
+        elif signs:
             grade = "doubtful"
-        return Standing(grade, tuple(evidence), content.at, content.kind)
+        return Worth(grade, tuple(signs), content.at, content.kind, CLEARANCE + content.id.hex())
 
 
 def _signals(visit: Visit, language: str) -> tuple[bytes, bytes, bytes, bytes, bytes]:
@@ -154,12 +170,3 @@ def _signals(visit: Visit, language: str) -> tuple[bytes, bytes, bytes, bytes, b
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_DIGEST_BYTES).digest()
-
-
-def _evidence(what: str, weight: float, given: str) -> Evidence:
-    return Evidence("clearance", f"clearance-{what}", weight, f"The clearance was given {given}.")
-
-
-def _shared(networks: int, clearance: bytes) -> Evidence:
-    text = f"A clearance was used from {networks} networks within a few minutes: it has been handed round."
-    return Evidence("clearance", "clearance-shared", 1.0, text, details=clearance.hex())

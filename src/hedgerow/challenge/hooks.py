@@ -28,23 +28,11 @@ class Hooks(Protocol):
 
     `issued` is called for each one that is shown. *again* says that it takes the place of one that this visitor has
     just had for the same request, because of another kind, a wrong answer or a late one: no new suspicion led to it.
+    *key* is the visitor that the solver is from now on.
     """
 
     def issued(self, visit: Visit, kind: Kind, at: float, *, again: bool) -> None: ...
 
-    def solved(self, visit: Visit, kind: Kind, at: float) -> None: ...
+    def solved(self, visit: Visit, key: str, kind: Kind, at: float) -> None: ...
 
     def failed(self, visit: Visit, failure: Failure, at: float) -> None: ...
-
-
-class NoHooks:
-    """Tells nobody."""
-
-    def issued(self, visit: Visit, kind: Kind, at: float, *, again: bool) -> None:
-        pass
-
-    def solved(self, visit: Visit, kind: Kind, at: float) -> None:
-        pass
-
-    def failed(self, visit: Visit, failure: Failure, at: float) -> None:
-        pass

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.policy.standing import amended, challenges_on, explained, suspicion_at, wrong_on
 from hedgerow.recall import Memory, everyone_at
 from hedgerow.verdict import PASS, Action, Block, Change, Decision, Evidence, Standing
@@ -123,6 +124,11 @@ class Ladder:
         """A visitor has shown to be a person."""
         return Change(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
 
+    def failed(self, key: str, at: float, code: str) -> Change:
+        """A visitor has answered a challenge wrongly."""
+        weight = self.thresholds.suspect_at / 20
+        return Change(key, at, self.day_of(at), self.thresholds.half_life, weight=weight, codes=(code,))
+
     def _turn_away(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
         """What the rule of the weightiest detector says."""
         rule = self._rules[heaviest.detector]
@@ -172,7 +178,7 @@ class Ladder:
         if before is None or before.identity == "person":
             if challenges_on(before, self.day_of(visit.at)) >= limits.challenges:
                 text = f"To be challenged for the {limits.challenges + 1}. time in a day. {why.text}"
-                why = msgspec.structs.replace(why, code="challenges", text=text)
+                why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
                 return self._turn_away(visit, memory, (*evidence, why), why)
             change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
         if visit.kind == "asset":

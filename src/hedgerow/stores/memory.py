@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from hedgerow.policy.standing import amended
-from hedgerow.recall import ACCOUNT, Memory, Question, everyone_at
+from hedgerow.recall import ACCOUNT, CLEARANCE, Memory, Question, everyone_at
 from hedgerow.stores.journal import Journal
 from hedgerow.verdict import Block, Change, Standing
 from hedgerow.visit import Kind
@@ -163,7 +163,7 @@ class MemoryState:
             self._restart(block.key)
             if block.key == everyone_at(block.prefix):
                 self._forget(block.prefix)
-            if block.key.startswith(ACCOUNT):
+            if block.key.startswith((ACCOUNT, CLEARANCE)):
                 self._strikes.setdefault(block.prefix, set()).add(block.key)
             if len(self._blocks) > self._most_blocks:
                 self._unblock(next(iter(self._blocks)))
