@@ -7,7 +7,8 @@ sends is worth more. Only pages count.
 
 A client sends the same headers each time. So this evidence is steady: it makes what else is found count sooner, and
 does not grow with the visits. One thing does, under a name of its own, "disguise": what contradicts the browser that
-it names in so many ways that no extension, proxy or cautious person explains it, or is a driven browser by its word.
+it names in so many ways that no extension, proxy or cautious person explains it. A driven browser that says so hides
+nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,6 @@ WEIGHTS: dict[str, tuple[float, str]] = {
 DISGUISED_FROM = 0.4
 """From which weight of contradictions on a request is held to be disguised."""
 _DISGUISED = Evidence("disguise", "disguised", 0.1, "The headers contradict, in several ways, the browser they name.")
-_DRIVEN = Evidence("disguise", "driven", 0.1, "The browser says that it is driven by a program.")
 _EVIDENCE = {code: Evidence("headers", code, weight, text) for code, (weight, text) in WEIGHTS.items()}
 _HONEST = frozenset({"pending", "verified"})
 _UNREFERRED = frozenset({"/"})
@@ -72,9 +72,7 @@ class HeadersDetector:
         if not signs:
             return ()
         found = _within([_EVIDENCE[sign] for sign in signs])
-        if "automation" in signs:
-            found.append(_DRIVEN)
-        elif sum(e.weight for e in found if e.code.startswith("browser-")) >= DISGUISED_FROM:
+        if sum(e.weight for e in found if e.code.startswith("browser-")) >= DISGUISED_FROM:
             found.append(_DISGUISED)
         return found
 
