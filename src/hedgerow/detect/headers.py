@@ -61,7 +61,7 @@ class HeadersDetector:
         self._cookies = cookies
 
     def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
-        if visit.kind != "page" or visit.proof in _HONEST:
+        if visit.kind != "page" or visit.proof in _HONEST or not (visit.signs or visit.marker):
             return ()
         signs = [sign for sign in visit.signs if sign in _EVIDENCE]
         if signs and visit.origin == "unknown" and visit.target not in _UNREFERRED:

@@ -101,9 +101,15 @@ class Ladder:
         if weight >= self.thresholds.refuse_at:
             heaviest = max(evidence, key=lambda e: e.weight)
             return self._turn_away(visit, memory, evidence, heaviest)
-        passing = [e for e in evidence if e.detector not in self._steady]
-        steady = sum(e.weight for e in evidence if e.detector in self._steady)
-        change = self._change(visit, passing)
+        steady = 0.0
+        for found in evidence:
+            if found.detector in self._steady:
+                steady += found.weight
+        if steady:
+            passing = [e for e in evidence if e.detector not in self._steady]
+            change = self._change(visit, passing, sum(e.weight for e in passing))
+        else:
+            change = self._change(visit, evidence, weight)
         after = amended(standing, change) if change is not None and change.weight else standing
         if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
@@ -144,9 +150,8 @@ class Ladder:
     def _blank(self, visit: Visit) -> Change:
         return Change(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
 
-    def _change(self, visit: Visit, evidence: Sequence[Evidence]) -> Change | None:
+    def _change(self, visit: Visit, evidence: Sequence[Evidence], weight: float) -> Change | None:
         """What a visit's evidence adds to its visitor's standing."""
-        weight = sum(e.weight for e in evidence)
         entry = next((e.details for e in evidence if e.detector == "entry"), "")
         if not weight and not entry:
             return None
