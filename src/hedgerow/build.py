@@ -13,9 +13,11 @@ from zoneinfo import ZoneInfo
 
 from hedgerow.challenge.clearance import Clearances, Sightings
 from hedgerow.challenge.spent import Spent
+from hedgerow.detect.claim import ClaimDetector
 from hedgerow.detect.clearance import detect_clearance
 from hedgerow.detect.containment import ContainmentDetector
 from hedgerow.detect.density import DensityDetector
+from hedgerow.detect.headers import HeadersDetector
 from hedgerow.detect.integrity import IntegrityDetector
 from hedgerow.detect.trap import TrapDetector
 from hedgerow.engine import Engine
@@ -23,8 +25,10 @@ from hedgerow.errors import StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import AccountOf, Accounts
 from hedgerow.identity.address import Proxies
-from hedgerow.identity.bots import Bots
+from hedgerow.identity.bots import CATEGORIES, Bots, Category, KnownBot, Policy, known_bots
 from hedgerow.identity.kind import kind_of
+from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumbprint
+from hedgerow.identity.welcome import Acquaintance, Welcome
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
@@ -37,6 +41,7 @@ from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lists import SqliteLists, Watch
 from hedgerow.stores.memory import MemoryState
+from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
@@ -75,6 +80,51 @@ def build_rules(settings: Settings) -> Rules:
     rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
     return Rules(
         marker.mode, [(rule.path, rule.mode) for rule in rules], lambda target: kind_of("GET", target) == "page"
+    )
+
+
+def ranges_path(settings: Settings) -> Path:
+    """The file of published ranges."""
+    return state_directory(settings) / "ranges.json"
+
+
+def all_bots(settings: Settings) -> tuple[KnownBot, ...]:
+    """The bots of the table and the signers of the settings; none where they are switched off."""
+    if not settings.bots.enabled:
+        return ()
+    signers = (KnownBot(one.name, one.category, signer=one.host.lower()) for one in settings.bots.signers)
+    return (*known_bots(), *signers)
+
+
+def build_bots(settings: Settings, acquaintance: Acquaintance) -> Bots:
+    """The known bots, with the ranges that `hedgerow bots update` has read and what becomes of each category."""
+    bots = settings.bots
+    policies: dict[Category, Policy] = {name: getattr(bots, name.replace("-", "_")) for name in CATEGORIES}
+    acquaintance.proofs.true_for, acquaintance.proofs.false_for = bots.true_for, bots.false_for
+    ranges = as_ranges(load_ranges(ranges_path(settings))) if bots.enabled else {}
+    return Bots(
+        settings.identity.bots, known=all_bots(settings), ranges=ranges, policies=policies, proofs=acquaintance.proofs
+    )
+
+
+def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
+    """How bots are recognised. *acquaintance* is what is remembered about them."""
+    bots, keys, manners = settings.bots, acquaintance.keys, acquaintance.manners
+    known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
+    keys.configured = {
+        thumbprint(x.rstrip("=")): (KnownBot(one.name, one.category, signer=one.host), PublicKey(key))
+        for one in bots.signers
+        for x in one.keys
+        if (key := public_key(x)) is not None
+    }
+    signatures = Signatures(
+        keys, known, any_signer=bots.signatures == "any", insecure=bots.insecure_directories
+    )  # fmt: skip
+    manners.refresh, manners.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
+    return Welcome(
+        build_bots(settings, acquaintance),
+        signatures if bots.enabled and bots.signatures != "off" else None,
+        manners if bots.enabled and bots.robots else None,
     )
 
 
@@ -148,6 +198,16 @@ def state_path(settings: Settings) -> Path:
     return state_directory(settings) / "state.sqlite"
 
 
+def _policy(settings: Settings, bot: KnownBot) -> Policy:
+    found: Policy = getattr(settings.bots, bot.category.replace("-", "_"))
+    return found
+
+
+def refused_agents(settings: Settings) -> tuple[str, ...]:
+    """The names, in robots.txt, of the bots that the settings turn away."""
+    return tuple(bot.robots for bot in all_bots(settings) if bot.robots and _policy(settings, bot) == "refuse")
+
+
 def build_engine(
     settings: Settings, pages: Pages, rules: Rules, lists: Lists | None = None, *, entries: bool = True
 ) -> Engine:
@@ -167,6 +227,11 @@ def build_engine(
         )
     if density.enabled:
         detectors.append(DensityDetector(density.windows))
+    if settings.bots.enabled:
+        refused = [bot.name for bot in all_bots(settings) if _policy(settings, bot) == "refuse"]
+        detectors.append(ClaimDetector(refused))
+    if settings.headers.enabled:
+        detectors.append(HeadersDetector(cookies=rules.marks))
     detectors.append(detect_clearance)
     contain = settings.containment
     if contain.enabled:
@@ -189,6 +254,9 @@ def build_engine(
             "prefetch": Rule("refuse", 0.0),
             "integrity": Rule("refuse", traps.block_for),
             "entry": Rule("refuse", 0.0),
+            "claim": Rule("refuse", 0.0),
+            "headers": Rule("refuse", 0.0, steady=True),
+            "disguise": Rule("refuse", 0.0),
             "containment": Rule("challenge", 0.0),
             "clearance": Rule("challenge", 0.0),
         },
@@ -219,6 +287,7 @@ def build_gate(
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
+    acquaintance: Acquaintance | None = None,
     entries: bool = True,
     clearances: Clearances | None = None,
     lists: Lists | None = None,
@@ -226,8 +295,8 @@ def build_gate(
     """
     A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
 
-    *state*, *ledger* and *pages* may be those of the gate before it: settings that are read again keep what is
-    remembered. Without *lists* nobody is on one.
+    *state*, *ledger*, *pages* and *acquaintance* may be those of the gate before it: settings that are read again keep
+    what is remembered. Without *lists* nobody is on one.
     """
     who = settings.identity
     if pages is None:
@@ -235,7 +304,8 @@ def build_gate(
     identifier = Identifier(
         proxies=Proxies(who.trusted_proxies, who.forwarded_header),
         accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
-        bots=Bots(who.bots),
+        welcome=build_welcome(settings, acquaintance or Acquaintance()),
+        tls_header=who.tls_header,
         seals=seals or build_seals(settings),
         prefix=settings.marker.prefix,
         clearances=clearances,

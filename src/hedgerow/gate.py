@@ -22,6 +22,9 @@ from hedgerow.identity.account import Accounts, cookie_value, visitor_of
 from hedgerow.identity.address import Proxies, parse_address, prefix_of
 from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import is_prefetch, kind_claimed, kind_of, origin_of
+from hedgerow.identity.signature import Request
+from hedgerow.identity.signs import signs_of
+from hedgerow.identity.welcome import Welcome
 from hedgerow.marker.seal import VISITOR_BYTES, Seals, may_be_token, page_digest
 from hedgerow.recall import Memory, Question, State
 from hedgerow.stores.ledger import Entry, Ledger
@@ -36,6 +39,7 @@ RawHeaders = Sequence[tuple[bytes, bytes]]
 VISITOR_COOKIE = b"hedgerow"
 """The cookie in which a browser carries, sealed, the visitors that it was."""
 _NOWHERE = frozenset({"trap", "maze"})
+_LONGEST_FINGERPRINT = 100
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
@@ -48,13 +52,16 @@ class Identifier:
         proxies: Proxies | None = None,
         accounts: Accounts | None = None,
         bots: Bots | None = None,
+        welcome: Welcome | None = None,
+        tls_header: str = "",
         seals: Seals,
         prefix: str,
         clearances: Clearances | None = None,
     ) -> None:
         self._proxies = proxies or Proxies()
         self._accounts = accounts or Accounts()
-        self._bots = bots or Bots()
+        self.welcome = welcome or Welcome(bots)
+        self._tls_header = tls_header.lower().encode()
         self._seals = seals
         self._prefix = prefix
         self._clearances = clearances
@@ -63,8 +70,22 @@ class Identifier:
         """Whether the peer of the connection is a proxy whose word counts."""
         return self._proxies.trusts(peer)
 
-    def visit(self, at: float, peer: str, method: str, target: str, headers: RawHeaders) -> Visit:
-        """The visit of a live request. *peer* is the address of the connection, *target* path and query as sent."""
+    def visit(
+        self,
+        at: float,
+        peer: str,
+        method: str,
+        target: str,
+        headers: RawHeaders,
+        *,
+        scheme: str = "",
+        version: str = "",
+    ) -> Visit:
+        """
+        The visit of a live request. *peer* is the address of the connection, *target* path and query as sent.
+
+        *scheme* and *version* are those of the connection; a trusted proxy knows the scheme better.
+        """
         fields = dict(headers)
         trusted = self._proxies.trusts(peer)
         address = peer
@@ -79,6 +100,17 @@ class Identifier:
         prefetch = is_prefetch(fields)
         asked = target
         target, marker, tampered = self.unmark(asked, host)
+        fingerprint = ""
+        if trusted:
+            scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
+            if self._tls_header:
+                fingerprint = fields.get(self._tls_header, b"")[:_LONGEST_FINGERPRINT].decode("latin-1")
+        signs = signs_of(fields, scheme=scheme, host=host, version=version, direct=not trusted)
+        if b"signature-input" in fields:
+            request = Request(at, method, scheme, host, asked, headers)
+            seen = self.welcome.of(request, address, user_agent, target)
+        else:
+            seen = self.welcome.of_address(at, address, user_agent, host, target)
         visit = Visit(
             at=at,
             address=address,
@@ -93,11 +125,15 @@ class Identifier:
             referrer=self._referrer(fields.get(b"referer", b"").decode("latin-1"), host),
             origin=origin_of(fields, host),
             prefetch=prefetch,
-            bot=self._bots.verified(address, user_agent) if self._bots else "",
+            bot=seen.bot,
             marker=marker,
             asked=asked if asked != target else "",
             tampered=tampered,
             linked=self._linked(fields.get(b"cookie", b""), host),
+            claim=seen.claim,
+            proof=seen.proof,
+            signs=signs + seen.signs if seen.signs else signs,
+            fingerprint=fingerprint,
         )
         if self._clearances is not None and not account and CLEARANCE_COOKIE in fields.get(b"cookie", b""):
             return self._cleared(visit, fields, self._clearances)

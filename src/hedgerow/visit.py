@@ -23,6 +23,11 @@ Origin = Literal["same", "cross", "none", "unknown"]
 Where the request says it came from: a page of this site, another site, nowhere (typed, bookmarked), or it does not say.
 """
 
+Proof = Literal["", "pending", "unprovable", "false", "verified"]
+"""
+What became of a visitor's word that it is a known bot: it gave none, it is being looked into, nobody can tell, it is a
+lie, it is true.
+"""
 
 MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
 
@@ -49,9 +54,10 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     *prefix*, the address prefix (IPv4 /32, IPv6 /64). *target* is path and query of the page asked for, without any
     marker; *asked* is what was sent, where that differs. *tampered* says that a marker was there and would not open.
     *linked* are the digests of the visitors that this browser was before: who logs in, or roams to another address, is
-    still one. *signs* are codes of what was odd about the request. *bot* names the verified good bot, or is empty.
-    *status* is 0 until the answer is known; the engine never reads it, or a live decision could differ from a replayed
-    one.
+    still one. *bot* names the verified good bot that is welcome, or is empty. *claim* names the known bot that the
+    visitor says it is, and *proof* what became of that. *signs* are codes of what was odd about the request.
+    *fingerprint* is what a trusted proxy says of the TLS handshake. *status* is 0 until the answer is known; the engine
+    never reads it, or a live decision could differ from a replayed one.
     """
 
     at: float
@@ -73,4 +79,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     asked: str = ""
     tampered: bool = False
     linked: tuple[bytes, ...] = ()
+    claim: str = ""
+    proof: Proof = ""
     signs: tuple[str, ...] = ()
+    fingerprint: str = ""

@@ -163,7 +163,8 @@ def test_the_clearance_is_graded_and_the_site_does_not_see_it():
     ]:
         raw = [(k.encode(), v.encode()) for k, v in {"host": "example.org", **headers, "cookie": cookie}.items()]
         visit = suspect.site.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
-        seen.append((visit.visitor.partition(":")[0], visit.signs))
+        against = tuple(sign for sign in visit.signs if sign.startswith("clearance"))
+        seen.append((visit.visitor.partition(":")[0], against))
     assert seen == [
         ("clearance", ()), ("clearance", ("clearance-user-agent",)),
         ("192.0.2.1", ("clearance-user-agent", "clearance-language")),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from hedgerow.identity.bots import Bot, Bots
 from hedgerow.identity.kind import kind_of
+from hedgerow.identity.welcome import Welcome
 from hedgerow.logs.formats import (
     LEDGER_COLUMNS,
     UNKNOWN,
@@ -176,8 +177,8 @@ def test_a_user_is_an_account_only_where_the_server_checked_it():
 
 def test_verified_bots_are_named():
     bots = Bots([Bot("example", ("192.0.2.0/24",), "examplebot")])
-    assert LineParser(Format("combined"), bots=bots)(LINE).bot == "example"
-    assert LineParser(Format("combined"), bots=bots)(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot == ""
+    assert LineParser(Format("combined"), welcome=Welcome(bots))(LINE).bot == "example"
+    assert LineParser(Format("combined"), welcome=Welcome(bots))(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot == ""
 
 
 def test_a_carriage_return_at_the_end_is_no_part_of_the_line():
@@ -194,6 +195,7 @@ def row_of(visit: Visit) -> list[object]:
     marker = visit.marker
     fields |= {"marker_kind": None, "minted_for": None, "parent": None, "marker_target": None}
     fields["linked"] = b"".join(visit.linked)
+    fields["signs"] = " ".join(visit.signs)
     if marker is not None:
         fields |= {"marker_kind": marker.kind, "minted_for": marker.minted_for, "parent": marker.parent}
         fields["marker_target"] = marker.target
@@ -220,6 +222,10 @@ VISIT = Visit(
     asked="/~token",
     tampered=True,
     linked=(b"abcdef", b"123456"),
+    claim="Googlebot",
+    proof="false",
+    signs=("no-accept", "no-language"),
+    fingerprint="t13d1516h2_8daaf6152771_b186095e22b6",
 )
 
 

@@ -229,3 +229,20 @@ def test_a_rule_longer_than_the_limit_stays_as_it_is():
     )
     assert block is not None
     assert block.until == 110.0
+
+
+def test_steady_evidence_does_not_grow_with_the_visits():
+    """A client's headers are the same each time: who reads a hundred pages with curl has not done anything more."""
+    one = Ladder({"headers": Rule("refuse", 0.0, steady=True), "integrity": Rule("refuse", 60.0)})
+    steady = Evidence("headers", "x", 0.5, "X.")
+    outcome = one.decide(VISIT, Memory(None, ()), [steady])
+    assert (outcome.decision.action, outcome.decision.change) == ("pass", None)
+    added = Evidence("integrity", "y", 0.3, "Y.")
+    outcome = one.decide(VISIT, Memory(None, ()), [steady, added])
+    assert outcome.decision.change.weight == 0.3
+    assert outcome.decision.change.codes == ("y",)
+    assert outcome.decision.action == "pass"
+    known = Standing(suspicion=0.3, at=VISIT.at)
+    assert one.decide(VISIT, Memory(None, (), standing=known), [added]).decision.action == "pass"
+    assert one.decide(VISIT, Memory(None, (), standing=known), [steady, added]).decision.action == "challenge"
+    assert one.decide(VISIT, Memory(None, (), standing=known), [steady]).decision.action == "pass"

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from protego import Protego
 
-from hedgerow.traps.robots import LIMIT, disallow, generated
+from hedgerow.traps.robots import LIMIT, disallow, generated, refuse
 
 AGENTS = ["a", "b", "goodbot", "*", "A", "a*", "Mozilla/5.0 (compatible; goodbot/2.1)"]
 SITE = "https://example.org"
@@ -196,3 +196,25 @@ def test_a_long_one_is_cut_at_the_end_of_a_line():
     assert LIMIT - 100 < len(cut) < LIMIT + 100
     assert cut.endswith(b"/0123456789\n")
     assert disallow(b"x" * (LIMIT + 1), "/~") == generated("/~")
+
+
+# ---- Bots that are not wanted
+
+
+@given(robots_txts, st.lists(rests, max_size=5))
+@example(b"User-agent: goodbot\nUser-agent: a\nAllow: /", ["x"])
+@example(b"User-agent: goodbot\nAllow: /\n", ["x"])
+def test_who_is_not_wanted_is_told_to_fetch_nothing_and_nobody_else_is(robots, rests):
+    before = Protego.parse(text_of(robots))
+    after = Protego.parse(text_of(refuse(robots, ["goodbot", "Other"])))
+    for target in ("/", *("/" + rest for rest in rests)):
+        for agent in ("goodbot", "Other"):
+            assert not after.can_fetch(SITE + target, agent)
+        for agent in ("a", "b"):
+            assert after.can_fetch(SITE + target, agent) == before.can_fetch(SITE + target, agent)
+
+
+def test_both_at_once():
+    told = disallow(refuse(b"", ["GPTBot"]), "/~")
+    assert told == b"User-agent: GPTBot\nDisallow: /~\nDisallow: /\n\nUser-agent: *\nDisallow: /~\n"
+    assert refuse(b"Sitemap: /s", ["a"]) == b"Sitemap: /s\n\nUser-agent: a\nDisallow: /\n"

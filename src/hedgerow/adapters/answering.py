@@ -12,7 +12,7 @@ from hedgerow.adapters.asgi_types import Message, Send
 from hedgerow.adapters.outgoing import Headers, Outgoing, Untouchable, header, is_html, touched_headers
 from hedgerow.adapters.site import Site
 from hedgerow.identity.kind import kind_of
-from hedgerow.traps.robots import LIMIT, disallow, generated
+from hedgerow.traps.robots import LIMIT, disallow, refuse
 from hedgerow.verdict import Decision
 from hedgerow.visit import Kind, Visit
 
@@ -230,17 +230,23 @@ class RobotsAnswering(Answering):
         self._size += len(piece)
         if message.get("more_body", False) and self._size <= LIMIT:
             return
-        prefix = self._site.settings.marker.prefix
         headers: Headers = start["headers"]
         if start["status"] == _OK and not is_html(header(headers, b"content-type")):
-            body = disallow(b"".join(self._raw), prefix)
+            body = self._ours(b"".join(self._raw))
             kept = touched_headers(headers)
         else:
             # None, or an application that answers everything with its start page.
-            body = generated(prefix)
+            body = self._ours(b"")
             kept = [(b"content-type", b"text/plain; charset=utf-8")]
             self.status = _OK
         self._over = self.started = True
         kept.append((b"content-length", b"%d" % len(body)))
         await self._send({"type": "http.response.start", "status": self.status, "headers": kept})
         await self._send({"type": "http.response.body", "body": b"" if self.visit.method == "HEAD" else body})
+
+    def _ours(self, robots: bytes) -> bytes:
+        """The site's robots.txt as we send it."""
+        site = self._site
+        if site.refused_agents:
+            robots = refuse(robots, site.refused_agents)
+        return disallow(robots, site.settings.marker.prefix) if site.settings.traps.enabled else robots

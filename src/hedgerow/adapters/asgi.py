@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote_to_bytes
 from hedgerow.adapters import pages
 from hedgerow.adapters.answering import Answering, RobotsAnswering
 from hedgerow.adapters.asgi_types import App, Message, Receive, Scope, Send
+from hedgerow.adapters.manners import read_robots
 from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import UpstreamError
@@ -79,6 +80,7 @@ class Hedgerow:
             site = Site(settings, account_of=account_of)
         self.site = site
         self._clock = clock
+        self._tasks: set[asyncio.Future[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -107,7 +109,10 @@ class Hedgerow:
         client = scope.get("client")
         peer = client[0] if client else ""
         identifier = self.site.gate.identifier
-        visit = identifier.visit(self._clock(), peer, method, target, scope["headers"])
+        visit = identifier.visit(
+            self._clock(), peer, method, target, scope["headers"],
+            scheme=scope.get("scheme", ""), version=scope.get("http_version", ""),
+        )  # fmt: skip
         scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
         if visit.asked:
             # The application sees the page that is meant, and nothing of the marker.
@@ -145,7 +150,10 @@ class Hedgerow:
         headers = scope["headers"]
         if "extensions" in scope:
             scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _PAST_US}
-        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.settings.traps.enabled:
+        if visit.claim:
+            self._mind_robots(visit, scope)
+        changes_robots = self.site.settings.traps.enabled or self.site.refused_agents
+        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and changes_robots:
             answering: Answering = RobotsAnswering(self.site, visit, decision, send)
             inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
         else:
@@ -184,6 +192,15 @@ class Hedgerow:
         finally:
             if not answered:
                 self.site.record(answering.visit, answering.decision, answering.status or _CLIENT_LEFT)
+
+    def _mind_robots(self, visit: Visit, scope: Scope) -> None:
+        """A bot is here: see to it that its host's robots.txt is known, beside its request."""
+        manners = self.site.gate.identifier.welcome.manners
+        if manners is None or not manners.due(visit.host, visit.at):
+            return
+        task = asyncio.ensure_future(read_robots(self.app, scope, manners, visit))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _turn_away(
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send

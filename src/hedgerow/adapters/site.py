@@ -20,11 +20,15 @@ from hedgerow.build import (
     build_spent,
     build_state,
     build_watch,
+    refused_agents,
 )
 from hedgerow.challenge.clearance import Sightings
 from hedgerow.challenge.hooks import Hooks
 from hedgerow.gate import VISITOR_COOKIE, Gate
 from hedgerow.identity.account import AccountOf
+from hedgerow.identity.welcome import Acquaintance
+from hedgerow.lookups.background import Background
+from hedgerow.lookups.names import DnsResolver
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hedgerow.marker.resolve import Place, resolve
 from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based
@@ -32,6 +36,7 @@ from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visito
 from hedgerow.page.policy import allow_style
 from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings
+from hedgerow.settings.schema import split_listen
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.traps.bait import Bait, Pages
@@ -84,6 +89,8 @@ class Site:
             self.watch.start()
         self.skeletons = Skeletons()
         self._pages = Pages()
+        self.acquaintance = Acquaintance()
+        self.lookups: Background | None = None
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
         self.untouched: Counter[str] = Counter()
@@ -100,8 +107,10 @@ class Site:
         clearances = build_clearances(settings, self._seals, self._sightings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of, clearances=clearances, lists=self.lists,
+            account_of=self._account_of, clearances=clearances, lists=self.lists, acquaintance=self.acquaintance,
         )  # fmt: skip
+        self._look_up(settings)
+        self.refused_agents = refused_agents(settings)
         detains = "detain" in {settings.traps.response, settings.density.response}
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
         maze = Maze(settings.marker.prefix, self._seals.seed) if detains else None
@@ -118,6 +127,19 @@ class Site:
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
         self.settings, self.gate, self.maze = settings, gate, maze
+
+    def _look_up(self, settings: Settings) -> None:
+        """Answer questions about bots under these settings, or none."""
+        bots, known = settings.bots, self.acquaintance
+        if self.lookups is None or bots != self.settings.bots:
+            if self.lookups is not None:
+                self.lookups.close()
+            resolver = DnsResolver(split_listen(bots.resolver) if bots.resolver else None)
+            self.lookups = Background(known, resolver, insecure=bots.insecure_directories)
+        if not (bots.enabled and bots.dns):
+            known.proofs.ask = None
+        if not bots.enabled or bots.signatures == "off":
+            known.keys.ask = None
 
     def seal(self, visit: Visit) -> Seal:
         """The seal under which links are sealed for this visit."""
@@ -149,9 +171,11 @@ class Site:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
 
     def close(self) -> None:
-        """Write what waits, and look no longer whether the lists change."""
+        """Write what waits, ask nobody anything any more, and look no longer whether the lists change."""
         if self.watch is not None:
             self.watch.close()
+        if self.lookups is not None:
+            self.lookups.close()
         self.ledger.close()
         if self._journal is not None:
             self._journal.close()

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import keys, lists, mark, simulate, visitors
+from hedgerow.cli import bots, keys, lists, mark, simulate, visitors
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 
@@ -29,6 +29,7 @@ app = typer.Typer(
 
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(keys.app, name="keys")
+app.add_typer(bots.app, name="bots")
 app.add_typer(visitors.app, name="visitors")
 app.add_typer(lists.app, name="lists")
 app.command("mark")(mark.run)

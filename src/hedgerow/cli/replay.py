@@ -25,10 +25,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_gate, build_seals, build_watch, key_path
+from hedgerow.build import build_gate, build_seals, build_watch, build_welcome, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
-from hedgerow.identity.bots import Bots
+from hedgerow.identity.welcome import Acquaintance
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
@@ -64,7 +64,7 @@ def run(
     """
     settings = load_settings(config)
     _check_writable(json_path)
-    reader = Reader(logs, bots=Bots(settings.identity.bots))
+    reader = Reader(logs, welcome=build_welcome(settings, Acquaintance()))
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:

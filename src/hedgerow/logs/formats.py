@@ -25,10 +25,10 @@ import msgspec
 
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import parse_address, prefix_of
-from hedgerow.identity.bots import Bots
 from hedgerow.identity.kind import kind_of, origin_of_referrer
+from hedgerow.identity.welcome import Recognised, Welcome
 from hedgerow.marker.seal import VISITOR_BYTES
-from hedgerow.visit import Kind, Marker, MarkerKind, Origin, Visit
+from hedgerow.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
 
 _TIME = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}"
 _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
@@ -56,6 +56,7 @@ _UNAUTHORIZED = 401
 _PARTIAL_CONTENT = 206
 
 _MOST_CACHED = 1 << 16
+_NOBODY = Recognised("")
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -107,13 +108,13 @@ class LineParser:
     remembered.
 
     The user in a log becomes the account only where *accounts* says so: nginx writes whatever name a client
-    sends, checked or not, and a crawler could send a new one with each request. *bots* are the verified bots.
+    sends, checked or not, and a crawler could send a new one with each request. *welcome* recognises bots.
     """
 
-    def __init__(self, form: Format, *, accounts: bool = False, bots: Bots | None = None) -> None:
+    def __init__(self, form: Format, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
         self._match = (_VHOST if form.has_host else _PLAIN).match
         self._accounts = accounts
-        self._bots = bots
+        self._welcome = welcome
         self._time: tuple[str, float | None] = ("", None)
         self._addresses: dict[str, tuple[str, str]] = {}
 
@@ -137,7 +138,7 @@ class LineParser:
         code = int(status) if status != "-" else 0
         # A part of a file: live, the Range header says the same before the answer is known.
         kind: Kind = "asset" if code == _PARTIAL_CONTENT else kind_of(method, target)
-        visitor, account, bot = prefix, "", ""
+        visitor, account, seen = prefix, "", _NOBODY
         origin: Origin = "unknown"
         if self._accounts and code != _UNAUTHORIZED:
             account = _account(user)
@@ -145,11 +146,11 @@ class LineParser:
         if host:
             host = _DEFAULT_PORT.sub("", host)
             origin = origin_of_referrer(referrer, host)
-        if self._bots:
-            bot = self._bots.verified(address, agent)
+        if self._welcome is not None:
+            seen = self._welcome.of_address(at, address, agent)
         return Visit(
             at, address, visitor, prefix, method, target, kind, account, host, agent,
-            referrer, origin, False, bot, None, code,
+            referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,
         )  # fmt: skip
 
     def _address(self, text: str) -> tuple[str, str]:
@@ -225,21 +226,22 @@ def _split(request: str) -> tuple[str, str]:
 
 LEDGER_COLUMNS = (
     "at, visitor, address, account, method, host, target, kind, referrer, user_agent, origin, prefetch, bot, "
-    "marker_kind, minted_for, parent, marker_target, asked, tampered, linked, status"
+    "marker_kind, minted_for, parent, marker_target, asked, tampered, linked, status, claim, proof, signs, fingerprint"
 )
 _KINDS = frozenset(get_args(Kind))
 _ORIGINS = frozenset(get_args(Origin))
 _MARKERS = frozenset(get_args(MarkerKind))
+_PROOFS = frozenset(get_args(Proof))
 
 
 def visit_of_row(row: Sequence[Any]) -> Visit | None:
     """The visit in a row of the ledger (`LEDGER_COLUMNS`), as it was; None where it makes no sense."""
     at, visitor, address, account, method, host, target, kind, referrer, agent, origin, prefetch, *more = row
-    bot, mark, minted_for, parent, leads_to, asked, tampered, linked, status = more
-    texts = (visitor, address, account, method, host, target, referrer, agent, bot, asked)
+    bot, mark, minted_for, parent, leads_to, asked, tampered, linked, status, claim, proof, signs, fingerprint = more
+    texts = (visitor, address, account, method, host, target, referrer, agent, bot, asked, claim, signs, fingerprint)
     if not isinstance(at, float) or not isinstance(status, int) or not all(isinstance(t, str) for t in texts):
         return None
-    if kind not in _KINDS or origin not in _ORIGINS or not isinstance(linked, bytes):
+    if kind not in _KINDS or origin not in _ORIGINS or proof not in _PROOFS or not isinstance(linked, bytes):
         return None
     marker = None
     if mark:
@@ -251,6 +253,7 @@ def visit_of_row(row: Sequence[Any]) -> Visit | None:
     return Visit(
         at, address, visitor, prefix_of(address), method, target, kind, account, host, agent, referrer,
         origin, bool(prefetch), bot, marker, status, asked, bool(tampered), known,
+        claim, proof, tuple(signs.split()), fingerprint,
     )  # fmt: skip
 
 

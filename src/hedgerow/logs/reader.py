@@ -37,7 +37,7 @@ import msgspec
 import zstandard
 
 from hedgerow.errors import LogError
-from hedgerow.identity.bots import Bots
+from hedgerow.identity.welcome import Welcome
 from hedgerow.logs.formats import (
     LEDGER,
     LEDGER_COLUMNS,
@@ -62,6 +62,7 @@ _ZSTD_PIECE = 1 << 12
 _LOOKED_AT = 1 << 16
 _LINES_LOOKED_AT = 200
 _ROWS = 1000
+_LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -111,13 +112,13 @@ class Reader:
 
     Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, told by its first bytes), a ledger,
     or "-", standard input. All are looked at before any is read: LogError where one cannot be read at all.
-    *accounts* and *bots*: see `LineParser`.
+    *accounts* and *welcome*: see `LineParser`.
     """
 
-    def __init__(self, paths: Sequence[str], *, accounts: bool = False, bots: Bots | None = None) -> None:
+    def __init__(self, paths: Sequence[str], *, accounts: bool = False, welcome: Welcome | None = None) -> None:
         self.tally = Tally()
         self._accounts = accounts
-        self._bots = bots
+        self._welcome = welcome
         self._sources = [_source(path) for path in paths]
         for source in self._sources:
             if source.format.name not in self.tally.formats:
@@ -137,7 +138,7 @@ class Reader:
     def _visits(self, source: _Text | _Ledger) -> Iterator[Visit]:
         if isinstance(source, _Ledger):
             return source.visits(self.tally)
-        parse = LineParser(source.format, accounts=self._accounts, bots=self._bots)
+        parse = LineParser(source.format, accounts=self._accounts, welcome=self._welcome)
         visits = source.visits(self.tally, parse)
         return visits if source.format.exact else spread(visits)
 
@@ -323,7 +324,13 @@ class _Ledger:
             self.size = Path(path).stat().st_size
             with closing(self._connect()) as connection:
                 first = connection.execute("SELECT at FROM visits ORDER BY at, id LIMIT 1").fetchone()
-                connection.execute(f"SELECT {LEDGER_COLUMNS} FROM visits LIMIT 1").fetchone()  # noqa: S608
+                there = {row[1] for row in connection.execute("PRAGMA table_info(visits)")}
+                # A ledger of an older version has no column for these.
+                self._columns = LEDGER_COLUMNS
+                for name in _LATER_COLUMNS:
+                    if name not in there:
+                        self._columns = self._columns.replace(f", {name}", ", ''")
+                connection.execute(f"SELECT {self._columns} FROM visits LIMIT 1").fetchone()  # noqa: S608
         except (OSError, sqlite3.Error) as error:
             raise LogError(f"{readable(path)}: is no ledger of Hedgerow: {_reason(error)}") from None
         self.start = first[0] if first and isinstance(first[0], float) else -math.inf
@@ -341,7 +348,7 @@ class _Ledger:
                 # scan.
                 first, last = "SELECT min(id) FROM visits", "SELECT max(id) FROM visits"
                 span = connection.execute(f"SELECT ({last}) - ({first}) + 1").fetchone()[0] or 1
-                rows = connection.execute(f"SELECT {LEDGER_COLUMNS} FROM visits ORDER BY at, id")  # noqa: S608
+                rows = connection.execute(f"SELECT {self._columns} FROM visits ORDER BY at, id")  # noqa: S608
                 while some := rows.fetchmany(_ROWS):
                     seen += len(some)
                     tally.bytes_read += self.size * len(some) // span

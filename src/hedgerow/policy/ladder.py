@@ -23,10 +23,16 @@ DAY = 86_400.0
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone."""
+    """
+    What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone.
+
+    *steady* evidence is the same at each visit, such as a client's headers: it weighs with every visit, and does not
+    grow with their number.
+    """
 
     action: Action
     block_for: float
+    steady: bool = False
 
 
 class Outcome(NamedTuple):
@@ -85,6 +91,7 @@ class Ladder:
     ) -> None:
         self.thresholds = thresholds or Thresholds()
         self._rules = {"suspicion": Rule("refuse", self.thresholds.block_for), **rules}
+        self._steady = frozenset(name for name, rule in self._rules.items() if rule.steady)
         self._renew = renew
         self._strikes = strikes
         self.day_of = day_of
@@ -108,9 +115,17 @@ class Ladder:
         if weight >= self.thresholds.refuse_at:
             heaviest = max(evidence, key=lambda e: e.weight)
             return self._turn_away(visit, memory, evidence, heaviest)
-        change = self._change(visit, evidence, weight)
-        after = amended(standing, change) if weight and change is not None else standing
-        if after is not None and self._is_suspect(after, visit.at):
+        steady = 0.0
+        for found in evidence:
+            if found.detector in self._steady:
+                steady += found.weight
+        if steady:
+            passing = [e for e in evidence if e.detector not in self._steady]
+            change = self._change(visit, passing, sum(e.weight for e in passing))
+        else:
+            change = self._change(visit, evidence, weight)
+        after = amended(standing, change) if change is not None and change.weight else standing
+        if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
         if after is not None and after.identity == "suspect":
             # Time has passed, and nothing was added: judged again, it is held to be a person.
@@ -164,13 +179,14 @@ class Ladder:
             entry=entry,
         )
 
-    def _is_suspect(self, standing: Standing, at: float) -> bool:
+    def _is_suspect(self, standing: Standing, at: float, steady: float = 0.0) -> bool:
         """Whether a visitor is one; who is already stays one until half of what made it one has faded."""
         limits = self.thresholds
         if limits.suspects == "pass":
             return False
         enough = limits.suspect_at if standing.identity == "person" else limits.suspect_at / 2
-        if suspicion_at(standing, at, limits.half_life) >= enough:
+        gathered = suspicion_at(standing, at, limits.half_life)
+        if gathered and gathered + steady >= enough:
             return True
         return wrong_on(standing, self.day_of(at)) >= limits.wrong_visits
 

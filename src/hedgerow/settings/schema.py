@@ -18,7 +18,8 @@ import msgspec
 from hedgerow.challenge.external import Name
 from hedgerow.challenge.hooks import Kind as ChallengeKind
 from hedgerow.identity.address import check_network
-from hedgerow.identity.bots import Bot
+from hedgerow.identity.bots import Bot, Category, Policy
+from hedgerow.identity.signature import public_key
 from hedgerow.marker.rewrite import Mode, Placement
 from hedgerow.windows.density import Window
 
@@ -122,18 +123,88 @@ class IdentitySettings(Table, frozen=True):
     account_header: str = ""
     strikes: int = 3
     bots: tuple[Bot, ...] = ()
+    tls_header: str = ""
 
     def faults(self) -> Faults:
         yield from _network_faults("trusted_proxies", self.trusted_proxies)
         yield from _positive(self, "strikes")
         if self.account_header and not self.trusted_proxies:
             yield "account_header", "is believed from trusted proxies only; name them in trusted_proxies"
+        if self.tls_header and not self.trusted_proxies:
+            yield "tls_header", "is believed from trusted proxies only; name them in trusted_proxies"
         for number, bot in enumerate(self.bots):
             yield from _network_faults(f"bots.{number}.networks", bot.networks)
             if not bot.name:
                 yield f"bots.{number}.name", "must not be empty"
             if not bot.networks:
                 yield f"bots.{number}.networks", "must not be empty: a bot is verified by them"
+
+
+class Signer(Table, frozen=True):
+    """A bot that signs its requests: the *host* at which it publishes its keys, or the *keys* themselves."""
+
+    name: str
+    category: Category = "other"
+    host: str = ""
+    keys: tuple[str, ...] = ()
+
+    def faults(self) -> Faults:
+        if not self.name:
+            yield "name", "must not be empty"
+        if not self.host and not self.keys:
+            yield "host", "must not be empty where there are no keys"
+        if "/" in self.host:
+            yield "host", f"{self.host!r} must be a host alone, such as bot.example"
+        for key in self.keys:
+            if public_key(key) is None:
+                yield "keys", f"{key!r} is no Ed25519 key: 32 bytes in base64url, the x of a JWK"
+
+
+class BotsSettings(Table, frozen=True):
+    """
+    Known bots: what becomes of each category once it is verified, and how it is.
+
+    *dns* looks up the names of addresses, at *resolver* or the system's name servers; an answer holds for *true_for* or
+    *false_for* seconds. *signatures*: whose are checked. *robots* holds bots to the site's robots.txt, which is read
+    every *robots_refresh* seconds; who disobeys is unwelcome for *unwelcome_for* seconds.
+    """
+
+    enabled: bool = True
+    search: Policy = "pass"
+    ai_training: Policy = "contain"
+    ai_search: Policy = "pass"
+    ai_assistant: Policy = "pass"
+    archive: Policy = "pass"
+    monitoring: Policy = "pass"
+    preview: Policy = "pass"
+    feed: Policy = "pass"
+    seo: Policy = "contain"
+    other: Policy = "contain"
+    dns: bool = True
+    resolver: str = ""
+    true_for: float = 86_400.0
+    false_for: float = 3600.0
+    signatures: Literal["known", "any", "off"] = "known"
+    signers: tuple[Signer, ...] = ()
+    insecure_directories: bool = False
+    robots: bool = True
+    robots_refresh: float = 3600.0
+    unwelcome_for: float = 86_400.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "true_for", "false_for", "robots_refresh", "unwelcome_for")
+        if self.resolver:
+            try:
+                host, _ = split_listen(self.resolver)
+                check_network(host)
+            except ValueError:
+                yield "resolver", f"{self.resolver!r} is not ADDRESS:PORT, such as 127.0.0.1:53"
+
+
+class HeadersSettings(Table, frozen=True):
+    """What is odd about a request's headers."""
+
+    enabled: bool = True
 
 
 DEFAULT_WINDOWS = (
@@ -474,6 +545,8 @@ class Settings(Table, frozen=True):
     directory: str = ""
     proxy: ProxySettings = ProxySettings()
     identity: IdentitySettings = IdentitySettings()
+    bots: BotsSettings = BotsSettings()
+    headers: HeadersSettings = HeadersSettings()
     density: DensitySettings = DensitySettings()
     marker: MarkerSettings = MarkerSettings()
     policy: PolicySettings = PolicySettings()

@@ -35,14 +35,18 @@ CREATE TABLE IF NOT EXISTS visits (
     user_agent TEXT NOT NULL, origin TEXT NOT NULL, prefetch INTEGER NOT NULL, bot TEXT NOT NULL,
     marker_kind TEXT, minted_for BLOB, parent BLOB, marker_target TEXT,
     asked TEXT NOT NULL, tampered INTEGER NOT NULL, linked BLOB NOT NULL,
-    status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL
+    status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL,
+    claim TEXT NOT NULL DEFAULT '', proof TEXT NOT NULL DEFAULT '', signs TEXT NOT NULL DEFAULT '',
+    fingerprint TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
 """
-_COLUMNS = 25
+_COLUMNS = 29
 _INSERT = f"INSERT INTO visits VALUES (NULL, {', '.join('?' * _COLUMNS)})"  # noqa: S608 - a constant
-_VERSION = 1
+_VERSION = 2
+# What a ledger of an older version lacks, in the order of the schema.
+_ADDED = ("claim", "proof", "signs", "fingerprint")
 
 
 def _text(value: str) -> str:
@@ -65,6 +69,7 @@ def _row(entry: Entry) -> tuple[object, ...]:
         visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.asked), visit.tampered,
         b"".join(visit.linked),
         entry.status, decision.action, decision.code, evidence, entry.reference,
+        _text(visit.claim), visit.proof, " ".join(visit.signs), _text(visit.fingerprint),
     )  # fmt: skip
 
 
@@ -89,12 +94,20 @@ class SqliteLedger:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=NORMAL")
             self._connection.executescript(_SCHEMA)
+            self._add_columns()
             self._connection.execute(f"PRAGMA user_version={_VERSION}")
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"cannot open the ledger {path}: {error}") from None
         self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+
+    def _add_columns(self) -> None:
+        """Bring a ledger of an older version up to this one's."""
+        there = {row[1] for row in self._connection.execute("PRAGMA table_info(visits)")}
+        for name in _ADDED:
+            if name not in there:
+                self._connection.execute(f"ALTER TABLE visits ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
 
     def append(self, entry: Entry) -> None:
         if self._stop or len(self._waiting) >= self._most:

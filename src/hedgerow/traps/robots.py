@@ -103,6 +103,35 @@ def disallow(robots: bytes, prefix: str) -> bytes:
     return b"".join(raw) + added
 
 
+def refuse(robots: bytes, agents: Sequence[str]) -> bytes:
+    r"""
+    *robots* with everything disallowed for *agents*; nothing changes for anybody else.
+
+    The site may have rules of its own for one of them, perhaps in a group with others, and an `Allow` there would win.
+    So its name is taken out of every group, by another that no crawler has, and all get one group at the end.
+
+    >>> refuse(b"User-agent: a\nUser-agent: b\nAllow: /\n", ["B"]).splitlines()
+    [b'User-agent: a', b'User-agent: nobody', b'Allow: /', b'', b'User-agent: B', b'Disallow: /']
+    """
+    names = {agent.lower().encode() for agent in agents}
+    found = _END.search(robots)
+    end = found[0] if found else b"\n"
+    raw: list[bytes] = _LINE.findall(robots[:LIMIT])
+    is_open = False
+    for number, line in enumerate(raw):
+        text = line.removeprefix(_BOM if number == 0 else b"").partition(b"#")[0].strip()
+        said = _AGENT.match(text)
+        if said and text[said.end() :].strip().lower() in names:
+            raw[number] = _AGENT_LINE + b"nobody" + end
+        read = _read(text)
+        is_open = read.field == "agent" or (is_open and not (read.exact and read.field in {"allow", "disallow"}))
+    if raw:
+        # A last group without rules, which allows everything, would go on in ours.
+        raw[-1] = _closed(raw[-1], end) + (b"Disallow:" + end if is_open else b"") + end
+    group = b"".join(_AGENT_LINE + agent.encode() + end for agent in agents)
+    return b"".join(raw) + group + _disallow((b"/",), end)
+
+
 def _disallow(rules: Sequence[bytes], end: bytes) -> bytes:
     return b"".join(b"Disallow: " + rule + end for rule in rules)
 

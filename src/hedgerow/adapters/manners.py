@@ -1,0 +1,57 @@
+"""The application's robots.txt, asked for beside the requests, so that bots can be held to it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from hedgerow.adapters.asgi_types import App, Message, Scope
+from hedgerow.identity.manners import Manners
+from hedgerow.traps.robots import LIMIT
+from hedgerow.visit import Visit
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 10.0
+_OK = 200
+_CLIENT_ERRORS = range(400, 500)
+_KEPT = frozenset({b"host", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
+
+
+async def read_robots(app: App, scope: Scope, manners: Manners, visit: Visit) -> None:
+    """Ask *app* for the robots.txt of the host of *visit*, and tell *manners*. An error leaves what is known."""
+    asked = asyncio.Event()
+    status = 0
+    pieces: list[bytes] = []
+    headers = [pair for pair in scope["headers"] if pair[0] in _KEPT]
+
+    async def receive() -> Message:
+        if asked.is_set():
+            await asyncio.sleep(_SECONDS)
+            return {"type": "http.disconnect"}
+        asked.set()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body" and sum(map(len, pieces)) <= LIMIT:
+            pieces.append(message.get("body", b""))
+
+    inner: Scope = {
+        **scope, "type": "http", "method": "GET", "path": "/robots.txt", "raw_path": b"/robots.txt",
+        "query_string": b"",
+        "headers": [*headers, (b"user-agent", b"Hedgerow"), (b"accept", b"text/plain")],
+    }  # fmt: skip
+    try:
+        async with asyncio.timeout(_SECONDS):
+            await app(inner, receive, send)
+    except Exception as error:  # noqa: BLE001 - whatever the application breaks on, the visit goes on
+        log.info("the robots.txt of %s cannot be read: %s", ascii(visit.host), ascii(str(error)))
+        return
+    if status == _OK:
+        manners.learn(visit.host, b"".join(pieces)[:LIMIT], visit.at)
+    elif status in _CLIENT_ERRORS:
+        # There is none: everything may be fetched.
+        manners.learn(visit.host, b"", visit.at)
