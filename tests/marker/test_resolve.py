@@ -27,6 +27,8 @@ HERE = Place(b"http", b"example.org", b"/docs/start.html?x=1")
         (b"..", b"/"),
         (b"a/../b", b"/docs/b"),
         (b"/a/./b/../c", b"/a/c"),
+        (b"/.?", b"/?"),
+        (b"/..?x=1", b"/?x=1"),
         (b"/a/%2e%2E/c", b"/c"),
         (b"/a/..", b"/"),
         (b"/a/...", b"/a/..."),

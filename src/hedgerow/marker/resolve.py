@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 # Bytes that a browser sends as they are in a path and query, less those that need a second look.
-_PLAIN_PATH = re.compile(rb"/(?![/\\])(?:[A-Za-z0-9_~!$&()*+,;=:@?-]|%(?!2[eE])|/(?!\.)|\.(?!\.?(?:/|\Z)))*+\Z")
+_PLAIN_PATH = re.compile(rb"/(?![/\\])(?:[A-Za-z0-9_~!$&()*+,;=:@?-]|%(?!2[eE])|/(?!\.)|\.(?!\.?(?:[/?]|\Z)))*+\Z")
 _PLAIN_NAME = re.compile(
     rb"[A-Za-z0-9_~!$()*+,;=@-](?:[A-Za-z0-9_~!$&()*+,;=@-]|%(?!2[eE])|\.(?!\.))*+"
     rb"(?:\?[A-Za-z0-9_~!$&()*+,;=:@%?/.-]*+)?\Z"
