@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import sys
 import time
 from contextlib import closing
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block s
 
 _REFERENCE = re.compile(r"[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}")
 _LONG_SESSION = 60
+_WIDTH_OF_A_FILE = 160
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 Who = Annotated[str, typer.Argument(metavar="VISITOR", help="An address, account:NAME, or a reference like 1A2B-3C4D.")]
 
@@ -173,4 +175,4 @@ def _print(rows: list[dict[str, Any]]) -> None:
         cells = [readable(row["visitor"]), identity, f"{row['suspicion']:.2f}", str(row["wrong_visits"])]
         cells += [str(row["challenges"]), readable(row["why"])]
         table.add_row(*cells, *([str(row["pending"])] if pending else []))
-    Console(highlight=False, markup=False).print(table)
+    Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False, markup=False).print(table)
