@@ -77,6 +77,9 @@ class IntegrityDetector:
         if self._closed(visit.target):
             return (Evidence("entry", "closed", 1.0, "This page can only be reached from another page of this site."),)
         target = visit.target[:_LONGEST]
+        if target == before:
+            # Nothing is found out by asking for the same again: a monitor, a page that reloads itself.
+            return (Evidence("entry", "entry", 0.0, "Came without a marked link, as before.", details=target),)
         numbered = _NUMBER.search(target) is not None
         step = counted_on(target, before) if before else None
         if step is not None and step <= _NEXT:
