@@ -60,6 +60,16 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
+def run(command: list[str], *, cwd: Path) -> str:
+    """What a program says that must end well."""
+    home = {"HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(
+        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
 def answers(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
