@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -138,7 +138,7 @@ class Crawler:
     """
     A crawler of our own: no referrer, a browser's user agent, *headers* with every request.
 
-    *order* is "breadth", "depth" or "random". *keep* tells which links it follows.
+    *order* is "breadth", "depth" or "random". *reads* is what it sees of a page's source.
     """
 
     def __init__(
@@ -152,6 +152,7 @@ class Crawler:
         concurrency: int = 8,
         most: int = MOST_REQUESTS,
         pause: float = 0.0,
+        reads: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self._url = url
         self._origin = urlsplit(url).netloc
@@ -162,6 +163,7 @@ class Crawler:
         self._concurrency = concurrency
         self._most = most
         self._pause = pause
+        self._reads = reads
         self._random = random.Random(1)
         self._frontier = [url + "/"]
         self._seen = set(self._frontier)
@@ -216,7 +218,7 @@ class Crawler:
         if answer.status_code not in {200, 206} or b"<a" not in body:
             return
         self._got.append((name, title_of(body)))
-        for link in _LINK.findall(body):
+        for link in _LINK.findall(self._reads(body)):
             target, _ = urldefrag(urljoin(url, html.unescape(link.decode("utf-8", "replace"))))
             if urlsplit(target).netloc == self._origin and target not in self._seen:
                 self._seen.add(target)
