@@ -134,11 +134,9 @@ def test_a_replayed_ledger_decides_what_was_decided_live(traffic):
         totals = replay(fresh_gate(), Reader([str(path)])).totals()
     assert visits == [msgspec.structs.replace(entry.visit, status=entry.status) for entry in ledger]
     gate = fresh_gate()
-    replayed = []
-    for visit in visits:
-        replayed.append(gate.decide(visit))
-        gate.settle(replayed[-1])
-    for live, again in zip(ledger, replayed, strict=True):
+    for live, visit in zip(ledger, visits, strict=True):
+        again = gate.decide(visit)
+        gate.settle(again)
         assert but_for_words(again) == but_for_words(live.decision), live
     actions = [entry.decision.action for entry in ledger]
     assert totals["decisions"] == {

@@ -123,6 +123,15 @@ def test_a_deep_page_behind_a_marked_link_gets_a_base_and_resolves_as_its_author
     assert b"<base" not in client.get(token_of("/page.html")).body
 
 
+def test_a_policy_lets_our_base_through_where_there_is_one():
+    policy = b"script-src 'nonce-1'; base-uri 'none'"
+    client = Client(Application(HOME, headers=[HTML, (b"content-security-policy", policy)]))
+    answer = client.get(token_of("/docs/page.html"))
+    assert answer.header("content-security-policy") == policy.replace(b"'none'", b"'self'")
+    for target in ("/docs/page.html", token_of("/page.html")):
+        assert client.get(target).header("content-security-policy") == policy
+
+
 @pytest.mark.parametrize("spelling", ["/%7E", "/%7e", "/~"])
 def test_a_link_with_its_tilde_escaped_is_the_same_and_its_query_stays(spelling):
     client = Client()

@@ -148,6 +148,13 @@ def test_other_entries_weigh_next_to_nothing(before, target, expected):
     assert after(before, target, origin="none") == expected
 
 
+@pytest.mark.parametrize("origin", ["same", "unknown"])
+def test_the_same_page_again_weighs_nothing(origin):
+    """A monitor that asks for the start page every half a minute, a page that reloads itself."""
+    assert after("/about", "/status", origin=origin)[0][1] == 0.01
+    assert after("/status", "/status", origin=origin) == []
+
+
 def test_a_log_of_a_site_without_markers_accuses_nobody():
     one = IntegrityDetector(lambda _: "", lambda _: True, lambda _: False, entries=False)
     for origin in ("same", "unknown"):

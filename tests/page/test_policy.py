@@ -1,4 +1,4 @@
-"""Content security policies: our style is let through, and nothing else changes."""
+"""Content security policies: our style and our base are let through, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.page.policy import allow_style
+from hedgerow.page.policy import allow_base, allow_style
 
 HASH = b"'sha256-x'"
 
@@ -35,6 +35,23 @@ HASH = b"'sha256-x'"
 )
 def test_allow_style(policy, allowed):
     assert allow_style(policy, HASH) == allowed
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed"),
+    [
+        (b"default-src 'none'; base-uri 'none'", b"default-src 'none'; base-uri 'self'"),
+        (b"Base-URI", b"Base-URI 'self'"),
+        (b"base-uri https://a.example; img-src *", b"base-uri https://a.example 'self'; img-src *"),
+        (b"base-uri 'SELF'", b"base-uri 'SELF'"),
+        (b"base-uri 'none'; base-uri b", b"base-uri 'self'; base-uri b"),
+        (b"default-src 'none'", b"default-src 'none'"),
+        (b"img-src *, base-uri 'none'", b"img-src *, base-uri 'self'"),
+        (b"", b""),
+    ],
+)
+def test_allow_base(policy, allowed):
+    assert allow_base(policy) == allowed
 
 
 def read(header: bytes) -> list[dict[bytes, list[bytes]]]:

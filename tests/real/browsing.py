@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +25,8 @@ ARGUMENTS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 VIEWPORT: Any = {"width": 1000, "height": 700}
-BAIT = 'a[href^="/~"]'
+BAIT = 'a[class][href*="~"]:empty'
+"""Hidden links, by their look: marked links have the same addresses, and something to click on."""
 
 
 @contextlib.contextmanager
@@ -78,12 +78,24 @@ class Person:
     """
     Walks a site by what can be seen of it: clicks links, goes back, opens tabs, reloads.
 
-    The same *seed* takes the same way on sites that look the same.
+    The same *seed* takes the same way on sites that look the same. *plain* turns an address into the one that the site
+    knows, and *is_trap* tells whether it is a hidden link's.
     """
 
-    def __init__(self, page: Page, url: str, *, seed: int = 7, pause: float = 0.1) -> None:
+    def __init__(
+        self,
+        page: Page,
+        url: str,
+        *,
+        seed: int = 7,
+        pause: float = 0.1,
+        plain: Callable[[str], str] = str,
+        is_trap: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.page = page
         self.url = url
+        self._plain = plain
+        self._is_trap = is_trap
         self.trail: list[str] = []
         self._random = random.Random(seed)
         self._pause = pause
@@ -99,19 +111,20 @@ class Person:
         return self.trail
 
     def _note(self, how: str, page: Page) -> None:
-        self.trail.append(f"{how} {page.url.removeprefix(self.url)}")
+        self.trail.append(f"{how} {self._plain(page.url).removeprefix(self.url)}")
 
     def _link(self) -> Any:
         """A link that can be seen and leads to another page of this site."""
         links = self.page.locator("a:visible")
-        here = urlsplit(self.page.url).path
-        hrefs = links.evaluate_all("links => links.map(link => link.href)")
+        here = urlsplit(self._plain(self.page.url)).path
+        found = links.evaluate_all("links => links.map(link => link.href)")
+        assert not [href for href in found if self._is_trap(href)], "bait can be seen"
+        hrefs = [self._plain(href) for href in found]
         good = [
             number
             for number, href in enumerate(hrefs)
             if href.startswith(self.url + "/") and urlsplit(href).path not in {here, "/"}
         ]
-        assert not [href for href in hrefs if "/~" in href], "bait can be seen"
         return links.nth(self._random.choice(good)) if good else None
 
     def _click(self) -> None:
@@ -171,7 +184,7 @@ def seen_of_bait(page: Page) -> list[str]:
 
 
 def tab_stops(page: Page, *, most: int = 400) -> list[str]:
-    """Where the Tab key leads on a page, from its start round to it again."""
+    """Where the Tab key leads on a page, from its start round to it again: addresses, or the names of elements."""
     page.evaluate(
         """() => {
             document.activeElement.blur();
@@ -187,7 +200,7 @@ def tab_stops(page: Page, *, most: int = 400) -> list[str]:
                 const here = document.activeElement;
                 if (!here || window.been.has(here)) return null;
                 window.been.add(here);
-                return here.getAttribute("href") || here.tagName;
+                return here.href || here.tagName;
             }"""
         )
         if stop is None:
@@ -196,7 +209,7 @@ def tab_stops(page: Page, *, most: int = 400) -> list[str]:
     return stops
 
 
-def accessible_links(page: Page) -> tuple[list[str], list[str]]:
+def accessible_links(page: Page, is_trap: Callable[[str], bool] = lambda _: False) -> tuple[list[str], list[str]]:
     """The links in the accessibility tree, and the bait in it, of which there must be none."""
     with contextlib.closing(_Protocol(page)) as protocol:
         session = protocol.session
@@ -213,7 +226,7 @@ def accessible_links(page: Page) -> tuple[list[str], list[str]]:
         urls = [p["value"].get("value", "") for p in node.get("properties", []) if p["name"] == "url"]
         if node.get("role", {}).get("value") == "link":
             links.append(node.get("name", {}).get("value", ""))
-        if node.get("backendDOMNodeId") in hidden or any("/~" in url for url in urls):
+        if node.get("backendDOMNodeId") in hidden or any(is_trap(url) for url in urls):
             found.append(str(node))
     return links, found
 
@@ -282,8 +295,3 @@ def assert_same_picture(one: bytes, other: bytes, what: str, folder: Path) -> No
     assert first[:2] == second[:2], f"{what}: {first[:2]} without, {second[:2]} with Hedgerow; see {folder}"
     different = sum(a != b for a, b in zip(first[2], second[2], strict=True))
     assert not different, f"{what}: {different} bytes of the picture differ; see {folder}"
-
-
-def hidden_links(source: bytes) -> int:
-    """How many hidden links a page's source has."""
-    return len(re.findall(rb'href="/~', source))

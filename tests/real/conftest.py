@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from .browsing import CHROMIUM, chromium
-from .servers import Nginx, Protect, find_program
+from .servers import Nginx, Protect, find_program, run
 
 DOCUMENTATION = Path("/usr/share/doc/postgresql-doc-15/html")
 _LAST_OF_A_LOG = 4000
@@ -124,6 +124,26 @@ def protect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
             faults.append(str(fault))
         _started.remove(server)
     assert not faults, "\n".join(faults)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory, program: Callable[[str], str]) -> Path:
+    """A folder with a git repository in it, ready for the dumb protocol, and some files."""
+    git, root = program("git"), tmp_path_factory.mktemp("repositories")
+    work = root / "work"
+    work.mkdir()
+    for n in range(8):
+        (work / f"{n}.txt").write_text(f"{n}\n" * 1000)
+    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    for command in (
+        ("init", "-q", "-b", "main"),
+        ("add", "."),
+        (*who, "commit", "-q", "-m", "All of it"),
+        ("clone", "-q", "--bare", ".", str(root / "repository.git")),
+        ("-C", str(root / "repository.git"), "update-server-info"),
+    ):
+        run([git, *command], cwd=work)
+    return root
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
 """
 Crawlers, each with an origin filter, an address of its own, and an end.
 
-What a crawler got is a set of page names. A page counts when it came with status 200 and the title that the page of
-that name has in the site's folder: refusals, decoys and httrack's stored error pages do not.
+What a crawler got is a set of page names. A page counts when it came with status 200 and the title that a page has in
+the site's folder: refusals, decoys and httrack's stored error pages do not. Where links are marked, the name that it
+came under says nothing: it is known by its title.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin, urlsplit
 
@@ -54,13 +56,22 @@ def name_of(target: str) -> str:
     return target.partition("?")[0].removeprefix("/") or _NAME
 
 
+def recognised(found: Iterable[tuple[str, bytes]], titles: Titles) -> set[str]:
+    """
+    The pages of the site among those that were *found*, each a name and a title.
+
+    A few titles are those of two pages: such a page counts only where it has its own name.
+    """
+    times = Counter(titles.values())
+    names = {title: name for name, title in titles.items() if times[title] == 1}
+    known = (name if titles.get(name) == title else names.get(title, "") for name, title in found)
+    return {name for name in known if name}
+
+
 def stored(folder: Path, titles: Titles) -> set[str]:
     """The pages of the site among the files that a crawler left in *folder*."""
-    return {
-        path.name
-        for path in folder.rglob("*.html")
-        if path.name in titles and title_of(path.read_bytes()) == titles[path.name]
-    }
+    files = (path for path in folder.rglob("*") if path.is_file() and path.suffix not in {".log", ".zip"})
+    return recognised(((path.name, title_of(path.read_bytes())) for path in files), titles)
 
 
 def _run(command: list[str], folder: Path, *, longest: float = LONGEST) -> str:
@@ -113,7 +124,7 @@ def scrapy(url: str, address: str, folder: Path, titles: Titles, *, order: str =
     said = _run(command, folder)
     assert out.exists(), said
     got = [json.loads(line) for line in out.read_text().splitlines()]
-    return {name for name, title in got if titles.get(name) == title.encode()}
+    return recognised(((name, title.encode()) for name, title in got), titles)
 
 
 BROWSER = {
@@ -127,7 +138,7 @@ class Crawler:
     """
     A crawler of our own: no referrer, a browser's user agent, *headers* with every request.
 
-    *order* is "breadth", "depth" or "random". *keep* tells which links it follows.
+    *order* is "breadth", "depth" or "random". *reads* is what it sees of a page's source.
     """
 
     def __init__(
@@ -141,6 +152,7 @@ class Crawler:
         concurrency: int = 8,
         most: int = MOST_REQUESTS,
         pause: float = 0.0,
+        reads: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self._url = url
         self._origin = urlsplit(url).netloc
@@ -151,12 +163,17 @@ class Crawler:
         self._concurrency = concurrency
         self._most = most
         self._pause = pause
+        self._reads = reads
         self._random = random.Random(1)
         self._frontier = [url + "/"]
         self._seen = set(self._frontier)
         self.requests = 0
-        self.pages: set[str] = set()
+        self._got: list[tuple[str, bytes]] = []
         self.statuses: dict[int, int] = {}
+
+    @property
+    def pages(self) -> set[str]:
+        return recognised(self._got, self._titles)
 
     def run(self) -> set[str]:
         asyncio.run(self.crawl())
@@ -200,9 +217,8 @@ class Crawler:
         name = name_of(urlsplit(url).path)
         if answer.status_code not in {200, 206} or b"<a" not in body:
             return
-        if self._titles.get(name) == title_of(body):
-            self.pages.add(name)
-        for link in _LINK.findall(body):
+        self._got.append((name, title_of(body)))
+        for link in _LINK.findall(self._reads(body)):
             target, _ = urldefrag(urljoin(url, html.unescape(link.decode("utf-8", "replace"))))
             if urlsplit(target).netloc == self._origin and target not in self._seen:
                 self._seen.add(target)

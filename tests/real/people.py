@@ -7,9 +7,11 @@ import html
 import random
 import re
 from collections.abc import Callable, Mapping
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import urldefrag, urljoin
 
 import httpx
+
+from driving import traps_in
 
 from .crawling import BROWSER
 
@@ -29,6 +31,7 @@ class Reader:
         self._random = random.Random(seed)
         self._pause = pause
         self.pages = 0
+        self.been: set[str] = set()
         self.requests = 0
         self.disturbed: list[str] = []
 
@@ -48,12 +51,14 @@ class Reader:
         headers = {**_NAVIGATION, "Sec-Fetch-Site": site, **({"Referer": before} if before else {})}
         text = await self._get(client, url, headers)
         self.pages += 1
+        self.been.add(url)
         assets = {urljoin(url, asset) for asset in _ASSET.findall(text)}
         wanted = {**_STYLE, "Sec-Fetch-Site": "same-origin", "Referer": url}
         await asyncio.gather(*(self._get(client, asset, wanted) for asset in assets if self._is_here(asset)))
-        links = {urldefrag(urljoin(url, html.unescape(link)))[0] for link in _LINK.findall(text)}
         # What has no box on the screen cannot be clicked.
-        return sorted(link for link in links if self._is_here(link) and not urlsplit(link).path.startswith("/~"))
+        seen = set(_LINK.findall(text)) - {html.escape(trap) for trap in traps_in(text.encode())}
+        links = {urldefrag(urljoin(url, html.unescape(link)))[0] for link in seen}
+        return sorted(link for link in links if self._is_here(link))
 
     def _is_here(self, url: str) -> bool:
         return url.startswith(self._url + "/")

@@ -16,6 +16,10 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from hedgerow.marker.seal import Seal, Seals, page_digest, visitor_digest
+from hedgerow.stores.keyfile import load_keys
+from hedgerow.visit import Marker
+
 HEDGEROW = Path(sys.executable).parent / "hedgerow"
 # 0 is wanted. uvicorn raises the signal once more after it has ended well; `test_upstream` waits for the change.
 PATIENCE = 30.0
@@ -54,6 +58,16 @@ def clean_environment(**more: str) -> dict[str, str]:
         if not name.startswith("HEDGEROW__") and not name.lower().endswith("_proxy")
     }
     return {**kept, **more}
+
+
+def run(command: list[str], *, cwd: Path) -> str:
+    """What a program says that must end well."""
+    home = {"HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(
+        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def answers(port: int) -> bool:
@@ -268,6 +282,33 @@ class Protect:
         with contextlib.closing(sqlite3.connect(self.folder / "state" / "ledger.sqlite")) as ledger:
             ledger.row_factory = sqlite3.Row
             return ledger.execute("SELECT * FROM visits ORDER BY id").fetchall()
+
+    def marker(self, url: str) -> Marker | None:
+        """What is sealed in an address of ours, opened with the key; None where it is the site's own."""
+        path = url.removeprefix(self.url).partition("#")[0].partition("?")[0]
+        if not path.startswith("/~"):
+            return None
+        return self._seal().unseal(path.removeprefix("/~"))
+
+    def _seal(self) -> Seal:
+        return Seals(load_keys(self.folder / "state" / "hedgerow.key", 0.0)).of("127.0.0.1")
+
+    def marked(self, target: str, who: str = "127.0.0.1") -> str:
+        """The opaque address of *target*, as it stands on the start page for *who*."""
+        token = self._seal().seal("page", visitor_digest(who), page_digest("/"), target.encode())
+        return "/~" + token.decode()
+
+    def is_trap(self, url: str) -> bool:
+        marker = self.marker(url)
+        return marker is not None and marker.kind in {"trap", "maze"}
+
+    def plain(self, url: str) -> str:
+        """An address as the site knows it. One that leads nowhere, such as a trap, stays as it is."""
+        marker = self.marker(url)
+        if marker is None or self.is_trap(url):
+            return url
+        _, hash_, place = url.partition("#")
+        return (self.url if url.startswith(self.url) else "") + marker.target + hash_ + place
 
     def memory(self) -> int:
         """Bytes that the process has in memory now."""

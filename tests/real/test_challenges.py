@@ -70,8 +70,8 @@ def test_the_browser_calculates_and_nobody_clicks(browser, site):
         arrived(page)
         assert page.url == site.url + "/docs/?page=2"
         assert site.told == [("issued", "work", "first"), ("solved", "work")]
-        cookies = page.context.cookies()
-        assert [(c["name"], c["httpOnly"], c["sameSite"]) for c in cookies] == [("hedgerow-clearance", True, "Lax")]
+        cookies = {c["name"]: (c["httpOnly"], c["sameSite"]) for c in page.context.cookies()}
+        assert cookies == {"hedgerow-clearance": (True, "Lax"), "hedgerow": (True, "Lax")}
         assert [said for said in watch.complaints if "403" not in said] == []
         assert all(url.startswith("/") for url, _ in watch.answers), "a third party was asked"
 

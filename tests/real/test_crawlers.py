@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from driving import OFF
+
 from . import crawling
 from .crawling import Crawler, Titles
 from .servers import Nginx, Protect
@@ -81,15 +83,37 @@ def check(
     """*who* got at most its share, by its own count and by the site's; got something; and is blocked."""
     given = site.pages_given_to(who)
     why = hedgerow.blocked().get(who, "not blocked")
-    share = tell(name, pages, titles, why)
+    share = tell(name, given, titles, why)
     assert pages, "the crawler did not even get a first page: is it working?"
     assert pages <= given
     assert share <= at_most
-    assert len(given) <= at_most * len(titles)
     assert why != "not blocked"
 
 
 def test_polite_wget(
+    site: Nginx,
+    protect: Callable[..., Protect],
+    titles: Titles,
+    program: Program,
+    address: Address,
+    tmp_path: Path,
+) -> None:
+    """It obeys robots.txt, which disallows marked links: it gets the page that it entered by, and nobody stops it."""
+    hedgerow = protect(site.url)
+    who = address()
+    crawling.wget(program("wget"), hedgerow.url, who, tmp_path)
+    assert hedgerow.blocked() == {}
+    hedgerow.stop()
+    visits = [visit for visit in hedgerow.visits() if visit["address"] == who]
+    assert any(visit["target"] == "/robots.txt" for visit in visits)
+    assert not [visit for visit in visits if visit["asked"].startswith("/~") or visit["target"].startswith("/~")]
+    assert {visit["action"] for visit in visits} == {"pass"}
+    given = site.pages_given_to(who)
+    tell("wget that obeys robots.txt", given, titles, "not stopped")
+    assert given == crawling.stored(tmp_path, titles) == {"index.html"}
+
+
+def test_polite_wget_where_links_are_not_marked(
     site: Nginx,
     protect: Callable[..., Protect],
     titles: Titles,
@@ -103,7 +127,7 @@ def test_polite_wget(
     Where the machine is too slow for wget to be dense, its share says nothing about Hedgerow. What must hold at any
     speed is that it was stopped at the very visit that made it dense.
     """
-    hedgerow = protect(site.url)
+    hedgerow = protect(site.url, settings=OFF)
     who = address()
     crawling.wget(program("wget"), hedgerow.url, who, tmp_path)
     pages = crawling.stored(tmp_path, titles)
@@ -117,7 +141,7 @@ def test_polite_wget(
     dense = next((n for n in range(40, len(times)) if times[n] - times[n - 40] < 1.2), None)
     passed = [visit for visit in visits if visit["kind"] == "page" and visit["action"] == "pass"]
     assert len(passed) == (len(times) if dense is None else dense)
-    share = tell("wget that obeys robots.txt", pages, titles, why)
+    share = tell("wget that obeys robots.txt, links not marked", pages, titles, why)
     slow = sorted(b - a for a, b in pairwise(times))[len(times) // 2] > 0.02
     if not slow:
         assert share <= POLITE_AT_MOST

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from driving import without_bait
+
 from . import crawling
 from .crawling import Crawler, Titles
 from .servers import Nginx, Protect
@@ -41,10 +43,39 @@ def test_header_does_not_help(
     who = address()
     crawler = Crawler(hedgerow.url, who, titles, headers={name: value})
     pages = crawler.run()
-    share = len(pages) / len(titles)
+    given = site.pages_given_to(who)
+    share = len(given) / len(titles)
     why = hedgerow.blocked().get(who, "not blocked")
-    print(f"{header}: {len(pages)} of {len(titles)} pages, {share:.2%}  {why}")  # noqa: T201
-    assert pages <= site.pages_given_to(who)
+    print(f"{header}: {len(given)} of {len(titles)} pages, {share:.2%}  {why}")  # noqa: T201
+    assert pages <= given
     assert share <= AT_MOST
     # Nobody is blocked for prefetches: a browser makes them. Too many are declined.
     assert why != "not blocked" or name == "Sec-Purpose"
+
+
+def test_leaving_out_what_is_hidden_leaves_density(
+    site: Nginx, protect: Callable[..., Protect], titles: Titles, address: Callable[[], str]
+) -> None:
+    """
+    A crawler that was written against Hedgerow, and follows no empty link, is stopped once it is dense.
+
+    Where the machine is too slow for that, it must not be stopped at all: then it did nothing that people do not.
+    """
+    hedgerow = protect(site.url)
+    who = address()
+    pages = Crawler(hedgerow.url, who, titles, reads=without_bait).run()
+    given = site.pages_given_to(who)
+    why = hedgerow.blocked().get(who, "not blocked")
+    print(f"leaves out what is hidden: {len(given)} of {len(titles)} pages  {why}")  # noqa: T201
+    assert pages <= given
+    hedgerow.stop()
+    visits = sorted(hedgerow.visits(), key=lambda visit: visit["at"])
+    assert {visit["marker_kind"] for visit in visits if visit["asked"]} == {"page"}
+    times = [visit["at"] for visit in visits]
+    if any(later - at < 1.2 for at, later in zip(times, times[40:], strict=False)):
+        assert why == "More than 40 pages in 1.2 seconds."
+    else:
+        assert why == "not blocked"
+    stopped = next((n for n, visit in enumerate(visits) if visit["action"] != "pass"), len(visits))
+    assert {visit["action"] for visit in visits[stopped:]} <= {"refuse"}
+    assert len(given) <= stopped

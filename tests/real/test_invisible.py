@@ -2,7 +2,8 @@
 The traps are invisible to a browser and whoever sits in front of it.
 
 Not painted, not focusable, not in the accessibility tree, not in the text; with the page's own strict policies, without
-JavaScript, in forced colours and on paper. Held against the same page without Hedgerow.
+JavaScript, in forced colours and on paper. Held against the same page without Hedgerow. The page's own links are
+marked, as by default: nothing but their addresses may tell.
 """
 
 from __future__ import annotations
@@ -10,17 +11,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from driving import traps_in
+
 from . import browsing
 from .servers import Nginx, Protect
 
 PAGES = ["index.html", "preface.html", "geqo-pg-intro.html"]
-FORBIDDING = ["default-src 'self'", "style-src 'self'", "default-src 'none'; style-src-elem 'self'; style-src 'none'"]
+FORBIDDING = [
+    "default-src 'self'",
+    "style-src 'self'",
+    "default-src 'none'; style-src-elem 'self'; style-src 'none'",
+    "default-src 'self'; base-uri 'none'; form-action 'none'",
+]
 
 _NOTE_VIOLATIONS = """window.violations = []; document.addEventListener("securitypolicyviolation", event =>
     window.violations.push([event.effectiveDirective, event.target.cloneNode(false).outerHTML]))"""
@@ -31,7 +40,18 @@ class Pair(NamedTuple):
     """One site, without Hedgerow and with it."""
 
     bare: str
-    protected: str
+    hedgerow: Protect
+
+    @property
+    def protected(self) -> str:
+        return self.hedgerow.url
+
+    def hidden_in(self, source: bytes) -> list[str]:
+        """The hidden links of a page, told by the key; they must be those that one can tell by their look."""
+        links = [unescape(link.decode()) for link in re.findall(rb'href="([^"]*~[^"]*)"', source)]
+        traps = [link for link in links if self.hedgerow.is_trap(link)]
+        assert traps == traps_in(source)
+        return traps
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +62,32 @@ def pair(nginx: Callable[..., Nginx], protect: Callable[..., Protect], documenta
         for n, policy in enumerate(FORBIDDING)
     )
     site = nginx(documentation, more=below)
-    return Pair(site.url, protect(site.url).url)
+    return Pair(site.url, protect(site.url))
 
 
 @contextmanager
-def both(browser: Browser, pair: Pair, target: str, **options: Any) -> Iterator[tuple[Page, Page, list[list[str]]]]:
-    """The page at *target* without Hedgerow and with it, side by side, and what each complains of."""
+def both(
+    browser: Browser, pair: Pair, target: str, *, marked: bool = False, **options: Any
+) -> Iterator[tuple[Page, Page, list[list[str]]]]:
+    """
+    The page at *target* without Hedgerow and with it, side by side, and what each complains of.
+
+    *marked*: with Hedgerow it is reached by a marked link, and shown at that address.
+    """
     with browsing.tab(browser, **options) as bare, browsing.tab(browser, **options) as protected:
         complaints = []
         for page, origin in ((bare, pair.bare), (protected, pair.protected)):
             watch = browsing.Watch(page.context, origin)
             complaints.append(watch.complaints)
             page.add_init_script(_NOTE_VIOLATIONS)
-            answer = page.goto(origin + target)
+            answer = page.goto(origin + (pair.hedgerow.marked(target) if marked and page is protected else target))
             assert answer is not None
             assert answer.status == 200
-            assert browsing.hidden_links(answer.body()) == (0 if page is bare else len(browsing.baits(page)))
+            assert pair.hidden_in(answer.body()) == browsing.baits(page)
         yield bare, protected, complaints
 
 
-def check(bare: Page, protected: Page, folder: Path, *, keyboard: bool = True) -> None:
+def check(pair: Pair, bare: Page, protected: Page, folder: Path, *, keyboard: bool = True) -> None:
     """Nothing of the bait can be seen, reached or heard."""
     assert browsing.baits(bare) == []
     assert len(browsing.baits(protected)) >= 2
@@ -69,27 +95,29 @@ def check(bare: Page, protected: Page, folder: Path, *, keyboard: bool = True) -
     assert protected.inner_text("body") == bare.inner_text("body")
     picture = [page.screenshot(full_page=True) for page in (bare, protected)]
     browsing.assert_same_picture(*picture, "the page", folder)
-    links, found = browsing.accessible_links(protected)
+    links, found = browsing.accessible_links(protected, pair.hedgerow.is_trap)
     assert found == []
     assert links
     assert links == browsing.accessible_links(bare)[0]
     if keyboard:
-        stops = browsing.tab_stops(protected)
+        stops = [pair.hedgerow.plain(stop).removeprefix(pair.protected) for stop in browsing.tab_stops(protected)]
         assert len(stops) > 2
-        assert stops == browsing.tab_stops(bare)
+        assert stops == [stop.removeprefix(pair.bare) for stop in browsing.tab_stops(bare)]
 
 
+@pytest.mark.parametrize("marked", [False, True], ids=["entered", "by a link"])
 @pytest.mark.parametrize("name", PAGES)
-def test_of_a_page(name: str, browser: Browser, pair: Pair, tmp_path: Path) -> None:
-    with both(browser, pair, "/" + name) as (bare, protected, complaints):
-        check(bare, protected, tmp_path)
+def test_of_a_page(name: str, marked: bool, browser: Browser, pair: Pair, tmp_path: Path) -> None:
+    with both(browser, pair, "/" + name, marked=marked) as (bare, protected, complaints):
+        check(pair, bare, protected, tmp_path)
         assert complaints[0] == complaints[1]
 
 
+@pytest.mark.parametrize("marked", [False, True], ids=["entered", "by a link"])
 @pytest.mark.parametrize("number", range(len(FORBIDDING)), ids=FORBIDDING)
-def test_under_a_strict_policy(number: int, browser: Browser, pair: Pair, tmp_path: Path) -> None:
-    with both(browser, pair, f"/{number}/tutorial-join.html") as (bare, protected, complaints):
-        check(bare, protected, tmp_path)
+def test_under_a_strict_policy(number: int, marked: bool, browser: Browser, pair: Pair, tmp_path: Path) -> None:
+    with both(browser, pair, f"/{number}/tutorial-join.html", marked=marked) as (bare, protected, complaints):
+        check(pair, bare, protected, tmp_path)
         # The documentation has style attributes, which such a policy forbids. Nothing else is complained of.
         violations = [page.evaluate("() => window.violations") for page in (bare, protected)]
         assert violations[1] == violations[0]
@@ -107,7 +135,7 @@ def test_under_a_strict_policy(number: int, browser: Browser, pair: Pair, tmp_pa
 )
 def test_in_another_mode(options: dict[str, Any], browser: Browser, pair: Pair, tmp_path: Path) -> None:
     with both(browser, pair, "/tutorial-join.html", **options) as (bare, protected, _):
-        check(bare, protected, tmp_path)
+        check(pair, bare, protected, tmp_path)
 
 
 def test_on_paper(browser: Browser, pair: Pair, tmp_path: Path) -> None:
@@ -116,10 +144,10 @@ def test_on_paper(browser: Browser, pair: Pair, tmp_path: Path) -> None:
         for page in (bare, protected):
             page.emulate_media(media="print")
             pdfs.append(page.pdf())
-        check(bare, protected, tmp_path, keyboard=False)
+        check(pair, bare, protected, tmp_path, keyboard=False)
     links = [re.findall(rb"/URI \(http://127\.0\.0\.1:\d+([^)]*)\)", pdf) for pdf in pdfs]
     assert len(links[0]) > 2
-    assert links[0] == links[1]
+    assert links[0] == [pair.hedgerow.plain(link.decode()).encode() for link in links[1]]
 
 
 def test_without_the_sites_own_styles(browser: Browser, pair: Pair, tmp_path: Path) -> None:
@@ -128,4 +156,4 @@ def test_without_the_sites_own_styles(browser: Browser, pair: Pair, tmp_path: Pa
         for page in (bare, protected):
             page.evaluate("() => document.querySelectorAll('link[rel=stylesheet]').forEach(link => link.remove())")
             page.add_style_tag(content="a { display: inline-block; border: 1px solid; padding: 4px; min-width: 1em }")
-        check(bare, protected, tmp_path)
+        check(pair, bare, protected, tmp_path)

@@ -40,4 +40,5 @@ def test_are_undisturbed_by_crawlers(
     print(f"10 people: {requests} requests, {sum(len(r.disturbed) for r in readers)} disturbed")  # noqa: T201
     assert [what for reader in readers for what in reader.disturbed] == []
     assert min(reader.pages for reader in readers) >= 12
+    assert min(len(reader.been) for reader in readers) >= 8, "they read the same page again and again"
     assert set(hedgerow.blocked()) == set(crawlers)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from playwright.sync_api import Browser
 
 from .browsing import VIEWPORT, Person, Watch
 from .servers import Nginx, Protect
 
 
-def walk(browser: Browser, url: str, *, seed: int, steps: int) -> tuple[list[str], Watch]:
+def walk(browser: Browser, url: str, *, seed: int, steps: int, **seen: Any) -> tuple[list[str], Watch]:
     context = browser.new_context(viewport=VIEWPORT)
     try:
         watch = Watch(context, url)
-        trail = Person(context.new_page(), url, seed=seed).walk(steps)
+        trail = Person(context.new_page(), url, seed=seed, **seen).walk(steps)
     finally:
         context.close()
     return trail, watch
@@ -20,12 +23,18 @@ def walk(browser: Browser, url: str, *, seed: int, steps: int) -> tuple[list[str
 
 def test_walks_undisturbed(browser: Browser, site: Nginx, hedgerow: Protect) -> None:
     bare, before = walk(browser, site.url, seed=7, steps=30)
-    trail, watch = walk(browser, hedgerow.url, seed=7, steps=30)
+    trail, watch = walk(browser, hedgerow.url, seed=7, steps=30, plain=hedgerow.plain, is_trap=hedgerow.is_trap)
     assert len({step.partition(" ")[2] for step in trail}) >= 12
     assert len(trail) >= 26
     assert trail == bare
     assert watch.decisions == []
-    assert {a for a in watch.answers if a[1] >= 400} <= {a for a in before.answers if a[1] >= 400}
+    answers = {(hedgerow.plain(url), status) for url, status in watch.answers}
+    assert len({url for url, _ in watch.answers if url.startswith("/~")}) >= 8, "its links were not marked"
+    assert {a for a in answers if a[1] >= 400} <= {a for a in before.answers if a[1] >= 400}
     assert sorted(set(watch.complaints)) == sorted(set(before.complaints))
-    assert watch.failures == before.failures
+    assert [hedgerow.plain(url) for url in watch.failures] == before.failures
     assert hedgerow.blocked() == {}
+    hedgerow.stop()
+    # The one thing to be said of it is that it came to the start page, which is worth nothing.
+    evidence = [found for visit in hedgerow.visits() for found in json.loads(visit["evidence"])]
+    assert [found for found in evidence if found["weight"]] == []

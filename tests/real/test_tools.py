@@ -2,44 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from .servers import Nginx, Protect, clean_environment
-
-FILES = 8
-
-
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory, program: Callable[[str], str]) -> Path:
-    """A folder with a git repository in it, ready for the dumb protocol, and some files."""
-    git, root = program("git"), tmp_path_factory.mktemp("repositories")
-    work = root / "work"
-    work.mkdir()
-    for n in range(FILES):
-        (work / f"{n}.txt").write_text(f"{n}\n" * 1000)
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-    for command in (
-        ("init", "-q", "-b", "main"),
-        ("add", "."),
-        (*who, "commit", "-q", "-m", "All of it"),
-        ("clone", "-q", "--bare", ".", str(root / "repository.git")),
-        ("-C", str(root / "repository.git"), "update-server-info"),
-    ):
-        run([git, *command], cwd=work)
-    return root
-
-
-def run(command: list[str], *, cwd: Path) -> str:
-    home = {"HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
-    done = subprocess.run(
-        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
+from .servers import Nginx, Protect, run
 
 
 def test_git_clone(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from driving import traps_in
 
 from .crawling import BROWSER
 from .servers import HEDGEROW, Nginx, Protect, answers, clean_environment, wait_for
@@ -23,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     root = tmp_path / "site"
     root.mkdir()
     (root / "index.html").write_text("<!DOCTYPE html><title>Home</title><body><a href='other.html'>Other</a></body>")
+    (root / "other.html").write_text("<!DOCTYPE html><title>Other</title><body>Other</body>")
     (root / "big.bin").write_bytes(os.urandom(BIG))
     return root
 
@@ -31,6 +35,10 @@ def ask(hedgerow: Protect, target: str = "/", who: str = "127.0.0.1", **headers:
     transport = httpx.HTTPTransport(local_address=who, trust_env=False)
     with httpx.Client(transport=transport, base_url=hedgerow.url, timeout=30, trust_env=False) as client:
         return client.get(target, headers={**BROWSER, **headers})
+
+
+def links_in(text: str) -> list[str]:
+    return re.findall(r"""href=["']?([^"'> ]+)""", text)
 
 
 def test_down_and_up_again(nginx: Callable[..., Nginx], protect: Callable[..., Protect], folder: Path) -> None:
@@ -94,14 +102,19 @@ def test_settings_are_read_again(
         nginx(folder).url, settings='[traps]\nplacement = "end"\n[responses]\ncontact = "a@example.org"\n'
     )
     crawler = address()
-    trap = "/~" + ask(hedgerow, who=crawler).text.partition('href="/~')[2].partition('"')[0]
+    trap = traps_in(ask(hedgerow, who=crawler).content)[0]
     assert ask(hedgerow, trap, who=crawler).status_code == 403
-    assert "/~" in ask(hedgerow).text
+    before = ask(hedgerow)
+    assert traps_in(before.content)
+    assert hedgerow.plain(links_in(before.text)[0]) == "/other.html"
 
-    hedgerow.config.write_text("[traps]\nenabled = false\n")
+    hedgerow.config.write_text('[traps]\nenabled = false\n[marker]\nmode = "readable"\n')
     hedgerow.running.process.send_signal(signal.SIGHUP)
     wait_for("reloaded", lambda: "reloaded the settings" in hedgerow.said())
-    assert "/~" not in ask(hedgerow).text
+    after = ask(hedgerow)
+    assert traps_in(after.content) == []
+    assert links_in(after.text)[0].startswith("/other.html?~=")
+    assert "<title>Other" in ask(hedgerow, links_in(before.text)[0]).text, "a link given before leads on"
     assert ask(hedgerow, who=crawler).status_code == 403, "who was blocked is blocked still"
 
     hedgerow.config.write_text("[traps]\nenabled = 7\n")

@@ -16,6 +16,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import Server, ServerConnection, serve
 
+from driving import traps_in
+
 from . import browsing
 from .servers import Protect
 
@@ -125,8 +127,8 @@ def test_of_somebody_blocked_is_refused(talk: Talk, gate: Protect, address: Call
     who = address()
     transport = httpx.HTTPTransport(local_address=who, trust_env=False)
     with httpx.Client(transport=transport, base_url=gate.url, trust_env=False) as client:
-        trap = client.get("/").text.partition('href="/~')[2].partition('"')[0]
-        assert client.get("/~" + trap).status_code == 403
+        trap = traps_in(client.get("/").content)[0]
+        assert client.get(trap).status_code == 403
     asked = len(talk.asked)
     with pytest.raises(InvalidStatus) as refused:
         connect(gate.url.replace("http:", "ws:") + "/echo", source_address=(who, 0), proxy=None)

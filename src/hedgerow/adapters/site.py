@@ -31,9 +31,9 @@ from hedgerow.lookups.background import Background
 from hedgerow.lookups.names import DnsResolver
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hedgerow.marker.resolve import Place, resolve
-from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based
+from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based, is_deep
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
-from hedgerow.page.policy import allow_style
+from hedgerow.page.policy import allow_base, allow_style
 from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
@@ -259,6 +259,8 @@ class Page:
         """Those that a page needs besides: it is for one visitor, no other site's business, and our style must hold."""
         if bait is not None:
             headers = [(n, allow_style(v, bait.style_hash) if n.lower() in _POLICIES else v) for n, v in headers]
+        if self._marked and is_deep(self._place.target):
+            headers = [(n, allow_base(v) if n.lower() in _POLICIES else v) for n, v in headers]
         if not self._site.rules.marks:
             return headers
         names = {name.lower() for name, _ in headers}

@@ -40,6 +40,7 @@ from rich.text import Text
 from hedgerow.data.demo.documents import find_documents
 from hedgerow.data.demo.person import Person
 from hedgerow.errors import HedgerowError
+from hedgerow.settings.schema import MarkerSettings
 
 _HOST = "127.0.0.1"
 _PERSON = "127.0.0.2"
@@ -50,6 +51,7 @@ _PATIENCE = 20.0
 _GRACE = 10.0
 _TICK = 0.1
 _NARROWEST_FILE = 110
+_PREFIX = MarkerSettings().prefix
 
 
 def run(*, seconds: float | None) -> None:
@@ -280,6 +282,13 @@ class _Hedgerow(NamedTuple):
                     return _Stop(number, " ".join(found["text"] for found in json.loads(evidence)))
         return None
 
+    def kept_to_robots(self, address: str) -> bool:
+        """Whether a visitor has read robots.txt, and then asked for none of the links that it disallows."""
+        with contextlib.closing(sqlite3.connect(f"{self.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
+            rows = ledger.execute("SELECT target, asked FROM visits WHERE address = ?", (address,)).fetchall()
+        read = any(target == "/robots.txt" for target, _ in rows)
+        return read and not any((asked or target).startswith(_PREFIX) for target, asked in rows)
+
 
 def _start_hedgerow(folder: Path, processes: _Processes, upstream: str) -> _Hedgerow:
     """As anybody would start it, with its default settings, on ports that are free."""
@@ -422,7 +431,12 @@ class _Contest:
         while stop is None and time.monotonic() < end:
             time.sleep(_TICK)
             stop = self._hedgerow.stop_of(address)
-        crawler.after, crawler.why = (f"{stop.after:,}", stop.why) if stop else ("-", "was not stopped")
+        if stop is not None:
+            crawler.after, crawler.why = f"{stop.after:,}", stop.why
+        elif self._hedgerow.kept_to_robots(address):
+            crawler.after, crawler.why = "-", "Was not stopped: it keeps to robots.txt, which disallows marked links."
+        else:
+            crawler.after, crawler.why = "-", "Was not stopped."
 
     def picture(self) -> RenderableType:
         table = Table(caption=f"The site has {len(self._site.pages):,} pages.", caption_justify="left")

@@ -121,6 +121,11 @@ def based(target: bytes) -> bytes:
     return b"<base href=" + quoted(target) + b">"
 
 
+def is_deep(target: bytes) -> bool:
+    """Whether a page is below a folder: one in the top folder has the same base as its marked address."""
+    return target.partition(b"?")[0].rfind(b"/") > 0
+
+
 Placement = Literal["spread", "links", "end"]
 """
 spread: behind the first link and every n-th after it, ever further apart, and at the end: a page of a thousand links
@@ -217,8 +222,8 @@ class Preparer:
 
     @property
     def needs_base(self) -> bool:
-        """A page in the top folder has the same base as its marked address."""
-        return self._marked and self._site.target.partition(b"?")[0].rfind(b"/") > 0
+        """Whether the browser would look for what is relative in the wrong folder."""
+        return self._marked and is_deep(self._site.target)
 
     def prepare(self, data: bytes, finds: Sequence[Find]) -> Prepared:
         """Cut *data* at *finds*."""

@@ -1,9 +1,12 @@
 """
-Content security policies: let our one style rule through, and nothing else.
+Content security policies: let our one style rule and our base through, and nothing else.
 
 Without it a strict policy would switch the rule off and the hidden links would be there to see. The rule is allowed by
 its hash, in the directive that governs style elements; a policy that allows it already is left as it is, because a hash
 next to 'unsafe-inline' would switch the site's own inline styles off.
+
+Where a page gets a base from us and the policy forbids one, a base of the same origin is allowed. Ours stands first in
+the page, and of several bases the first counts: so none that is smuggled in gets a chance by that.
 """
 
 from __future__ import annotations
@@ -23,29 +26,58 @@ def allow_style(header: bytes, style_hash: bytes) -> bytes:
     return b",".join(_allow_in_one(policy, style_hash) for policy in header.split(b","))
 
 
-def _allow_in_one(policy: bytes, style_hash: bytes) -> bytes:
-    directives = [part.split() for part in policy.split(b";")]
+def allow_base(header: bytes) -> bytes:
+    """
+    A Content-Security-Policy header that lets a base of the page's own origin through.
+
+    >>> allow_base(b"default-src 'self'; base-uri 'none'")
+    b"default-src 'self'; base-uri 'self'"
+    """
+    return b",".join(_allow_base_in_one(policy) for policy in header.split(b","))
+
+
+def _allow_base_in_one(policy: bytes) -> bytes:
+    directive = _directives(policy).get(b"base-uri")
+    if directive is None or b"'self'" in [source.lower() for source in directive[1:]]:
+        return policy
+    return _with(policy, b"base-uri", [*_sources(directive), b"'self'"])
+
+
+def _directives(policy: bytes) -> dict[bytes, list[bytes]]:
+    """The directives of a policy by their names, each with all its words. Of two with one name the first counts."""
     by_name: dict[bytes, list[bytes]] = {}
-    for words in directives:
-        if words:
-            # Of two directives with one name the first counts.
+    for part in policy.split(b";"):
+        if words := part.split():
             by_name.setdefault(words[0].lower(), words)
+    return by_name
+
+
+def _sources(directive: list[bytes]) -> list[bytes]:
+    return [source for source in directive[1:] if source.lower() != b"'none'"]
+
+
+def _with(policy: bytes, name: bytes, sources: list[bytes]) -> bytes:
+    """*policy* with other sources for the directive *name*; all others stay as they were, to the byte."""
+    parts = policy.split(b";")
+    for index, part in enumerate(parts):
+        words = part.split()
+        if words and words[0].lower() == name:
+            lead = b" " if part.startswith(b" ") else b""
+            parts[index] = lead + b" ".join([words[0], *sources])
+            break
+    return b";".join(parts)
+
+
+def _allow_in_one(policy: bytes, style_hash: bytes) -> bytes:
+    by_name = _directives(policy)
     governing = next((name for name in _GOVERNING if name in by_name), None)
     if governing is None:
         return policy
-    sources = by_name[governing][1:]
-    lowered = [source.lower() for source in sources]
+    lowered = [source.lower() for source in by_name[governing][1:]]
     hashed = any(source.startswith((b"'sha", b"'nonce-")) for source in lowered)
     if b"'unsafe-inline'" in lowered and not hashed:
         return policy
-    allowed = [source for source in sources if source.lower() != b"'none'"] + [style_hash]
+    allowed = [*_sources(by_name[governing]), style_hash]
     if governing == b"default-src":
         return policy.rstrip(b"; ") + b"; " + b" ".join([b"style-src", *allowed])
-    changed = by_name[governing]
-    # A word list that was changed is written anew; all others stay as they were, to the byte.
-    parts = policy.split(b";")
-    for index, words in enumerate(directives):
-        if words is changed:
-            lead = b" " if parts[index].startswith(b" ") else b""
-            parts[index] = lead + b" ".join([words[0], *allowed])
-    return b";".join(parts)
+    return _with(policy, governing, allowed)

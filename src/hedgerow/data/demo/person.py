@@ -27,7 +27,6 @@ class Person:
         "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
         "Accept-Language": "en-GB,en;q=0.7",
         "Sec-Fetch-Mode": "navigate",
-        "Sec-Fetch-Site": "same-origin",
     }
 
     def __init__(self, url: str, address: str) -> None:
@@ -59,7 +58,8 @@ class Person:
                     self._ask(connection, style, here, "style")
             links = {urldefrag(urljoin(here, unescape(link)))[0] for link in self._LINK.findall(text)}
             near = sorted(link for link in links if self._is_here(link))
-            here, before = dice.choice(near) if near else self._url + "/", here
+            # At a dead end the address of the start page is typed in again.
+            here, before = (dice.choice(near), here) if near else (self._url + "/", "")
             self._over.wait(dice.uniform(0.4, 1.6))
         connection.close()
 
@@ -67,7 +67,8 @@ class Person:
         return url.startswith(self._url + "/")
 
     def _ask(self, connection: http.client.HTTPConnection, url: str, before: str, what: str) -> str:
-        headers = {**self._HEADERS, "Sec-Fetch-Dest": what, **({"Referer": before} if before else {})}
+        came = {"Sec-Fetch-Site": "same-origin", "Referer": before} if before else {"Sec-Fetch-Site": "none"}
+        headers = {**self._HEADERS, "Sec-Fetch-Dest": what, **came}
         self.requests += 1
         try:
             connection.request("GET", url.removeprefix(self._url), headers=headers)
