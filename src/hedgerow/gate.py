@@ -30,7 +30,7 @@ from hedgerow.recall import Memory, Question, State
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Decision
-from hedgerow.visit import Kind, Marker, Visit
+from hedgerow.visit import BY_SCRIPT, Kind, Marker, Visit
 
 log = logging.getLogger(__name__)
 
@@ -248,7 +248,8 @@ class Gate:
         Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
-        corrected = msgspec.structs.replace(visit, kind=kind)
+        signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
+        corrected = msgspec.structs.replace(visit, kind=kind, signs=signs)
         return corrected, self._decide(corrected, lambda question: self.state.recount(question, visit.kind))
 
     def _decide(self, visit: Visit, recall: Callable[[Question], Memory]) -> Decision:

@@ -29,6 +29,9 @@ What became of a visitor's word that it is a known bot: it gave none, it is bein
 lie, it is true.
 """
 
+BY_SCRIPT = "by-script"
+"""The sign of a page that a script asked for, as the request says: an endless list loads its next part like this."""
+
 MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
 
 

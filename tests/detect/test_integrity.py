@@ -161,3 +161,8 @@ def test_a_log_of_a_site_without_markers_accuses_nobody():
         assert (
             one(msgspec.structs.replace(VISIT, origin=origin), msgspec.structs.replace(MEMORY, entries=("/1",))) == ()
         )
+
+
+def test_a_script_may_count():
+    """An endless list loads its next part: the request says that a script made it, the answer is a whole page."""
+    assert after("/list?page=2", "/list?page=3", origin="same", signs=("by-script",)) == []

@@ -106,7 +106,9 @@ def check_undisturbed(hedgerow: Protect) -> None:
     visits = hedgerow.visits()
     assert visits
     assert {visit["action"] for visit in visits} == {"pass"}
-    assert sum(found["weight"] for visit in visits for found in json.loads(visit["evidence"])) < 0.05
+    # What headers lack weighs with each visit and does not add up; the browser here is a driven one.
+    found = [one for visit in visits for one in json.loads(visit["evidence"]) if one["detector"] != "headers"]
+    assert sum(one["weight"] for one in found) < 0.05
 
 
 def check_declined(status: int, content_type: str, retry_after: str, text: str) -> None:

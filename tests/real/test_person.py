@@ -37,4 +37,5 @@ def test_walks_undisturbed(browser: Browser, site: Nginx, hedgerow: Protect) -> 
     hedgerow.stop()
     # The one thing to be said of it is that it came to the start page, which is worth nothing.
     evidence = [found for visit in hedgerow.visits() for found in json.loads(visit["evidence"])]
-    assert [found for found in evidence if found["weight"]] == []
+    # The browser here says that it is a driven one.
+    assert [found for found in evidence if found["weight"] and found["code"] != "automation"] == []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from hedgerow.marker.seal import NOBODY, visitor_digest
 from hedgerow.recall import Memory
 from hedgerow.verdict import Evidence
-from hedgerow.visit import Visit
+from hedgerow.visit import BY_SCRIPT, Visit
 
 _NUMBER = re.compile(r"\d+", re.ASCII)
 _NEXT = 2
@@ -77,7 +77,8 @@ class IntegrityDetector:
         One that the visitor has asked for of late is no news: a program that watches whether a site is up asks for the
         same few for ever.
         """
-        if not self._entries or visit.kind != "page" or not self._marks(visit.target):
+        if not self._entries or visit.kind != "page" or BY_SCRIPT in visit.signs or not self._marks(visit.target):
+            # Scripts make addresses up: that is what they are for.
             return ()
         if self._closed(visit.target):
             return (Evidence("entry", "closed", 1.0, "This page can only be reached from another page of this site."),)
