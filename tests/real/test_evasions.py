@@ -57,8 +57,8 @@ def test_leaving_out_what_is_hidden_leaves_density(
     site: Nginx, protect: Callable[..., Protect], titles: Titles, address: Callable[[], str]
 ) -> None:
     """
-    A crawler that was written against Hedgerow, and follows no empty link, is stopped once it is dense, or challenged for what
-    else it does.
+    A crawler that was written against Hedgerow, and follows no empty link, is stopped once it is dense, or
+    challenged for what else it does.
 
     Where the machine is too slow for that, it must not be stopped at all: then it did nothing that people do not.
     """
