@@ -625,8 +625,18 @@ def test_the_page_not_asked_for_the_longest_goes_first():
     for other in others:
         skeletons.prepared(one, 1, prepare)
         skeletons.prepared(other, 1, prepare)
-    assert (one, 1) in skeletons._pages
-    assert (others[0], 1) not in skeletons._pages
+    kept = [page for page, _ in skeletons._pages.values()]
+    assert one in kept
+    assert others[0] not in kept
+
+
+def test_pages_that_differ_in_one_byte_are_never_taken_for_each_other():
+    skeletons = Skeletons()
+    pages = [b"x" * n + b"y" + b"x" * (2_999 - n) for n in range(3_000)]
+    for page in pages * 2:
+        assert skeletons.prepared(page, 1, lambda found: Prepared([found], [], [], [])).parts == [page]
+    assert 0 < len(skeletons._pages) <= 3_000
+    assert skeletons.spent == sum(2 * 3_000 + 400 + 75 for _ in skeletons._pages)
 
 
 def test_a_page_larger_than_a_sixteenth_is_not_kept():

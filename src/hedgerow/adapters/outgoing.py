@@ -134,6 +134,7 @@ class Outgoing:
         if found is None:
             raise Untouchable("coding")
         self._decoder, self._encoder = found
+        self._plain = not content_encoding
         self._content_type = content_type
         self._placer = placer
         self._only_documents = only_documents
@@ -155,6 +156,10 @@ class Outgoing:
         later: then the connection must be cut, as the upstream's would have been. However much a piece unfolds to, only
         a part of it is in memory at a time.
         """
+        if final and self._plain and not self._begun and not self._start and not self._fed:
+            # Most pages: all of it in one piece, in no coding.
+            self._begun = True
+            return self._text(data, final=True)
         out = []
         placed = False
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Protocol
 
 import brotli
@@ -229,6 +230,7 @@ def codec(name: bytes) -> tuple[Decoder, Encoder] | None:
 _KNOWN = frozenset({b"gzip", b"x-gzip", b"deflate", b"br", b"zstd", b"identity"})
 
 
+@lru_cache(maxsize=256)
 def known_codings(accept: bytes) -> bytes:
     """
     An Accept-Encoding less the codings that we cannot undo: else a crawler would ask for one of those.
