@@ -57,7 +57,7 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
         # Until its handler is there, a SIGHUP would end us.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         gc.freeze()
-        # A page makes hundreds of objects that hold no cycle: looking for cycles after every 700 took a tenth of the time.
+        # A page makes hundreds of objects without a cycle: looking for one after every 700 took a tenth of the time.
         gc.set_threshold(20_000, 20, 50)
         try:
             uvloop.run(_serve(server, door, side, site, read))
