@@ -9,7 +9,7 @@ The map, from the outside in:
     replay.py   a log through the same gate          engine.py  pure: what is asked, what is decided
     stores/     state, lists, ledger, key            detect/    one file per detector: evidence
     logs/       log lines -> visits                  policy/    from evidence to decision; lists
-    lookups/    names and keys, in the background
+    lookups/    names and keys, in the background    sessions/  the last visits of one visitor, as numbers
     identity/   who is asking                        windows/   how many in how many seconds
     traps/      bait, maze, tarpit, robots.txt       marker/    our links: seal, resolve, rewrite
     page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
