@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from hedgerow.campaigns.sharing import Limits, Sharing
 from hedgerow.challenge.clearance import Clearances, Sightings
 from hedgerow.challenge.spent import Spent
 from hedgerow.detect.claim import ClaimDetector
@@ -39,12 +40,15 @@ from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
-from hedgerow.stores.lists import SqliteLists, Watch
+from hedgerow.stores.lists import Follower, SqliteLists
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
+from hedgerow.stores.sessions import SqliteSessions
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
+from hedgerow.verdict import Block, Change
+from hedgerow.watch import Watch
 
 
 def state_directory(settings: Settings) -> Path:
@@ -159,13 +163,13 @@ def build_store(settings: Settings) -> SqliteLists:
     return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
 
 
-def build_watch(settings: Settings) -> Watch | None:
+def build_follower(settings: Settings) -> Follower | None:
     """What keeps lists as their store has them, not yet started; None where the settings switch lists off."""
     lists = settings.lists
     if not lists.enabled:
         return None
     asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
-    return Watch(build_store(settings), Lists(), asn=asn)
+    return Follower(build_store(settings), Lists(), asn=asn)
 
 
 def build_state(settings: Settings) -> MemoryState:
@@ -185,16 +189,48 @@ def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | Non
     journal = SqliteJournal(state_path(settings))
     state.restore(*journal.read(time.time()))
     state.journal = journal
-    journal.obey = lambda key, block: state.commit(block) if block is not None else _forgive(state, key)
+
+    def obey(key: str, what: Block | Change | None) -> None:
+        if isinstance(what, Change):
+            state.amend(what)
+        elif what is not None:
+            state.commit(what)
+        else:
+            state.forgive(key)
+
+    journal.obey = obey
     return journal
 
 
-def _forgive(state: MemoryState, key: str) -> None:
-    state.forgive(key)
+def build_watch(settings: Settings, ladder: Ladder, amend: Callable[[Change], None]) -> Watch:
+    """What looks at visits behind the fast path."""
+    watch = Watch(ladder, amend, most_sessions=settings.watch.sessions)
+    use_watch(watch, settings, ladder)
+    return watch
+
+
+def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
+    """Have a watch go on under these settings; what it knows stays."""
+    own = settings.campaigns
+    limits = Limits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
+    if not own.enabled:
+        watch.sharing = None
+    elif watch.sharing is None:
+        watch.sharing = Sharing(limits)
+    else:
+        watch.sharing.limits = limits
+    watch.ladder = ladder
+    watch.on_campaign = own.response
+    watch.observe = settings.observe
+
+
+def build_sessions(settings: Settings) -> SqliteSessions | None:
+    """Where pending sessions outlive a restart; None where nothing is kept."""
+    return SqliteSessions(state_path(settings)) if settings.state.durable else None
 
 
 def state_path(settings: Settings) -> Path:
-    """The file of blocks and standings."""
+    """The file of blocks, standings, campaigns and pending sessions."""
     return state_directory(settings) / "state.sqlite"
 
 
