@@ -11,9 +11,7 @@ from hedgerow.cli import main
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.verdict import Campaign
 
-FOUND = Campaign(
-    "ABC123", "sharing", 1.8e9, 1.8e9 + 60, tuple(f"192.0.2.{n}" for n in range(30)), "They share\x1b links."
-)
+FOUND = Campaign("ABC123", "sharing", 1.8e9, 1.8e9 + 60, tuple(f"192.0.2.{n}" for n in range(30)), "Why\x1b.")
 
 
 @pytest.fixture
