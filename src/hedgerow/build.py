@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -22,7 +23,7 @@ from hedgerow.detect.headers import HeadersDetector
 from hedgerow.detect.integrity import IntegrityDetector
 from hedgerow.detect.trap import TrapDetector
 from hedgerow.engine import Engine
-from hedgerow.errors import StoreError
+from hedgerow.errors import ModelError, StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import AccountOf, Accounts
 from hedgerow.identity.address import Proxies
@@ -32,6 +33,7 @@ from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumb
 from hedgerow.identity.welcome import Acquaintance, Welcome
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
+from hedgerow.models.bundle import Bundle, load
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.policy.lists import Lists
 from hedgerow.recall import Detector
@@ -48,7 +50,7 @@ from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Block, Change
-from hedgerow.watch import Watch
+from hedgerow.watch import Judge, Watch
 
 
 def state_directory(settings: Settings) -> Path:
@@ -204,7 +206,11 @@ def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | Non
 
 def build_watch(settings: Settings, ladder: Ladder, amend: Callable[[Change], None]) -> Watch:
     """What looks at visits behind the fast path."""
-    watch = Watch(ladder, amend, most_sessions=settings.watch.sessions)
+    own = settings.watch
+    watch = Watch(ladder, amend, most_sessions=own.sessions)
+    if own.paths != "off":
+        watch.judge, watch.on_path = build_judge(own.model), own.paths
+        watch.shadow = build_judge(own.shadow) if own.shadow else None
     use_watch(watch, settings, ladder)
     return watch
 
@@ -222,6 +228,19 @@ def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
     watch.ladder = ladder
     watch.on_campaign = own.response
     watch.observe = settings.observe
+
+
+@cache
+def _default_bundle() -> Bundle:
+    return load(None)
+
+
+def build_judge(path: str) -> Judge:
+    """What judges sessions: the bundle in the file *path*, or that which comes with Hedgerow where it is empty."""
+    bundle = load(Path(path).expanduser()) if path else _default_bundle()
+    if bundle.input == "window":
+        raise ModelError(f"{path!r} judges windows, not paths; the watch wants a bundle of paths")
+    return lambda session: bundle.judge_session(session).identity
 
 
 def build_sessions(settings: Settings) -> SqliteSessions | None:
@@ -272,7 +291,16 @@ def build_engine(
     contain = settings.containment
     if contain.enabled:
         detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
-    policy = settings.policy
+    by_network = density.enabled and any(window.by == "network" for window in density.windows)
+    return Engine(
+        detectors, build_ladder(settings), by_network=by_network, by_day=contain.enabled,
+        weights=settings.policy.weights, lists=lists, white_volume=contain.white_volume if contain.enabled else 0,
+    )  # fmt: skip
+
+
+def build_ladder(settings: Settings) -> Ladder:
+    """From evidence to decision, under these settings."""
+    density, traps, policy = settings.density, settings.traps, settings.policy
     thresholds = Thresholds(
         refuse_at=policy.refuse_at,
         suspect_at=policy.suspect_at,
@@ -283,7 +311,7 @@ def build_engine(
         block_for=policy.block_for,
         suspects=policy.suspects,
     )
-    ladder = Ladder(
+    return Ladder(
         {
             "trap": Rule(traps.response, traps.block_for),
             "density": Rule(density.response, density.block_for),
@@ -303,11 +331,6 @@ def build_engine(
         lengthen=policy.lengthen,
         longest=policy.longest_block,
     )
-    by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(
-        detectors, ladder, by_network=by_network, by_day=contain.enabled, weights=policy.weights, lists=lists,
-        white_volume=contain.white_volume if contain.enabled else 0,
-    )  # fmt: skip
 
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:

@@ -13,6 +13,8 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Literal, Protocol
 
 from hedgerow.campaigns.sharing import CODE, Sharing
@@ -26,16 +28,18 @@ log = logging.getLogger(__name__)
 Response = Literal["challenge", "record"]
 """What becomes of who is found: a challenge, or a note in its standing that weighs nothing."""
 
-Judge = Callable[[PathSession], Identity | None]
-"""What a session says about its visitor: the order in which it follows links, "person", or None where nobody knows."""
+Judge = Callable[[PathSession], Identity]
+"""What a session says about its visitor: a person, a crawler by the order in which it follows links, or a suspect."""
 
 _MOST_MISSED = 100_000
 _AT_ONCE = 16
-_PAUSE = 0.1
+_PAUSE = 0.05
+_IDLE = 10.0
 _BREATH = 0.00005
 _SAVE_EVERY = 30.0
 _LEAST_STEPS = 3
 _MOST_SAVED = 5_000
+_SAVED_AT_ONCE = 200
 
 
 class Sessions(Protocol):
@@ -47,13 +51,15 @@ class Sessions(Protocol):
     def write(self, changed: Mapping[str, tuple[float, bytes] | None]) -> None:
         """Keep these: when each was last seen, and what it is; None: it is gone."""
 
+    def close(self) -> None: ...
+
 
 class Watch:
     """
     Looks at visits. *amend* changes a standing in the state, *note* takes down a campaign.
 
-    *judge* judges a session at 10, 20, ... 60 steps; without one there are no sessions. At most *most_sessions* are
-    pending. One thread at a time may call this.
+    *judge* judges a session at 10, 20, ... 60 steps; without one there are no sessions. What *shadow* says is only
+    counted. At most *most_sessions* are pending. One thread at a time may call this.
     """
 
     def __init__(
@@ -63,6 +69,7 @@ class Watch:
         *,
         sharing: Sharing | None = None,
         judge: Judge | None = None,
+        shadow: Judge | None = None,
         on_campaign: Response = "challenge",
         on_path: Response = "record",
         observe: bool = False,
@@ -73,6 +80,7 @@ class Watch:
         self.amend = amend
         self.sharing = sharing
         self.judge = judge
+        self.shadow = shadow
         self.on_campaign: Response = on_campaign
         self.on_path: Response = on_path
         self.observe = observe
@@ -84,6 +92,8 @@ class Watch:
         """Visits looked at."""
         self.found: Counter[str] = Counter()
         """Sessions by what they were judged to be; members of campaigns."""
+        self.shadowed: Counter[tuple[str, str]] = Counter()
+        """Sessions by what they were judged to be, and by what the shadow said."""
 
     @property
     def pending(self) -> int:
@@ -124,16 +134,16 @@ class Watch:
             self.sharing.restore(campaigns)
 
     def changed(self, most: int | None = None) -> dict[str, tuple[float, bytes] | None]:
-        """The sessions that have changed since this was asked last, at most *most*; None: it is gone."""
-        names = list(self._changed)[:most]
+        """
+        The sessions that have changed since this was asked last, at most *most*; None: it is gone, or has just begun.
+        """
+        names = list(islice(self._changed, most))
         self._changed.difference_update(names)
         changed: dict[str, tuple[float, bytes] | None] = {}
         for name in names:
             session = self._sessions.get(name)
-            if session is None:
-                changed[name] = None
-            elif session.size >= _LEAST_STEPS:
-                changed[name] = (session.latest, session.to_bytes())
+            worth = session is not None and session.size >= _LEAST_STEPS
+            changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
         return changed
 
     def _see_sharing(self, sharing: Sharing, visit: Visit, decision: Decision) -> None:
@@ -169,9 +179,9 @@ class Watch:
         self._changed.add(visitor)
         if session.size in PREFIXES:
             identity = judge(session)
-            if identity is None:
-                return
             self.found[identity] += 1
+            if self.shadow is not None:
+                self.shadowed[identity, self.shadow(session)] += 1
             if identity != "person":
                 self._tell(visitor, visit.at, identity, f"path-{identity}", self.on_path)
 
@@ -187,6 +197,7 @@ class Beside:
     A watch in a thread beside the gate; `add` is the gate's onlooker.
 
     At most *queue* visits wait. From half of that on every second visitor is left out, then three of four, and so on.
+    Where nothing happens there is no thread.
     """
 
     def __init__(self, watch: Watch, *, queue: int = 10_000, sessions: Sessions | None = None) -> None:
@@ -195,13 +206,15 @@ class Beside:
         self._sessions = sessions
         self._waiting: deque[tuple[Visit, Decision]] = deque()
         self._missed: set[str] = set()
+        self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stop = False
         self._saved_at = time.monotonic()
+        self._thread: threading.Thread | None = None
         self.left_out = 0
         """Visits that were not looked at because the watch fell behind."""
-        self._thread = threading.Thread(target=self._run, name="hedgerow-watch", daemon=True)
-        self._thread.start()
+        if sessions is not None:
+            self._guard(self._restore)
 
     @property
     def waiting(self) -> int:
@@ -217,33 +230,47 @@ class Beside:
                 self._missed.add(visit.visitor)
             return
         self._waiting.append((visit, decision))
-        if not waiting:
+        if self._thread is None:
+            self._start()
+        elif not self._wake.is_set():
             self._wake.set()
 
     def _is_left_out(self, visitor: str, waiting: int) -> bool:
         """
-        Whether a visitor is left out while so many wait; half of the visitors at half of the queue, all at its end.
+        Whether a visitor is left out while so many wait: half of the visitors at half of the queue, all at its end.
 
         Who is left out is another at each start: nobody can choose a name that is never looked at.
         """
         room = self._queue - waiting
+        if room <= 0:
+            return True
         share = 2
-        while room * share < self._queue and share < self._queue:
+        while room * share < self._queue:
             share *= 2
-        return room <= 0 or hash(visitor) % share != 0
+        return hash(visitor) % share != 0
 
     def close(self) -> None:
         """Look at what waits, keep what is pending, and stop."""
-        if not self._stop:
-            self._stop = True
-            self._wake.set()
-            self._thread.join()
+        self._stop = True
+        self._wake.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        while self._waiting:
+            self._guard(self._look)
+        self._save(None)
+        if self._sessions is not None:
+            self._sessions.close()
+            self._sessions = None
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stop:
+                self._thread = threading.Thread(target=self._run, name="hedgerow-watch", daemon=True)
+                self._thread.start()
 
     def _run(self) -> None:
-        if self._sessions is not None:
-            self._guard(lambda sessions=self._sessions: self.watch.restore(sessions.read(), ()))  # type: ignore[misc]
         while not self._stop:
-            self._wake.wait(_PAUSE)
             self._wake.clear()
             while self._waiting:
                 self._guard(self._look)
@@ -251,9 +278,14 @@ class Beside:
                 time.sleep(_BREATH)
             if time.monotonic() - self._saved_at > _SAVE_EVERY:
                 self._save(_MOST_SAVED)
-        while self._waiting:
-            self._guard(self._look)
-        self._save(None)
+            # Not for every single visit: some come together.
+            time.sleep(_PAUSE)
+            if not self._waiting and not self._wake.wait(_IDLE):
+                self._save(None)
+                with self._lock:
+                    if not self._waiting:
+                        self._thread = None
+                        return
 
     def _look(self) -> None:
         watch, waiting, missed = self.watch, self._waiting, self._missed
@@ -264,15 +296,25 @@ class Beside:
                 watch.miss(visit.visitor)
             watch.see(visit, decision)
 
+    def _restore(self) -> None:
+        if self._sessions is not None:
+            self.watch.restore(self._sessions.read(), ())
+
     def _save(self, most: int | None) -> None:
+        """Keep at most *most* of what has changed; a little at a time, so that nobody waits for it."""
         self._saved_at = time.monotonic()
         self._guard(self.watch.note_campaigns)
-        if self._sessions is not None and (changed := self.watch.changed(most)):
-            self._guard(lambda sessions=self._sessions: sessions.write(changed))  # type: ignore[misc]
+        while self._sessions is not None and (changed := self.watch.changed(_SAVED_AT_ONCE)):
+            self._guard(partial(self._sessions.write, changed))
+            if most is not None:
+                most -= len(changed)
+                if most <= 0:
+                    return
+                time.sleep(_BREATH)
 
     def _guard(self, do: Callable[[], None]) -> None:
         """Whatever fails, the next visits must find a watch."""
         try:
             do()
         except Exception:
-            log.exception("the watch has failed at a visit, and goes on")
+            log.exception("the watch has failed at something, and goes on")

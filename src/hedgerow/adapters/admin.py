@@ -82,6 +82,10 @@ def _watched(beside: Beside) -> Iterator[Metric]:
     yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", beside.waiting)
     yield GaugeMetricFamily("hedgerow_watch_sessions", "Visitors with a pending session", watch.pending)
     yield _counter("hedgerow_watch_found", "Sessions and members of campaigns by what they are", "as", watch.found)
+    shadowed = CounterMetricFamily("hedgerow_watch_shadow", "Sessions by model and shadow", labels=["as", "shadow"])
+    for (judged, said), count in sorted(watch.shadowed.items()):
+        shadowed.add_metric([judged, said], count)
+    yield shadowed
 
 
 def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:

@@ -16,7 +16,7 @@ What is remembered fades: pages and links halve every few hours, and there is ro
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -36,6 +36,7 @@ _MOST_LENT = 64
 _MOST_PAGES = 64.0
 _SURE = 1e-6
 _FORGOTTEN = 6
+_CROSSED = 3
 _MOST_CAMPAIGNS = 256
 _MOST_MEMBERS = 10_000
 
@@ -82,13 +83,14 @@ class _Node:
 class _Group:
     """A campaign that goes on."""
 
-    __slots__ = ("id", "into", "links", "members", "over", "pages", "seen", "since")
+    __slots__ = ("crossed", "id", "into", "links", "members", "over", "pages", "seen", "since")
 
     def __init__(self, name: str, at: float) -> None:
         self.id = name
         self.since = self.seen = at
         self.members: dict[str, None] = {}
         self.links = self.pages = 0.0
+        self.crossed: Counter[str] = Counter()
         self.into: _Group | None = None
         self.over = False
 
@@ -175,11 +177,23 @@ class Sharing:
         link = hash((lender, marker.parent, marker.target, visit.target))
         if not self._borrow(node, who, lender, link, at):
             return None
-        if self._shares(node, at):
-            return self._look(node, who, at)
+        mine, other = _group_of(node), _group_of(self._nodes[lender])
+        if mine is not None and other is not None and mine is not other:
+            return self._cross(mine, other)
         # Who asks but once is not seen again: it becomes a sharer when its links are used.
-        owner = self._nodes[lender]
-        return self._look(owner, lender, at) if owner.name and self._shares(owner, at) else None
+        for one, key in ((node, who), (self._nodes[lender], lender)):
+            found = self._look(one, key, at) if one.name and self._shares(one, at) else None
+            if found is not None:
+                return found
+        return None
+
+    def _cross(self, mine: _Group, other: _Group) -> Found | None:
+        """A member of one campaign has borrowed from one of another: after a few times both are one."""
+        mine.crossed[other.id] += 1
+        if mine.crossed[other.id] + other.crossed[mine.id] < _CROSSED:
+            return None
+        group = self._joined((mine, other))
+        return Found(self._told(group), (), (other.id if group is mine else mine.id,))
 
     def _node(self, who: bytes, at: float) -> _Node:
         node = self._nodes.get(who)
@@ -210,6 +224,22 @@ class Sharing:
             # A page that is read once more is neither one's own nor borrowed.
             node.pages -= 1
             return False
+        if node.campaign is not None:
+            node.campaign.links += 1
+        else:
+            self._note_borrowed(node, link, lender, at)
+        owner = self._node(lender, at)
+        if _group_of(owner) is None:
+            if owner.lent is None:
+                owner.lent = {}
+            owner.lent.pop(who, None)
+            owner.lent[who] = at
+            if len(owner.lent) > _MOST_LENT:
+                del owner.lent[next(iter(owner.lent))]
+        return True
+
+    @staticmethod
+    def _note_borrowed(node: _Node, link: int, lender: bytes, at: float) -> None:
         if node.borrowed is None:
             node.borrowed = {}
         node.borrowed[link] = (at, lender)
@@ -217,16 +247,6 @@ class Sharing:
             # The oldest makes room, and takes its part of the pages along: the share stays what it is.
             del node.borrowed[next(iter(node.borrowed))]
             node.pages *= _MOST_BORROWED / (_MOST_BORROWED + 1)
-        owner = self._node(lender, at)
-        if owner.lent is None:
-            owner.lent = {}
-        owner.lent.pop(who, None)
-        owner.lent[who] = at
-        if len(owner.lent) > _MOST_LENT:
-            del owner.lent[next(iter(owner.lent))]
-        if node.campaign is not None:
-            node.campaign.links += 1
-        return True
 
     def _worth(self, link: int) -> float:
         """What a link that was borrowed counts: less the more use it, and nothing once it is public."""
@@ -240,11 +260,15 @@ class Sharing:
 
     def _takes(self, node: _Node, at: float) -> bool:
         """Whether a visitor has borrowed so much that it need not lend."""
+        if _group_of(node) is not None:
+            return True
         borrowed = self._borrowed(node, at)
         return borrowed >= self.limits.taken and borrowed >= self.limits.share * self._pages(node, at)
 
     def _shares(self, node: _Node, at: float) -> bool:
-        """Whether a visitor is a sharer."""
+        """Whether a visitor is a sharer; who is in a campaign is one."""
+        if _group_of(node) is not None:
+            return True
         borrowed = self._borrowed(node, at)
         if not borrowed or borrowed < self.limits.share * self._pages(node, at):
             return False
@@ -274,7 +298,8 @@ class Sharing:
         joined = []
         for one in community:
             if len(group.members) < _MOST_MEMBERS:
-                one.campaign = group
+                # Its campaign is all that need be known of a member: the room is for others.
+                one.campaign, one.borrowed, one.lent = group, None, None
                 if one.name not in group.members:
                     group.members[one.name] = None
                     joined.append(one.name)

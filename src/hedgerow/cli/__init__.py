@@ -121,6 +121,14 @@ def explain(
 
 
 @app.command()
+def watch(config: Config = None) -> None:
+    """Watch in a process of its own: read the ledger along, and tell the gates what is found."""
+    from hedgerow.cli.watch import run
+
+    run(config=default_config(config))
+
+
+@app.command()
 def crawl(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where to begin, on your own site.")],
     order: Annotated[str, typer.Option(metavar="depth|breadth|random", help="Which link is followed next.")],

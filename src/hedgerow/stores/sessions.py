@@ -11,6 +11,7 @@ from hedgerow.stores.journal import connect
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS positions (ledger TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID;
 """
 _KEPT_FOR = 86_400.0
 
@@ -30,8 +31,17 @@ class SqliteSessions:
         rows = self._connection.execute("SELECT key, value FROM sessions ORDER BY at")
         return [(key.decode("utf-8", "surrogateescape"), value) for key, value in rows]
 
-    def write(self, changed: Mapping[str, tuple[float, bytes] | None]) -> None:
-        """Keep these: when each was last seen, and what it is; None: it is gone."""
+    def position(self, ledger: str) -> int | None:
+        """Up to which row of *ledger* the sessions go, or None where nobody knows."""
+        row = self._connection.execute("SELECT id FROM positions WHERE ledger = ?", (ledger,)).fetchone()
+        return int(row[0]) if row is not None else None
+
+    def write(self, changed: Mapping[str, tuple[float, bytes] | None], position: tuple[str, int] | None = None) -> None:
+        """
+        Keep these: when each was last seen, and what it is; None: it is gone.
+
+        *position*: they go up to this row of that ledger, and no further.
+        """
         connection = self._connection
         gone = [(_text(key),) for key, value in changed.items() if value is None]
         kept = [(_text(key), *value) for key, value in changed.items() if value is not None]
@@ -40,6 +50,8 @@ class SqliteSessions:
             connection.executemany("DELETE FROM sessions WHERE key = ?", gone)
             connection.executemany("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", kept)
             connection.execute("DELETE FROM sessions WHERE at < (SELECT max(at) FROM sessions) - ?", (_KEPT_FOR,))
+            if position is not None:
+                connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", position)
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
