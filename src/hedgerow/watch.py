@@ -32,7 +32,7 @@ Judge = Callable[[PathSession], Identity]
 """What a session says about its visitor: a person, a crawler by the order in which it follows links, or a suspect."""
 
 _MOST_MISSED = 100_000
-_AT_ONCE = 16
+_AT_ONCE = 4
 _PAUSE = 0.05
 _IDLE = 10.0
 _BREATH = 0.00005
