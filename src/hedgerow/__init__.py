@@ -6,14 +6,17 @@ The map, from the outside in:
     cli/        the commands                         settings/  TOML and environment -> checked settings
     adapters/   asgi (the middleware), proxy,        build.py   settings -> a gate
                 upstream, server, pages, admin       gate.py    identify -> recall -> judge -> commit -> ledger
-    replay.py   a log through the same gate          engine.py  pure: what is asked, what is decided
+    watch.py    sees visits behind the fast path     engine.py  pure: what is asked, what is decided
+    replay.py   a log through the same gate          campaigns/ visitors that belong together
     stores/     state, lists, ledger, key            detect/    one file per detector: evidence
     logs/       log lines -> visits                  policy/    from evidence to decision; lists
-    lookups/    names and keys, in the background
+    lookups/    names and keys, in the background    sessions/  the last visits of one visitor, as numbers
     identity/   who is asking                        windows/   how many in how many seconds
     traps/      bait, maze, tarpit, robots.txt       marker/    our links: seal, resolve, rewrite
     page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
     exchange/   lists to and from other programs     simulate/  the papers' experiments
+    crawl/      training crawlers                    training/  where models come from; the gate does without
+    models/     from a session to what a visitor is
     recall.py verdict.py visit.py errors.py          the nouns
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of

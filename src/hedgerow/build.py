@@ -8,9 +8,11 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from hedgerow.campaigns.sharing import Limits, Sharing
 from hedgerow.challenge.clearance import Clearances, Sightings
 from hedgerow.challenge.spent import Spent
 from hedgerow.detect.claim import ClaimDetector
@@ -21,7 +23,7 @@ from hedgerow.detect.headers import HeadersDetector
 from hedgerow.detect.integrity import IntegrityDetector
 from hedgerow.detect.trap import TrapDetector
 from hedgerow.engine import Engine
-from hedgerow.errors import StoreError
+from hedgerow.errors import ModelError, StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import AccountOf, Accounts
 from hedgerow.identity.address import Proxies
@@ -31,6 +33,7 @@ from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumb
 from hedgerow.identity.welcome import Acquaintance, Welcome
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
+from hedgerow.models.bundle import Bundle, load
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.policy.lists import Lists
 from hedgerow.recall import Detector
@@ -39,12 +42,15 @@ from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
-from hedgerow.stores.lists import SqliteLists, Watch
+from hedgerow.stores.lists import Follower, SqliteLists
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
+from hedgerow.stores.sessions import SqliteSessions
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.traps.bait import Pages
+from hedgerow.verdict import Block, Change
+from hedgerow.watch import Judge, Watch
 
 
 def state_directory(settings: Settings) -> Path:
@@ -159,13 +165,13 @@ def build_store(settings: Settings) -> SqliteLists:
     return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
 
 
-def build_watch(settings: Settings) -> Watch | None:
+def build_follower(settings: Settings) -> Follower | None:
     """What keeps lists as their store has them, not yet started; None where the settings switch lists off."""
     lists = settings.lists
     if not lists.enabled:
         return None
     asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
-    return Watch(build_store(settings), Lists(), asn=asn)
+    return Follower(build_store(settings), Lists(), asn=asn)
 
 
 def build_state(settings: Settings) -> MemoryState:
@@ -185,16 +191,65 @@ def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | Non
     journal = SqliteJournal(state_path(settings))
     state.restore(*journal.read(time.time()))
     state.journal = journal
-    journal.obey = lambda key, block: state.commit(block) if block is not None else _forgive(state, key)
+
+    def obey(key: str, what: Block | Change | None) -> None:
+        if isinstance(what, Change):
+            state.amend(what)
+        elif what is not None:
+            state.commit(what)
+        else:
+            state.forgive(key)
+
+    journal.obey = obey
     return journal
 
 
-def _forgive(state: MemoryState, key: str) -> None:
-    state.forgive(key)
+def build_watch(settings: Settings, ladder: Ladder, amend: Callable[[Change], None]) -> Watch:
+    """What looks at visits behind the fast path."""
+    own = settings.watch
+    watch = Watch(ladder, amend, most_sessions=own.sessions)
+    if own.paths != "off":
+        watch.judge, watch.on_path = build_judge(own.model), own.paths
+        watch.shadow = build_judge(own.shadow) if own.shadow else None
+    use_watch(watch, settings, ladder)
+    return watch
+
+
+def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
+    """Have a watch go on under these settings; what it knows stays."""
+    own = settings.campaigns
+    limits = Limits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
+    if not own.enabled:
+        watch.sharing = None
+    elif watch.sharing is None:
+        watch.sharing = Sharing(limits)
+    else:
+        watch.sharing.limits = limits
+    watch.ladder = ladder
+    watch.on_campaign = own.response
+    watch.observe = settings.observe
+
+
+@cache
+def _default_bundle() -> Bundle:
+    return load(None)
+
+
+def build_judge(path: str) -> Judge:
+    """What judges sessions: the bundle in the file *path*, or that which comes with Hedgerow where it is empty."""
+    bundle = load(Path(path).expanduser()) if path else _default_bundle()
+    if bundle.input == "window":
+        raise ModelError(f"{path!r} judges windows, not paths; the watch wants a bundle of paths")
+    return lambda session: bundle.judge_session(session).identity
+
+
+def build_sessions(settings: Settings) -> SqliteSessions | None:
+    """Where pending sessions outlive a restart; None where nothing is kept."""
+    return SqliteSessions(state_path(settings)) if settings.state.durable else None
 
 
 def state_path(settings: Settings) -> Path:
-    """The file of blocks and standings."""
+    """The file of blocks, standings, campaigns and pending sessions."""
     return state_directory(settings) / "state.sqlite"
 
 
@@ -236,7 +291,16 @@ def build_engine(
     contain = settings.containment
     if contain.enabled:
         detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
-    policy = settings.policy
+    by_network = density.enabled and any(window.by == "network" for window in density.windows)
+    return Engine(
+        detectors, build_ladder(settings), by_network=by_network, by_day=contain.enabled,
+        weights=settings.policy.weights, lists=lists, white_volume=contain.white_volume if contain.enabled else 0,
+    )  # fmt: skip
+
+
+def build_ladder(settings: Settings) -> Ladder:
+    """From evidence to decision, under these settings."""
+    density, traps, policy = settings.density, settings.traps, settings.policy
     thresholds = Thresholds(
         refuse_at=policy.refuse_at,
         suspect_at=policy.suspect_at,
@@ -247,7 +311,7 @@ def build_engine(
         block_for=policy.block_for,
         suspects=policy.suspects,
     )
-    ladder = Ladder(
+    return Ladder(
         {
             "trap": Rule(traps.response, traps.block_for),
             "density": Rule(density.response, density.block_for),
@@ -267,11 +331,6 @@ def build_engine(
         lengthen=policy.lengthen,
         longest=policy.longest_block,
     )
-    by_network = density.enabled and any(window.by == "network" for window in density.windows)
-    return Engine(
-        detectors, ladder, by_network=by_network, by_day=contain.enabled, weights=policy.weights, lists=lists,
-        white_volume=contain.white_volume if contain.enabled else 0,
-    )  # fmt: skip
 
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:

@@ -4,6 +4,7 @@ What can be broken, as a tree.
     HedgerowError               everything below: the command line prints it as one line and exits
     ├── SettingsError           the settings are wrong; carries every fault at once
     ├── LogError                a log cannot be read at all (a bad line is counted, not raised)
+    ├── ModelError              a bundle of models cannot be used, or none can be trained
     └── StoreError              a store cannot be opened or written
 
 Expected outcomes, such as a forged marker, are values and not found here.
@@ -28,6 +29,10 @@ class SettingsError(HedgerowError):
 
 class LogError(HedgerowError):
     """A log cannot be read at all."""
+
+
+class ModelError(HedgerowError):
+    """A bundle of models cannot be used, or none can be trained from what there is."""
 
 
 class StoreError(HedgerowError):

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
+Onlooker = Callable[[Visit, Decision], None]
+
 VISITOR_COOKIE = b"hedgerow"
 """The cookie in which a browser carries, sealed, the visitors that it was."""
 _NOWHERE = frozenset({"trap", "maze"})
@@ -234,6 +236,8 @@ class Gate:
         self.pages = pages
         self.blocked = 0
         """Visitors blocked since the start."""
+        self.onlooker: Onlooker | None = None
+        """Sees every visit that was answered: the watch. It may not wait, nor fail."""
 
     def decide(self, visit: Visit) -> Decision:
         """
@@ -305,3 +309,5 @@ class Gate:
         """
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
+        if self.onlooker is not None:
+            self.onlooker(visit, decision)

@@ -93,6 +93,24 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     entry: str = ""
 
 
+class Campaign(msgspec.Struct, frozen=True):
+    """
+    Visitors that belong together, and a sentence why: *since* when, when last *seen*, and who its *members* are.
+
+    *kind* "sharing": they use links that were minted for one another.
+    """
+
+    id: str
+    kind: Literal["sharing"]
+    since: float
+    seen: float
+    members: tuple[str, ...]
+    text: str
+    links: float = 0.0
+    pages: float = 0.0
+    """Links of one another that they used, and pages that they asked for by any link."""
+
+
 class Decision(msgspec.Struct, frozen=True):
     """
     What to do with a visit, and the evidence it rests on. *until* is when the visitor is let in again, or 0. *change*

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from driving import Answer, Client, traps_in
 from hedgerow.adapters.admin import Admin
-from hedgerow.verdict import Block, Evidence
+from hedgerow.verdict import Block, Campaign, Evidence
 
 EVIL = "account:<script>alert(1)</script>\"'&{rows}"
 
@@ -184,3 +184,20 @@ def test_what_is_not_http_is_left_alone():
         raise AssertionError
 
     asyncio.run(Admin(Client().site)({"type": "lifespan"}, never, never))
+
+
+def test_campaigns_are_listed_with_a_sentence_why():
+    client = Client()
+    try:
+        assert b"<td colspan" in ask(client).body
+        found = Campaign("ABC123", "sharing", 1.0, 2.0, tuple(f"192.0.2.{n}" for n in range(30)), "They <share> links.")
+        client.site.watch.watch.sharing.restore([found])
+        body = ask(client).body.decode()
+        assert "ABC123" in body
+        assert "192.0.2.19 and 10 more" in body
+        assert "visitors used" in body
+        (told,) = json.loads(ask(client, "/campaigns").body)
+        assert told["members"] == list(found.members)
+        assert "hedgerow_campaigns 1.0" in ask(client, "/metrics").body.decode()
+    finally:
+        client.site.close()

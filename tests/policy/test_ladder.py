@@ -246,3 +246,48 @@ def test_steady_evidence_does_not_grow_with_the_visits():
     assert one.decide(VISIT, Memory(None, (), standing=known), [added]).decision.action == "pass"
     assert one.decide(VISIT, Memory(None, (), standing=known), [steady, added]).decision.action == "challenge"
     assert one.decide(VISIT, Memory(None, (), standing=known), [steady]).decision.action == "pass"
+
+
+# ---- What the watch finds
+
+
+def come(ladder: Ladder, standing: Standing | None, at: float = 100.0) -> tuple[str, Standing | None]:
+    """A visit without evidence: what is done, and the standing after it."""
+    visit = msgspec.structs.replace(VISIT, at=at)
+    outcome = ladder.decide(visit, Memory(None, (), standing=standing), [])
+    change = outcome.decision.change
+    return outcome.decision.action, amended(standing, change) if change is not None else standing
+
+
+def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
+    ladder = Ladder(RULES)
+    standing = amended(None, ladder.found(ADDRESS, 100.0, "depth-first", "path-depth-first"))
+    assert (standing.identity, standing.challenges) == ("depth-first", 1)
+    assert come(ladder, standing, 200.0) == ("challenge", standing)
+    action, after = come(ladder, standing, 100.0 + 3 * 3600.0)
+    assert (action, after.identity) == ("pass", "person")
+
+
+def test_who_solves_what_the_watch_asked_three_times_a_day_is_blocked():
+    ladder, standing = Ladder(RULES), None
+    actions = []
+    for n in range(3):
+        standing = amended(standing, ladder.found(ADDRESS, 100.0 + n, "suspect", "campaign"))
+        actions.append(come(ladder, standing, 100.0 + n)[0])
+        standing = amended(standing, ladder.cleared(ADDRESS, 100.0 + n))
+    assert actions == ["challenge", "challenge", "refuse"]
+
+
+def test_a_suspect_that_the_watch_finds_too_is_challenged_once():
+    ladder = Ladder(RULES)
+    standing = amended(None, Change(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True))
+    standing = amended(standing, ladder.found(ADDRESS, 101.0, "width-first", "path-width-first"))
+    standing = amended(standing, ladder.found(ADDRESS, 102.0, "suspect", "campaign"))
+    assert (standing.identity, standing.challenges) == ("width-first", 1)
+
+
+def test_what_is_only_noted_weighs_nothing():
+    ladder = Ladder(RULES)
+    standing = amended(None, ladder.noted(ADDRESS, 100.0, "path-random-like"))
+    assert standing.reasons == (("path-random-like", 1),)
+    assert come(ladder, standing) == ("pass", standing)

@@ -10,9 +10,9 @@ import pytest
 
 from hedgerow.errors import StoreError
 from hedgerow.recall import Question, everyone_at
-from hedgerow.stores.journal import SqliteJournal
+from hedgerow.stores.journal import SqliteJournal, connect, order_changes
 from hedgerow.stores.memory import MemoryState
-from hedgerow.verdict import Block, Change, Evidence, Standing
+from hedgerow.verdict import Block, Campaign, Change, Evidence, Standing
 from hedgerow.windows.density import Window
 
 START = 1_800_000_000.0
@@ -115,3 +115,44 @@ def test_a_file_that_is_none(tmp_path):
     (tmp_path / "s.sqlite").write_text("not a database, and long enough not to be taken for an empty one" * 20)
     with pytest.raises(StoreError, match="cannot open"):
         SqliteJournal(tmp_path / "s.sqlite")
+
+
+def test_the_word_of_a_watch_elsewhere_is_carried_out_within_a_second(tmp_path):
+    state, journal = state_at(tmp_path / "s.sqlite")
+    told = threading.Event()
+
+    def obey(key, what):
+        assert key == "192.0.2.7"
+        state.amend(what)
+        told.set()
+
+    journal.obey = obey
+    connection = connect(tmp_path / "s.sqlite")
+    change = Change("192.0.2.7", START, 5, 3600.0, weight=2.0, codes=("campaign",), identity="suspect")
+    order_changes(connection, [change])
+    connection.close()
+    assert told.wait(1.0)
+    assert recall(state, "192.0.2.7").standing.identity == "suspect"
+    journal.close()
+
+
+def test_campaigns_are_there_after_a_restart(tmp_path):
+    _, journal = state_at(tmp_path / "s.sqlite")
+    kept, gone = (Campaign(name, "sharing", START, START, ("a", "b", "c"), "Why.") for name in ("kept", "gone"))
+    journal.note_campaign("kept", kept)
+    journal.note_campaign("gone", gone)
+    journal.note_campaign("gone", None)
+    journal.close()
+    _, journal = state_at(tmp_path / "s.sqlite")
+    assert journal.campaigns(START) == [kept]
+    assert journal.campaigns(START + 8 * 86_400) == []
+    journal.close()
+
+
+def test_a_file_of_before_there_was_a_watch(tmp_path):
+    old = sqlite3.connect(tmp_path / "s.sqlite")
+    old.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, block BLOB)")
+    old.close()
+    connection = connect(tmp_path / "s.sqlite")
+    order_changes(connection, [Change("a", START, 5, 3600.0)])
+    connection.close()

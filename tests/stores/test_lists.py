@@ -15,7 +15,7 @@ from hedgerow.errors import StoreError
 from hedgerow.policy.lists import Lists
 from hedgerow.stores import lists as module
 from hedgerow.stores.asn import AsnFile
-from hedgerow.stores.lists import SqliteLists, Watch
+from hedgerow.stores.lists import Follower, SqliteLists
 from hedgerow.visit import Visit
 
 from .lists_conformance import NOW, ListsConformance, entry
@@ -37,10 +37,10 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def watch(store):
-    watch = Watch(store, Lists())
-    yield watch
-    watch.close()
+def follower(store):
+    follower = Follower(store, Lists())
+    yield follower
+    follower.close()
 
 
 def test_the_file_is_for_its_owner_alone_and_made_by_the_first_write(store):
@@ -58,7 +58,7 @@ def test_what_is_no_database(tmp_path):
     with pytest.raises(StoreError, match="cannot use the lists"):
         SqliteLists(path).add(entry())
     with pytest.raises(StoreError, match="cannot use the lists"):
-        Watch(SqliteLists(path), Lists()).take()
+        Follower(SqliteLists(path), Lists()).take()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
@@ -77,57 +77,57 @@ def test_a_lock_that_stays_is_told(store, monkeypatch):
         assert len(list(store.read())) == 1
 
 
-def test_changes_are_taken_in(store, watch):
-    watch.take()
-    assert found(watch.lists) == ""
+def test_changes_are_taken_in(store, follower):
+    follower.take()
+    assert found(follower.lists) == ""
     store.add(entry())
-    watch.take()
-    assert found(watch.lists) == "black 192.0.2.1"
+    follower.take()
+    assert found(follower.lists) == "black 192.0.2.1"
     store.put([entry("192.0.2.1", "white"), entry("10.0.0.0/8")])
-    watch.take()
-    assert found(watch.lists) == "white 192.0.2.1"
-    assert found(watch.lists, "10.1.2.3") == "black 10.0.0.0/8"
+    follower.take()
+    assert found(follower.lists) == "white 192.0.2.1"
+    assert found(follower.lists, "10.1.2.3") == "black 10.0.0.0/8"
     store.remove("white", "192.0.2.1")
-    watch.take()
-    assert found(watch.lists) == "black 192.0.2.1"
-    assert watch.lists.sizes == {"white": 0, "black": 2}
+    follower.take()
+    assert found(follower.lists) == "black 192.0.2.1"
+    assert follower.lists.sizes == {"white": 0, "black": 2}
 
 
-def test_only_what_changed_is_read(store, watch, monkeypatch):
+def test_only_what_changed_is_read(store, follower, monkeypatch):
     store.put([entry(f"10.0.{n // 250}.{n % 250}") for n in range(1000)])
-    watch.take()
+    follower.take()
     taken = []
-    monkeypatch.setattr(watch.lists, "put", taken.append)
+    monkeypatch.setattr(follower.lists, "put", taken.append)
     store.add(entry("192.0.2.7"))
-    watch.take()
-    watch.take()
+    follower.take()
+    follower.take()
     assert [listing.subject for listing in taken] == ["192.0.2.7"]
 
 
-def test_a_thread_reads_along_within_a_second(store, watch):
-    watch.start()
+def test_a_thread_reads_along_within_a_second(store, follower):
+    follower.start()
     store.add(entry())
     began = time.monotonic()
-    while found(watch.lists) != "black 192.0.2.1":
+    while found(follower.lists) != "black 192.0.2.1":
         assert time.monotonic() - began < 5
         time.sleep(0.01)
     assert time.monotonic() - began < 2
 
 
-def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, watch, monkeypatch, caplog):
+def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, follower, monkeypatch, caplog):
     monkeypatch.setattr(module, "_PAUSE", 0.01)
     store.add(entry())
-    watch.start()
-    assert found(watch.lists) == "black 192.0.2.1"
-    real = watch._take_changes
-    monkeypatch.setattr(watch, "_take_changes", lambda _: 1 / 0)
+    follower.start()
+    assert found(follower.lists) == "black 192.0.2.1"
+    real = follower._take_changes
+    monkeypatch.setattr(follower, "_take_changes", lambda _: 1 / 0)
     time.sleep(0.2)
-    assert found(watch.lists) == "black 192.0.2.1"
+    assert found(follower.lists) == "black 192.0.2.1"
     assert sum("cannot be read" in record.getMessage() for record in caplog.records) == 1
-    monkeypatch.setattr(watch, "_take_changes", real)
+    monkeypatch.setattr(follower, "_take_changes", real)
     store.remove("black", "192.0.2.1")
     began = time.monotonic()
-    while found(watch.lists):
+    while found(follower.lists):
         assert time.monotonic() - began < 5
         time.sleep(0.01)
 
@@ -136,7 +136,7 @@ def test_what_has_ended_long_ago_is_forgotten_and_so_is_what_was_removed(tmp_pat
     now = NOW
     store = SqliteLists(tmp_path / "lists.sqlite", clock=lambda: now)
     store.put([entry("10.0.0.1", until=NOW + 1), entry("10.0.0.2"), entry("10.0.0.3")])
-    awake, asleep = Watch(store, Lists()), Watch(store, Lists())
+    awake, asleep = Follower(store, Lists()), Follower(store, Lists())
     awake.take()
     asleep.take()
     store.remove("black", "10.0.0.3")
@@ -171,17 +171,17 @@ def test_operators_come_from_a_maxmind_file_that_may_be_replaced(tmp_path, store
     path = tmp_path / "asn.mmdb"
     operators(path, 64496)
     store.put([entry("AS64496"), entry("AS64497", "white")])
-    watch = Watch(store, Lists(), asn=AsnFile(path))
-    watch.take()
-    assert found(watch.lists) == "black AS64496"
-    assert found(watch.lists, "2001:db8::5") == "white AS64497"
-    assert found(watch.lists, "198.51.100.1") == found(watch.lists, "203.0.113.1") == ""
+    follower = Follower(store, Lists(), asn=AsnFile(path))
+    follower.take()
+    assert found(follower.lists) == "black AS64496"
+    assert found(follower.lists, "2001:db8::5") == "white AS64497"
+    assert found(follower.lists, "198.51.100.1") == found(follower.lists, "203.0.113.1") == ""
     beside = tmp_path / "new.mmdb"
     operators(beside, 64511)
     beside.replace(path)
-    watch.take()
-    assert found(watch.lists) == ""
-    watch.close()
+    follower.take()
+    assert found(follower.lists) == ""
+    follower.close()
 
 
 def test_a_file_of_operators_that_cannot_be_read(tmp_path):

@@ -27,10 +27,13 @@ from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.site import Site
 from hedgerow.settings.schema import split_listen
+from hedgerow.watch import Beside
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _SHOWN = 200
+_MEMBERS_SHOWN = 20
+_MARKUP = frozenset({"counts", "rows", "campaigns"})
 _LARGEST_POST = 10_000
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
@@ -66,6 +69,23 @@ class _SiteCollector(Collector):
         yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
         yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", site.tarpit.admitted)
         yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away)
+        yield GaugeMetricFamily("hedgerow_campaigns", "Campaigns that are remembered", len(site.campaigns()))
+        if site.watch is not None:
+            yield from _watched(site.watch)
+
+
+def _watched(beside: Beside) -> Iterator[Metric]:
+    """What the watch has counted."""
+    watch = beside.watch
+    yield CounterMetricFamily("hedgerow_watch_seen", "Visits that the watch has looked at", watch.seen)
+    yield CounterMetricFamily("hedgerow_watch_left_out", "Visits left out, the watch fell behind", beside.left_out)
+    yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", beside.waiting)
+    yield GaugeMetricFamily("hedgerow_watch_sessions", "Visitors with a pending session", watch.pending)
+    yield _counter("hedgerow_watch_found", "Sessions and members of campaigns by what they are", "as", watch.found)
+    shadowed = CounterMetricFamily("hedgerow_watch_shadow", "Sessions by model and shadow", labels=["as", "shadow"])
+    for (judged, said), count in sorted(watch.shadowed.items()):
+        shadowed.add_metric([judged, said], count)
+    yield shadowed
 
 
 def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:
@@ -140,9 +160,11 @@ class Admin:
             return 200, b"text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
         if path == "/blocks":
             return 200, _JSON, msgspec.json.encode(self._site.state.blocks(time.time()))
+        if path == "/campaigns":
+            return 200, _JSON, msgspec.json.encode(self._site.campaigns())
         if path == "/":
             return 200, _HTML, self._overview().encode("utf-8", "replace")
-        return 404, _TEXT, b"There are /, /health, /metrics, /blocks and /lists.\n"
+        return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns and /lists.\n"
 
     def _is_for_us(self, scope: Scope) -> bool:
         host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
@@ -175,10 +197,20 @@ class Admin:
             "visitors": f"{len(site.state):,} visitors in {site.state.spent / 1e6:,.1f} MB",
             "detained": f"{site.tarpit.inside} now, {site.tarpit.admitted:,} in all",
             "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
+            "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
         }
         for name, value in values.items():
-            template = template.replace(f"{{{name}}}", value if name in {"counts", "rows"} else html.escape(value))
+            template = template.replace(f"{{{name}}}", value if name in _MARKUP else html.escape(value))
         return template
+
+    def _campaigns(self) -> Iterator[str]:
+        for campaign in list(reversed(self._site.campaigns()))[:_SHOWN]:
+            members = ", ".join(campaign.members[:_MEMBERS_SHOWN])
+            more = len(campaign.members) - _MEMBERS_SHOWN
+            yield (
+                f"<tr><td>{html.escape(campaign.id)}</td><td>{html.escape(campaign.text)}</td>"
+                f"<td>{html.escape(members)}{f' and {more:,} more' if more > 0 else ''}</td></tr>"
+            )
 
     def _rows(self) -> Iterator[str]:
         now = time.time()

@@ -105,10 +105,10 @@ class ListsApi:
 
     def _act(self, scope: Scope, body: IO[bytes] | None) -> Answer:
         """In a thread: everything that takes its time."""
-        watch = self._site.watch
-        if watch is None:
+        follower = self._site.follower
+        if follower is None:
             raise _Problem(404, "Lists are switched off.")
-        store, method = watch.store, scope["method"]
+        store, method = follower.store, scope["method"]
         options = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
         parts = scope["path"].removeprefix("/lists").removeprefix("/").split("/", 1)
         match parts:
@@ -127,7 +127,7 @@ class ListsApi:
             case _:
                 raise _Problem(404, "There are /lists, /lists/white/..., /lists/black/..., import and export.")
         # So that a change counts when it is answered.
-        watch.take()
+        follower.take()
         return answer
 
     def _show(self, store: SqliteLists, options: dict[str, str]) -> Answer:

@@ -7,20 +7,25 @@ Shared by all forms of Hedgerow, so that a page gets the same bait and a crawler
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
+from collections.abc import Sequence
 
 from hedgerow.adapters.challenging import Challenging
 from hedgerow.build import (
     build_clearances,
+    build_follower,
     build_gate,
     build_journal,
     build_ledger,
     build_rules,
     build_seals,
+    build_sessions,
     build_spent,
     build_state,
     build_watch,
     refused_agents,
+    use_watch,
 )
 from hedgerow.challenge.clearance import Sightings
 from hedgerow.challenge.hooks import Hooks
@@ -42,8 +47,9 @@ from hedgerow.stores.memory import MemoryState
 from hedgerow.traps.bait import Bait, Pages
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
-from hedgerow.verdict import Decision
+from hedgerow.verdict import Campaign, Decision
 from hedgerow.visit import Visit
+from hedgerow.watch import Beside
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +88,11 @@ class Site:
         self.spent = build_spent(settings)
         self._hooks = hooks
         self._sightings = Sightings()
-        self.watch = build_watch(settings) if lists is None else None
+        self.follower = build_follower(settings) if lists is None else None
         """What keeps the lists as their store has them."""
-        self.lists = self.watch.lists if self.watch is not None else Lists() if lists is None else lists
-        if self.watch is not None:
-            self.watch.start()
+        self.lists = self.follower.lists if self.follower is not None else Lists() if lists is None else lists
+        if self.follower is not None:
+            self.follower.start()
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.acquaintance = Acquaintance()
@@ -99,6 +105,26 @@ class Site:
         self.closing = False
         """Set when the site is about to stop: nobody is detained any longer."""
         self.use(settings)
+        self.watch: Beside | None = None
+        """What looks at visits behind the fast path."""
+        if settings.watch.enabled:
+            self.watch = self._beside(settings)
+            self.gate.onlooker = self.watch.add
+
+    def _beside(self, settings: Settings) -> Beside:
+        """The watch, with what was known before a restart where this site takes care of that."""
+        watch = build_watch(settings, self.gate.engine.ladder, self.state.amend)
+        if self._journal is None:
+            return Beside(watch, queue=settings.watch.queue)
+        watch.note = self._journal.note_campaign
+        watch.restore((), self._journal.campaigns(time.time()))
+        return Beside(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
+
+    def campaigns(self) -> Sequence[Campaign]:
+        """All that are known, whoever has found them; the oldest first."""
+        if self.watch is not None:
+            return self.watch.watch.campaigns()
+        return self._journal.campaigns(time.time()) if self._journal is not None else ()
 
     def use(self, settings: Settings) -> None:
         """Go on under *settings*, and with the keys as they are now."""
@@ -119,6 +145,9 @@ class Site:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
+            if self.watch is not None:
+                gate.onlooker = self.watch.add
+                use_watch(self.watch.watch, settings, gate.engine.ladder)
             self.challenging.close()
         hooks = self._hooks or gate
         counted = self.challenging.counted if before is not None else None
@@ -173,7 +202,10 @@ class Site:
     def close(self) -> None:
         """Write what waits, ask nobody anything any more, and look no longer whether the lists change."""
         if self.watch is not None:
+            # Before the journal: what it still finds is to be remembered.
             self.watch.close()
+        if self.follower is not None:
+            self.follower.close()
         if self.lookups is not None:
             self.lookups.close()
         self.ledger.close()

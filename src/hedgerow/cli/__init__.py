@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import bots, keys, lists, mark, simulate, visitors
+from hedgerow.cli import bots, campaigns, keys, lists, mark, simulate, visitors
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
+
+if TYPE_CHECKING:
+    from hedgerow.crawl.frontier import Order
 
 app = typer.Typer(
     name="hedgerow",
@@ -32,6 +35,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(bots.app, name="bots")
 app.add_typer(visitors.app, name="visitors")
 app.add_typer(lists.app, name="lists")
+app.add_typer(campaigns.app, name="campaigns")
 app.command("mark")(mark.run)
 
 _BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
@@ -114,6 +118,48 @@ def explain(
     from hedgerow.cli.explain import run
 
     run(reference, config=default_config(config))
+
+
+@app.command()
+def watch(config: Config = None) -> None:
+    """Watch in a process of its own: read the ledger along, and tell the gates what is found."""
+    from hedgerow.cli.watch import run
+
+    run(config=default_config(config))
+
+
+@app.command()
+def crawl(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to begin, on your own site.")],
+    order: Annotated[str, typer.Option(metavar="depth|breadth|random", help="Which link is followed next.")],
+    delay: Annotated[
+        str, typer.Option(metavar="SECONDS", help='Before each request; also drawn anew each time: "normal(8,1)".')
+    ] = "0",
+    pages: Annotated[int, typer.Option(min=1, help="Requests at the most.")] = 300,
+    user_agent: Annotated[str, typer.Option(help="What it says it is.")] = "hedgerow-crawl",
+    login: Annotated[str, typer.Option(metavar="URL", help="A page with a form to fill in first.")] = "",
+    field: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A field of it; @FILE as the value reads a file.")
+    ] = None,
+    label: Annotated[str, typer.Option(metavar="NAME", help="Its visits' label; the order's name without.")] = "",
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="A host of yours that is not this machine.")
+    ] = None,
+    source: Annotated[
+        str, typer.Option("--from", metavar="ADDRESS", help="Speak from this address of this machine.")
+    ] = "",
+    seed: Annotated[int | None, typer.Option(help="The same again: links and delays are drawn alike.")] = None,
+    config: Config = None,
+) -> None:
+    """Send a training crawler against your own site, and label its visits for `hedgerow train`."""
+    if order not in {"depth", "breadth", "random"}:
+        raise typer.BadParameter(f"{order!r} is none of depth, breadth and random", param_hint="--order")
+    from hedgerow.cli.crawl import run
+
+    run(
+        url, order=cast("Order", order), delay=delay, pages=pages, user_agent=user_agent, login=login,
+        fields=field or [], label=label, allow=allow or [], source=source, seed=seed, config=default_config(config),
+    )  # fmt: skip
 
 
 @app.command()

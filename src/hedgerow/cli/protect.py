@@ -29,7 +29,7 @@ from hedgerow.settings.schema import split_listen, upstream_faults
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
-_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin")
+_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "watch", "admin")
 
 
 def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:

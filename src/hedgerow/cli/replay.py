@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_gate, build_seals, build_watch, build_welcome, key_path
+from hedgerow.build import build_follower, build_gate, build_seals, build_welcome, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.welcome import Acquaintance
@@ -88,12 +88,12 @@ def _gate(settings: Settings, *, entries: bool) -> Gate:
     """A gate that writes nothing; with the site's key and lists, where we have them, so that it knows its traps."""
     there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
     seals = build_seals(settings) if there else Seals([new_key(0.0)])
-    watch = build_watch(settings)
-    if watch is not None:
+    follower = build_follower(settings)
+    if follower is not None:
         # Once, and not along as they change.
-        watch.take(at_once=True)
-        watch.close()
-    lists = watch.lists if watch is not None else None
+        follower.take(at_once=True)
+        follower.close()
+    lists = follower.lists if follower is not None else None
     return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries, lists=lists)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.policy.standing import amended, challenges_on, explained, suspicion_at, wrong_on
 from hedgerow.recall import Memory, everyone_at
-from hedgerow.verdict import PASS, Action, Block, Change, Decision, Evidence, Standing
+from hedgerow.verdict import PASS, Action, Block, Change, Decision, Evidence, Identity, Standing
 from hedgerow.visit import Visit
 
 DAY = 86_400.0
@@ -127,7 +127,7 @@ class Ladder:
         after = amended(standing, change) if change is not None and change.weight else standing
         if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
-        if after is not None and after.identity == "suspect":
+        if after is not None and after.identity != "person":
             # Time has passed, and nothing was added: judged again, it is held to be a person.
             change = msgspec.structs.replace(change or self._blank(visit), identity="person")
         return Outcome(_passed(evidence, change))
@@ -148,6 +148,21 @@ class Ladder:
         """A visitor has answered a challenge wrongly."""
         weight = self.thresholds.suspect_at / 20
         return Change(key, at, self.day_of(at), self.thresholds.half_life, weight=weight, codes=(code,))
+
+    def found(self, key: str, at: float, identity: Identity, code: str) -> Change:
+        """
+        The watch has found a visitor to be a crawler, or one of a campaign: it is challenged when it comes again.
+
+        What that weighs has faded to the threshold one half-life later; who solves the challenge is a person again.
+        """
+        return Change(
+            key, at, self.day_of(at), self.thresholds.half_life,
+            weight=2 * self.thresholds.suspect_at, codes=(code,), identity=identity, challenged=True,
+        )  # fmt: skip
+
+    def noted(self, key: str, at: float, code: str) -> Change:
+        """The watch has found something about a visitor that is to be known, and not acted on."""
+        return Change(key, at, self.day_of(at), self.thresholds.half_life, codes=(code,))
 
     def _turn_away(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
         """What the rule of the weightiest detector says."""
@@ -194,13 +209,15 @@ class Ladder:
         self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], change: Change | None, after: Standing
     ) -> Outcome:
         limits = self.thresholds
-        before = memory.standing
+        before, day = memory.standing, self.day_of(visit.at)
         why = Evidence("suspicion", "suspect", suspicion_at(after, visit.at, limits.half_life), explained(after))
-        if before is None or before.identity == "person":
-            if challenges_on(before, self.day_of(visit.at)) >= limits.challenges:
-                text = f"To be challenged for the {limits.challenges + 1}. time in a day. {why.text}"
-                why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
-                return self._turn_away(visit, memory, (*evidence, why), why)
+        is_new = before is None or before.identity == "person"
+        # The watch has counted the challenge that is to come; here it is counted when it comes.
+        if challenges_on(before, day) + is_new > limits.challenges:
+            text = f"To be challenged for the {limits.challenges + 1}. time in a day. {why.text}"
+            why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
+            return self._turn_away(visit, memory, (*evidence, why), why)
+        if is_new:
             change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
         if visit.kind == "asset":
             # The images of a page that it was given before; no page comes by this way (see `Gate.correct`).

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hedgerow.verdict import Change, Standing
+from typing import Literal
+
+from hedgerow.verdict import Change, Identity, Standing
 
 _UNKNOWN = Standing()
 _MOST_REASONS = 8
@@ -39,14 +41,22 @@ def amended(standing: Standing | None, change: Change) -> Standing:
     suspicion = 0.0 if change.cleared else suspicion_at(before, at, change.half_life) + change.weight
     day = max(before.day, change.day)
     return Standing(
-        identity="person" if change.cleared else change.identity or before.identity,
+        identity="person" if change.cleared else _named(before.identity, change.identity),
         suspicion=suspicion,
         at=at,
         day=day,
         wrong=0 if change.cleared else wrong_on(before, day) + change.wrong,
-        challenges=challenges_on(before, day) + change.challenged,
+        # Who was to be challenged already is not challenged once more.
+        challenges=challenges_on(before, day) + (change.challenged and before.identity == "person"),
         reasons=() if change.cleared else _with_codes(before.reasons, change.codes),
     )
+
+
+def _named(before: Identity, after: Identity | Literal[""]) -> Identity:
+    """What a visitor is held to be from now on: a crawler whose order is known is not a mere suspect again."""
+    if not after or (after == "suspect" and before != "person"):
+        return before
+    return after
 
 
 def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

@@ -518,6 +518,51 @@ class ListsSettings(Table, frozen=True):
     asn_file: str = ""
 
 
+class WatchSettings(Table, frozen=True):
+    """
+    The watch. *enabled*: in the gate's own process; off where `hedgerow watch` runs beside it, or none is wanted.
+
+    *paths*: whoever follows links like a crawler is challenged, or that is only recorded. *model*: the bundle that says
+    who does, *shadow* one that is only counted; empty: the one that comes with Hedgerow, and none. *queue*: visits that
+    wait at the most. *sessions*: visitors with a pending session at the most.
+    """
+
+    enabled: bool = True
+    paths: Literal["challenge", "record", "off"] = "record"
+    model: str = ""
+    shadow: str = ""
+    queue: int = 10_000
+    sessions: int = 50_000
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "queue", "sessions")
+
+
+class CampaignSettings(Table, frozen=True):
+    """
+    Campaigns of visitors that use links minted for one another: see `campaigns.sharing.Limits`.
+
+    *response*: members are challenged, or it is only recorded.
+    """
+
+    enabled: bool = True
+    response: Literal["challenge", "record"] = "challenge"
+    members: int = 3
+    links: float = 10.0
+    share: float = 0.4
+    chance: float = 0.0023
+    half_life: float = 14_400.0
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "links", "share", "chance", "half_life")
+        if self.members < 2:  # noqa: PLR2004 - one alone shares with nobody
+            yield "members", f"must be at least 2, is {self.members}"
+        for name in ("share", "chance"):
+            value = getattr(self, name)
+            if value >= 1:
+                yield name, f"is a share: must be less than 1, is {value:g}"
+
+
 class AdminSettings(Table, frozen=True):
     """
     Health, metrics and the overview, on a listener of their own. Empty: none.
@@ -558,4 +603,6 @@ class Settings(Table, frozen=True):
     responses: ResponseSettings = ResponseSettings()
     state: StateSettings = StateSettings()
     ledger: LedgerSettings = LedgerSettings()
+    watch: WatchSettings = WatchSettings()
+    campaigns: CampaignSettings = CampaignSettings()
     admin: AdminSettings = AdminSettings()

@@ -1,11 +1,11 @@
 """
-What outlives a restart: blocks and standings, in a SQLite file beside the ledger.
+What outlives a restart: blocks, standings and campaigns, in a SQLite file beside the ledger.
 
-The state is in memory; what changes in it is noted here, the last of each key, and written twice a second by a thread
-of its own. At the start it is read back. What a crash loses is half a second.
+The state is in memory; what changes in it is noted here, the last of each key, and written four times a second by a
+thread of its own. At the start it is read back. What a crash loses is a quarter of a second.
 
-The way back is here too: an administrator's orders (forgive, block) are put into the same file, and every process that
-has it open carries them out at its next turn.
+The way back is here too: orders (an administrator's to forgive or to block, a watch's to change a standing) are put
+into the same file, and every process that has it open carries them out at its next turn.
 """
 
 from __future__ import annotations
@@ -15,31 +15,36 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
 from hedgerow.errors import StoreError
-from hedgerow.verdict import Block, Standing
+from hedgerow.verdict import Block, Campaign, Change, Standing
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 0.5
+_PAUSE = 0.25
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks (key BLOB PRIMARY KEY, until REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS standings (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, block BLOB);
+CREATE TABLE IF NOT EXISTS campaigns (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS orders (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, block BLOB, change BLOB
+);
 """
 _KEPT_FOR = 7 * 86_400.0
 _ORDERS_KEPT = 1000
+_CHANGES_KEPT = 100_000
 
-Table = Literal["blocks", "standings"]
+Table = Literal["blocks", "standings", "campaigns"]
+Noted = Block | Standing | Campaign | None
 
 
-Obey = Callable[[str, Block | None], None]
-"""Carries an order out: a block for a key, or, with None, that it is forgiven."""
+Obey = Callable[[str, Block | Change | None], None]
+"""Carries an order out: a block for a key, a change of its standing, or, with None, that it is forgiven."""
 
 
 class Journal(Protocol):
@@ -48,6 +53,8 @@ class Journal(Protocol):
     def note_block(self, key: str, block: Block | None) -> None: ...
 
     def note_standing(self, key: str, standing: Standing | None) -> None: ...
+
+    def note_campaign(self, key: str, campaign: Campaign | None) -> None: ...
 
 
 def connect(path: Path) -> sqlite3.Connection:
@@ -59,6 +66,8 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.executescript(_SCHEMA)
+        if "change" not in {row[1] for row in connection.execute("PRAGMA table_info(orders)")}:
+            connection.execute("ALTER TABLE orders ADD COLUMN change BLOB")
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"cannot open {path}: {error}") from None
     return connection
@@ -77,6 +86,21 @@ def read(connection: sqlite3.Connection, at: float) -> tuple[list[Block], list[t
     return blocks, standings
 
 
+def read_campaigns(connection: sqlite3.Connection) -> list[Campaign]:
+    """The campaigns, the one that was seen last at the end."""
+    rows = connection.execute("SELECT value FROM campaigns ORDER BY at")
+    return [msgspec.json.decode(value, type=Campaign) for (value,) in rows]
+
+
+def order_changes(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+    """Have standings changed by whoever runs: the word of a watch that is a process of its own."""
+    rows = [(_text(change.key), msgspec.json.encode(change)) for change in changes]
+    with _transaction(connection):
+        connection.executemany("INSERT INTO orders (key, change) VALUES (?, ?)", rows)
+        last = "(SELECT max(id) FROM orders)"
+        connection.execute(f"DELETE FROM orders WHERE id <= {last} - ?", (_CHANGES_KEPT,))  # noqa: S608 - a constant
+
+
 def order(connection: sqlite3.Connection, key: str, block: Block | None) -> bool:
     """
     Have *key* blocked, or forgiven: written down here, and carried out by whoever runs.
@@ -93,7 +117,11 @@ def order(connection: sqlite3.Connection, key: str, block: Block | None) -> bool
         connection.execute("INSERT INTO blocks VALUES (?, ?, ?)", (_text(key), block.until, encoded))
     if known or block is not None:
         connection.execute("INSERT INTO orders (key, block) VALUES (?, ?)", (_text(key), encoded))
-        connection.execute("DELETE FROM orders WHERE id <= (SELECT max(id) FROM orders) - ?", (_ORDERS_KEPT,))
+        last = "(SELECT max(id) FROM orders)"
+        connection.execute(
+            f"DELETE FROM orders WHERE id <= {last} - ? AND change IS NULL",  # noqa: S608 - a constant
+            (_ORDERS_KEPT,),
+        )
     connection.execute("COMMIT")
     return known
 
@@ -104,7 +132,7 @@ class SqliteJournal:
     obey: Obey | None = None
 
     def __init__(self, path: Path) -> None:
-        self._noted: dict[tuple[Table, str], Block | Standing | None] = {}
+        self._noted: dict[tuple[Table, str], Noted] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._failing = False
@@ -122,6 +150,15 @@ class SqliteJournal:
     def note_standing(self, key: str, standing: Standing | None) -> None:
         with self._lock:
             self._noted["standings", key] = standing
+
+    def note_campaign(self, key: str, campaign: Campaign | None) -> None:
+        with self._lock:
+            self._noted["campaigns", key] = campaign
+
+    def campaigns(self, at: float) -> list[Campaign]:
+        """The campaigns of the last days; the rest is removed."""
+        self._connection.execute("DELETE FROM campaigns WHERE at <= ?", (at - _KEPT_FOR,))
+        return read_campaigns(self._connection)
 
     def read(self, at: float) -> tuple[list[Block], list[tuple[str, Standing]]]:
         """The blocks in force at *at*, and the standings of the last days; the rest is removed. The oldest first."""
@@ -155,37 +192,52 @@ class SqliteJournal:
             self._failing = False
         except sqlite3.Error as error:
             if not self._failing:
-                log.error("blocks and standings cannot be written: %s", error)  # noqa: TRY400
+                log.error("blocks, standings and campaigns cannot be written: %s", error)  # noqa: TRY400
             self._failing = True
             with self._lock:
                 # Tried again, and what has changed since wins.
                 self._noted = {**noted, **self._noted}
 
     def _carry_out(self, obey: Obey) -> None:
-        orders = "SELECT id, key, block FROM orders WHERE id > ? ORDER BY id"
+        orders = "SELECT id, key, block, change FROM orders WHERE id > ? ORDER BY id"
         try:
-            for number, key, encoded in self._connection.execute(orders, (self._obeyed,)).fetchall():
+            for number, key, block, change in self._connection.execute(orders, (self._obeyed,)).fetchall():
                 self._obeyed = number
-                obey(_key(key), msgspec.json.decode(encoded, type=Block) if encoded is not None else None)
+                if change is not None:
+                    obey(_key(key), msgspec.json.decode(change, type=Change))
+                else:
+                    obey(_key(key), msgspec.json.decode(block, type=Block) if block is not None else None)
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             log.error("an order cannot be read: %s", error)  # noqa: TRY400
 
-    def _write_all(self, noted: dict[tuple[Table, str], Block | Standing | None]) -> None:
+    def _write_all(self, noted: dict[tuple[Table, str], Noted]) -> None:
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with _transaction(connection):
             for (table, key), value in noted.items():
                 if value is None:
-                    connection.execute(f"DELETE FROM {table} WHERE key = ?", (_text(key),))  # noqa: S608 - of two
+                    connection.execute(f"DELETE FROM {table} WHERE key = ?", (_text(key),))  # noqa: S608 - of three
                     continue
-                moment = value.until if isinstance(value, Block) else value.at
-                row = (_text(key), moment, msgspec.json.encode(value))
-                connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - of two
-            connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
+                row = (_text(key), _moment(value), msgspec.json.encode(value))
+                connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - of three
+
+
+def _moment(value: Block | Standing | Campaign) -> float:
+    """By which time a row is kept or dropped."""
+    if isinstance(value, Block):
+        return value.until
+    return value.at if isinstance(value, Standing) else value.seen
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _text(key: str) -> bytes:

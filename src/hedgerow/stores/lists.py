@@ -267,7 +267,7 @@ def _holding(address: str) -> Sequence[str]:
     ]
 
 
-class Watch:
+class Follower:
     """
     Keeps *lists* as the store has them, in a thread of its own, from the first `take` until `close`.
 

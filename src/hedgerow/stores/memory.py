@@ -157,7 +157,7 @@ class MemoryState:
                 self._entries[change.key] = (*before, change.entry)[-_MOST_ENTRIES:]
                 if len(self._entries) * _ENTRY_COST > self._memory // 16:
                     self._entries.popitem(last=False)
-            if change.weight or change.identity or change.cleared:
+            if change.weight or change.identity or change.cleared or change.codes:
                 self._set_standing(change.key, amended(self._standings.pop(change.key, None), change))
                 if len(self._standings) * _STANDING_COST > self._memory // 4:
                     self._standings.popitem(last=False)

@@ -1,0 +1,381 @@
+"""
+Sharing: who uses links that were minted for another, whose links they are, and who so belongs together.
+
+A visitor *borrows* when it uses a link that was minted for another, who *lends*. People do so now and then: PathMarker
+saw 0.23 % of their visits. Workers of one crawler that share a pool of links do hardly anything else. So a visitor is
+held to be a sharer when it borrows a good part of its pages, and lends as well or has borrowed a lot; sharers that
+borrow from each other are a community; and a community with enough links is a campaign.
+
+A link is worth less the more visitors use it, and nothing once it is public: of those who follow a link that somebody
+has posted nobody becomes a sharer. Crawlers that hide behind this must fetch each page several times, and each such
+visit is still evidence against its maker.
+
+What is remembered fades: pages and links halve every few hours, and there is room for so many of each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from hedgerow.marker.seal import NOBODY, visitor_digest
+from hedgerow.verdict import Campaign
+from hedgerow.visit import Visit
+
+CODE = "minted-for-another"
+"""The code of the evidence that makes an edge; its details are the digest of whom the link was minted for."""
+
+_PUBLIC = 4
+_MOST_BORROWED = 32
+_MOST_LENT = 64
+_MOST_PAGES = 64.0
+_SURE = 1e-6
+_FORGOTTEN = 6
+_CROSSED = 3
+_MOST_CAMPAIGNS = 256
+_MOST_MEMBERS = 10_000
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """
+    What makes a campaign.
+
+    At least *members* sharers that have borrowed *links* links in all, each at least *share* of its own marked pages.
+    *chance* is the share that people borrow. A sharer that lends nothing has borrowed *taken* links. All of it halves
+    every *half_life* seconds.
+    """
+
+    members: int = 3
+    links: float = 10.0
+    share: float = 0.4
+    chance: float = 0.0023
+    taken: float = 5.0
+    half_life: float = 14_400.0
+
+
+class Found(NamedTuple):
+    """A campaign, the visitors that are new in it, and the ids of campaigns that have turned out to be this one."""
+
+    campaign: Campaign
+    joined: tuple[str, ...]
+    merged: tuple[str, ...] = ()
+
+
+class _Node:
+    """What is known of one visitor: marked pages, links borrowed (when, and whose), and to whom it has lent."""
+
+    __slots__ = ("at", "borrowed", "campaign", "lent", "name", "pages")
+
+    def __init__(self, at: float) -> None:
+        self.name = ""
+        self.at = at
+        self.pages = 0.0
+        self.borrowed: dict[int, tuple[float, bytes]] | None = None
+        self.lent: dict[bytes, float] | None = None
+        self.campaign: _Group | None = None
+
+
+class _Group:
+    """A campaign that goes on."""
+
+    __slots__ = ("crossed", "id", "into", "links", "members", "over", "pages", "seen", "since")
+
+    def __init__(self, name: str, at: float) -> None:
+        self.id = name
+        self.since = self.seen = at
+        self.members: dict[str, None] = {}
+        self.links = self.pages = 0.0
+        self.crossed: Counter[str] = Counter()
+        self.into: _Group | None = None
+        self.over = False
+
+
+def _group_of(node: _Node) -> _Group | None:
+    """The campaign that a visitor is in now: that into which its own was merged; None once it is over."""
+    group = node.campaign
+    while group is not None and group.into is not None:
+        group = group.into
+    node.campaign = group if group is not None and not group.over else None
+    return node.campaign
+
+
+def tail(count: float, expected: float) -> float:
+    """
+    How likely *count* or more of a rare thing are, where *expected* are normal.
+
+    >>> round(tail(2, 0.35), 3), tail(0, 1.0)
+    (0.049, 1.0)
+    """
+    whole = math.floor(count)
+    term, below = math.exp(-expected), 0.0
+    for n in range(whole):
+        below += term
+        term *= expected / (n + 1)
+    if below < 1 - 1e-9:
+        return 1 - below
+    # What is left is too small for a difference: the first term of the rest is nearly all of it.
+    return min(1.0, term)
+
+
+class Sharing:
+    """
+    Finds campaigns among visitors that share links. At most *most_visitors* and *most_links* are remembered; who was
+    silent for the longest is forgotten first.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, most_visitors: int = 100_000, most_links: int = 50_000) -> None:
+        self.limits = limits or Limits()
+        self._most_visitors = most_visitors
+        self._most_links = most_links
+        self._nodes: OrderedDict[bytes, _Node] = OrderedDict()
+        self._links: OrderedDict[int, tuple[bytes, ...]] = OrderedDict()
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many visitors are remembered."""
+        return len(self._nodes)
+
+    def campaigns(self) -> Sequence[Campaign]:
+        """All campaigns that are remembered, the oldest first. Any thread may ask."""
+        return [self._told(group) for group in list(self._groups.values())]
+
+    def restore(self, campaigns: Sequence[Campaign]) -> None:
+        """Take over the campaigns that were known before a restart."""
+        for campaign in campaigns[-_MOST_CAMPAIGNS:]:
+            group = self._groups[campaign.id] = _Group(campaign.id, campaign.since)
+            group.seen, group.links, group.pages = campaign.seen, campaign.links, campaign.pages
+            for name in campaign.members[:_MOST_MEMBERS]:
+                group.members[name] = None
+                node = self._node(visitor_digest(name), campaign.seen)
+                node.name, node.campaign = name, group
+
+    def see(self, visit: Visit, lender: bytes | None) -> Found | None:
+        """
+        One more visit; *lender* is whom its link was minted for, where that is another. What it brings to light.
+
+        Only marked pages count: what a page brings along and what somebody types in says nothing.
+        """
+        marker = visit.marker
+        if visit.kind != "page" or marker is None or marker.minted_for == NOBODY or not visit.visitor:
+            return None
+        who, at = visitor_digest(visit.visitor), visit.at
+        node = self._node(who, at)
+        node.name = visit.visitor
+        node.pages = min(self._pages(node, at) + 1, _MOST_PAGES)
+        node.at = max(at, node.at)
+        group = _group_of(node)
+        if group is not None:
+            group.pages += 1
+            group.seen = max(group.seen, at)
+        if lender is None:
+            return None
+        link = hash((lender, marker.parent, marker.target, visit.target))
+        if not self._borrow(node, who, lender, link, at):
+            return None
+        mine, other = _group_of(node), _group_of(self._nodes[lender])
+        if mine is not None and other is not None and mine is not other:
+            return self._cross(mine, other)
+        # Who asks but once is not seen again: it becomes a sharer when its links are used.
+        for one, key in ((node, who), (self._nodes[lender], lender)):
+            found = self._look(one, key, at) if one.name and self._shares(one, at) else None
+            if found is not None:
+                return found
+        return None
+
+    def _cross(self, mine: _Group, other: _Group) -> Found | None:
+        """A member of one campaign has borrowed from one of another: after a few times both are one."""
+        mine.crossed[other.id] += 1
+        if mine.crossed[other.id] + other.crossed[mine.id] < _CROSSED:
+            return None
+        group = self._joined((mine, other))
+        return Found(self._told(group), (), (other.id if group is mine else mine.id,))
+
+    def _node(self, who: bytes, at: float) -> _Node:
+        node = self._nodes.get(who)
+        if node is None:
+            node = self._nodes[who] = _Node(at)
+            if len(self._nodes) > self._most_visitors:
+                self._nodes.popitem(last=False)
+        else:
+            self._nodes.move_to_end(who)
+        return node
+
+    def _faded(self, since: float, at: float) -> float:
+        return math.exp2(-max(0.0, at - since) / self.limits.half_life)
+
+    def _pages(self, node: _Node, at: float) -> float:
+        return node.pages * self._faded(node.at, at)
+
+    def _borrow(self, node: _Node, who: bytes, lender: bytes, link: int, at: float) -> bool:
+        """Take down who used whose link; false where it had used the very same before."""
+        users = self._links.pop(link, ())
+        fresh = who not in users
+        if fresh and len(users) < _PUBLIC:
+            users = (*users, who)
+        self._links[link] = users
+        if len(self._links) > self._most_links:
+            self._links.popitem(last=False)
+        if not fresh:
+            # A page that is read once more is neither one's own nor borrowed.
+            node.pages -= 1
+            return False
+        if node.campaign is not None:
+            node.campaign.links += 1
+        else:
+            self._note_borrowed(node, link, lender, at)
+        owner = self._node(lender, at)
+        if _group_of(owner) is None:
+            if owner.lent is None:
+                owner.lent = {}
+            owner.lent.pop(who, None)
+            owner.lent[who] = at
+            if len(owner.lent) > _MOST_LENT:
+                del owner.lent[next(iter(owner.lent))]
+        return True
+
+    @staticmethod
+    def _note_borrowed(node: _Node, link: int, lender: bytes, at: float) -> None:
+        if node.borrowed is None:
+            node.borrowed = {}
+        node.borrowed[link] = (at, lender)
+        if len(node.borrowed) > _MOST_BORROWED:
+            # The oldest makes room, and takes its part of the pages along: the share stays what it is.
+            del node.borrowed[next(iter(node.borrowed))]
+            node.pages *= _MOST_BORROWED / (_MOST_BORROWED + 1)
+
+    def _worth(self, link: int) -> float:
+        """What a link that was borrowed counts: less the more use it, and nothing once it is public."""
+        users = len(self._links.get(link, ()))
+        return 1 / users if 0 < users < _PUBLIC else 0.0
+
+    def _borrowed(self, node: _Node, at: float) -> float:
+        if not node.borrowed:
+            return 0.0
+        return sum(self._worth(link) * self._faded(since, at) for link, (since, _) in node.borrowed.items())
+
+    def _takes(self, node: _Node, at: float) -> bool:
+        """Whether a visitor has borrowed so much that it need not lend."""
+        if _group_of(node) is not None:
+            return True
+        borrowed = self._borrowed(node, at)
+        return borrowed >= self.limits.taken and borrowed >= self.limits.share * self._pages(node, at)
+
+    def _shares(self, node: _Node, at: float) -> bool:
+        """Whether a visitor is a sharer; who is in a campaign is one."""
+        if _group_of(node) is not None:
+            return True
+        borrowed = self._borrowed(node, at)
+        if not borrowed or borrowed < self.limits.share * self._pages(node, at):
+            return False
+        oldest = at - _FORGOTTEN * self.limits.half_life
+        lends = node.lent is not None and any(since > oldest for since in node.lent.values())
+        return lends or borrowed >= self.limits.taken
+
+    def _look(self, node: _Node, who: bytes, at: float) -> Found | None:
+        """The community around a sharer, where it is a campaign, or belongs to one."""
+        if _group_of(node) is not None:
+            return None
+        community, met = self._community(node, who, at)
+        links = sum(self._borrowed(one, at) for one in community)
+        pages = sum(self._pages(one, at) for one in community)
+        if met:
+            group = self._joined(met)
+        else:
+            limits = self.limits
+            if len(community) < limits.members or links < limits.links:
+                return None
+            if tail(links, limits.chance * pages) > _SURE:
+                return None
+            group = self._founded(community, at)
+        group.links += links
+        group.pages += pages
+        group.seen = max(group.seen, at)
+        joined = []
+        for one in community:
+            if len(group.members) < _MOST_MEMBERS:
+                # Its campaign is all that need be known of a member: the room is for others.
+                one.campaign, one.borrowed, one.lent = group, None, None
+                if one.name not in group.members:
+                    group.members[one.name] = None
+                    joined.append(one.name)
+        merged = tuple(one.id for one in met if one is not group)
+        return Found(self._told(group), tuple(joined), merged) if joined else None
+
+    def _community(self, node: _Node, who: bytes, at: float) -> tuple[list[_Node], list[_Group]]:
+        """
+        The sharers that are tied to one, and the campaigns that they are in already.
+
+        Those in a campaign are not looked behind. The others are few, or they would be a campaign.
+        """
+        seen, waiting = {who}, [node]
+        community: list[_Node] = []
+        met: dict[str, _Group] = {}
+        while waiting:
+            one = waiting.pop()
+            community.append(one)
+            for key in self._neighbours(one, at):
+                if key in seen:
+                    continue
+                seen.add(key)
+                other = self._nodes.get(key)
+                if other is None or not other.name or not self._shares(other, at):
+                    continue
+                group = _group_of(other)
+                if group is None:
+                    waiting.append(other)
+                else:
+                    met[group.id] = group
+        return community, list(met.values())
+
+    def _neighbours(self, node: _Node, at: float) -> Iterator[bytes]:
+        """
+        Who is tied to a sharer: those it has borrowed from and lent to.
+
+        Those who have taken a lot from the same lender are tied, too, whatever the lender is: one that collects links
+        and hands them out.
+        """
+        takes = self._takes(node, at)
+        for link, (_, lender) in (node.borrowed or {}).items():
+            if not self._worth(link):
+                continue
+            yield lender
+            owner = self._nodes.get(lender)
+            if takes and owner is not None and owner.lent:
+                yield from [key for key in owner.lent if key in self._nodes and self._takes(self._nodes[key], at)]
+        yield from list(node.lent or ())
+
+    def _founded(self, community: Sequence[_Node], at: float) -> _Group:
+        names = "\n".join(sorted(one.name for one in community))
+        digest = blake2b(f"{at} {names}".encode("utf-8", "surrogateescape"), digest_size=3).hexdigest().upper()
+        group = self._groups[digest] = _Group(digest, at)
+        oldest = at - _FORGOTTEN * self.limits.half_life
+        for name in [name for name, one in self._groups.items() if one.seen < oldest]:
+            self._groups.pop(name).over = True
+        if len(self._groups) > _MOST_CAMPAIGNS:
+            self._groups.popitem(last=False)[1].over = True
+        return group
+
+    def _joined(self, met: Sequence[_Group]) -> _Group:
+        """One campaign out of those that have met: the oldest."""
+        group = min(met, key=lambda one: one.since)
+        for other in met:
+            if other is not group:
+                del self._groups[other.id]
+                other.into = group
+                group.members |= other.members
+                group.links += other.links
+                group.pages += other.pages
+        return group
+
+    def _told(self, group: _Group) -> Campaign:
+        members, share = tuple(group.members), min(1.0, group.links / max(group.pages, 1.0))
+        text = (
+            f"{len(members)} visitors used {group.links:,.0f} links that were minted for one another: {share:.0%} of"
+            f" the pages they asked for by a link, where {self.limits.chance:.1%} is chance."
+        )
+        return Campaign(group.id, "sharing", group.since, group.seen, members, text, group.links, group.pages)

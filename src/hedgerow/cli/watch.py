@@ -1,0 +1,82 @@
+"""`hedgerow watch`: the watch as a process of its own, which reads the ledger along."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path
+from hedgerow.errors import HedgerowError
+from hedgerow.logs.along import Along
+from hedgerow.settings import Settings, load_settings
+from hedgerow.stores.journal import SqliteJournal, connect, order_changes
+from hedgerow.stores.sessions import SqliteSessions
+from hedgerow.verdict import Change
+from hedgerow.watch import Watch
+
+log = logging.getLogger("hedgerow")
+
+_PAUSE = 0.1
+_SAVE_EVERY = 10.0
+_FAR_BEHIND = 50_000
+
+
+def run(*, config: Path | None) -> None:
+    """Watch until told to stop."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    settings = load_settings(config)
+    if settings.watch.enabled:
+        raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
+    sessions = build_sessions(settings)
+    if sessions is None or not settings.ledger.enabled:
+        raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
+        look_along(settings, sessions, journal, stop)
+
+
+def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJournal, stop: threading.Event) -> None:
+    """Read the ledger along, from where the sessions that were kept end, until *stop* is set."""
+    path = ledger_path(settings)
+    while not path.is_file():
+        if stop.wait(_PAUSE):
+            return
+    found: list[Change] = []
+    watch = build_watch(settings, build_ladder(settings), found.append)
+    watch.note = journal.note_campaign
+    watch.restore(sessions.read(), journal.campaigns(time.time()))
+    name, saved_at, late = str(path.absolute()), time.monotonic(), False
+    with closing(Along(path, sessions.position(name))) as along, closing(connect(state_path(settings))) as orders:
+        log.info("watching along %s, from row %d on", path, along.after)
+        while not stop.is_set():
+            visits = along.read()
+            for visit, decision in visits:
+                watch.see(visit, decision)
+            if found:
+                order_changes(orders, found)
+                found.clear()
+            if time.monotonic() - saved_at > _SAVE_EVERY:
+                _save(watch, sessions, (name, along.after))
+                saved_at = time.monotonic()
+                if (along.behind > _FAR_BEHIND) is not late:
+                    late = not late
+                    log.warning("%d visits behind" if late else "no longer behind: %d visits", along.behind)
+            if not visits:
+                stop.wait(_PAUSE)
+        _save(watch, sessions, (name, along.after))
+
+
+def _save(watch: Watch, sessions: SqliteSessions, position: tuple[str, int]) -> None:
+    """Sessions and how far they go, in one step: what is read again after a crash is what they lack."""
+    watch.note_campaigns()
+    try:
+        sessions.write(watch.changed(), position)
+    except sqlite3.Error as error:
+        log.error("pending sessions cannot be written: %s", error)  # noqa: TRY400

@@ -1,0 +1,199 @@
+"""
+Scoring: what scikit-learn's models say of one row, in plain Python and tens of microseconds.
+
+A score is higher the more a row looks like a crawler's. Each kind of model checks itself: numbers that do not fit
+together are faults, so that a bundle from elsewhere can neither crash nor hang who asks it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from math import dist, exp, isfinite, log1p
+from typing import Protocol
+
+import msgspec
+
+Row = Sequence[float]
+_LEAF = -1
+
+
+class Scorer(Protocol):
+    """What gives a row its score."""
+
+    def score(self, row: Row) -> float: ...
+
+    def faults(self, width: int) -> Iterator[str]:
+        """What is wrong with this model for rows of *width* features."""
+
+
+class Scaling(msgspec.Struct, frozen=True):
+    """
+    Brings features to about the same size: less *mean*, divided by *scale*.
+
+    Where *logs* says so, the logarithm of 1 + x stands for x first: gaps run from milliseconds to days.
+    """
+
+    logs: tuple[bool, ...]
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
+
+    def __call__(self, row: Row) -> list[float]:
+        return [
+            ((log1p(x) if x > -1 else 0.0) if log else x) / scale - mean / scale
+            for x, log, mean, scale in zip(row, self.logs, self.means, self.scales, strict=False)
+        ]
+
+    def faults(self, width: int) -> Iterator[str]:
+        if not len(self.logs) == len(self.means) == len(self.scales) <= width:
+            yield "the scaling is not as wide as the features"
+        if not _sound(self.means) or not _sound(self.scales) or not all(self.scales):
+            yield "a scale is no number"
+
+
+class Linear(msgspec.Struct, frozen=True, tag="linear"):
+    """A weighted sum: linear SVM, logistic regression."""
+
+    scaling: Scaling
+    weights: tuple[float, ...]
+    offset: float
+
+    def score(self, row: Row) -> float:
+        return sum(x * w for x, w in zip(self.scaling(row), self.weights, strict=True)) + self.offset
+
+    def faults(self, width: int) -> Iterator[str]:
+        yield from self.scaling.faults(width)
+        if len(self.weights) != len(self.scaling.means) or not _sound((*self.weights, self.offset)):
+            yield "the weights are not those of the features"
+
+
+class Kernel(msgspec.Struct, frozen=True, tag="kernel"):
+    """A support vector machine with a radial kernel, exp(-gamma |x - v|^2): one-class or of two classes."""
+
+    scaling: Scaling
+    gamma: float
+    vectors: tuple[tuple[float, ...], ...]
+    coefficients: tuple[float, ...]
+    offset: float
+
+    def score(self, row: Row) -> float:
+        here = self.scaling(row)
+        total, gamma = self.offset, -self.gamma
+        for vector, coefficient in zip(self.vectors, self.coefficients, strict=True):
+            total += coefficient * exp(gamma * dist(here, vector) ** 2)
+        return total
+
+    def faults(self, width: int) -> Iterator[str]:
+        yield from self.scaling.faults(width)
+        yield from _vector_faults(self.scaling, self.gamma, self.vectors)
+        if len(self.coefficients) != len(self.vectors) or not _sound((*self.coefficients, self.offset)):
+            yield "the coefficients are not those of the vectors"
+
+
+class Trees(msgspec.Struct, frozen=True, tag="trees"):
+    """
+    Boosted trees as flat arrays, all nodes of all trees in one.
+
+    At node n a row goes to *left*[n] where its feature *feature*[n] is at most *threshold*[n], else to *right*[n];
+    at a leaf, feature -1, it gets *value*[n]. Numbers are compared as scikit-learn compares them, in single precision.
+    """
+
+    roots: tuple[int, ...]
+    feature: tuple[int, ...]
+    threshold: tuple[float, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+    value: tuple[float, ...]
+    offset: float
+
+    def score(self, row: Row) -> float:
+        here = array("f", row).tolist()
+        feature, threshold, left, right, value = self.feature, self.threshold, self.left, self.right, self.value
+        total = self.offset
+        for root in self.roots:
+            node = root
+            asked = feature[node]
+            while asked >= 0:
+                node = left[node] if here[asked] <= threshold[node] else right[node]
+                asked = feature[node]
+            total += value[node]
+        return total
+
+    def faults(self, width: int) -> Iterator[str]:
+        nodes = len(self.feature)
+        if not all(len(part) == nodes for part in (self.threshold, self.left, self.right, self.value)):
+            yield "the trees' arrays are not of one length"
+            return
+        if not all(0 <= root < nodes for root in self.roots):
+            yield "a tree's root is no node"
+        if not all(_LEAF <= asked < width for asked in self.feature):
+            yield "a tree asks for a feature that is not there"
+        # A child comes after its parent, so every way ends.
+        ways = zip(range(nodes), self.feature, self.left, self.right, strict=True)
+        if not all(asked < 0 or (node < left < nodes and node < right < nodes) for node, asked, left, right in ways):
+            yield "a tree leads nowhere"
+        if not _sound((*self.threshold, *self.value, self.offset)):
+            yield "a tree has what is no number"
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """
+    Which of several classes a row is: libsvm's C-SVC, each class against each other, and most votes win.
+
+    *vectors* come class by class, *counts* of each; *coefficients* has one row less than there are classes, as libsvm
+    keeps them. One vote short of a tie, the class that comes first wins.
+    """
+
+    names: tuple[str, ...]
+    scaling: Scaling
+    gamma: float
+    vectors: tuple[tuple[float, ...], ...]
+    counts: tuple[int, ...]
+    coefficients: tuple[tuple[float, ...], ...]
+    offsets: tuple[float, ...]
+
+    def name(self, row: Row) -> str:
+        here = self.scaling(row)
+        gamma, coefficients, counts = -self.gamma, self.coefficients, self.counts
+        near = [exp(gamma * dist(here, vector) ** 2) for vector in self.vectors]
+        votes = [0] * len(counts)
+        offsets = iter(self.offsets)
+        start = 0
+        for one, size in enumerate(counts):
+            end = start + size
+            other_start = end
+            for other in range(one + 1, len(counts)):
+                other_end = other_start + counts[other]
+                total = next(offsets)
+                total += _product(coefficients[other - 1][start:end], near[start:end])
+                total += _product(coefficients[one][other_start:other_end], near[other_start:other_end])
+                votes[one if total > 0 else other] += 1
+                other_start = other_end
+            start = end
+        return self.names[votes.index(max(votes))]
+
+    def faults(self, width: int) -> Iterator[str]:
+        yield from self.scaling.faults(width)
+        yield from _vector_faults(self.scaling, self.gamma, self.vectors)
+        classes, vectors = len(self.counts), len(self.vectors)
+        if classes < 2 or len(self.names) != classes or sum(self.counts) != vectors or min(self.counts) < 0:  # noqa: PLR2004
+            yield "the classes are not those of the vectors"
+        if len(self.coefficients) != classes - 1 or len(self.offsets) != classes * (classes - 1) // 2:
+            yield "the coefficients are not those of the classes"
+        if any(len(row) != vectors or not _sound(row) for row in self.coefficients) or not _sound(self.offsets):
+            yield "the coefficients are not those of the vectors"
+
+
+def _product(ones: Sequence[float], others: Sequence[float]) -> float:
+    return sum(one * other for one, other in zip(ones, others, strict=True))
+
+
+def _vector_faults(scaling: Scaling, gamma: float, vectors: Sequence[Row]) -> Iterator[str]:
+    if not isfinite(gamma) or gamma <= 0:
+        yield "gamma is no positive number"
+    if any(len(vector) != len(scaling.means) or not _sound(vector) for vector in vectors):
+        yield "a vector is not as wide as the features"
+
+
+def _sound(numbers: Row) -> bool:
+    return all(isfinite(number) for number in numbers)

@@ -1,0 +1,309 @@
+"""
+Paths: PathMarker's sessions and the six features of a long session.
+
+A long session is 60 page visits of one visitor in a row. Within it, a short session is a run of visits less than 10 s
+apart; one that crosses the end of the long session is cut there. A visit whose parent page was visited earlier in the
+session has its parent's depth + 1, and makes its parent wider by 1; any other visit has depth 0. The same count starts
+anew inside the longest short session.
+
+Where the paper leaves a choice: a page that is visited again has the depth of its latest visit, and goes on with its
+width; of short sessions of the same length the first is the longest; variance is that of the whole population; where
+there is no interval, or all are 0, the variation is 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+from hedgerow.marker.seal import PAGE_BYTES, page_digest
+from hedgerow.visit import Visit
+
+LONG = 60
+"""Page visits in a long session."""
+
+SHORT_GAP = 10.0
+"""Seconds; a visit that comes this long after the last one begins a new short session."""
+
+PREFIXES = (10, 20, 30, 40, 50, 60)
+"""How many visits a session has when a model is asked."""
+
+SIX = ("depth", "width", "variation", "depth_difference", "width_difference", "short_variation")
+"""The names of PathMarker's features, in the paper's order."""
+
+FURTHER = (
+    "gap_middle",
+    "gap_low",
+    "gap_high",
+    "pauses",
+    "entries",
+    "strays",
+    "revisits",
+    "onward",
+    "sideward",
+    "beside",
+    "longest",
+)
+"""The names of our own features; see `PathSession.further`."""
+
+WIDE = SIX + FURTHER
+
+_ENTRY, _STRAY = 255, 254
+_HEAD = struct.Struct("<BHBd")
+_VERSION = 1
+_MOST_BESIDE = 65_535
+
+
+class Step(NamedTuple):
+    """One page visit of a path. *parent* is None where nobody knows which page led here."""
+
+    at: float
+    page: bytes
+    parent: bytes | None
+
+
+def step_of(visit: Visit, host: str = "") -> Step | None:
+    """
+    The step that *visit* takes, or None where it takes none: assets, calls and prefetches are no part of a path.
+
+    The parent is the marker's. Without a marker it is the page that the referrer names, if that is one of this site:
+    by the visit's own host, or by *host* where the visit comes from a log that does not name it.
+    """
+    if visit.kind != "page" or visit.prefetch:
+        return None
+    marker = visit.marker
+    if marker is not None and marker.kind in {"page", "form", "frame"}:
+        return Step(visit.at, page_digest(visit.target), marker.parent)
+    parent = None
+    _, separator, rest = visit.referrer.partition("://")
+    if separator:
+        place, slash, path = rest.partition("#")[0].partition("/")
+        own = visit.host or host
+        if own and place.lower() == own.lower():
+            parent = page_digest("/" + path if slash else "/")
+    return Step(visit.at, page_digest(visit.target), parent)
+
+
+class PathSession:
+    """
+    The long session of one visitor that is under way: at most 60 steps, in about a kilobyte.
+
+    A step that comes when the session is full begins the next one. Times that run backwards count as no time.
+
+    >>> session = PathSession()
+    >>> for at, page, parent in [(0.0, "/", None), (1.0, "/a", "/"), (3.0, "/a/1", "/a"), (4.0, "/b", "/")]:
+    ...     session.add(at, page, parent)
+    >>> [round(feature, 3) for feature in session.features()]
+    [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
+    """
+
+    __slots__ = ("_digests", "_numbers", "_parents", "_times", "beside")
+
+    def __init__(self) -> None:
+        self._times = array("d")
+        self._digests = bytearray()
+        # The pages that were visited, each by the number of its first visit, and their parents likewise.
+        self._numbers = bytearray()
+        self._parents = bytearray()
+        self.beside = 0
+        """Visits beside the path: assets, calls and prefetches."""
+
+    @property
+    def size(self) -> int:
+        """Steps so far."""
+        return len(self._times)
+
+    @property
+    def full(self) -> bool:
+        return len(self._times) >= LONG
+
+    @property
+    def began(self) -> float:
+        """When the first step was taken, or 0 where there is none."""
+        return self._times[0] if self._times else 0.0
+
+    @property
+    def latest(self) -> float:
+        """When the last step was taken, or 0 where there is none."""
+        return self._times[-1] if self._times else 0.0
+
+    def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
+        """One more step. A page may be given by its digest or by its target."""
+        if len(self._times) >= LONG:
+            self.clear()
+        here = page if isinstance(page, bytes) else page_digest(page)
+        number = _ENTRY
+        if parent is not None:
+            number = self._number(parent if isinstance(parent, bytes) else page_digest(parent))
+            if number == _ENTRY:
+                number = _STRAY
+        self._parents.append(number)
+        known = self._number(here)
+        if known == _ENTRY:
+            known = len(self._digests) // PAGE_BYTES
+            self._digests += here
+        self._numbers.append(known)
+        self._times.append(max(at, self._times[-1]) if self._times else at)
+
+    def note(self) -> None:
+        """One more visit beside the path. Before the first step there is nothing that it could be beside."""
+        if self._times and self.beside < _MOST_BESIDE:
+            self.beside += 1
+
+    def clear(self) -> None:
+        """Begin anew."""
+        del self._times[:]
+        self._digests.clear()
+        self._numbers.clear()
+        self._parents.clear()
+        self.beside = 0
+
+    def features(self) -> tuple[float, ...]:
+        """
+        The six features (`SIX`) of the steps so far; of a session of less than 60 they are those of a prefix.
+
+        Depth and width are divided by the number of steps there are.
+        """
+        gaps = self._gaps()
+        return self._six(gaps, _longest_run(gaps))
+
+    def further(self) -> tuple[float, ...]:
+        """
+        Our own features (`FURTHER`) of the steps so far.
+
+        gap_middle, gap_low, gap_high: median, lower and upper tenth of the seconds between steps. The rest are shares
+        of the steps: pauses (new short sessions), entries (no parent known), strays (a parent that this session has
+        not seen), revisits, onward (the parent is the last step's page), sideward (the parent is the last step's
+        parent), beside (visits beside the path; may be above 1), longest (the length of the longest short session).
+        """
+        gaps = self._gaps()
+        return self._more(gaps, _longest_run(gaps))
+
+    def wide(self) -> tuple[float, ...]:
+        """All features: `SIX`, then `FURTHER`."""
+        gaps = self._gaps()
+        longest = _longest_run(gaps)
+        return self._six(gaps, longest) + self._more(gaps, longest)
+
+    def to_bytes(self) -> bytes:
+        """The session as it is kept elsewhere: at most about a kilobyte."""
+        head = _HEAD.pack(_VERSION, self.beside, len(self._times), self.began)
+        return b"".join((head, self._times.tobytes(), self._numbers, self._parents, self._digests))
+
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> Self | None:
+        """The session that was kept as *kept*, or None where that is none of ours."""
+        if len(kept) < _HEAD.size:
+            return None
+        version, beside, size, _ = _HEAD.unpack_from(kept)
+        numbers_at = _HEAD.size + 8 * size
+        digests_at = numbers_at + 2 * size
+        numbers, parents = kept[numbers_at : numbers_at + size], kept[numbers_at + size : digests_at]
+        pages = max(numbers, default=-1) + 1
+        if version != _VERSION or size > LONG or len(kept) != digests_at + pages * PAGE_BYTES:
+            return None
+        if any(parent >= pages and parent not in {_ENTRY, _STRAY} for parent in parents):
+            return None
+        session = cls()
+        session._times.frombytes(kept[_HEAD.size : numbers_at])
+        session._numbers += numbers
+        session._parents += parents
+        session._digests += kept[digests_at:]
+        session.beside = beside
+        return session
+
+    def _number(self, digest: bytes) -> int:
+        """Which page *digest* is, or `_ENTRY` where it was not visited."""
+        found = self._digests.find(digest)
+        while found % PAGE_BYTES and found != -1:
+            found = self._digests.find(digest, found + 1)
+        return found // PAGE_BYTES if found != -1 else _ENTRY
+
+    def _gaps(self) -> list[float]:
+        times = self._times
+        return [after - before for before, after in pairwise(times)]
+
+    def _six(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
+        size = len(self._times)
+        if not size:
+            return (0.0,) * len(SIX)
+        start, end = longest
+        depth, width = self._shape(0, size)
+        short_depth, short_width = (depth, width) if end - start == size else self._shape(start, end)
+        length = end - start
+        return (
+            depth / size,
+            width / size,
+            _variation(gaps),
+            abs(depth / size - short_depth / length),
+            abs(width / size - short_width / length),
+            _variation(gaps[start : end - 1]),
+        )
+
+    def _more(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
+        size = len(self._times)
+        if not size:
+            return (0.0,) * len(FURTHER)
+        numbers, parents = self._numbers, self._parents
+        ordered = sorted(gaps) or [0.0]
+        last = len(ordered) - 1
+        onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
+        sideward = sum(
+            parent == before and parent < _STRAY for parent, before in zip(parents[1:], parents, strict=False)
+        )
+        return (
+            ordered[(last + 1) // 2],
+            ordered[last // 10],
+            ordered[last - last // 10],
+            sum(gap >= SHORT_GAP for gap in gaps) / size,
+            parents.count(_ENTRY) / size,
+            parents.count(_STRAY) / size,
+            1 - len(self._digests) / PAGE_BYTES / size,
+            onward / size,
+            sideward / size,
+            self.beside / size,
+            (longest[1] - longest[0]) / size,
+        )
+
+    def _shape(self, start: int, end: int) -> tuple[int, int]:
+        """Greatest depth and width of the steps from *start* to before *end*, as if there were no others."""
+        depths: dict[int, int] = {}
+        widths: dict[int, int] = {}
+        deepest = widest = 0
+        for number, parent in zip(self._numbers[start:end], self._parents[start:end], strict=True):
+            depth = 0
+            if parent in depths:
+                depth = depths[parent] + 1
+                deepest = max(deepest, depth)
+                width = widths[parent] = widths.get(parent, 0) + 1
+                widest = max(widest, width)
+            depths[number] = depth
+        return deepest, widest
+
+
+def _longest_run(gaps: Sequence[float]) -> tuple[int, int]:
+    """The longest short session: its first step, and the step after its last."""
+    start, best = 0, (0, 1)
+    for number, gap in enumerate(gaps, 1):
+        if gap >= SHORT_GAP:
+            start = number
+        if number + 1 - start > best[1] - best[0]:
+            best = (start, number + 1)
+    return best
+
+
+def _variation(gaps: Sequence[float]) -> float:
+    """
+    Variance over the square of the mean.
+
+    >>> _variation([1.0, 3.0]), _variation([5.0]), _variation([0.0, 0.0])
+    (0.25, 0.0, 0.0)
+    """
+    total = sum(gaps)
+    if total <= 0:
+        return 0.0
+    mean = total / len(gaps)
+    return sum((gap - mean) ** 2 for gap in gaps) / len(gaps) / mean**2

@@ -1,0 +1,178 @@
+"""
+Crawlers: walks over a site as programs take them.
+
+PathMarker trains with six: depth-first, breadth-first and random-like, each without a delay and with one of N(8, 1) s.
+`OTHERS` are crawlers that no model is trained on; they are for the test.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from hedgerow.simulate.site import HOME, Site
+from hedgerow.training.people import Person
+from hedgerow.training.walks import Stride
+
+Delay = Callable[[Random], float]
+LABELS = {"depth": "depth-first", "breadth": "width-first", "random": "random-like"}
+
+
+class Crawler(NamedTuple):
+    """
+    How a crawler goes about it.
+
+    *order* is which link it takes next: depth, breadth, random, popular (the page that most links lead to first) or
+    list (the pages one by one, by a list of its own). *delay* gives the seconds between two requests of one worker, on
+    top of how long the answer takes. *workers* ask at once. *parents* is false where it sends no referrer and there is
+    no marker. *assets*: it drives a browser, which loads them.
+    """
+
+    name: str
+    order: str
+    delay: Delay
+    workers: int = 1
+    parents: bool = True
+    assets: bool = False
+
+    @property
+    def label(self) -> str:
+        return LABELS.get(self.order, "random-like")
+
+
+def no_delay(_: Random) -> float:
+    return 0.0
+
+
+def eight_seconds(chance: Random) -> float:
+    """The paper's delay."""
+    return max(chance.gauss(8, 1), 0.0)
+
+
+SIX = tuple(
+    Crawler(f"{order}{name}", order, delay)
+    for order in ("depth", "breadth", "random")
+    for name, delay in (("", no_delay), ("-delay", eight_seconds))
+)
+"""The paper's training crawlers."""
+
+OTHERS = (
+    Crawler("breadth-16-workers", "breadth", no_delay, workers=16),
+    Crawler("depth-even-2-20", "depth", lambda chance: chance.uniform(2, 20)),
+    Crawler("random-like-a-person", "random", lambda chance: chance.lognormvariate(2.8, 1.2), assets=True),
+    Crawler("popular-slow", "popular", lambda chance: chance.expovariate(1 / 60)),
+    Crawler("list-second", "list", lambda chance: chance.gauss(1, 0.1), parents=False),
+    Crawler("breadth-timed-as-people", "breadth", lambda chance: Person(chance, marked=True, assets=0.0).pause()),
+    Crawler("breadth-browser", "breadth", lambda chance: chance.uniform(1, 4), assets=True),
+)
+"""Crawlers for the test only."""
+
+
+def varied(crawler: Crawler, chance: Random) -> Crawler:
+    """
+    One of the six, as it may be set up: another delay, more than one worker, no referrers, a browser.
+
+    Half of them keep the paper's delay. Else a model would learn two delays and nothing of paths.
+    """
+    changed = crawler
+    if chance.random() < 0.5:  # noqa: PLR2004 - half
+        changed = crawler._replace(delay=draw_delay(chance))
+    return changed._replace(
+        workers=chance.choice((1, 1, 2, 4, 8)) if changed.delay is no_delay else 1,
+        parents=chance.random() < 0.7,  # noqa: PLR2004 - a share
+        assets=chance.random() < 0.25,  # noqa: PLR2004 - likewise
+    )
+
+
+def draw_delay(chance: Random) -> Delay:
+    """A delay of some kind, of half a second to two minutes on average."""
+    mean = math.exp(chance.uniform(math.log(0.5), math.log(120)))
+    spread = chance.uniform(0.3, 1.4)
+    return chance.choice(
+        (
+            lambda its: max(its.gauss(mean, mean / 8), 0.0),
+            lambda its: its.uniform(0.5 * mean, 1.5 * mean),
+            lambda its: its.expovariate(1 / mean),
+            lambda its: mean * its.lognormvariate(-spread * spread / 2, spread),
+        )
+    )
+
+
+def crawl(site: Site, crawler: Crawler, chance: Random, *, pages: int, marked: bool, assets: float) -> list[Stride]:
+    """
+    The first *pages* requests of *crawler* on *site*.
+
+    Where links are *marked*, each is another URL for each page that it stands on, and the crawler cannot tell that it
+    has the page already. *assets* is how many come with a page.
+    """
+    popularity = [0] * len(site)
+    for links in site:
+        for link in links:
+            popularity[link] += 1
+    frontier: list[tuple[int, int | None]] = [(HOME, None)]
+    if crawler.order == "list":
+        frontier = [(page, None) for page in range(len(site) - 1, -1, -1)]
+    asked: set[tuple[int, int | None]] = set()
+    strides: list[Stride] = []
+    pace = chance.lognormvariate(-1.8, 0.7)
+    # Workers that are free, by when; and pages that are on their way, by when they are there.
+    free = [chance.random() * 0.01 for _ in range(crawler.workers)]
+    coming: list[tuple[float, int]] = []
+    now = 0.0
+    while len(strides) < pages:
+        now = max(now, heapq.heappop(free))
+        while coming and (coming[0][0] <= now or not frontier):
+            there, page = heapq.heappop(coming)
+            now = max(now, there)
+            if crawler.order != "list":
+                frontier.extend((link, page) for link in site[page])
+        taken = _take(frontier, asked, crawler.order, chance, popularity, marked=marked)
+        if taken is None:
+            if not coming:
+                break
+            heapq.heappush(free, coming[0][0])
+            continue
+        page, parent = taken
+        beside = _poisson(chance, assets) if crawler.assets else 0
+        strides.append(Stride(now, page, parent if crawler.parents or marked else None, beside))
+        answered = now + pace * chance.lognormvariate(0, 0.4)
+        heapq.heappush(coming, (answered, page))
+        heapq.heappush(free, answered + crawler.delay(chance))
+    return strides
+
+
+def _take(
+    frontier: list[tuple[int, int | None]],
+    asked: set[tuple[int, int | None]],
+    order: str,
+    chance: Random,
+    popularity: list[int],
+    *,
+    marked: bool,
+) -> tuple[int, int | None] | None:
+    """The next link to follow, or None where none is left."""
+    while frontier:
+        if order == "random":
+            place = chance.randrange(len(frontier))
+            frontier[place], frontier[-1] = frontier[-1], frontier[place]
+        elif order == "popular":
+            place = max(range(len(frontier)), key=lambda n: popularity[frontier[n][0]])
+            frontier[place], frontier[-1] = frontier[-1], frontier[place]
+        taken = frontier.pop(0) if order == "breadth" else frontier.pop()
+        known = taken if marked else (taken[0], None)
+        if known not in asked:
+            asked.add(known)
+            return taken
+    return None
+
+
+def _poisson(chance: Random, mean: float) -> int:
+    """How many, where *mean* are to be expected."""
+    count, left = 0, chance.expovariate(1.0)
+    while left < mean and count < 500:  # noqa: PLR2004 - enough
+        count += 1
+        left += chance.expovariate(1.0)
+    return count

@@ -1,0 +1,320 @@
+"""
+The watch: looks at visits behind the fast path, in order for each visitor, and tells the state what it finds.
+
+`Watch` is what looks: campaigns of visitors that share links, and the order in which a visitor follows them. It asks no
+clock. `Beside` has it look in a thread of its own, beside the gate: a request only leaves its visit in a queue. When
+the queue fills up only some visitors are looked at, each of them at all its visits, until there is room again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Literal, Protocol
+
+from hedgerow.campaigns.sharing import CODE, Sharing
+from hedgerow.policy.ladder import Ladder
+from hedgerow.sessions.paths import PREFIXES, PathSession, step_of
+from hedgerow.verdict import Campaign, Change, Decision, Identity
+from hedgerow.visit import Visit
+
+log = logging.getLogger(__name__)
+
+Response = Literal["challenge", "record"]
+"""What becomes of who is found: a challenge, or a note in its standing that weighs nothing."""
+
+Judge = Callable[[PathSession], Identity]
+"""What a session says about its visitor: a person, a crawler by the order in which it follows links, or a suspect."""
+
+_MOST_MISSED = 100_000
+_AT_ONCE = 4
+_PAUSE = 0.05
+_IDLE = 10.0
+_BREATH = 0.00005
+_SAVE_EVERY = 30.0
+_LEAST_STEPS = 3
+_MOST_SAVED = 5_000
+_SAVED_AT_ONCE = 200
+
+
+class Sessions(Protocol):
+    """Where pending sessions are kept over a restart."""
+
+    def read(self) -> Sequence[tuple[str, bytes]]:
+        """All that are kept, the oldest first."""
+
+    def write(self, changed: Mapping[str, tuple[float, bytes] | None]) -> None:
+        """Keep these: when each was last seen, and what it is; None: it is gone."""
+
+    def close(self) -> None: ...
+
+
+class Watch:
+    """
+    Looks at visits. *amend* changes a standing in the state, *note* takes down a campaign.
+
+    *judge* judges a session at 10, 20, ... 60 steps; without one there are no sessions. What *shadow* says is only
+    counted. At most *most_sessions* are pending. One thread at a time may call this.
+    """
+
+    def __init__(
+        self,
+        ladder: Ladder,
+        amend: Callable[[Change], None],
+        *,
+        sharing: Sharing | None = None,
+        judge: Judge | None = None,
+        shadow: Judge | None = None,
+        on_campaign: Response = "challenge",
+        on_path: Response = "record",
+        observe: bool = False,
+        note: Callable[[str, Campaign | None], None] | None = None,
+        most_sessions: int = 50_000,
+    ) -> None:
+        self.ladder = ladder
+        self.amend = amend
+        self.sharing = sharing
+        self.judge = judge
+        self.shadow = shadow
+        self.on_campaign: Response = on_campaign
+        self.on_path: Response = on_path
+        self.observe = observe
+        self.note = note
+        self._most = most_sessions
+        self._sessions: OrderedDict[str, PathSession] = OrderedDict()
+        self._changed: set[str] = set()
+        self.seen = 0
+        """Visits looked at."""
+        self.found: Counter[str] = Counter()
+        """Sessions by what they were judged to be; members of campaigns."""
+        self.shadowed: Counter[tuple[str, str]] = Counter()
+        """Sessions by what they were judged to be, and by what the shadow said."""
+
+    @property
+    def pending(self) -> int:
+        """How many sessions are pending."""
+        return len(self._sessions)
+
+    def see(self, visit: Visit, decision: Decision) -> None:
+        """One more visit, and what was decided about it."""
+        self.seen += 1
+        if visit.bot or not visit.visitor:
+            return
+        if self.sharing is not None:
+            self._see_sharing(self.sharing, visit, decision)
+        if self.judge is not None and (decision.action == "pass" or self.observe) and not visit.tampered:
+            self._see_path(self.judge, visit)
+
+    def miss(self, visitor: str) -> None:
+        """Visits of this one were not seen: its session has a hole, and is worth nothing."""
+        if self._sessions.pop(visitor, None) is not None:
+            self._changed.add(visitor)
+
+    def campaigns(self) -> Sequence[Campaign]:
+        return self.sharing.campaigns() if self.sharing is not None else ()
+
+    def note_campaigns(self) -> None:
+        """Take down how all campaigns go on."""
+        if self.note is not None:
+            for campaign in self.campaigns():
+                self.note(campaign.id, campaign)
+
+    def restore(self, sessions: Sequence[tuple[str, bytes]], campaigns: Sequence[Campaign]) -> None:
+        """Take over what was pending before a restart."""
+        for visitor, kept in sessions[-self._most :]:
+            session = PathSession.from_bytes(kept)
+            if session is not None:
+                self._sessions[visitor] = session
+        if self.sharing is not None:
+            self.sharing.restore(campaigns)
+
+    def changed(self, most: int | None = None) -> dict[str, tuple[float, bytes] | None]:
+        """
+        The sessions that have changed since this was asked last, at most *most*; None: it is gone, or has just begun.
+        """
+        names = list(islice(self._changed, most))
+        self._changed.difference_update(names)
+        changed: dict[str, tuple[float, bytes] | None] = {}
+        for name in names:
+            session = self._sessions.get(name)
+            worth = session is not None and session.size >= _LEAST_STEPS
+            changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
+        return changed
+
+    def _see_sharing(self, sharing: Sharing, visit: Visit, decision: Decision) -> None:
+        lender = next((e.details for e in decision.evidence if e.code == CODE), "") if decision.evidence else ""
+        found = sharing.see(visit, bytes.fromhex(lender) if lender else None)
+        if found is None:
+            return
+        campaign = found.campaign
+        self.found["campaign"] += len(found.joined)
+        log.info("campaign %s: %s", campaign.id, campaign.text)
+        if self.note is not None:
+            self.note(campaign.id, campaign)
+            for gone in found.merged:
+                self.note(gone, None)
+        for member in found.joined:
+            self._tell(member, visit.at, "suspect", "campaign", self.on_campaign)
+
+    def _see_path(self, judge: Judge, visit: Visit) -> None:
+        visitor = visit.visitor
+        session = self._sessions.get(visitor)
+        step = step_of(visit)
+        if step is None:
+            if session is not None:
+                session.note()
+            return
+        if session is None:
+            session = self._sessions[visitor] = PathSession()
+            if len(self._sessions) > self._most:
+                self._changed.add(self._sessions.popitem(last=False)[0])
+        else:
+            self._sessions.move_to_end(visitor)
+        session.add(*step)
+        self._changed.add(visitor)
+        if session.size in PREFIXES:
+            identity = judge(session)
+            self.found[identity] += 1
+            if self.shadow is not None:
+                self.shadowed[identity, self.shadow(session)] += 1
+            if identity != "person":
+                self._tell(visitor, visit.at, identity, f"path-{identity}", self.on_path)
+
+    def _tell(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
+        if response == "challenge":
+            self.amend(self.ladder.found(visitor, at, identity, code))
+        else:
+            self.amend(self.ladder.noted(visitor, at, code))
+
+
+class Beside:
+    """
+    A watch in a thread beside the gate; `add` is the gate's onlooker.
+
+    At most *queue* visits wait. From half of that on every second visitor is left out, then three of four, and so on.
+    Where nothing happens there is no thread.
+    """
+
+    def __init__(self, watch: Watch, *, queue: int = 10_000, sessions: Sessions | None = None) -> None:
+        self.watch = watch
+        self._queue = queue
+        self._sessions = sessions
+        self._waiting: deque[tuple[Visit, Decision]] = deque()
+        self._missed: set[str] = set()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = False
+        self._saved_at = time.monotonic()
+        self._thread: threading.Thread | None = None
+        self.left_out = 0
+        """Visits that were not looked at because the watch fell behind."""
+        if sessions is not None:
+            self._guard(self._restore)
+
+    @property
+    def waiting(self) -> int:
+        """Visits that wait to be looked at."""
+        return len(self._waiting)
+
+    def add(self, visit: Visit, decision: Decision) -> None:
+        """Leave a visit to the watch. Never waits."""
+        waiting = len(self._waiting)
+        if waiting * 2 >= self._queue and self._is_left_out(visit.visitor, waiting):
+            self.left_out += 1
+            if len(self._missed) < _MOST_MISSED:
+                self._missed.add(visit.visitor)
+            return
+        self._waiting.append((visit, decision))
+        if self._thread is None:
+            self._start()
+        elif not self._wake.is_set():
+            self._wake.set()
+
+    def _is_left_out(self, visitor: str, waiting: int) -> bool:
+        """
+        Whether a visitor is left out while so many wait: half of the visitors at half of the queue, all at its end.
+
+        Who is left out is another at each start: nobody can choose a name that is never looked at.
+        """
+        room = self._queue - waiting
+        if room <= 0:
+            return True
+        share = 2
+        while room * share < self._queue:
+            share *= 2
+        return hash(visitor) % share != 0
+
+    def close(self) -> None:
+        """Look at what waits, keep what is pending, and stop."""
+        self._stop = True
+        self._wake.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+        while self._waiting:
+            self._guard(self._look)
+        self._save(None)
+        if self._sessions is not None:
+            self._sessions.close()
+            self._sessions = None
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stop:
+                self._thread = threading.Thread(target=self._run, name="hedgerow-watch", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop:
+            self._wake.clear()
+            while self._waiting:
+                self._guard(self._look)
+                # Gives way: whoever has a request to answer does not wait for more than a few visits.
+                time.sleep(_BREATH)
+            if time.monotonic() - self._saved_at > _SAVE_EVERY:
+                self._save(_MOST_SAVED)
+            # Not for every single visit: some come together.
+            time.sleep(_PAUSE)
+            if not self._waiting and not self._wake.wait(_IDLE):
+                self._save(None)
+                with self._lock:
+                    if not self._waiting:
+                        self._thread = None
+                        return
+
+    def _look(self) -> None:
+        watch, waiting, missed = self.watch, self._waiting, self._missed
+        for _ in range(min(_AT_ONCE, len(waiting))):
+            visit, decision = waiting.popleft()
+            if missed and visit.visitor in missed:
+                missed.discard(visit.visitor)
+                watch.miss(visit.visitor)
+            watch.see(visit, decision)
+
+    def _restore(self) -> None:
+        if self._sessions is not None:
+            self.watch.restore(self._sessions.read(), ())
+
+    def _save(self, most: int | None) -> None:
+        """Keep at most *most* of what has changed; a little at a time, so that nobody waits for it."""
+        self._saved_at = time.monotonic()
+        self._guard(self.watch.note_campaigns)
+        while self._sessions is not None and (changed := self.watch.changed(_SAVED_AT_ONCE)):
+            self._guard(partial(self._sessions.write, changed))
+            if most is not None:
+                most -= len(changed)
+                if most <= 0:
+                    return
+                time.sleep(_BREATH)
+
+    def _guard(self, do: Callable[[], None]) -> None:
+        """Whatever fails, the next visits must find a watch."""
+        try:
+            do()
+        except Exception:
+            log.exception("the watch has failed at something, and goes on")

@@ -1,0 +1,207 @@
+"""Walkers, rows and filters."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.errors import ModelError
+from hedgerow.models.bundle import encoded, load
+from hedgerow.sessions.paths import LONG, SIX
+from hedgerow.training import crawlers, graphs
+from hedgerow.training.crawlers import OTHERS, crawl
+from hedgerow.training.filter import Heuristics, honest
+from hedgerow.training.fitting import fold_of, train
+from hedgerow.training.measures import area, at_false_positives, calibration, confusion, roc, wilson
+from hedgerow.training.people import Person
+from hedgerow.training.rows import (
+    PERSON,
+    Sample,
+    draw_crawlers,
+    draw_people,
+    draw_sites,
+    samples_of,
+    visits_to_samples,
+)
+from hedgerow.training.simulated import Size, draw_walks, train_simulated
+from hedgerow.training.walks import Stride, Walk, session_of
+from hedgerow.visit import Marker, Visit
+
+SITES = draw_sites(Random(1), 4)
+
+
+def walk(order, *, marked=False, workers=1, delay=crawlers.no_delay, parents=True):
+    crawler = crawlers.Crawler("x", order, delay, workers=workers, parents=parents)
+    return crawl(SITES[1], crawler, Random(2), pages=LONG, marked=marked, assets=0.0)
+
+
+def test_a_depth_first_crawl_is_deep_and_a_breadth_first_one_wide():
+    deep = session_of(walk("depth")).features()
+    wide = session_of(walk("breadth")).features()
+    assert deep[0] > 0.8 > wide[0]
+    assert wide[1] > deep[1]
+
+
+def test_an_unmarked_page_is_fetched_once():
+    pages = [stride.page for stride in walk("random")]
+    assert len(set(pages)) == len(pages)
+
+
+def test_a_marked_page_may_be_fetched_from_each_parent():
+    steps = [(stride.page, stride.parent) for stride in walk("random", marked=True)]
+    assert len(set(steps)) == len(steps)
+
+
+def test_the_papers_delay():
+    times = [stride.at for stride in walk("random", delay=crawlers.eight_seconds)]
+    gaps = [b - a for a, b in pairwise(times)]
+    assert 7.5 < sum(gaps) / len(gaps) < 10
+
+
+@pytest.mark.parametrize("crawler", OTHERS, ids=lambda crawler: crawler.name)
+def test_every_parent_was_fetched_before(crawler):
+    strides = crawl(SITES[0], crawler, Random(3), pages=LONG, marked=False, assets=3.0)
+    assert [stride.at for stride in strides] == sorted(stride.at for stride in strides)
+    seen = set()
+    for stride in strides:
+        assert stride.parent is None or stride.parent in seen
+        seen.add(stride.page)
+
+
+def test_a_small_site_ends():
+    assert len(crawl(((1,), (0,)), crawlers.SIX[0], Random(1), pages=LONG, marked=False, assets=0.0)) == 2
+
+
+@given(st.integers(0, 1000))
+def test_people_follow_links_that_are_there(seed):
+    person = Person(Random(seed), marked=True, assets=2.0)
+    site = SITES[seed % len(SITES)]
+    strides = person.walk(site, pages=LONG)
+    assert len(strides) == LONG
+    seen = set()
+    for stride in strides:
+        assert stride.parent is None or stride.parent == stride.page or stride.page in site[stride.parent]
+        assert stride.parent is None or stride.parent in seen
+        seen.add(stride.page)
+
+
+def test_a_folder_is_a_site(tmp_path):
+    (tmp_path / "index.html").write_text(
+        '<a href="a.html#x">a</a> <A HREF=b/c.html>c</a> <a href="http://else.org/">e</a>'
+    )
+    (tmp_path / "a.html").write_text('<a href="/index.html">home</a> <a href="gone.html">gone</a>')
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c.html").write_text('<a href="../a.html">a</a>')
+    assert graphs.folder(tmp_path) == ((1, 2), (0,), (1,))
+
+
+def test_same_seed_same_bundle():
+    size = Size(sites=2, people=60, crawlers=60)
+    first, second = (encoded(train_simulated("pathmarker", seed=5, size=size)) for _ in range(2))
+    assert first == second
+    assert first != encoded(train_simulated("pathmarker", seed=6, size=size))
+
+
+@pytest.mark.parametrize("recipe", ["boosted", "pathmarker", "window"])
+def test_a_bundle_of_each_recipe(recipe):
+    bundle = train_simulated(recipe, size=Size(sites=2, people=60, crawlers=60))
+    assert not list(bundle.faults())
+    for measured in bundle.metrics.values():
+        assert measured["people_right"]["low"] <= measured["people_right"]["value"] <= measured["people_right"]["high"]
+        assert measured["confusion"]["person"]
+
+
+def test_too_few_are_said_to_be_too_few():
+    samples = [s for w in draw_people(Random(1), SITES, 30) for s in samples_of(w)]
+    with pytest.raises(ModelError, match="30 people and 0 crawlers"):
+        train(samples)
+
+
+def test_all_rows_of_a_visitor_are_in_one_fold():
+    assert len({fold_of("ann", 1) for _ in range(5)}) == 1
+    assert {fold_of(str(n), 1) for n in range(100)} == {0, 1, 2, 3, 4}
+
+
+def visit(at, target="/", *, who="192.0.2.1", **more):
+    return Visit(at, who, who, who, "GET", target, **more)
+
+
+def test_rows_of_a_log():
+    visits = [visit(n * 1.0, f"/{n}", referrer="http://example.org/0") for n in range(75)]
+    visits.insert(5, visit(4.5, "/x.png", kind="asset"))
+    samples = visits_to_samples(visits, lambda _: "width-first", host="example.org")
+    assert [(s.number, s.size) for s in samples] == [(0, n) for n in (10, 20, 30, 40, 50, 60)] + [(1, 10)]
+    assert samples[0].features[SIX.index("width")] == 9 / 10
+    assert not visits_to_samples(visits, lambda _: "")
+
+
+@pytest.mark.parametrize(
+    ("more", "times", "suspect"),
+    [
+        ({}, 100, False),
+        ({"bot": "x"}, 1, True),
+        ({"claim": "x", "proof": "false"}, 1, True),
+        ({"tampered": True}, 1, True),
+        ({"marker": Marker("trap", b"", b"", "")}, 1, True),
+        ({"signs": ("program",)}, 40, True),
+        ({"marker": Marker("page", b"other!", b"", "/")}, 20, False),
+        ({"marker": Marker("page", b"other!", b"", "/")}, 30, True),
+    ],
+)
+def test_whom_the_heuristics_suspect(more, times, suspect):
+    heuristics = Heuristics()
+    for number in range(100):
+        heuristics.add(visit(float(number)))
+    for number in range(times):
+        heuristics.add(visit(200.0 + number, **more))
+    assert ("192.0.2.1" in heuristics.settle()) is suspect
+
+
+def test_a_crawler_that_drifts_does_not_become_a_person():
+    """
+    Week by week a crawler goes a little slower and more like people, without ever being labelled. None of its sessions
+    enters the people's training set; those of nearly all people do.
+    """
+    anchor = load()
+    chance = Random(11)
+    drifting: list[Stride] = []
+    at = 0.0
+    for week in range(10):
+        pause = 0.2 * 1.6**week
+        crawler = crawlers.Crawler("drift", "breadth", lambda its, pause=pause: its.expovariate(1 / pause))
+        strides = crawl(SITES[1], crawler, chance, pages=LONG, marked=True, assets=0.0)
+        drifting += [stride._replace(at=stride.at + at) for stride in strides]
+        at = drifting[-1].at + 7 * 86_400
+    poison = list(samples_of(Walk("drifter", PERSON, "x", "x", tuple(drifting))))
+    people = [s for w in draw_people(chance, SITES, 100, marked=True) for s in samples_of(w)]
+    kept = {sample.visitor for sample in honest([*poison, *people], (), anchor)}
+    assert "drifter" not in kept
+    assert len(kept) >= 95
+
+
+def test_suspects_stay_out():
+    samples = [
+        Sample("a", PERSON, "x", "x", 0, 5, (0.0,) * 17),
+        Sample("b", "random-like", "x", "x", 0, 5, (0.0,) * 17),
+    ]
+    assert honest(samples, {"a", "b"}, load()) == samples[1:]
+
+
+def test_measures_by_hand():
+    scores, truth = [0.9, 0.8, 0.7, 0.1], [True, False, True, False]
+    assert area(roc(scores, truth)) == 0.75
+    assert at_false_positives(scores, truth, 0.0)[:4] == (1, 2, 0, 2)
+    assert at_false_positives(scores, truth, 0.5)[:4] == (2, 2, 1, 2)
+    assert confusion([("a", "b"), ("a", "b"), ("b", "b")]) == {"a": {"b": 2}, "b": {"b": 1}}
+    assert calibration([0.05, 0.95, 1.0], [False, True, True]) == [(0.0, 0.05, 0.0, 1), (0.9, 0.975, 1.0, 2)]
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_walks_are_drawn_by_seed():
+    size = Size(sites=2, people=5, crawlers=6)
+    assert draw_walks(1, size) == draw_walks(1, size) != draw_walks(2, size)
+    assert {w.source for w in draw_crawlers(Random(1), SITES, 6)} == {c.name for c in crawlers.SIX}
