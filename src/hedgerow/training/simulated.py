@@ -17,8 +17,8 @@ class Size(NamedTuple):
     """How many sites, people and crawlers are drawn."""
 
     sites: int = 40
-    people: int = 4000
-    crawlers: int = 3000
+    people: int = 6000
+    crawlers: int = 4000
 
 
 def draw_walks(seed: int, size: Size) -> list[Walk]:
