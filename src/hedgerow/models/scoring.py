@@ -184,7 +184,7 @@ class Kinds(msgspec.Struct, frozen=True):
 
 def _near(here: Row, gamma: float, vectors: Sequence[Row]) -> list[float]:
     """How near the row is to each vector. Loops that run in C: this is most of what a judgement costs."""
-    return [exp(-gamma * away * away) for away in map(dist, repeat(here), vectors)]
+    return [exp(-gamma * away * away) for away in map(dist, repeat(tuple(here)), vectors)]
 
 
 def _vector_faults(scaling: Scaling, gamma: float, vectors: Sequence[Row]) -> Iterator[str]:
