@@ -86,7 +86,7 @@ def test_the_command_simulated(tmp_path):
     result = CliRunner().invoke(app, [*arguments, "--json", str(told)])
     assert result.exit_code == 0, result.output
     assert load(out).name == "pathmarker"
-    assert json.loads(told.read_text())["metrics"]["60"]["people_right"]["of"] == 60
+    assert json.loads(told.read_text())["metrics"]["60"]["people_right"]["of"] == 120
     assert "people right" in result.output
 
 

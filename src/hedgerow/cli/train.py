@@ -44,8 +44,8 @@ def run(
         float, typer.Option(min=0.0, max=0.5, help="The share of people that may be got wrong, all stages together.")
     ] = 0.005,
     seed: Annotated[int, typer.Option(help="Same seed and same logs, same bundle.")] = 1,
-    people: Annotated[int, typer.Option(min=20, help="Simulated people, where there are no logs.")] = 6000,
-    crawlers: Annotated[int, typer.Option(min=20, help="Simulated crawlers, where there are no logs.")] = 4000,
+    people: Annotated[int, typer.Option(min=20, help="Simulated people, where there are no logs.")] = 4000,
+    crawlers: Annotated[int, typer.Option(min=20, help="Simulated crawlers, where there are no logs.")] = 3000,
     json: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write how good it is as JSON; - for standard output.")
     ] = None,
