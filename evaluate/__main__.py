@@ -87,8 +87,9 @@ def simulated(parts: list[str]) -> list[Walk]:
         "links. People by the generator, the paper's six crawlers; two long sessions each. Generated people are not "
         "real ones: those come further down, apart. This test was run once before, with other visitors (seed 20): it "
         "led to training on second long sessions too. That brought alarms on people down to the budget. It did not "
-        "help to name breadth-first crawls in full swing: their parents are out of the session's sight, so all six features "
-        "are near zero. Nothing was changed after this second run. The two sites are therefore not wholly unseen.\n"
+        "help to name breadth-first crawls in full swing: their parents are out of the session's sight, so all six "
+        "features are near zero. Nothing was changed after this second run. "
+        "The two sites are therefore not wholly unseen.\n"
     )
     for name in ("pathmarker", "boosted"):
         bundle = shipped(name)
