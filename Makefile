@@ -3,11 +3,12 @@
 # make test    the tests, real servers, crawlers and browser included
 # make check   ruff, mypy, import-linter
 # make bench   the benchmarks, each next to a reference in the same run
+# make evaluate   how good the models are, into docs/evaluation/
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench format clean
+.PHONY: setup demo test check bench evaluate format clean
 
 setup: .venv/.ready
 	@tools/packages
@@ -32,6 +33,9 @@ test: setup check
 
 bench: setup
 	@$(BIN)/python -m bench
+
+evaluate: .venv/.ready
+	@$(BIN)/python -m evaluate
 
 format: .venv/.ready
 	$(BIN)/ruff check --fix .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import timeit
 from random import Random
 
@@ -86,7 +87,10 @@ def test_what_comes_with_the_package(name, samples, walks):
     people = [j for j, s in zip(judged, rows, strict=True) if s.label == PERSON]
     crawlers = [j for j, s in zip(judged, rows, strict=True) if s.label != PERSON]
     assert sum(j.identity == "person" for j in people) >= 0.9 * len(people)
-    assert sum(j.identity != "person" for j in crawlers) >= 0.9 * len(crawlers)
+    # As many as it says it finds of visitors it has not seen, less three deviations: these are few.
+    claimed = bundle.metrics[str(bundle.stages[-1].size)]["crawlers_found"]["value"]
+    least = claimed - 3 * (claimed * (1 - claimed) / len(crawlers)) ** 0.5
+    assert sum(j.identity != "person" for j in crawlers) >= least * len(crawlers)
     assert all(0 <= j.probability <= 1 for j in judged)
 
 
@@ -94,10 +98,18 @@ def test_what_comes_with_the_package(name, samples, walks):
 def test_one_row_takes_at_most_fifty_microseconds(name, samples, walks):
     bundle = shipped(name)
     rows = windows_of(walks, Random(1)) if name == "window" else [s for s in samples if s.size == 60]
-    crawler = next(s for s in rows if s.label == "width-first").features[: len(bundle.features)]
-    # The machine may be busy: the quickest of many runs is what the code takes. Twice the time is allowed here, and the
-    # measured figure stands in docs/evaluation.
-    assert min(timeit.repeat(lambda: bundle.judge(crawler, 60), number=20, repeat=30)) / 20 < 100e-6
+    width = len(bundle.features)
+    # The machine may be busy: the quickest of many runs is what the code takes.
+    for stage in bundle.stages:
+        # A row that is judged a crawler's: it is named, too, and that takes longest.
+        row = next(
+            s.features[:width] for s in rows if bundle.judge(s.features[:width], stage.size).identity != "person"
+        )
+        timer = timeit.Timer(lambda row=row, size=stage.size: bundle.judge(row, size))
+        until, taken = time.monotonic() + 5, 1.0
+        while taken > 50e-6 and time.monotonic() < until:
+            taken = min(taken, timer.timeit(20) / 20)
+        assert taken <= 50e-6, stage.size
 
 
 def test_stages_are_asked_in_turn():

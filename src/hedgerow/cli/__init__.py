@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import bots, campaigns, keys, lists, mark, simulate, visitors
+from hedgerow.cli import bots, campaigns, keys, lists, mark, simulate, train, visitors
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 
@@ -37,6 +37,7 @@ app.add_typer(visitors.app, name="visitors")
 app.add_typer(lists.app, name="lists")
 app.add_typer(campaigns.app, name="campaigns")
 app.command("mark")(mark.run)
+app.command("train")(train.run)
 
 _BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from math import dist, exp, isfinite, log1p
+from operator import mul
 from typing import Protocol
 
 import msgspec
@@ -77,11 +79,8 @@ class Kernel(msgspec.Struct, frozen=True, tag="kernel"):
     offset: float
 
     def score(self, row: Row) -> float:
-        here = self.scaling(row)
-        total, gamma = self.offset, -self.gamma
-        for vector, coefficient in zip(self.vectors, self.coefficients, strict=True):
-            total += coefficient * exp(gamma * dist(here, vector) ** 2)
-        return total
+        total: float = sum(map(mul, self.coefficients, _near(self.scaling(row), self.gamma, self.vectors)))
+        return total + self.offset
 
     def faults(self, width: int) -> Iterator[str]:
         yield from self.scaling.faults(width)
@@ -153,9 +152,8 @@ class Kinds(msgspec.Struct, frozen=True):
     offsets: tuple[float, ...]
 
     def name(self, row: Row) -> str:
-        here = self.scaling(row)
-        gamma, coefficients, counts = -self.gamma, self.coefficients, self.counts
-        near = [exp(gamma * dist(here, vector) ** 2) for vector in self.vectors]
+        coefficients, counts = self.coefficients, self.counts
+        near = _near(self.scaling(row), self.gamma, self.vectors)
         votes = [0] * len(counts)
         offsets = iter(self.offsets)
         start = 0
@@ -165,8 +163,8 @@ class Kinds(msgspec.Struct, frozen=True):
             for other in range(one + 1, len(counts)):
                 other_end = other_start + counts[other]
                 total = next(offsets)
-                total += _product(coefficients[other - 1][start:end], near[start:end])
-                total += _product(coefficients[one][other_start:other_end], near[other_start:other_end])
+                total += sum(map(mul, coefficients[other - 1][start:end], near[start:end]))
+                total += sum(map(mul, coefficients[one][other_start:other_end], near[other_start:other_end]))
                 votes[one if total > 0 else other] += 1
                 other_start = other_end
             start = end
@@ -184,8 +182,9 @@ class Kinds(msgspec.Struct, frozen=True):
             yield "the coefficients are not those of the vectors"
 
 
-def _product(ones: Sequence[float], others: Sequence[float]) -> float:
-    return sum(one * other for one, other in zip(ones, others, strict=True))
+def _near(here: Row, gamma: float, vectors: Sequence[Row]) -> list[float]:
+    """How near the row is to each vector. Loops that run in C: this is most of what a judgement costs."""
+    return [exp(-gamma * away * away) for away in map(dist, repeat(tuple(here)), vectors)]
 
 
 def _vector_faults(scaling: Scaling, gamma: float, vectors: Sequence[Row]) -> Iterator[str]:

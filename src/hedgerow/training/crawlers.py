@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from hedgerow.simulate.site import HOME, Site
-from hedgerow.training.people import Person
+from hedgerow.training.people import Person, companions_of
 from hedgerow.training.walks import Stride
 
 Delay = Callable[[Random], float]
@@ -82,14 +82,17 @@ def varied(crawler: Crawler, chance: Random) -> Crawler:
         changed = crawler._replace(delay=draw_delay(chance))
     return changed._replace(
         workers=chance.choice((1, 1, 2, 4, 8)) if changed.delay is no_delay else 1,
-        parents=chance.random() < 0.7,  # noqa: PLR2004 - a share
+        parents=chance.random() < 0.5,  # noqa: PLR2004 - a share
         assets=chance.random() < 0.25,  # noqa: PLR2004 - likewise
     )
 
 
 def draw_delay(chance: Random) -> Delay:
-    """A delay of some kind, of half a second to two minutes on average."""
-    mean = math.exp(chance.uniform(math.log(0.5), math.log(120)))
+    """
+    A delay of some kind, of a third of a second to three hours on average; or of bursts, with hours between them, as
+    search engines come.
+    """
+    mean = math.exp(chance.uniform(math.log(0.3), math.log(10_800)))
     spread = chance.uniform(0.3, 1.4)
     return chance.choice(
         (
@@ -97,16 +100,19 @@ def draw_delay(chance: Random) -> Delay:
             lambda its: its.uniform(0.5 * mean, 1.5 * mean),
             lambda its: its.expovariate(1 / mean),
             lambda its: mean * its.lognormvariate(-spread * spread / 2, spread),
+            lambda its: its.expovariate(1 / mean) if its.random() < 0.8 else its.expovariate(1 / 20_000),  # noqa: PLR2004
         )
     )
 
 
-def crawl(site: Site, crawler: Crawler, chance: Random, *, pages: int, marked: bool, assets: float) -> list[Stride]:
+def crawl(
+    site: Site, crawler: Crawler, chance: Random, *, pages: int, marked: bool, assets: float, companions: float = 0.0
+) -> list[Stride]:
     """
     The first *pages* requests of *crawler* on *site*.
 
     Where links are *marked*, each is another URL for each page that it stands on, and the crawler cannot tell that it
-    has the page already. *assets* is how many come with a page.
+    has the page already. *assets* and *companions* are how many come with a page; see `people`.
     """
     popularity = [0] * len(site)
     for links in site:
@@ -138,10 +144,13 @@ def crawl(site: Site, crawler: Crawler, chance: Random, *, pages: int, marked: b
         page, parent = taken
         beside = _poisson(chance, assets) if crawler.assets else 0
         strides.append(Stride(now, page, parent if crawler.parents or marked else None, beside))
+        if crawler.assets:
+            strides += companions_of(strides[-1], companions, chance, hidden=not (crawler.parents or marked))
+            now = strides[-1].at
         answered = now + pace * chance.lognormvariate(0, 0.4)
         heapq.heappush(coming, (answered, page))
         heapq.heappush(free, answered + crawler.delay(chance))
-    return strides
+    return strides[:pages]
 
 
 def _take(

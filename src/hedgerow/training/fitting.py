@@ -3,8 +3,8 @@ Fitting: rows become a bundle.
 
 Three recipes. `pathmarker`: a one-class SVM on people, then a C-SVC of crawlers, with PathMarker's six features of
 whole long sessions. `window`: the sliding window's linear SVM. `boosted`: gradient boosting on all features at each
-number of visits, calibrated; its thresholds share one budget of false positives. All scores that thresholds, calibrations and
-metrics rest on are of visitors that the model had not seen: cross-validation, by visitor.
+number of visits, calibrated; its thresholds share one budget of false positives. All scores that thresholds,
+calibrations and metrics rest on are of visitors that the model had not seen: cross-validation, by visitor.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LEAST_OF_EACH = 20
 """Visitors of each kind, people and crawlers, without which nothing is trained."""
 
 _MOST_PEOPLE = 2000
-_MOST_OF_A_KIND = 120
+_MOST_OF_A_KIND = 60
 _TREES, _DEPTH = 70, 3
 _DIGITS = 10
 _LOGGED = frozenset({"variation", "short_variation", "gap_middle", "gap_low", "gap_high", "beside"})
@@ -199,8 +199,9 @@ def train(
     if recipe == "boosted":
         rows_at = {size: [sample for sample in samples if sample.size == size] for size in sizes}
         asked = [size for size in sizes if _has_enough(rows_at[size])]
+        # The more is known the more may be spent: a verdict on ten visits has to be surer than one on sixty.
         for size in asked:
-            stage, measured = _boosted(rows_at[size], size, budget / len(asked), seed)
+            stage, measured = _boosted(rows_at[size], size, budget * size / sum(asked), seed)
             stages.append(stage)
             metrics[str(size)] = measured
     elif recipe == "pathmarker":

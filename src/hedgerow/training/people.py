@@ -29,12 +29,14 @@ TABBED = 0.2
 """The share of people who open links in tabs, several at a time."""
 TAB_BURST = 0.12
 """How often they do, by click."""
-HIDDEN = 0.03
+HIDDEN = 0.05
 """The share of people whose browser sends no referrer."""
 ENTERS_HOME = 0.4
 """The share of sittings that begin at the home page."""
 KEENNESS = 0.7
 """How much people differ in how many pages they see in a sitting: the deviation of the logarithm."""
+COMPANIONS = (0.0, 0.0, 0.0, 0.3, 1.0, 8.0)
+"""How many requests that look like pages (frames, redirects, calls that name no type) a page brings along, by site."""
 RELOADS = 0.02
 """The share of clicks that ask for the same page again."""
 
@@ -79,8 +81,9 @@ def quantile(values: tuple[float, ...], share: float) -> float:
 class Person:
     """One person: how quick it reads, whether it opens tabs, what its browser does."""
 
-    def __init__(self, chance: Random, *, marked: bool, assets: float) -> None:
+    def __init__(self, chance: Random, *, marked: bool, assets: float, companions: float = 0.0) -> None:
         self._chance = chance
+        self._companions = companions
         self._fitted = fitted()
         self._in_shop = chance.random() < 0.5  # noqa: PLR2004 - evenly
         self._pace = math.exp(chance.gauss(0, self._fitted.person_spread))
@@ -95,7 +98,7 @@ class Person:
         strides: list[Stride] = []
         at = self._chance.uniform(0, 86_400)
         while len(strides) < pages:
-            at = self._sit(site, strides, at, pages)
+            at = max(self._sit(site, strides, at, pages), strides[-1].at)
             at += quantile(self._fitted.away, self._chance.random())
         return strides[:pages]
 
@@ -114,7 +117,7 @@ class Person:
         trail = [page]
         left -= 1
         while left > 0 and len(strides) < most:
-            at += self._looks()
+            at = max(at + self._looks(), strides[-1].at)
             while len(trail) > 1 and chance.random() < self._fitted.back:
                 trail.pop()
             here = trail[-1]
@@ -129,7 +132,7 @@ class Person:
                 continue
             burst = chance.randint(2, 7) if self._tabbed and chance.random() < TAB_BURST else 1
             for number in range(min(burst, left)):
-                at += chance.lognormvariate(0.3, 0.7) if number else 0.0
+                at = max(at + chance.lognormvariate(0.3, 0.7), strides[-1].at) if number else at
                 page = self._choose(links)
                 self._ask(strides, at, page, here)
                 left -= 1
@@ -140,6 +143,7 @@ class Person:
         expected = self._assets * (1.0 if entry else self._cached)
         beside = round(expected * self._chance.uniform(0.3, 1.7))
         strides.append(Stride(at, page, None if self._hidden else parent, beside))
+        strides += companions_of(strides[-1], self._companions, self._chance, hidden=self._hidden)
 
     def _looks(self) -> float:
         """Seconds until the next click."""
@@ -157,6 +161,22 @@ class Person:
 
     def _any_page(self, site: Site) -> int:
         return int(len(site) * self._chance.random() ** 2)
+
+
+def companions_of(stride: Stride, expected: float, chance: Random, *, hidden: bool = False) -> list[Stride]:
+    """
+    What a browser asks for by itself after a page, and that looks like a page: the page again (a redirect), or some of
+    a few that many pages have.
+    """
+    found: list[Stride] = []
+    at = stride.at
+    while expected and chance.random() < expected / (1 + expected):
+        at += chance.uniform(0.0, 0.5)
+        again = not found and chance.random() < 0.5  # noqa: PLR2004 - half
+        page = stride.page if again else 1_000_000 + chance.randrange(40)
+        parent = None if hidden else stride.parent if again else stride.page
+        found.append(Stride(at, page, parent))
+    return found
 
 
 @cache

@@ -15,7 +15,7 @@ from hedgerow.sessions.window import Access, Window
 from hedgerow.simulate.site import Site
 from hedgerow.training.crawlers import SIX, Crawler, crawl, varied
 from hedgerow.training.graphs import drawn, forum
-from hedgerow.training.people import Person
+from hedgerow.training.people import COMPANIONS, Person
 from hedgerow.training.walks import Walk, digest, take
 from hedgerow.visit import Visit
 
@@ -70,7 +70,7 @@ def draw_people(
     for number in range(count):
         place = chance.randrange(len(sites))
         has_markers = chance.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
-        person = Person(chance, marked=has_markers, assets=draw_assets(chance))
+        person = Person(chance, marked=has_markers, assets=draw_assets(chance), companions=chance.choice(COMPANIONS))
         strides = tuple(person.walk(sites[place], pages=LONG * long_sessions))
         walks.append(Walk(f"{name}person-{number}", PERSON, "generator", f"{name}{place}", strides))
     return walks
@@ -100,7 +100,15 @@ def draw_crawlers(
         has_markers = chance.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
         assets = draw_assets(chance)
         crawling = varied(crawler, chance) if vary else crawler
-        strides = crawl(sites[place], crawling, chance, pages=LONG * long_sessions, marked=has_markers, assets=assets)
+        strides = crawl(
+            sites[place],
+            crawling,
+            chance,
+            pages=LONG * long_sessions,
+            marked=has_markers,
+            assets=assets,
+            companions=chance.choice(COMPANIONS),
+        )
         # A crawl without parents and markers has no order that could be seen.
         label = crawling.label if crawling.parents or has_markers else "random-like"
         walks.append(Walk(f"{name}{crawler.name}-{number}", label, crawler.name, f"{name}{place}", tuple(strides)))

@@ -22,10 +22,16 @@ class Size(NamedTuple):
 
 
 def draw_walks(seed: int, size: Size) -> list[Walk]:
-    """Same seed, same walks."""
+    """
+    Same seed, same walks. Two long sessions each: the second of a crawl is in the middle of it, where parents are out
+    of sight, and looks like no first one.
+    """
     chance = Random(f"hedgerow {seed}")  # noqa: S311 - repeatable, not secret
     sites = draw_sites(chance, size.sites)
-    return [*draw_people(chance, sites, size.people), *draw_crawlers(chance, sites, size.crawlers)]
+    return [
+        *draw_people(chance, sites, size.people, long_sessions=2),
+        *draw_crawlers(chance, sites, size.crawlers, long_sessions=2),
+    ]
 
 
 def path_rows(walks: list[Walk]) -> list[Sample]:
