@@ -13,6 +13,7 @@ import lxml.html
 from bench.samples import page
 from bench.timing import measure
 from hedgerow.adapters.outgoing import Outgoing
+from hedgerow.cli.protect import collect_less
 from hedgerow.marker.resolve import Place
 from hedgerow.marker.rewrite import Fill, Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons, Spacing, based
 from hedgerow.marker.seal import Key, Seals
@@ -48,6 +49,8 @@ def rewriter(skeletons: Skeletons, mode: Mode = "opaque") -> Rewriter:
 
 
 def main() -> None:
+    # As `hedgerow protect` runs.
+    collect_less()
     body = page()
     large = page(links=1500, size=400_000)
     packed = gzip.compress(body, 6)
