@@ -64,9 +64,10 @@ def beginning_of(start: bytes, *, final: bool) -> Literal["document", "fragment"
     None where more must come to tell; with *final* nothing more comes.
     """
     preamble = _PREAMBLE.match(start)
-    rest = start[preamble.end() :] if preamble else start
-    if _ROOT.match(rest):
+    begins_at = preamble.end() if preamble else 0
+    if _ROOT.match(start, begins_at):
         return "document"
+    rest = start[begins_at:]
     if not final:
         unfinished = any(begin.startswith(rest.lower()) for begin in _MAY_BEGIN)
         if unfinished or rest.startswith((b"<!--", b"<?")):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from functools import lru_cache
 
 _LABEL = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:\-]+)", re.IGNORECASE)
 _END_OF_HEAD = re.compile(rb"</head|<body", re.IGNORECASE)
@@ -57,6 +58,12 @@ def carried_charset(content_type: bytes, start: bytes) -> str | None:
     >>> carried_charset(b"text/html; charset=UTF-16LE", b"<\0h\0")
     'utf-16-le'
     """
+    return _carried_charset(content_type, start[:_SNIFFED])
+
+
+@lru_cache(maxsize=512)
+def _carried_charset(content_type: bytes, start: bytes) -> str | None:
+    """The pages of a site begin alike, and come again."""
     for mark, marked in _BOMS:
         if start.startswith(mark):
             return marked
@@ -65,7 +72,7 @@ def carried_charset(content_type: bytes, start: bytes) -> str | None:
     name = _codec_name(_LABEL.search(content_type))
     if name is not None:
         return name if name in _SWITCHING | _WIDE else None
-    name = _codec_name(_LABEL.search(start[:_SNIFFED]))
+    name = _codec_name(_LABEL.search(start))
     return name if name in _SWITCHING else None
 
 
