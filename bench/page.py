@@ -45,7 +45,11 @@ def rewriter(skeletons: Skeletons, mode: Mode = "opaque") -> Rewriter:
         "here": b"/~here", "base": based(PLACE.target), "style": bait.style, "lure": bait.lure,
     }  # fmt: skip
     writer = PageWriter(SEAL, VISITOR, PARENT, fills)
-    return Rewriter(Preparer(PLACE, rules, b"/~", marked=True, spacing=Spacing()), writer, skeletons, (PLACE, mode))
+
+    def preparer() -> Preparer:
+        return Preparer(PLACE, rules, b"/~", marked=True, spacing=Spacing())
+
+    return Rewriter(preparer, writer, skeletons, (PLACE, mode))
 
 
 def main() -> None:

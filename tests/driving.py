@@ -55,7 +55,7 @@ def bait_rewriter(
     rules = Rules(mode, (), lambda _: True)
     preparer = Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every))
     writer = PageWriter(seal, visitor, page, {"style": bait.style, "lure": bait.lure})
-    return Rewriter(preparer, writer, Skeletons(), place)
+    return Rewriter(lambda: preparer, writer, Skeletons(), place)
 
 
 class Clock:

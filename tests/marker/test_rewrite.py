@@ -42,7 +42,7 @@ def rewriter(
     place = Place(b"http", host, target)
     preparer = Preparer(place, how or rules(), b"/~", marked=bool(asked))
     writer = PageWriter(SEAL, VISITOR, PARENT, {"here": asked, "base": based(target)})
-    return Rewriter(preparer, writer, Skeletons(), place)
+    return Rewriter(lambda: preparer, writer, Skeletons(), place)
 
 
 def rewritten(page: bytes, *args, cuts=(), **options) -> bytes:
@@ -651,9 +651,9 @@ def test_a_page_from_its_skeleton_is_the_same():
     page = b"<base href=/c/><a href=x></a><a href='#y'></a><form action=z></form>"
     outs = []
     for visitor in (b"visitr", b"visitr", b"other1"):
-        preparer = Preparer(place, rules(), b"/~", marked=False)
         writer = PageWriter(SEAL, visitor, PARENT, {})
-        outs.append(Rewriter(preparer, writer, skeletons, place).feed(page, final=True))
+        one = Rewriter(lambda: Preparer(place, rules(), b"/~", marked=False), writer, skeletons, place)
+        outs.append(one.feed(page, final=True))
     assert outs[0] == outs[1] != outs[2]
     assert len(skeletons._pages) == 1
 

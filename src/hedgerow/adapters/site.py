@@ -245,8 +245,11 @@ class Page:
         """What rewrites the page, and the bait in it."""
         site, traps = self._site, self._site.settings.traps
         bait = Bait(self._minted_for, self._parent) if traps.enabled else None
-        spacing = Spacing(traps.placement, traps.every) if traps.enabled else None
-        preparer = Preparer(self._place, site.rules, self._prefix, marked=self._marked, spacing=spacing)
+
+        def preparer() -> Preparer:
+            spacing = Spacing(traps.placement, traps.every) if traps.enabled else None
+            return Preparer(self._place, site.rules, self._prefix, marked=self._marked, spacing=spacing)
+
         fills: dict[Fill, bytes] = {"here": self._visit.asked.encode("latin-1"), "base": based(self._place.target)}
         if bait is not None:
             fills |= {"style": bait.style, "lure": bait.lure}
@@ -277,7 +280,10 @@ class Page:
             return None
         page = resolve(self._visit.referrer.encode("latin-1"), self._place)
         parent = site.gate.pages.remember(page[0].decode("latin-1")) if page else self._parent
-        preparer = Preparer(self._place, site.rules, self._prefix, marked=False, inserted=True)
+
+        def preparer() -> Preparer:
+            return Preparer(self._place, site.rules, self._prefix, marked=False, inserted=True)
+
         writer = PageWriter(self._seal, self._minted_for, parent, {})
         return Rewriter(preparer, writer, site.skeletons, (self._place, "inserted", id(site.rules)))
 

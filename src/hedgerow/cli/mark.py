@@ -75,4 +75,4 @@ def mark(page: bytes, target: str, host: str, seal: Seal, settings: Settings) ->
     place = Place(b"http", host.encode(), where.encode("latin-1", "replace"))
     preparer = Preparer(place, build_rules(settings), settings.marker.prefix.encode(), marked=False)
     writer = PageWriter(seal, NOBODY, page_digest(where), {})
-    return Rewriter(preparer, writer, Skeletons(0), place).feed(page, final=True)
+    return Rewriter(lambda: preparer, writer, Skeletons(0), place).feed(page, final=True)

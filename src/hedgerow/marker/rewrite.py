@@ -461,18 +461,23 @@ def _cost(page: bytes, prepared: Prepared) -> int:
 
 
 class Rewriter:
-    """One page on its way out, in pieces: bytes in, the same with its links marked out."""
+    """
+    One page on its way out, in pieces: bytes in, the same with its links marked out.
+
+    *make_preparer* makes what prepares it, where it is not known from before.
+    """
 
     _FAR = 65_536
 
-    def __init__(self, preparer: Preparer, writer: PageWriter, skeletons: Skeletons, place: object) -> None:
-        self._preparer = preparer
+    def __init__(
+        self, make_preparer: Callable[[], Preparer], writer: PageWriter, skeletons: Skeletons, place: object
+    ) -> None:
+        self._make_preparer = make_preparer
         self._writer = writer
         self._skeletons = skeletons
         self._place = place
         self._scanner: Scanner | None = None
-        # Until it is known whether the page names a base of its own; where it needs none, nothing waits.
-        self._waiting: list[tuple[bytes, list[Find]]] | None = [] if preparer.needs_base else None
+        self._waiting: list[tuple[bytes, list[Find]]] | None = None
         self._waited = 0
 
     def feed(self, data: bytes, *, final: bool) -> bytes:
@@ -480,6 +485,9 @@ class Rewriter:
             return self._writer.write(self._skeletons.prepared(data, self._place, self._whole))
         if self._scanner is None:
             self._scanner = Scanner()
+            self._preparer = self._make_preparer()
+            # Until it is known whether the page names a base of its own; where it needs none, nothing waits.
+            self._waiting = [] if self._preparer.needs_base else None
         settled, finds = self._scanner.feed(data, final=final)
         if self._waiting is None:
             return self._writer.write(self._preparer.prepare(settled, finds))
@@ -497,7 +505,7 @@ class Rewriter:
 
     def _whole(self, page: bytes) -> Prepared:
         finds = Scanner().feed(page, final=True)[1]
-        return self._preparer.prepare(page, self._less(finds, own_base=self._names_base([(page, finds)])))
+        return self._make_preparer().prepare(page, self._less(finds, own_base=self._names_base([(page, finds)])))
 
     def _names_base(self, parts: Iterable[tuple[bytes, list[Find]]]) -> bool:
         """Whether the page's head names a base of its own, not too far from its start to be waited for."""
