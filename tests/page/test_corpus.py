@@ -240,7 +240,7 @@ def compare(pages: Iterator[bytes], parse: Parser) -> tuple[int, int, dict[str, 
 
 
 def inputs() -> Iterator[bytes]:
-    for path in sorted(FOLDER.glob("*.dat")):
+    for path in sorted(FOLDER.rglob("*.dat")):
         for test in path.read_bytes().split(b"#data\n")[1:]:
             yield test.partition(b"\n#errors")[0]
 
