@@ -40,14 +40,6 @@ def digest(page: int) -> bytes:
     return page.to_bytes(6, "big", signed=True)
 
 
-def session_of(strides: list[Stride]) -> PathSession:
-    """The path session of some strides; no more than a long session has."""
-    session = PathSession()
-    for stride in strides:
-        take(session, stride)
-    return session
-
-
 def take(session: PathSession, stride: Stride) -> None:
     """Take one stride further."""
     parent = None if stride.parent is None else digest(stride.parent)
