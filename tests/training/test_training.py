@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hedgerow.errors import ModelError
 from hedgerow.models.bundle import encoded, load
-from hedgerow.sessions.paths import LONG, SIX
+from hedgerow.sessions.paths import LONG, SIX, PathSession
 from hedgerow.training import crawlers, graphs
 from hedgerow.training.crawlers import OTHERS, crawl
 from hedgerow.training.filter import Heuristics, honest
@@ -28,10 +28,17 @@ from hedgerow.training.rows import (
     visits_to_samples,
 )
 from hedgerow.training.simulated import Size, draw_walks, train_simulated
-from hedgerow.training.walks import Stride, Walk, session_of
+from hedgerow.training.walks import Stride, Walk, take
 from hedgerow.visit import Marker, Visit
 
 SITES = draw_sites(Random(1), 4)
+
+
+def session_of(strides: list[Stride]) -> PathSession:
+    session = PathSession()
+    for stride in strides:
+        take(session, stride)
+    return session
 
 
 def walk(order, *, marked=False, workers=1, delay=crawlers.no_delay, parents=True):
