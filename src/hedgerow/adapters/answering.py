@@ -250,4 +250,4 @@ class RobotsAnswering(Answering):
         site = self._site
         if site.refused_agents:
             robots = refuse(robots, site.refused_agents)
-        return disallow(robots, site.settings.marker.prefix) if site.settings.traps.enabled else robots
+        return disallow(robots, site.settings.marker.prefix) if site.disallows_marked else robots
