@@ -102,7 +102,7 @@ def standard_errors(coefficients: Floats, points: int) -> Floats:
     """The standard error of each coefficient, if all later ones were 0 in truth (Bartlett's moving-average model)."""
     squares = coefficients**2
     before = np.cumsum(squares, axis=1) - squares
-    return np.sqrt((1.0 + 2.0 * before) / points)
+    return np.asarray(np.sqrt((1.0 + 2.0 * before) / points))
 
 
 def runs_of(coefficients: Floats, points: int) -> Runs:
@@ -121,7 +121,7 @@ def runs_of(coefficients: Floats, points: int) -> Runs:
 
 def count_runs(flags: Flags) -> Ints:
     """How many stretches of equal values each row has."""
-    return 1 + np.count_nonzero(flags[:, 1:] != flags[:, :-1], axis=1)
+    return np.asarray(1 + np.count_nonzero(flags[:, 1:] != flags[:, :-1], axis=1))
 
 
 def first_length(flags: Flags) -> Ints:
@@ -138,7 +138,7 @@ def longest_length(flags: Flags) -> Ints:
     """The length of the longest stretch of true values of each row."""
     count = np.cumsum(flags, axis=1)
     at_last_false = np.maximum.accumulate(np.where(flags, 0, count), axis=1)
-    return (count - at_last_false).max(axis=1)
+    return np.asarray((count - at_last_false).max(axis=1))
 
 
 def length_variation(flags: Flags) -> Floats:
@@ -153,7 +153,7 @@ def length_variation(flags: Flags) -> Floats:
     previous[:, 1:] = np.maximum.accumulate(bounds, axis=1)
     squares = np.sum(np.where(change, (at - previous[:, :-1]) ** 2, 0), axis=1) + (lags - previous[:, -1]) ** 2
     mean = lags / count
-    return np.sqrt(np.maximum(squares / count - mean**2, 0.0)) / mean
+    return np.asarray(np.sqrt(np.maximum(squares / count - mean**2, 0.0)) / mean)
 
 
 def describe(coefficients: Floats, points: int, levels: Levels, *, day: int | None) -> Shape:

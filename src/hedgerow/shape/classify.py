@@ -65,7 +65,7 @@ def classify(found: Features, bundle: Bundle, *, model: str = "") -> Verdicts:
 
 
 def richest(found: Features, bundle: Bundle) -> str:
-    there = ~np.isnan(found.rows).any(axis=0)
+    there = np.asarray(~np.isnan(found.rows).any(axis=0))
     fitting = [name for name in INPUTS if name in bundle.models and there[columns(name)].all()]
     if not fitting:
         raise ValueError("no model of the bundle fits these features")

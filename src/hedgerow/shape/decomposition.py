@@ -137,7 +137,7 @@ def trend_dispersion(trend: Floats, series: Floats) -> Floats:
     counts. It does not depend on how many requests a source sends.
     """
     mean = np.maximum(series.mean(axis=1), np.finfo(np.float64).tiny)
-    return np.diff(trend, axis=1).var(axis=1) / mean
+    return np.asarray(np.diff(trend, axis=1).var(axis=1) / mean)
 
 
 def season_over_trend(season: Floats, trend: Floats) -> Floats:
@@ -145,4 +145,4 @@ def season_over_trend(season: Floats, trend: Floats) -> Floats:
     amplitude = season.max(axis=1) - season.min(axis=1)
     # Where the trend is 0 or below nearly always, the ratio has no meaning but "very large": it is held at a bound.
     height = np.maximum(np.quantile(trend, _QUANTILE, axis=1), 1e-9)
-    return np.minimum(amplitude / height, 1e3)
+    return np.asarray(np.minimum(amplitude / height, 1e3))

@@ -73,7 +73,7 @@ def features(
     levels: Levels | None = None,
     least: int = LEAST_REQUESTS,
 ) -> Features:
-    """The features of every source with at least *least* requests; of none, where the plan says the log is too short."""
+    """The features of every source with at least *least* requests; of none, where the log is too short."""
     totals = counts.totals
     sources = np.nonzero(totals >= least)[0] if plan.points else np.zeros(0, dtype=np.int64)
     starts = np.zeros(len(sources), dtype=np.int64)

@@ -46,8 +46,7 @@ def rhythm(counts: ArrayLike, night: float) -> Rhythm:
     smooth = np.convolve(np.concatenate((typical, typical[: _WIDTH - 1])), np.ones(_WIDTH) / _WIDTH, "valid")
     depth = float(1.0 - smooth.min() / smooth.max()) if smooth.max() > 0 else 1.0
     crawl = depth <= night
-    text = (
-        f"Over {len(days)} days the quietest three hours of a day have {1 - depth:.0%} of the busiest three's requests: "
-        + ("people sleep, this does not." if crawl else "it sleeps and wakes as people do.")
+    text = f"Over {len(days)} days the quietest three hours have {1 - depth:.0%} of the busiest three's requests: " + (
+        "people sleep, this does not." if crawl else "it sleeps and wakes as people do."
     )
     return Rhythm(depth, len(days), crawl, text)

@@ -44,7 +44,7 @@ class Evidence(msgspec.Struct, frozen=True):
     def of(self, values: Floats) -> Floats:
         table = np.asarray(self.log_odds)
         if self.discrete:
-            return table[np.clip(np.rint(values), 0, len(table) - 1).astype(np.int64)]
+            return np.asarray(table[np.clip(np.rint(values), 0, len(table) - 1).astype(np.int64)])
         scale = np.linspace(self.low, self.high, len(table))
         return np.interp(transformed(values), scale, table)
 

@@ -109,7 +109,7 @@ class Counts(NamedTuple):
     @property
     def totals(self) -> Floats:
         """The requests of each source."""
-        return np.bincount(self.rows, self.values, self.size)
+        return np.bincount(self.rows, self.values, self.size).astype(np.float64)
 
     def in_windows(self, plan: Plan) -> Floats:
         """The requests of each source (rows) in each window (columns)."""

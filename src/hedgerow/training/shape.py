@@ -78,7 +78,7 @@ class Rows(NamedTuple):
 
     @property
     def crawlers(self) -> Flags:
-        return self.labels == CRAWLER
+        return np.asarray(self.labels == CRAWLER)
 
     def of(self, which: Flags) -> Rows:
         return Rows(self.rows[which], self.labels[which], self.folds[which], self.requests[which])
@@ -139,10 +139,8 @@ def gather(
         sighted[visit.address or visit.visitor].add(visit, is_declared=known[agent])
     found = []
     for number, (name, source) in enumerate(sorted(sighted.items())):
-        if labels is None:
-            label = source.label()
-        else:
-            label = {"": "", PERSON: PERSON}.get(labels.get(name, ""), CRAWLER)
+        told_label = source.label() if labels is None else labels.get(name, "")
+        label = told_label if told_label in {"", PERSON} else CRAWLER
         found.append(Source(name, np.array(source.times), np.array(source.pages), label, number % FOLDS))
     return found
 
@@ -228,17 +226,20 @@ def fit_machine(rows: Floats, crawlers: Flags, folds: NDArray[np.int64]) -> Mach
     _, cost, gamma, left_out = best
     platt = LogisticRegression(class_weight="balanced").fit(left_out[:, None], crawlers)
     machine = SVC(C=cost, gamma=gamma, class_weight="balanced", cache_size=100).fit(scaled, crawlers)
-    short = lambda values: tuple(float(f"{x:.7g}") for x in values)  # noqa: E731
     return Machine(
-        short(means),
-        short(scales),
-        tuple(short(vector) for vector in machine.support_vectors_),
-        short(machine.dual_coef_[0]),
+        _short(means),
+        _short(scales),
+        tuple(_short(vector) for vector in machine.support_vectors_),
+        _short(machine.dual_coef_[0]),
         float(machine.intercept_[0]),
         gamma,
         float(platt.coef_[0, 0]),
         float(platt.intercept_[0]),
     )
+
+
+def _short(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(f"{x:.7g}") for x in values)
 
 
 def fit_model(data: Rows, name: str, *, threshold: float = 0.5) -> Model:
