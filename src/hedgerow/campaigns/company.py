@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _HOURS = 6 * 3600.0
-_SHORTEST_PATH = 8
+_LONGEST_SECTION = 16
 _LEAST_SPANS = 8
 
 
@@ -38,8 +38,8 @@ class Limits(msgspec.Struct, frozen=True):
     *members*: the fewest sources of a group. *people*: the largest share of people in a network that counts. *requests*
     and *pages*: the fewest requests and different pages of a group that is compared with others, and *kinds* the fewest
     kinds of pages (as if all were equally frequent). *diet*: how alike two diets are (their affinity, 0 to 1) at least,
-    if the groups are also *in_step* (correlation of six-hour counts); *same_diet* and *in_common*: how alike, if they
-    have at most this share of the smaller one's pages in common.
+    if the groups are also *in_step* (correlation of six-hour counts), or have at most *in_common* of the smaller one's
+    pages in common.
     """
 
     members: int = 3
@@ -47,23 +47,30 @@ class Limits(msgspec.Struct, frozen=True):
     requests: int = 200
     pages: int = 100
     kinds: float = 3.0
-    diet: float = 0.82
-    in_step: float = 0.72
-    same_diet: float = 0.86
+    diet: float = 0.90
+    in_step: float = 0.7
     in_common: float = 0.5
 
 
 class Requests(NamedTuple):
     """
-    Requests of the sources that are no people's: the number of the source, the time, the number of the target.
+    Requests of the sources that are no people's: the number of the source, the time, the page, the kind of page.
 
-    *targets* are paths with queries. Where a log is too large, a few hundred of each source are enough.
+    Pages and kinds are any numbers that are equal where they are. Where a log is too large, a few hundred requests of
+    each source are enough.
     """
 
     sources: Ints
     times: Floats
-    numbers: Ints
-    targets: Sequence[str]
+    pages: Ints
+    kinds: Ints
+
+    @staticmethod
+    def of_targets(sources: Ints, times: Floats, numbers: Ints, targets: Sequence[str]) -> Requests:
+        """Of the numbers of *targets*, paths with queries, whose kinds are found by `kind_of_page`."""
+        kinds: dict[tuple[int, bool, str], int] = {}
+        kind = [kinds.setdefault(kind_of_page(target), len(kinds)) for target in targets]
+        return Requests(sources, times, numbers, np.array(kind, dtype=np.int64)[numbers])
 
 
 class _Group(NamedTuple):
@@ -210,14 +217,13 @@ def _by_agent(
 
 
 def kind_of_page(target: str) -> tuple[int, bool, str]:
-    """What kind of page a target is: how deep, with a query or not, and how it begins."""
+    """What kind of page a target is: how deep, with a query or not, and in which section of the site."""
     path, _, query = target.partition("?")
-    return path.count("/"), bool(query), path[:_SHORTEST_PATH]
+    return path.count("/"), bool(query), path.removeprefix("/").partition("/")[0][:_LONGEST_SECTION]
 
 
 def _habits(groups: list[_Group], requests: Requests) -> list[_Habits | None]:
-    kinds: dict[tuple[int, bool, str], int] = {}
-    kind = np.array([kinds.setdefault(kind_of_page(target), len(kinds)) for target in requests.targets], dtype=np.int64)
+    names, kind = np.unique(requests.kinds, return_inverse=True)
     group_of = np.full(int(requests.sources.max(initial=-1)) + 1, -1, dtype=np.int64)
     for number, group in enumerate(groups):
         members = np.array(group.members, dtype=np.int64)
@@ -233,10 +239,10 @@ def _habits(groups: list[_Group], requests: Requests) -> list[_Habits | None]:
         if not len(inside):
             found.append(None)
             continue
-        diet = np.bincount(kind[requests.numbers[inside]], minlength=len(kinds)).astype(np.float64)
+        diet = np.bincount(kind[inside], minlength=len(names)).astype(np.float64)
         at = ((requests.times[inside] - origin) // _HOURS).astype(np.int64)
         counts = np.log1p(np.bincount(at, minlength=spans).astype(np.float64))
-        found.append(_Habits(diet, counts, frozenset(requests.numbers[inside].tolist()), len(inside)))
+        found.append(_Habits(diet, counts, frozenset(requests.pages[inside].tolist()), len(inside)))
     return found
 
 
@@ -260,6 +266,6 @@ def _link(one: _Habits | None, other: _Habits | None, limits: Limits) -> _Link |
         if step >= limits.in_step:
             return _Link(affinity, "ask for the same kinds of pages at the same hours")
     common = len(one.targets & other.targets) / min(len(one.targets), len(other.targets))
-    if affinity >= limits.same_diet and common <= limits.in_common:
+    if common <= limits.in_common:
         return _Link(affinity, "ask for the same kinds of pages in the same proportions, but divide them")
     return None

@@ -39,7 +39,7 @@ def find(
     found = _synchronous(people, counts, plan, limits or similarity.Limits())
     found += _left(found, company.find(names, people, requests, agents))
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
-    found += traces.find(requests.sources[kept], requests.times[kept], requests.numbers[kept])
+    found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 

@@ -54,8 +54,13 @@ def run(
     Train the models that tell crawlers by their paths.
 
     Cross-validated by visitor: every figure is of visitors that the model had not seen, with its 95 % interval. Needs
-    the extra `hedgerow[train]`.
+    the extra `hedgerow[train]`. By `train shape LOG...` the models that judge the shape of traffic are trained instead.
     """
+    if logs and logs[0] == "shape":
+        from hedgerow.cli.train_shape import run as run_shape
+
+        run_shape(logs[1:], out=out, labels=labels, json_path=json, seed=seed)
+        return
     try:
         import sklearn  # noqa: F401
     except ImportError:

@@ -91,7 +91,7 @@ def autocorrelation(series: Floats, lags: int) -> Floats:
     whole = np.einsum("ij,ij->i", centred, centred)
     still = whole <= _NO_VARIANCE * points
     whole[still] = 1.0
-    found = products[:, 1:] / whole[:, None]
+    found = np.asarray(products[:, 1:] / whole[:, None])
     found[still] = 0.0
     # The transform leaves noise of 1e-17 where the truth is 0, and the sign run would read meaning into it.
     found[np.abs(found) < 1e-12] = 0.0  # noqa: PLR2004
@@ -126,12 +126,12 @@ def count_runs(flags: Flags) -> Ints:
 
 def first_length(flags: Flags) -> Ints:
     """How many of the first values of each row are true."""
-    return np.where(flags.all(axis=1), flags.shape[1], np.argmin(flags, axis=1))
+    return np.asarray(np.where(flags.all(axis=1), flags.shape[1], np.argmin(flags, axis=1)))
 
 
 def first_true(flags: Flags) -> Ints:
     """Where the first true value of each row stands; behind the last where there is none."""
-    return np.where(flags.any(axis=1), np.argmax(flags, axis=1), flags.shape[1])
+    return np.asarray(np.where(flags.any(axis=1), np.argmax(flags, axis=1), flags.shape[1]))
 
 
 def longest_length(flags: Flags) -> Ints:

@@ -48,7 +48,8 @@ class Verdicts(NamedTuple):
 
     *scores*: the mean of the three probabilities, 0 to 1. *votes*: how many of the three say crawler. *probabilities*:
     by naive Bayes, rules and support vector machine. *labels*: crawler, if the majority says so and the score is one
-    that hardly any person had; person, if the majority says so; else unknown. *reasons*: the rule that fits, in words.
+    that hardly any person had; person, if the majority says so; else unknown. *reasons*: the rule that fits, in words,
+    or where none does the feature that says most.
     """
 
     scores: Floats
@@ -59,9 +60,14 @@ class Verdicts(NamedTuple):
 
 
 def classify(found: Features, bundle: Bundle, *, model: str = "") -> Verdicts:
-    """The verdicts on all rows, by the richest model whose features are there, or by the one called *model*."""
+    """
+    The verdicts on all rows, by the richest model whose features are there, or by the one called *model*.
+
+    In a log of less than two days nobody is called anything: its intervals are others than those of training.
+    """
     name = model or richest(found, bundle)
-    return judge(found.rows[:, columns(name)], bundle.models[name], INPUTS[name])
+    verdicts = judge(found.rows[:, columns(name)], bundle.models[name], INPUTS[name])
+    return verdicts if found.comparable else verdicts._replace(labels=["unknown"] * len(found.rows))
 
 
 def richest(found: Features, bundle: Bundle) -> str:
@@ -87,7 +93,13 @@ def judge(rows: Floats, model: Model, names: tuple[str, ...]) -> Verdicts:
         for crawler, score in zip(majority.tolist(), scores.tolist(), strict=True)
     ]
     texts = [words(rule, names) for rule in model.rules.rules]
-    reasons = [texts[number] if number >= 0 else "" for number in model.rules.first(rows, crawler=majority).tolist()]
+    held = model.rules.first(rows, crawler=majority)
+    reasons = [texts[number] if number >= 0 else "" for number in held.tolist()]
+    odds = model.bayes.log_odds(rows) * np.where(majority, 1.0, -1.0)[:, None]
+    for row in np.nonzero(held < 0)[0].tolist():
+        column = int(odds[row].argmax())
+        whom = "crawler" if majority[row] else "person"
+        reasons[row] = f"What says most that it is a {whom}: {_value(names[column], float(rows[row, column]))}."
     return Verdicts(scores, votes, probabilities, labels, reasons)
 
 
@@ -97,6 +109,13 @@ def words(rule: Rule, names: tuple[str, ...]) -> str:
     whom = "crawler" if rule.crawler else "person"
     right = rule.crawlers if rule.crawler else rule.people
     return f"If {told}: a {whom} (true of {right:.0f} of {rule.crawlers + rule.people:.0f} in training)."
+
+
+def _value(name: str, value: float) -> str:
+    if name in _ENUMERATED:
+        text, values = _ENUMERATED[name]
+        return f"{text}: {values[min(int(value), len(values) - 1)]}"
+    return f"the {_TEXTS[name]} is {value:.3g}"
 
 
 def _condition(condition: Condition, name: str) -> str:

@@ -56,13 +56,15 @@ class Features(NamedTuple):
 
     The columns of FINE are NaN where nobody counted seconds.
 
-    *starts* is where each one's window begins, and *requests* how many it sent in the whole log.
+    *starts* is where each one's window begins, and *requests* how many it sent in the whole log. *comparable*: the log
+    has two days or more, so that its features mean what they meant in training.
     """
 
     sources: Ints
     starts: Ints
     requests: Floats
     rows: Floats
+    comparable: bool
 
 
 def features(
@@ -85,7 +87,7 @@ def features(
     if len(sources):
         rows[:, len(EIGHT) : -len(FINE)] = further(counts, plan)[sources]
         rows[:, -len(FINE) :] = np.nan if fine is None else shares(fine, totals)[sources]
-    return Features(sources, starts, totals[sources], rows)
+    return Features(sources, starts, totals[sources], rows, plan.day is not None)
 
 
 def eight(series: Floats, plan: Plan, levels: Levels) -> Floats:

@@ -46,7 +46,7 @@ class Evidence(msgspec.Struct, frozen=True):
         if self.discrete:
             return np.asarray(table[np.clip(np.rint(values), 0, len(table) - 1).astype(np.int64)])
         scale = np.linspace(self.low, self.high, len(table))
-        return np.interp(transformed(values), scale, table)
+        return np.asarray(np.interp(transformed(values), scale, table))
 
     def faults(self) -> Iterator[str]:
         if not self.log_odds or not all(map(math.isfinite, self.log_odds)):
@@ -60,11 +60,12 @@ class Bayes(msgspec.Struct, frozen=True):
 
     features: tuple[Evidence, ...]
 
+    def log_odds(self, rows: Floats) -> Floats:
+        """What each feature of each row says for a crawler."""
+        return np.column_stack([feature.of(rows[:, column]) for column, feature in enumerate(self.features)])
+
     def probability(self, rows: Floats) -> Floats:
-        total = np.zeros(len(rows))
-        for column, feature in enumerate(self.features):
-            total += feature.of(rows[:, column])
-        return sigmoid(total)
+        return sigmoid(self.log_odds(rows).sum(axis=1))
 
     def faults(self, width: int) -> Iterator[str]:
         if len(self.features) != width:
