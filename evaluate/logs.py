@@ -203,8 +203,7 @@ def k_of(sources, mine):
     rows = np.zeros((len(busy), plan.points))
     for row, n in enumerate(busy):
         counts = Counts.of_times(np.zeros(len(sources[n].times)), sources[n].times, plan, 1)
-        start = int(np.asarray(plan.starts)[counts.in_windows(plan)[0].argmax()])
-        for _, block in counts.blocks(np.zeros(1, dtype=np.int64), np.array([start]), plan.points):
+        for _, block in counts.blocks(np.zeros(1, dtype=np.int64), counts.busiest(plan), plan.points):
             rows[row] = block[0]
     return len(busy), similarity.learn_k(rows, [mine[n] for n in busy])
 

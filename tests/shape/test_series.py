@@ -35,8 +35,22 @@ def test_a_log_of_a_moment_has_no_shape(span):
 
 def test_a_thousand_years_work():
     plan = plan_of(0, 1000 * 365 * DAY)
-    counts = Counts.of_times([0, 0, 1], [0, 1000 * 365 * DAY, 5000], plan, 2)
-    assert counts.in_windows(plan)[0].sum() >= 2
+    counts = Counts.of_times([0, 0, 1, 2], [0, 1000 * 365 * DAY, 5000, 500 * 365 * DAY], plan, 4)
+    starts = counts.busiest(plan).tolist()
+    assert starts[:2] == [0, 0]
+    assert starts[2] * 1800 <= 500 * 365 * DAY < (starts[2] + 240) * 1800
+    assert starts[3] == 0
+
+
+def test_the_busiest_window_is_the_one_with_most():
+    chance = np.random.default_rng(2)
+    plan = plan_of(0, 17.3 * DAY)
+    matrix = chance.poisson(0.02, (200, plan.bins)).astype(float)
+    counts = Counts.of_matrix(matrix)
+    sums = np.array([matrix[:, start : start + plan.points].sum(axis=1) for start in plan.starts])
+    best = counts.busiest(plan)
+    for source in range(200):
+        assert sums[plan.starts.index(best[source]), source] == sums[:, source].max()
 
 
 def test_times_and_matrix_give_the_same_counts():

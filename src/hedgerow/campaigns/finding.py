@@ -51,7 +51,7 @@ def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: 
     sources = np.nonzero(~people & (active >= limits.active))[0]
     totals = counts.totals[sources]
     sources = np.sort(sources[np.lexsort((sources, -totals))[:MOST_SERIES]])
-    starts = np.asarray(plan.starts)[counts.in_windows(plan)[sources].argmax(axis=1)]
+    starts = counts.busiest(plan)[sources]
     found = []
     for start in np.unique(starts).tolist():
         mine = sources[starts == start]

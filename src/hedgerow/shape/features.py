@@ -78,9 +78,7 @@ def features(
     """The features of every source with at least *least* requests; of none, where the log is too short."""
     totals = counts.totals
     sources = np.nonzero(totals >= least)[0] if plan.points else np.zeros(0, dtype=np.int64)
-    starts = np.zeros(len(sources), dtype=np.int64)
-    if len(plan.starts) > 1:
-        starts = np.asarray(plan.starts)[counts.in_windows(plan)[sources].argmax(axis=1)]
+    starts = counts.busiest(plan)[sources]
     rows = np.zeros((len(sources), len(NAMES)))
     for part, block in counts.blocks(sources, starts, plan.points):
         rows[part, : len(EIGHT)] = eight(normalised(block), plan, levels or Levels())

@@ -111,13 +111,28 @@ class Counts(NamedTuple):
         """The requests of each source."""
         return np.bincount(self.rows, self.values, self.size).astype(np.float64)
 
-    def in_windows(self, plan: Plan) -> Floats:
-        """The requests of each source (rows) in each window (columns)."""
-        found = np.zeros((self.size, len(plan.starts)))
-        for column, start in enumerate(plan.starts):
-            inside = (self.bins >= start) & (self.bins < start + plan.points)
-            found[:, column] = np.bincount(self.rows[inside], self.values[inside], self.size)
-        return found
+    def busiest(self, plan: Plan) -> Ints:
+        """Where, for each source, the window begins in which it sent most; of equals the first. 0 for the silent."""
+        starts = np.zeros(self.size, dtype=np.int64)
+        if len(plan.starts) <= 1:
+            return starts
+        # A log may have very many windows, and a source is in few of them: so no table of sources by windows is made.
+        whole = plan.bins // plan.points
+        inside = self.bins // plan.points < whole
+        keys = self.rows[inside] * whole + self.bins[inside] // plan.points
+        begins = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, dtype=np.int64)
+        sums = np.add.reduceat(self.values[inside], begins) if len(keys) else np.zeros(0)
+        rows, windows = np.divmod(keys[begins], whole)
+        order = np.lexsort((windows, -sums, rows))
+        rows, windows, sums = rows[order], windows[order], sums[order]
+        best = np.r_[True, rows[1:] != rows[:-1]] if len(rows) else np.zeros(0, dtype=np.bool_)
+        starts[rows[best]] = windows[best] * plan.points
+        most = np.zeros(self.size)
+        most[rows[best]] = sums[best]
+        last = self.bins >= plan.bins - plan.points
+        more = np.bincount(self.rows[last], self.values[last], self.size) > most
+        starts[more] = plan.bins - plan.points
+        return starts
 
     def blocks(self, sources: Ints, starts: Ints, points: int, *, block: int = BLOCK) -> Iterator[tuple[slice, Floats]]:
         """
