@@ -25,9 +25,10 @@ from hedgerow.shape.bundle import INPUTS, save
 from hedgerow.shape.classify import columns, judge, words
 from hedgerow.shape.rhythm import rhythm
 from hedgerow.shape.series import Counts, plan_of
-from hedgerow.training.measures import roc, wilson
+from hedgerow.training.measures import at_false_positives, roc, wilson
 from hedgerow.training.shape import (
     CRAWLER,
+    FALSE_POSITIVES,
     PERSON,
     TOGETHER,
     fit_model,
@@ -98,7 +99,8 @@ def classification(logs, parts):
         for name in INPUTS:
             scores, probabilities = left_out_scores(data[site], name)
             found = measures(data[site], scores, probabilities)
-            rows.append([f"{site}, sources left out", name, *(cell(found[key]) for key, _ in SHOWN)])
+            rows.append([f"{site}, sources left out", name, *(cell(found[key]) for key, _ in SHOWN), ""])
+            limit = max(at_false_positives(scores.tolist(), data[site].crawlers.tolist(), FALSE_POSITIVES)[-1], 0.5)
             if site == TRAINED_ON:
                 kept = data[site].labels != TOGETHER
                 curves[name] = roc(scores[kept].tolist(), data[site].crawlers[kept].tolist())
@@ -108,12 +110,16 @@ def classification(logs, parts):
                     continue
                 verdicts = judge(data[other].rows[:, columns(name)], model, INPUTS[name])
                 found = measures(data[other], verdicts.scores, verdicts.probabilities)
-                rows.append([f"{site}, tested on {other}", name, *(cell(found[key]) for key, _ in SHOWN)])
+                called = (verdicts.scores > limit) & (verdicts.votes >= 2)
+                shares = [f"{called[data[other].labels == label].mean():.1%}" for label in (CRAWLER, PERSON, TOGETHER)]
+                shown = [*(cell(found[key]) for key, _ in SHOWN), " / ".join(shares)]
+                rows.append([f"{site}, tested on {other}", name, *shown])
         if site == TRAINED_ON:
             parts["rules"] = "\n".join(f"- {words(rule, INPUTS['all'])}" for rule in model.rules.rules)
     curves = {name: [(x, y) for x, y in points if x <= 0.2] for name, points in curves.items()}
     (OUT / "shape-roc.svg").write_text(draw.lines("False positives and crawlers found", curves, most_x=0.2))
-    return table(["trained on", "features", *(text for _, text in SHOWN)], rows)
+    last = "called crawlers by the trained threshold: crawlers / people / together"
+    return table(["trained on", "features", *(text for _, text in SHOWN), last], rows)
 
 
 def aggregates(logs):

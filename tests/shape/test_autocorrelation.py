@@ -13,9 +13,11 @@ from hedgerow.shape.autocorrelation import (
     describe,
     first_length,
     first_true,
+    learn_levels,
     length_variation,
     local_spikes,
     longest_length,
+    metrics_of,
     runs_of,
     standard_errors,
 )
@@ -91,6 +93,17 @@ def test_local_spikes_leave_the_first_run_out():
 def shape_of(coefficients):
     found = describe(np.array([coefficients]), 240, Levels(), day=48)
     return DECAYS[found.decay[0]], ALTERNATIONS[found.alternation[0]], int(found.spikes[0]), bool(found.daily[0])
+
+
+def test_levels_are_the_quartiles_of_what_is_seen():
+    coefficients = autocorrelation(np.random.default_rng(1).poisson(3, (400, 240)).astype(float), 96)
+    levels = learn_levels(coefficients, 240)
+    assert levels.trend_low < 0.5 < levels.trend_high < 0.7
+    assert levels.inflections_low < levels.inflections_high
+    assert levels.null_low < levels.null_average
+    found = metrics_of(coefficients, runs_of(coefficients, 240))
+    assert 0.2 < (found.fall <= levels.fall_low).mean() < 0.3
+    assert describe(coefficients, 240, levels, day=48).decay.tolist().count(DECAYS.index("none")) > 0
 
 
 def test_tables_10_to_12():

@@ -156,6 +156,66 @@ def length_variation(flags: Flags) -> Floats:
     return np.asarray(np.sqrt(np.maximum(squares / count - mean**2, 0.0)) / mean)
 
 
+class Metrics(NamedTuple):
+    """What the tables 10 and 11 look at, for each row of coefficients."""
+
+    fall: Floats
+    middle: Floats
+    rising: Floats
+    inflections: Floats
+    null: Floats
+    first_spike: Floats
+    gap: Floats
+    null_lag: Floats
+    signs: Floats
+    variation: Floats
+
+
+def metrics_of(coefficients: Floats, runs: Runs) -> Metrics:
+    lags = coefficients.shape[1]
+    size = np.abs(coefficients)
+    return Metrics(
+        fall=size[:, 0] - size[:, -1],
+        middle=size[:, 0] - size[:, lags // 2],
+        rising=np.asarray(runs.trend.mean(axis=1)),
+        inflections=count_runs(runs.trend) / lags,
+        null=np.asarray(runs.null.mean(axis=1)),
+        first_spike=first_length(runs.significance).astype(np.float64),
+        gap=longest_length(~runs.significance) / lags,
+        null_lag=first_true(runs.null) / lags,
+        signs=count_runs(runs.sign) / lags,
+        variation=length_variation(runs.sign),
+    )
+
+
+def learn_levels(coefficients: Floats, points: int) -> Levels:
+    """
+    Low, average and high as they are among these series: the quartiles of each metric. No label is looked at.
+
+    How long a local spike may be is not a matter of degree, and stays.
+    """
+    found = metrics_of(coefficients, runs_of(coefficients, points))
+
+    def quartile(values: Floats, share: float) -> float:
+        return float(f"{np.quantile(values, share):.4g}")
+
+    return Levels(
+        fall_low=quartile(found.fall, 0.25),
+        fall_average=quartile(found.middle, 0.5),
+        trend_low=quartile(found.rising, 0.25),
+        trend_high=quartile(found.rising, 0.75),
+        inflections_low=quartile(found.inflections, 0.25),
+        inflections_high=quartile(found.inflections, 0.75),
+        null_low=quartile(found.null, 0.25),
+        null_average=quartile(found.null, 0.5),
+        spike_low=quartile(found.first_spike, 0.25),
+        gap_high=quartile(found.gap, 0.75),
+        null_lag_low=quartile(found.null_lag, 0.25),
+        signs_average=quartile(found.signs, 0.5),
+        regular_average=quartile(found.variation, 0.5),
+    )
+
+
 def describe(coefficients: Floats, points: int, levels: Levels, *, day: int | None) -> Shape:
     """
     Decay, sign alternation and local spikes of each row of coefficients, by the tables 10 to 12.
@@ -164,34 +224,30 @@ def describe(coefficients: Floats, points: int, levels: Levels, *, day: int | No
     the first row of which every line holds gives the value.
     """
     runs = runs_of(coefficients, points)
-    lags = coefficients.shape[1]
-    size = np.abs(coefficients)
-    middle = size[:, 0] - size[:, lags // 2]
-    rising = runs.trend.mean(axis=1)
-    inflections = count_runs(runs.trend) / lags
-    null = runs.null.mean(axis=1)
-    first_spike = first_length(runs.significance)
+    found = metrics_of(coefficients, runs)
     no_decay = (
-        (size[:, 0] - size[:, -1] < levels.fall_low)
-        & (rising >= levels.trend_low)
-        & (rising <= levels.trend_high)
-        & (inflections >= levels.inflections_high)
-        & (null <= levels.null_low)
+        (found.fall <= levels.fall_low)
+        & (found.rising >= levels.trend_low)
+        & (found.rising <= levels.trend_high)
+        & (found.inflections >= levels.inflections_high)
+        & (found.null <= levels.null_low)
     )
     cut_off = (
-        (middle > levels.fall_average)
-        & (first_spike <= levels.spike_low)
-        & (longest_length(~runs.significance) >= levels.gap_high * lags)
-        & (null > levels.null_average)
-        & (first_true(runs.null) <= levels.null_lag_low * lags)
+        (found.middle > levels.fall_average)
+        & (found.first_spike <= levels.spike_low)
+        & (found.gap >= levels.gap_high)
+        & (found.null > levels.null_average)
+        & (found.null_lag <= levels.null_lag_low)
     )
     linear = (
-        (middle <= levels.fall_average) & (inflections <= levels.inflections_low) & (first_spike > levels.spike_low)
+        (found.middle <= levels.fall_average)
+        & (found.inflections <= levels.inflections_low)
+        & (found.first_spike > levels.spike_low)
     )
     # "Exponential" asks for a longer first spike and few null lags, or is whatever else decays: so it is all the rest.
     decay = np.select([no_decay, cut_off, linear], [0, 1, 2], 3)
     changes = count_runs(runs.sign)
-    oscillates = (changes > levels.signs_average * lags) & (length_variation(runs.sign) < levels.regular_average)
+    oscillates = (found.signs > levels.signs_average) & (found.variation < levels.regular_average)
     alternation = np.select([changes == 1, changes == 2, oscillates], [0, 1, 2], 3)  # noqa: PLR2004
     spikes, daily = local_spikes(runs.significance, levels.local_low, day)
     return Shape(decay, alternation, spikes, daily)
