@@ -12,9 +12,8 @@ networks.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import IPv6Address, ip_address
-from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +28,8 @@ Ints = NDArray[np.int64]
 _HOURS = 6 * 3600.0
 _LONGEST_SECTION = 16
 _LEAST_SPANS = 8
+_MOST_KINDS = 2000
+_MOST_COMPARED = 2000
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -111,7 +112,7 @@ def find(
     groups = _by_network(names, people, wanted)
     if agents is not None:
         groups = _by_agent(groups, names, people, agents, wanted)
-    habits = _habits(groups, requests)
+    habits = _habits(groups, requests, wanted)
     leader = list(range(len(groups)))
 
     def find_leader(number: int) -> int:
@@ -120,8 +121,8 @@ def find(
         return number
 
     links: list[tuple[int, _Link]] = []
-    for one, other in combinations(range(len(groups)), 2):
-        link = _link(habits[one], habits[other], wanted)
+    for one, other, affinity in _same_diets(habits, wanted.diet):
+        link = _link(habits[one], habits[other], affinity, wanted)
         if link is not None:
             links.append((one, link))
             first, second = sorted((find_leader(one), find_leader(other)))
@@ -222,8 +223,13 @@ def kind_of_page(target: str) -> tuple[int, bool, str]:
     return path.count("/"), bool(query), path.removeprefix("/").partition("/")[0][:_LONGEST_SECTION]
 
 
-def _habits(groups: list[_Group], requests: Requests) -> list[_Habits | None]:
-    names, kind = np.unique(requests.kinds, return_inverse=True)
+def _habits(groups: list[_Group], requests: Requests, limits: Limits) -> dict[int, _Habits]:
+    """The habits of the groups that can be known by them, the busiest at the most."""
+    names, kind, frequent = np.unique(requests.kinds, return_inverse=True, return_counts=True)
+    # The rarest kinds count as one.
+    rank = np.empty(len(names), dtype=np.int64)
+    rank[np.argsort(-frequent, kind="stable")] = np.arange(len(names))
+    kind = np.minimum(rank, _MOST_KINDS)[kind]
     group_of = np.full(int(requests.sources.max(initial=-1)) + 1, -1, dtype=np.int64)
     for number, group in enumerate(groups):
         members = np.array(group.members, dtype=np.int64)
@@ -233,34 +239,42 @@ def _habits(groups: list[_Group], requests: Requests) -> list[_Habits | None]:
     bounds = np.searchsorted(mine[order], np.arange(len(groups) + 1))
     origin = float(requests.times.min()) if len(requests.times) else 0.0
     spans = int((float(requests.times.max()) - origin) // _HOURS) + 1 if len(requests.times) else 1
-    found: list[_Habits | None] = []
-    for number in range(len(groups)):
+    found: dict[int, _Habits] = {}
+    busiest = np.argsort(bounds[:-1] - bounds[1:], kind="stable")[:_MOST_COMPARED]
+    for number in sorted(busiest.tolist()):
         inside = order[bounds[number] : bounds[number + 1]]
-        if not len(inside):
-            found.append(None)
+        if len(inside) < limits.requests:
             continue
-        diet = np.bincount(kind[inside], minlength=len(names)).astype(np.float64)
+        diet = np.bincount(kind[inside], minlength=min(len(names), _MOST_KINDS + 1)).astype(np.float64)
         at = ((requests.times[inside] - origin) // _HOURS).astype(np.int64)
         counts = np.log1p(np.bincount(at, minlength=spans).astype(np.float64))
-        found.append(_Habits(diet, counts, frozenset(requests.pages[inside].tolist()), len(inside)))
+        habits = _Habits(diet, counts, frozenset(requests.pages[inside].tolist()), len(inside))
+        if _telling(habits, limits):
+            found[number] = habits
     return found
 
 
-def _telling(habits: _Habits | None, limits: Limits) -> bool:
-    """Whether a group has asked for enough, and enough different things, to be known by it."""
-    if habits is None or habits.requests < limits.requests or len(habits.targets) < limits.pages:
+def _same_diets(habits: dict[int, _Habits], least: float) -> Iterator[tuple[int, int, float]]:
+    """Pairs of groups whose diets are alike, and how much: the affinity of their shares (Bhattacharyya's)."""
+    numbers = list(habits)
+    if not numbers:
+        return
+    roots = np.sqrt([habits[number].diet / habits[number].requests for number in numbers])
+    affinity = roots @ roots.T
+    for one, other in np.argwhere(np.triu(affinity >= least, 1)).tolist():
+        yield numbers[one], numbers[other], float(affinity[one, other])
+
+
+def _telling(habits: _Habits, limits: Limits) -> bool:
+    """Whether a group has asked for enough different things to be known by them."""
+    if len(habits.targets) < limits.pages:
         return False
     shares = habits.diet[habits.diet > 0] / habits.requests
     return float(np.exp(-(shares * np.log(shares)).sum())) >= limits.kinds
 
 
-def _link(one: _Habits | None, other: _Habits | None, limits: Limits) -> _Link | None:
-    """Why two groups belong together; None if they do not."""
-    if one is None or other is None or not _telling(one, limits) or not _telling(other, limits):
-        return None
-    affinity = float(np.sqrt(one.diet * other.diet).sum() / np.sqrt(one.requests * other.requests))
-    if affinity < limits.diet:
-        return None
+def _link(one: _Habits, other: _Habits, affinity: float, limits: Limits) -> _Link | None:
+    """Why two groups with the same diet belong together; None if they do not."""
     if np.count_nonzero(one.spans + other.spans) >= _LEAST_SPANS and one.spans.std() and other.spans.std():
         step = float(np.corrcoef(one.spans, other.spans)[0, 1])
         if step >= limits.in_step:
