@@ -155,7 +155,9 @@ def shares(fine: Fine, totals: Floats) -> Floats:
 def _distinct(rows: Ints, values: Ints, size: int) -> Ints:
     """How many different values each row has."""
     width = int(values.max(initial=0)) + 1
-    return np.bincount(np.unique(rows * width + values) // width, minlength=size)
+    keys = np.sort(rows * width + values)
+    first = np.r_[True, keys[1:] != keys[:-1]] if len(keys) else np.zeros(0, dtype=np.bool_)
+    return np.bincount(keys[first] // width, minlength=size)
 
 
 def _silence(rows: Ints, bins: Ints, size: int, all_bins: int) -> Floats:

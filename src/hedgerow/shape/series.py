@@ -96,8 +96,10 @@ class Counts(NamedTuple):
         """Of single requests: each one's source, as a number below *size*, and its time."""
         rows = np.asarray(sources, dtype=np.int64)
         at = np.floor((np.asarray(times, dtype=np.float64) - plan.origin) / plan.interval).astype(np.int64)
-        keys, values = np.unique(rows * plan.bins + np.clip(at, 0, plan.bins - 1), return_counts=True)
-        return Counts(keys // plan.bins, keys % plan.bins, values.astype(np.float64), size)
+        keys = np.sort(rows * plan.bins + np.clip(at, 0, plan.bins - 1))
+        begins = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else keys
+        values = np.diff(np.r_[begins, len(keys)])
+        return Counts(keys[begins] // plan.bins, keys[begins] % plan.bins, values.astype(np.float64), size)
 
     @staticmethod
     def of_matrix(matrix: ArrayLike) -> Counts:
