@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.shape.real import real_series
 
 from hedgerow.shape.autocorrelation import (
     ALTERNATIONS,
@@ -21,6 +20,8 @@ from hedgerow.shape.autocorrelation import (
     runs_of,
     standard_errors,
 )
+
+from .real import real_series
 
 
 def check(series, lags=96):

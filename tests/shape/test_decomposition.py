@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.shape.real import real_series
 
 from hedgerow.shape.decomposition import decompose, operators, season_over_trend, trend_dispersion
+
+from .real import real_series
 
 # statsmodels wants a trend window above the period, so the paper's six hours (13) are checked with a period of 12.
 SIZES = [(240, 48, 13, 49), (240, 12, 13, 13), (97, 48, 7, 83), (241, 47, 13, 85)]
