@@ -42,6 +42,7 @@ from hedgerow.page.policy import allow_base, allow_style
 from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
+from hedgerow.stores.kept import Kept
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.traps.bait import Bait, Pages
@@ -117,7 +118,7 @@ class Site:
         if self._journal is None:
             return Beside(watch, queue=settings.watch.queue)
         watch.note = self._journal.note_campaign
-        watch.restore((), self._journal.campaigns(time.time()))
+        watch.restore(Kept(), self._journal.campaigns(time.time()))
         return Beside(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
 
     def campaigns(self) -> Sequence[Campaign]:
