@@ -51,9 +51,10 @@ FURTHER = (
 
 WIDE = SIX + FURTHER
 
-_ENTRY, _STRAY = 255, 254
-_HEAD = struct.Struct("<BHBd")
-_VERSION = 1
+_ENTRY, _STRAY, _SAME_STRAY = 255, 254, 253
+_STRAYS = frozenset({_STRAY, _SAME_STRAY})
+_HEAD = struct.Struct(f"<BHBd{PAGE_BYTES}s")
+_VERSION = 2
 _MOST_BESIDE = 65_535
 
 
@@ -100,7 +101,7 @@ class PathSession:
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
-    __slots__ = ("_digests", "_numbers", "_parents", "_times", "beside")
+    __slots__ = ("_digests", "_led", "_numbers", "_parents", "_times", "beside")
 
     def __init__(self) -> None:
         self._times = array("d")
@@ -108,6 +109,8 @@ class PathSession:
         # The pages that were visited, each by the number of its first visit, and their parents likewise.
         self._numbers = bytearray()
         self._parents = bytearray()
+        # The last step's parent, or nothing where it had none.
+        self._led = b""
         self.beside = 0
         """Visits beside the path: assets, calls and prefetches."""
 
@@ -135,11 +138,11 @@ class PathSession:
         if len(self._times) >= LONG:
             self.clear()
         here = page if isinstance(page, bytes) else page_digest(page)
-        number = _ENTRY
-        if parent is not None:
-            number = self._number(parent if isinstance(parent, bytes) else page_digest(parent))
-            if number == _ENTRY:
-                number = _STRAY
+        led = b"" if parent is None else parent if isinstance(parent, bytes) else page_digest(parent)
+        number = self._number(led) if led else _ENTRY
+        if led and number == _ENTRY:
+            number = _SAME_STRAY if led == self._led else _STRAY
+        self._led = led
         self._parents.append(number)
         known = self._number(here)
         if known == _ENTRY:
@@ -159,6 +162,7 @@ class PathSession:
         self._digests.clear()
         self._numbers.clear()
         self._parents.clear()
+        self._led = b""
         self.beside = 0
 
     def features(self) -> tuple[float, ...]:
@@ -190,7 +194,7 @@ class PathSession:
 
     def to_bytes(self) -> bytes:
         """The session as it is kept elsewhere: at most about a kilobyte."""
-        head = _HEAD.pack(_VERSION, self.beside, len(self._times), self.began)
+        head = _HEAD.pack(_VERSION, self.beside, len(self._times), self.began, self._led)
         return b"".join((head, self._times.tobytes(), self._numbers, self._parents, self._digests))
 
     @classmethod
@@ -198,16 +202,17 @@ class PathSession:
         """The session that was kept as *kept*, or None where that is none of ours."""
         if len(kept) < _HEAD.size:
             return None
-        version, beside, size, _ = _HEAD.unpack_from(kept)
+        version, beside, size, _, led = _HEAD.unpack_from(kept)
         numbers_at = _HEAD.size + 8 * size
         digests_at = numbers_at + 2 * size
         numbers, parents = kept[numbers_at : numbers_at + size], kept[numbers_at + size : digests_at]
         pages = max(numbers, default=-1) + 1
         if version != _VERSION or size > LONG or len(kept) != digests_at + pages * PAGE_BYTES:
             return None
-        if any(parent >= pages and parent not in {_ENTRY, _STRAY} for parent in parents):
+        if any(parent >= pages and parent != _ENTRY and parent not in _STRAYS for parent in parents):
             return None
         session = cls()
+        session._led = led if parents and parents[-1] != _ENTRY else b""
         session._times.frombytes(kept[_HEAD.size : numbers_at])
         session._numbers += numbers
         session._parents += parents
@@ -251,8 +256,8 @@ class PathSession:
         ordered = sorted(gaps) or [0.0]
         last = len(ordered) - 1
         onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
-        sideward = sum(
-            parent == before and parent < _STRAY for parent, before in zip(parents[1:], parents, strict=False)
+        sideward = parents.count(_SAME_STRAY) + sum(
+            parent == before and parent < _SAME_STRAY for parent, before in zip(parents[1:], parents, strict=False)
         )
         return (
             ordered[(last + 1) // 2],
@@ -260,7 +265,7 @@ class PathSession:
             ordered[last - last // 10],
             sum(gap >= SHORT_GAP for gap in gaps) / size,
             parents.count(_ENTRY) / size,
-            parents.count(_STRAY) / size,
+            (parents.count(_STRAY) + parents.count(_SAME_STRAY)) / size,
             1 - len(self._digests) / PAGE_BYTES / size,
             onward / size,
             sideward / size,
