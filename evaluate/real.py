@@ -186,9 +186,12 @@ def number(digest: bytes) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-def wiki_walks(least: int = LONG, most: int = 2 * LONG) -> list[Walk]:
+@cache
+def wiki_walks(half: int, least: int = LONG, most: int = 2 * LONG) -> list[Walk]:
     """
     Real people's clicks through a wiki (Wikispeedia), their games one after the other, of those with *least* pages.
+
+    Half of the people are for training (0), the other *half* for the test (1).
 
     Pages, order and going back are as they were, and so is how long a game took. How long each page of it was looked
     at is not told: the game's time is split at random. Nor are assets, as on a site that has them elsewhere.
@@ -204,6 +207,8 @@ def wiki_walks(least: int = LONG, most: int = 2 * LONG) -> list[Walk]:
                 games[person].append((float(start), float(seconds), path.split(";")))
     walks = []
     for person, its in games.items():
+        if zlib.crc32(person.encode()) % 2 != half:
+            continue
         strides = [stride for game in sorted(its) for stride in _game(*game, chance)]
         if len(strides) >= least:
             # A few games overlap, in two tabs.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evaluate import real
 from evaluate.crawls import readers
 from evaluate.tables import SEED, first_alarm, found_by, percent, roc_row, table
-from evaluate.train import log_rows, mixed
+from evaluate.train import SIZE, log_rows, mixed
 from hedgerow.models.bundle import Bundle, shipped
 from hedgerow.sessions.paths import PREFIXES, WIDE
 from hedgerow.training.fitting import balance
@@ -13,11 +13,10 @@ from hedgerow.training.learners import fit_trees, matrix
 from hedgerow.training.measures import roc
 from hedgerow.training.plots import lines
 from hedgerow.training.rows import PERSON, Sample, samples_of
-from hedgerow.training.simulated import Size, draw_walks, path_rows
+from hedgerow.training.simulated import draw_walks, path_rows
 from hedgerow.training.walks import Walk
 
 LEAKY = ("beside", "entries")
-DRAWN = Size(sites=40, people=1000, crawlers=1000)
 
 
 def without_each(drawn: list[Sample]) -> dict[str, Bundle]:
@@ -26,7 +25,7 @@ def without_each(drawn: list[Sample]) -> dict[str, Bundle]:
 
 
 def drawn_rows() -> list[Sample]:
-    return path_rows(draw_walks(SEED, DRAWN))
+    return path_rows(draw_walks(SEED, SIZE))
 
 
 def scores_at_the_end(walks: list[Walk], score) -> tuple[list[float], list[bool]]:

@@ -1,8 +1,9 @@
 """
 Trains the bundles that come with the package: `python -m evaluate.train`, some minutes.
 
-`pathmarker` and `window` from drawn walks alone. `boosted` also from the real logs beside the checkout: readers,
-sittings of readers put together, and declared crawlers, with the user agent hidden. Only parameters get into a bundle.
+`pathmarker` and `window` from drawn walks alone. `boosted` also from half of the people of Wikispeedia and from the
+real logs beside the checkout: readers, sittings of readers put together, and declared crawlers, user agents hidden.
+Only parameters get into a bundle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hedgerow.training.rows import PERSON, Sample, samples_of
 from hedgerow.training.simulated import Size, draw_walks, path_rows, train_simulated
 
 FOLDER = real.HERE.parents[0] / "src" / "hedgerow" / "data" / "models"
-SIZE = Size(sites=40, people=1500, crawlers=1500)
+SIZE = Size(sites=40, people=1000, crawlers=1000)
 STITCHED = 200
 SEED = 1
 
@@ -37,13 +38,15 @@ def log_rows(site: str) -> list[Sample]:
 
 def mixed(drawn: Sequence[Sample], sites: Sequence[str], *, seed: int = SEED) -> Bundle:
     """`boosted` from drawn rows and the logs of *sites*."""
-    rows = [*drawn, *(row for site in sites for row in log_rows(site))]
+    wiki = [row for walk in real.wiki_walks(0, least=20) for row in samples_of(walk)]
+    rows = [*drawn, *wiki, *(row for site in sites for row in log_rows(site))]
     logged = [row for row in rows if row.source in sites]
     readers = {row.visitor for row in logged if row.label == PERSON and "stitched" not in row.visitor}
     crawlers = {row.visitor for row in logged if row.label != PERSON}
     told = {
-        "people": f"{SIZE.people} by the generator; {fitted().source}; {len(readers)} readers of {len(sites)} logs, "
-        f"and {STITCHED} of each put together from readers' sittings",
+        "people": f"{SIZE.people} by the generator; {fitted().source}; {len({row.visitor for row in wiki})} of "
+        f"Wikispeedia (the other half is for the test); {len(readers)} readers of {len(sites)} logs, and {STITCHED} of "
+        "each put together from readers' sittings",
         "crawlers": f"{SIZE.crawlers} simulated; {len(crawlers)} of the logs that name themselves crawlers",
         "logs": list(sites),
     }

@@ -5,8 +5,8 @@ Three recipes. `pathmarker`: a one-class SVM on people, then a C-SVC of crawlers
 whole long sessions. `window`: the sliding window's linear SVM. `boosted`: gradient boosting on all features at each
 number of visits, calibrated; its thresholds share one budget of false positives. All scores that thresholds,
 calibrations and metrics rest on are of visitors that the model had not seen: cross-validation, by visitor. Where rows
-come from logs of several sites, a whole log is left out at a time, and neither drawn people nor those of logs may be
-got wrong more often than the budget allows.
+come from logs of several sites, a whole log is left out at a time, and no source of people, drawn or real, may be got
+wrong more often than the budget allows.
 """
 
 from __future__ import annotations
@@ -74,11 +74,15 @@ def folds_of(samples: Sequence[Sample], seed: int, apart: Sequence[str] = ()) ->
 
 def balance(samples: Sequence[Sample], apart: Sequence[str]) -> Matrix | None:
     """
-    Weights by which drawn people, drawn crawlers, and people and crawlers of logs each count alike; none without logs.
+    Weights by which each source of people counts alike, all logs together as one, and so do drawn crawlers and those of
+    logs; none without logs.
     """
-    groups = [(sample.source in apart, sample.label == PERSON) for sample in samples]
+    groups = [
+        (sample.label == PERSON, "logs" if sample.source in apart else sample.source if sample.label == PERSON else "")
+        for sample in samples
+    ]
     counts = Counter(groups)
-    if not any(logged for logged, _ in counts):
+    if not any(source == "logs" for _, source in counts):
         return None
     return np.array([len(groups) / len(counts) / counts[group] for group in groups])
 
@@ -170,22 +174,20 @@ def _boosted(
     folds = folds_of(samples, seed, apart)
     scores = held_out(samples, folds, fit)
     threshold = max(
-        at_false_positives(its, [False] * len(its), allowed)[-1] for its in _of_people(samples, scores, apart) if its
+        at_false_positives(its, [False] * len(its), allowed)[-1] for its in _by_source(samples, scores, apart)
     )
     slope, intercept = calibrate(scores, crawlers)
     stage = Stage(size, fit(samples), threshold, slope, intercept, allowed, _branches(samples, seed))
     return stage, _metrics(samples, scores, stage, folds, seed, apart)
 
 
-def _of_people(
-    samples: Sequence[Sample], scores: Sequence[float], apart: Sequence[str]
-) -> tuple[list[float], list[float]]:
-    """The scores of drawn people, and of those of logs."""
-    people: tuple[list[float], list[float]] = ([], [])
+def _by_source(samples: Sequence[Sample], scores: Sequence[float], apart: Sequence[str]) -> list[list[float]]:
+    """The scores of people by where they are from, all logs together."""
+    people: dict[str, list[float]] = {}
     for sample, score in zip(samples, scores, strict=True):
         if sample.label == PERSON:
-            people[sample.source in apart].append(score)
-    return people
+            people.setdefault("logs" if sample.source in apart else sample.source, []).append(score)
+    return list(people.values())
 
 
 def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, Any]]:
