@@ -217,10 +217,8 @@ def test_a_log_is_left_out_as_a_whole():
     """
     size = Size(sites=2, people=60, crawlers=60)
     drawn = [s for w in draw_walks(3, size) for s in samples_of(w, (20,))]
-    quick = [
-        Walk(f"quick-{n}", PERSON, "odd", "odd", tuple(Stride(0.1 * k + n, k, 0) for k in range(20))) for n in range(30)
-    ]
-    logged = [s for w in quick for s in samples_of(w, (20,))]
+    odd = draw_crawlers(Random(4), SITES, 30, vary=False, marked=True)
+    logged = [s for w in odd for s in samples_of(w._replace(label=PERSON, source="odd"), (20,))]
     folds = folds_of([*drawn, *logged], 1, ("odd",))
     assert set(folds[len(drawn) :]) == {5}
     assert set(folds[: len(drawn)]) == {0, 1, 2, 3, 4}

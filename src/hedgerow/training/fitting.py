@@ -56,7 +56,7 @@ LEAST_OF_EACH = 20
 """Visitors of each kind, people and crawlers, without which nothing is trained."""
 
 _MOST_PEOPLE = 2000
-_MOST_OF_A_KIND = 60
+_MOST_OF_A_KIND = 35
 _DIGITS = 10
 _KINDS = ("depth-first", "random-like", "width-first")
 
