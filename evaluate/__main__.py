@@ -13,9 +13,9 @@ from evaluate.tables import SEED, roc_row, table, verdict
 from evaluate.train import log_rows
 from hedgerow.models.bundle import SHIPPED, shipped
 from hedgerow.sessions.paths import FURTHER, WIDE
+from hedgerow.training.calibration import draw
 from hedgerow.training.fitting import balance
 from hedgerow.training.learners import fit_trees, matrix
-from hedgerow.training.plots import calibration_plot, confusion_table
 from hedgerow.training.rows import PERSON, Sample, samples_of, windows_of
 from hedgerow.training.simulated import Size, draw_walks
 from hedgerow.training.walks import Walk
@@ -59,9 +59,11 @@ def ablation(parts: list[str], people: list[Walk], drawn: list[Sample]) -> None:
 
 def calibration(parts: list[str]) -> None:
     bundle = shipped("boosted")
-    (OUT / "calibration.svg").write_text(calibration_plot(bundle))
+    (OUT / "calibration.svg").write_text(draw(bundle.metrics))
     off = [[size, f"{its['calibration_error']:.4f}", f"{its['auc']:.4f}"] for size, its in bundle.metrics.items()]
-    head, *rows = confusion_table(bundle.metrics["60"])
+    counts = bundle.metrics["60"]["confusion"]
+    head = sorted({name for row in counts.values() for name in row})
+    rows = [[truth, *(str(counts[truth].get(name, 0)) for name in head)] for truth in sorted(counts)]
     parts.append(
         "## Calibration\n\nThe shipped `boosted` in its own cross-validation: by visitor, and by log where rows come "
         "from logs. *Off* is how far, on average, a probability is from what then happens. A row called crawler is of "
@@ -69,7 +71,7 @@ def calibration(parts: list[str]) -> None:
     )
     parts.append(table(["visits", "off", "area under ROC"], off))
     parts.append("At 60 visits, truth (rows) and judgement (columns), with the shipped threshold:\n")
-    parts.append(table(head, rows))
+    parts.append(table(["", *head], rows))
     parts.append("![Calibration](calibration.svg)\n")
 
 

@@ -123,8 +123,8 @@ def test_small_in_memory():
     session = PathSession()
     for number in range(LONG):
         session.add(number * 7.0, f"/{number}", f"/{number // 2}")
-    parts = (session._times, session._digests, session._numbers, session._parents, session.beside)
-    assert sys.getsizeof(session) + sum(sys.getsizeof(part) for part in parts) <= 2048
+    parts = (session._gaps, session._digests, session._numbers, session._parents, session.latest)
+    assert sys.getsizeof(session) + sum(sys.getsizeof(part) for part in parts) <= 1024
 
 
 def visit(**more):

@@ -19,7 +19,7 @@ from hedgerow.training.filter import Heuristics, honest
 from hedgerow.training.fitting import balance, fold_of, folds_of, train
 from hedgerow.training.measures import area, at_false_positives, calibration, confusion, roc, wilson
 from hedgerow.training.people import Person
-from hedgerow.training.plots import calibration_plot, confusion_table
+from hedgerow.training.plots import lines
 from hedgerow.training.rows import (
     PERSON,
     Sample,
@@ -241,13 +241,10 @@ def test_what_is_drawn_and_what_is_logged_weigh_alike():
     assert balance(rows, ()) is None
 
 
-def test_a_calibration_plot_and_a_confusion_table():
-    bundle = train_simulated("boosted", size=Size(sites=2, people=60, crawlers=60))
-    plot = ET.fromstring(calibration_plot(bundle))
-    assert len(plot.findall("{http://www.w3.org/2000/svg}polyline")) == len(bundle.stages)
-    head, *rows = confusion_table(bundle.metrics["60"])
-    assert "person" in head
-    assert sum(int(cell) for row in rows for cell in row[1:]) == 240
+def test_curves_are_drawn():
+    plot = ET.fromstring(lines("a < b", {"one & two": [(0.0, 0.0), (10.0, 1.0)]}, most_x=10.0))
+    (curve,) = plot.findall("{http://www.w3.org/2000/svg}polyline")
+    assert curve.get("points") == "50.0,360.0 500.0,60.0"
 
 
 def test_a_crawl_in_full_swing_is_named():

@@ -42,6 +42,7 @@ from hedgerow.page.policy import allow_base, allow_style
 from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
+from hedgerow.stores.kept import Kept
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.memory import MemoryState
 from hedgerow.traps.bait import Bait, Pages
@@ -117,7 +118,7 @@ class Site:
         if self._journal is None:
             return Beside(watch, queue=settings.watch.queue)
         watch.note = self._journal.note_campaign
-        watch.restore((), self._journal.campaigns(time.time()))
+        watch.restore(Kept(), self._journal.campaigns(time.time()))
         return Beside(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
 
     def campaigns(self) -> Sequence[Campaign]:
@@ -198,6 +199,16 @@ class Site:
         self.untouched[reason] += 1
         if self.untouched[reason] == 1:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
+
+    @property
+    def changes_robots(self) -> bool:
+        """Whether the site's robots.txt is changed on its way out."""
+        return self.disallows_marked or bool(self.refused_agents)
+
+    @property
+    def disallows_marked(self) -> bool:
+        """Whether robots.txt must tell polite bots to keep off our links: where there are any."""
+        return self.settings.traps.enabled or self.rules.marks
 
     def close(self) -> None:
         """Write what waits, ask nobody anything any more, and look no longer whether the lists change."""

@@ -31,8 +31,8 @@ Where start equals end, something may be added there: where the head begins ("st
 ("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"); or it is a sign
 that the page is a script's, which goes by the address that the browser shows ("scripted"). Else the bytes
 from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
-("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, its
-policy on referrers, or the whole page in a "srcdoc".
+("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, a
+policy on referrers (the page's or an element's), or the whole page in a "srcdoc".
 """
 
 
@@ -71,6 +71,11 @@ def _letters(names: Iterable[bytes]) -> bytes:
 
 # Most tags are ruled out by their first letter: looked at first, that saves a sixth of the time.
 _MAY_MATTER = rb"(?=[dD!?" + _letters(_OPENING) + rb"]|/[" + _letters(_CLOSING) + rb"])"
+# And the commonest of the rest by their second.
+_NEVER_MATTERS = (
+    rb"(?!/?+(?:[pP][ >]|[sS](?:[pP]|[eE][cC]|[tT][rR])|[tT][rRdDtTaAhH][ >b]|[hH][1-6]|[lL][iI][ >]|[bB][rR]?+[ >]"
+    rb"|[dD][tTdDlL][ >]|[cC]))"
+)
 _MATTERS = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
 # A tag behind its first letter, to its ">". As in the standard, a "=" is part of a name where it begins one, and a
 # quote opens a value only directly behind the "=" of its attribute.
@@ -94,7 +99,9 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
 # target, and its end as well where there is only text in it, as in most; or anything else that matters.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
 _LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
-_TOKEN = re.compile(rb"<" + _MAY_MATTER + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")")
+_TOKEN = re.compile(
+    rb"<" + _MAY_MATTER + _NEVER_MATTERS + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")"
+)
 _END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
 _ODD = re.compile(rb"=" + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>])")
 _SKIP = re.compile(
@@ -113,6 +120,9 @@ _PROLOGUE = re.compile(
     rb"(?:\xef\xbb\xbf)?+" + _OPENER + rb"*+(?:<[hH][eE][aA][dD](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")?+"
 )
 _PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
+# An element's own word on referrers. Where none of the usual spellings stands in a page it need not be looked for.
+_OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
+_POLICY_SPELT = (b"eferrerp", b"eferrerP", b"EFERRERP")
 _COMMENT_END = re.compile(rb"--!?>")
 # Signs of a page whose script takes over the elements it was sent with (Next, Nuxt, SvelteKit, React, Vue): it compares
 # them with its own, and would complain of a link more.
@@ -219,7 +229,10 @@ class Scanner:
             self._held.append(data)
             self._held_size = len(data)
             return b"", []
-        settled = self._scan(data, finds, final=final)
+        unmarked: list[tuple[int, int]] | None = [] if any(name in data for name in _POLICY_SPELT) else None
+        settled = self._scan(data, finds, unmarked, final=final)
+        if unmarked is not None:
+            _note_policies(data, settled, unmarked, finds)
         self._blank = self._blank and not data.strip()
         if settled < len(data):
             if final or len(data) - settled > LONGEST_TAG:
@@ -243,14 +256,19 @@ class Scanner:
         finds.append((at, at, "start", b""))
         return True
 
-    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:  # noqa: C901 - the loop of every page
-        """Find finds in *data*; returns up to where it is settled."""
+    def _scan(  # noqa: C901, PLR0912 - the loop of every page
+        self, data: bytes, finds: list[Find], unmarked: list[tuple[int, int]] | None, *, final: bool
+    ) -> int:
+        """Find finds in *data*; returns up to where it is settled. *unmarked* gets the stretches that are no markup."""
         position = 0
         odd = _ODD.search(data)
-        search, find, rfind, length = _TOKEN.search, data.find, data.rfind, len(data)
+        search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, finds.append, len(data)
+        barren = self._is_barren
         while True:
             if self._inside is not None:
-                position = self._leave_raw(data, position)
+                begin, position = position, self._leave_raw(data, position)
+                if unmarked is not None:
+                    unmarked.append((begin, position))
                 if self._inside is not None:
                     return position
             if odd is not None and odd.start() < position:
@@ -267,28 +285,39 @@ class Scanner:
             if token is None:
                 return at
             group = token.lastindex
-            if group is not None and group > _TARGET:
-                start, end = token.span(_TARGET)
-                if start < end:
-                    raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
-                    finds.append((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
-                position = token.end(_OPENED)
-                near_end = group == _END_OF_WHOLE and not final and length - token.end() < _LOOK_AHEAD
-                if group > _OPENED and not near_end:
-                    position = token.end(_END_OF_WHOLE)
-                    self._end_link(finds, end=position, follows=group - _OPENED)
-                continue
             if group is not None:
-                if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
-                    self._unfinished = False
-                    return at
-                position = token.end(_END_OF_LINK)
-                self._end_link(finds, end=position, follows=group)
+                if group <= _TARGET:
+                    if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
+                        self._unfinished = False
+                        return at
+                    position = token.end(_END_OF_LINK)
+                else:
+                    start, end = token.span(_TARGET)
+                    if start < end:
+                        raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
+                        add((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
+                    group -= _OPENED
+                    near_end = group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD
+                    if group < _END_OF_LINK or near_end:
+                        position = token.end(_OPENED)
+                        continue
+                    position = token.end(_END_OF_WHOLE)
+                # Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last
+                # child (its rounded corner, its missing comma), and the page would look different.
+                if not (barren or (group == _CLOSES and self._in_row)):
+                    add((position, position, "spot", b""))
+                self._in_row = group == _LINK_NEXT
                 continue
             after = self._token(data, at, finds, final=final)
             if after is None:
                 return at
             position = after
+            barren = self._is_barren
+
+    @property
+    def _is_barren(self) -> bool:
+        """Whether there is no spot behind a link here."""
+        return bool(self._closed) or self._ended or self._hydrated or self._forbidden
 
     def _token(self, data: bytes, at: int, finds: list[Find], *, final: bool) -> int | None:
         """Look at what stands at *at*; returns where to go on, or None where more must come first."""
@@ -433,18 +462,6 @@ class Scanner:
             self._endless.add(name)
         return position
 
-    def _end_link(self, finds: list[Find], *, end: int, follows: int) -> None:
-        """
-        The end of a link, *end* behind it; *follows* is the group of `_LINK_END` that tells what comes next.
-
-        Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last child
-        (its rounded corner, its missing comma), and the page would look different.
-        """
-        last_of_row = follows == _CLOSES and self._in_row
-        if not (self._closed or self._ended or self._hydrated or self._forbidden or last_of_row):
-            finds.append((end, end, "spot", b""))
-        self._in_row = follows == _LINK_NEXT
-
     def _declaration(self, data: bytes, at: int) -> int | None:
         """A comment, a doctype or a processing instruction."""
         if data.startswith(b"<!--", at):
@@ -542,6 +559,26 @@ def _attributes(data: bytes, at: int, end: int) -> Attributes:
             found.setdefault(key, (match.start(2), match.end(2), text))
         position = match.end()
     return found
+
+
+def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], finds: list[Find]) -> None:
+    """
+    What elements say on referrers themselves, put among *finds*.
+
+    Any element that loads or leads to something may say it; those that matter otherwise are few.
+    """
+    found: dict[int, Find] = {}
+    for match in _OWN_POLICY.finditer(data, 0, settled):
+        at = match.start()
+        tag = _TAG.match(data, max(0, data.rfind(b"<", 0, at)))
+        if tag is None or tag[1] or tag.end() <= at or any(begin <= at < end for begin, end in unmarked):
+            continue
+        start, stop, value = _attributes(data, tag.start(), tag.end()).get(b"referrerpolicy", _NO_VALUE)
+        if start < stop:
+            found[start] = (start, stop, "referrer", attribute_text(value))
+    if found:
+        finds.extend(found.values())
+        finds.sort(key=lambda find: find[0])
 
 
 def _said(values: Attributes, name: bytes) -> bytes:

@@ -22,10 +22,12 @@ import sklearn
 from sklearn.linear_model import LogisticRegression
 
 from hedgerow.errors import ModelError
-from hedgerow.models.bundle import FORMAT, Bundle, Input, Stage
+from hedgerow.models.bundle import FORMAT, Bins, Bundle, Input, Stage
 from hedgerow.models.scoring import Branches, Kernel, Kinds, Namer, Scorer, Trees
 from hedgerow.sessions.paths import LONG, PREFIXES, SIX, WIDE
 from hedgerow.sessions.window import LEAST, NAMES
+from hedgerow.training.bins import bins_of
+from hedgerow.training.calibration import points
 from hedgerow.training.learners import (
     NU,
     Matrix,
@@ -39,14 +41,13 @@ from hedgerow.training.learners import (
 from hedgerow.training.measures import (
     area,
     at_false_positives,
-    calibration,
     confusion,
     expected_calibration_error,
     roc,
     share,
     wilson,
 )
-from hedgerow.training.rows import PERSON, Sample
+from hedgerow.training.rows import LOG, PERSON, Sample
 
 FOLDS = 5
 BUDGET = 0.005
@@ -177,7 +178,9 @@ def _boosted(
         at_false_positives(its, [False] * len(its), allowed)[-1] for its in _by_source(samples, scores, apart)
     )
     slope, intercept = calibrate(scores, crawlers)
-    stage = Stage(size, fit(samples), threshold, slope, intercept, allowed, _branches(samples, seed))
+    stage = Stage(
+        size, fit(samples), threshold, slope, intercept, allowed, _branches(samples, seed), _bins(samples, len(WIDE))
+    )
     return stage, _metrics(samples, scores, stage, folds, seed, apart)
 
 
@@ -198,7 +201,7 @@ def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, 
     folds = folds_of(samples, seed)
     scores = held_out(samples, folds, fit)
     slope, intercept = calibrate(scores, _truth(samples))
-    stage = Stage(LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed))
+    stage = Stage(LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed), _bins(samples, len(SIX)))
     return stage, _metrics(samples, scores, stage, folds, seed)
 
 
@@ -208,7 +211,7 @@ def _window(samples: Sequence[Sample], allowed: float, seed: int) -> tuple[Stage
     *_, threshold = at_false_positives(scores, _truth(samples), allowed)
     slope, intercept = calibrate(scores, _truth(samples))
     linear, _ = fit_linear(matrix(samples), _truth(samples), NAMES, seed)
-    stage = Stage(LEAST, linear, threshold, slope, intercept, allowed)
+    stage = Stage(LEAST, linear, threshold, slope, intercept, allowed, bins=_bins(samples, len(NAMES)))
     return stage, _metrics(samples, scores, stage, folds, seed)
 
 
@@ -227,6 +230,14 @@ def _branches(samples: Sequence[Sample], seed: int) -> Branches | None:
     some = [sample for sample in samples if sample.label in _KINDS]
     fitted = fit_branches(matrix(some), [sample.label for sample in some], seed) if some else None
     return fitted[0] if fitted else None
+
+
+def _bins(samples: Sequence[Sample], width: int) -> tuple[Bins, ...]:
+    """What people were like: this site's own, where there are enough of them."""
+    people = [sample for sample in samples if sample.label == PERSON]
+    own = [sample for sample in people if sample.source == LOG]
+    enough_own = len({sample.visitor for sample in own}) >= LEAST_OF_EACH
+    return bins_of([sample.features for sample in (own if enough_own else people)], width)
 
 
 def _truth(samples: Sequence[Sample]) -> list[bool]:
@@ -257,19 +268,32 @@ def _metrics(
     found = sum(j != PERSON for j, c in zip(judged, crawlers, strict=True) if c)
     found_at, total, wrong, _, _ = at_false_positives(scores, crawlers, BUDGET)
     probabilities = [stage.probability(score) for score in scores]
-    logged = {
-        name: _shares([(c, j) for s, c, j in zip(samples, crawlers, judged, strict=True) if s.source == name])
-        for name in apart
-    }
+    told: dict[str, Any] = {}
+    sources = {sample.source for sample in samples}
+    if LOG in sources and len(sources) > 1:
+        # Simulated ones were added: what holds for this site's own visitors is another question.
+        own = [(j == PERSON, c) for j, c, s in zip(judged, crawlers, samples, strict=True) if s.source == LOG]
+        people, bots = [right for right, c in own if not c], [not right for right, c in own if c]
+        told["own"] = {
+            "people_right": share(sum(people), len(people)),
+            "crawlers_found": share(sum(bots), len(bots)),
+            "people": len({s.visitor for s in samples if s.source == LOG and s.label == PERSON}),
+            "crawlers": len({s.visitor for s in samples if s.source == LOG and s.label != PERSON}),
+        }
+    if apart:
+        told["logs"] = {
+            name: _shares([(c, j) for s, c, j in zip(samples, crawlers, judged, strict=True) if s.source == name])
+            for name in apart
+        }
     return {
-        **({"logs": logged} if logged else {}),
+        **told,
+        "calibration": points(probabilities, crawlers),
         "people_right": share(right_people, len(crawlers) - sum(crawlers)),
         "crawlers_found": share(found, sum(crawlers)),
         "auc": round(area(roc(scores, crawlers)), 5),
         "crawlers_found_at_half_percent": share(found_at, total),
         "precision_at_half_percent": round(found_at / max(found_at + wrong, 1), 5),
         "calibration_error": round(expected_calibration_error(probabilities, crawlers), 5),
-        "calibration": calibration(probabilities, crawlers),
         "confusion": confusion(zip((s.label for s in samples), judged, strict=True)),
         "interval": "95 %, Wilson; cross-validated by visitor",
         "least_people_right": round(wilson(right_people, len(crawlers) - sum(crawlers))[0], 5),

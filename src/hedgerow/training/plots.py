@@ -1,19 +1,16 @@
-"""Plots: simple line plots as SVG, and how well a bundle is calibrated."""
+"""Plots: simple line plots as SVG."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from xml.sax.saxutils import escape
-
-from hedgerow.models.bundle import Bundle
 
 COLOURS = ("#2c6e3f", "#a33c2a", "#2a5ca3", "#8a6d00", "#7a3aa3", "#00807a", "#555555", "#c0508a", "#4d8a00", "#b05a00")
 Points = Sequence[tuple[float, float]]
 
 
-def lines(title: str, curves: Mapping[str, Points], *, most_x: float, diagonal: bool = False) -> str:
-    """The *curves*, x from 0 to *most_x* and y from 0 to 1; *diagonal*: where x and y are the same."""
+def lines(title: str, curves: Mapping[str, Points], *, most_x: float) -> str:
+    """The *curves*, x from 0 to *most_x* and y from 0 to 1."""
     height = max(420, 100 + 22 * len(curves))
     parts = [
         (
@@ -26,39 +23,9 @@ def lines(title: str, curves: Mapping[str, Points], *, most_x: float, diagonal: 
         y, x = 360 - tick * 60, 50 + tick * 90
         parts.append(f'<path d="M50 {y}H500" stroke="#d5dcd2"/><text x="44" y="{y + 4}" text-anchor="end">')
         parts.append(f'{tick * 20} %</text><text x="{x}" y="380" text-anchor="middle">{most_x * tick / 5:g}</text>')
-    if diagonal:
-        parts.append('<path d="M50 360L500 60" stroke="#888" stroke-dasharray="4 4"/>')
     for number, (name, points) in enumerate(curves.items()):
         colour = COLOURS[number % len(COLOURS)]
         path = " ".join(f"{50 + 450 * x / most_x:.1f},{360 - 300 * y:.1f}" for x, y in points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="520" y="{70 + 22 * number}" fill="{colour}">{escape(name)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def calibration_plot(bundle: Bundle) -> str:
-    """
-    An SVG: of the visitors to whom each stage gave a probability, how many were crawlers.
-
-    From the bundle's own metrics, which are of visitors that it had not seen. A good one follows the diagonal.
-    """
-    curves = {
-        f"{size} visits": [(mean, happened) for _, mean, happened, _ in measured.get("calibration", ())]
-        for size, measured in bundle.metrics.items()
-    }
-    return lines(f"{bundle.name}: crawlers among visitors, by probability", curves, most_x=1.0, diagonal=True)
-
-
-def confusion_table(measured: Mapping[str, Any]) -> list[list[str]]:
-    """
-    What a stage's metrics say of truth and judgement: the first row names the judgements, each other one a truth.
-
-    >>> confusion_table({"confusion": {"person": {"person": 9, "depth-first": 1}, "depth-first": {"depth-first": 5}}})
-    [['', 'depth-first', 'person'], ['depth-first', '5', '0'], ['person', '1', '9']]
-    """
-    counts = measured["confusion"]
-    judged = sorted({name for row in counts.values() for name in row})
-    return [
-        ["", *judged],
-        *([truth, *(str(counts[truth].get(name, 0)) for name in judged)] for truth in sorted(counts)),
-    ]
