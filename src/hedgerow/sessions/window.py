@@ -40,6 +40,7 @@ _NAME, _PAGE, _SHORT = 4, 3, 2
 _MOST_GUISES = 16
 # Of a visit: the seconds before it, page, parent, referrer, guise. Of a guise: session, address, cookie, states.
 _VISIT = struct.Struct(f"<f{_PAGE}s{_PAGE}sBB")
+_GAP = struct.Struct("<f")
 _GUISE = struct.Struct(f"<{_NAME}s{_SHORT}s{_SHORT}sB")
 _HEAD = struct.Struct("<BBBd")
 _VERSION = 1
@@ -124,12 +125,14 @@ class Window:
     (30, True)
     """
 
-    __slots__ = ("_guises", "_visits", "fresh", "latest")
+    __slots__ = ("_guises", "_total", "_visits", "fresh", "latest")
 
     def __init__(self) -> None:
         # One record for each visit, and one for each guise in which the visitor came.
         self._visits = b""
         self._guises = b""
+        # The seconds from the first visit to the last, as they are kept.
+        self._total = 0.0
         self.latest = 0.0
         """When the last visit was."""
         self.fresh = 0
@@ -161,8 +164,11 @@ class Window:
         visit = _VISIT.pack(min(gap, _LONGEST_GAP), page, parent or b"", how, guise)
         if size >= LEAST and not (size < MOST and self._joins(gap, guise, page, parent)):
             self._visits = self._visits[_VISIT.size :] + visit
+            # Nothing is between the first visit and one before it.
+            self._total -= _GAP.unpack_from(self._visits)[0]
         else:
             self._visits += visit
+        self._total += _GAP.unpack(visit[: _GAP.size])[0] if size else 0.0
         self.latest = max(access.at, self.latest) if size else access.at
         self.fresh = min(self.fresh + 1, LEAST)
 
@@ -233,6 +239,7 @@ class Window:
         ):
             return None
         window.fresh, window.latest = fresh, latest
+        window._total = sum([gap for gap, *_ in _VISIT.iter_unpack(visits)][1:])
         return window
 
     def _guise(self, access: Access) -> int:
@@ -268,11 +275,11 @@ class Window:
         width = _GUISE.size
         last, here = self._visits[-1] * width, guise * width
         same = gap < SESSION_GAP and self._guises[last : last + _NAME] == self._guises[here : here + _NAME]
-        visits = list(_VISIT.iter_unpack(self._visits))
-        soon = gap < sum([visit[0] for visit in visits[1:]]) / (len(visits) - 1)
+        soon = gap < self._total / (len(self._visits) // _VISIT.size - 1)
         if same == soon:
             # The forest of referrers decides only where the other two do not agree.
             return same
+        visits = _VISIT.iter_unpack(self._visits)
         edges = [(visit[1], visit[2] if visit[3] & _HAS_PARENT else None) for visit in visits]
         return not changes_trees(edges, page, parent)
 
