@@ -109,6 +109,9 @@ class MemoryState:
         """How many keys have counters now."""
         return len(self._trails)
 
+    def close(self) -> None:
+        """There is nothing to close."""
+
     def recall(self, question: Question) -> Memory:
         with self._lock:
             return self._recall(question, _of_today(question.kind))
