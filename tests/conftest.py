@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck
@@ -20,3 +21,13 @@ def _nothing_of_this_machine(monkeypatch, tmp_path_factory):
     for name in [name for name in os.environ if name.startswith("HEDGEROW__")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on():
+    """What a test's clients have started ends with the test."""
+    yield
+    # Only where it was imported: most tests have no client.
+    driving = sys.modules.get("driving")
+    while driving is not None and driving.OPEN:
+        driving.OPEN.pop().close()

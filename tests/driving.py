@@ -28,6 +28,8 @@ PAGE = (
 HTML = (b"content-type", b"text/html; charset=utf-8")
 OFF = '[marker]\nmode = "off"\nrules = []\n'
 """Settings under which no link is marked: for tests about bait alone."""
+OPEN: list[Site] = []
+"""Sites of clients; closed when their test ends, or their threads would go on into the next."""
 _TRAP = re.compile(rb'<a class="[a-z]{7}" href="((?:/~|[^"]*[?;]~=)[A-Za-z0-9_-]{40,})"></a>')
 _BAIT = re.compile(rb"<style>\.([a-z]{7})\.\1\{display:none!important\}</style>|" + _TRAP.pattern)
 
@@ -130,6 +132,7 @@ class Client:
             settings(text), seals=Seals([Key(1, KEY, 0.0)]), state=build_state(settings(text)), ledger=self.entries,
             account_of=account_of, lists=Lists() if lists is None else lists,
         )  # fmt: skip
+        OPEN.append(self.site)
         self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
 
     def get(self, target: str = "/", **options: Any) -> Answer:
