@@ -48,6 +48,7 @@ from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sessions import SqliteSessions
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Block, Change
 from hedgerow.watch import Judge, Watch
@@ -184,13 +185,19 @@ def build_state(settings: Settings) -> MemoryState:
     )
 
 
-def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | None:
+def build_journal(settings: Settings, state: StateStore) -> SqliteJournal | None:
     """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
     if not settings.state.durable:
         return None
-    journal = SqliteJournal(state_path(settings))
+    journal = obedient_journal(settings, state)
     state.restore(*journal.read(time.time()))
-    state.journal = journal
+    return journal
+
+
+def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
+    """A journal in which *state* is kept, and whose orders are carried out there."""
+    journal = SqliteJournal(state_path(settings))
+    state.keep_in(journal)
 
     def obey(key: str, what: Block | Change | None) -> None:
         if isinstance(what, Change):
@@ -342,7 +349,7 @@ def build_gate(
     settings: Settings,
     *,
     seals: Seals | None = None,
-    state: MemoryState | None = None,
+    state: StateStore | None = None,
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,

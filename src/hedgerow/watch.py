@@ -235,6 +235,11 @@ class Beside:
         elif not self._wake.is_set():
             self._wake.set()
 
+    def miss(self, visitor: str) -> None:
+        """Visits of this one were lost on the way."""
+        if len(self._missed) < _MOST_MISSED:
+            self._missed.add(visitor)
+
     def _is_left_out(self, visitor: str, waiting: int) -> bool:
         """
         Whether a visitor is left out while so many wait: half of the visitors at half of the queue, all at its end.

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hedgerow.marker.seal import Seal, Seals, page_digest, visitor_digest
@@ -205,10 +205,12 @@ server {{ listen 127.0.0.1:{self.port}; root {self.root}; index index.html; {sel
 class Protect:
     """`hedgerow protect` in front of *upstream*, as anybody would start it, with a directory of its own."""
 
-    def __init__(self, upstream: str, folder: Path, *, settings: str = "", admin: bool = True) -> None:
+    def __init__(
+        self, upstream: str, folder: Path, *, settings: str = "", admin: bool = True, options: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        command = [str(HEDGEROW), "protect", upstream, "--listen", "127.0.0.1:0"]
+        command = [str(HEDGEROW), "protect", upstream, "--listen", "127.0.0.1:0", *options]
         if admin:
             command += ["--admin", "127.0.0.1:0"]
         self.config = folder / "hedgerow.toml"

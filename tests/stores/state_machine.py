@@ -75,7 +75,9 @@ class Model:
             self.visits.append((at, question.kind, whose))
             counts = tuple(
                 sum(
-                    at - window.seconds < when <= at and kind in _COUNTS[window.of] and who[window.by] == whose[window.by]
+                    at - window.seconds < when <= at
+                    and kind in _COUNTS[window.of]
+                    and who[window.by] == whose[window.by]
                     for when, kind, who in self.visits
                 )
                 for window in self.windows
@@ -196,7 +198,9 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
             late=st.sampled_from([0.0, 5.0]),
         )  # fmt: skip
         def amend(self, late, **fields):
-            change = Change(at=self.now - late, day=self.day, half_life=7.0, **{**fields, "codes": tuple(fields["codes"])})
+            change = Change(
+                at=self.now - late, day=self.day, half_life=7.0, **{**fields, "codes": tuple(fields["codes"])}
+            )
             self.state.amend(change)
             self.model.amend(change)
 

@@ -115,9 +115,14 @@ def test_a_file_that_is_full_forgets_its_counters_and_goes_on(tmp_path):
     with closing(LmdbState(tmp_path / "state.lmdb", WINDOW, memory=1_000)) as state:
         state.recall(ask(0.0))
         state.commit(block("kept", "kept"))
-        with pytest.raises(StoreError, match="set memory higher"), state.writing() as txn:
-            for n in range(100_000):
-                txn.put(b"%d" % n, bytes(4_000), db=state.more)
+
+        def fill() -> None:
+            with state.writing() as txn:
+                for n in range(100_000):
+                    txn.put(b"%d" % n, bytes(4_000), db=state.more)
+
+        with pytest.raises(StoreError, match="set memory higher"):
+            fill()
         assert state.recall(ask(0.1)).counts == (1,)
         assert state.recall(ask(0.1, "kept")).block is not None
 

@@ -8,6 +8,7 @@ synced: the file is made anew at each start, and what must outlive that is in th
     trails   key -> the times of its visits            known    key -> block, standing, entries, offence
     days     key -> the day, and requests on it        order    sort and number -> key: the oldest of each sort goes
     strikes  prefix and account -> until when          more     sightings, lost welcomes, what workers have counted
+    changed  key: its block or standing is not yet in the journal
 
 When counters take more than their share, the oldest of some that lie together are forgotten for each new one: nearly
 those that have been silent for the longest, without a list of all of them.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -29,7 +31,7 @@ import msgspec
 from hedgerow.errors import StoreError
 from hedgerow.policy.standing import amended
 from hedgerow.recall import ACCOUNT, CLEARANCE, Memory, Question, everyone_at
-from hedgerow.stores.journal import Journal
+from hedgerow.stores.journal import Journal, SqliteJournal
 from hedgerow.stores.trails import Counted, Trail
 from hedgerow.verdict import Block, Change, Standing
 from hedgerow.visit import Kind
@@ -61,7 +63,7 @@ class _Known(msgspec.Struct, array_like=True):
     entries: tuple[str, ...] = ()
     offence: int = 0
     offence_until: float = 0.0
-    numbers: dict[bytes, int] = {}  # noqa: RUF012 - msgspec copies it
+    numbers: dict[bytes, int] = {}
 
     def is_empty(self) -> bool:
         return self.block is None and self.standing is None and not self.entries and not self.offence
@@ -105,8 +107,6 @@ class LmdbState:
     Each process opens it for itself: not to be taken along through a fork.
     """
 
-    journal: Journal | None = None
-
     def __init__(
         self,
         path: Path,
@@ -117,9 +117,9 @@ class LmdbState:
         remember: float = 0.0,
     ) -> None:
         self._environment = open_environment(path, 2 * memory + _ROOM)
-        self._trails, self._known, self._days, self._order, self._strikes, self.more = (
+        self._trails, self._known, self._days, self._order, self._strikes, self._changed, self.more = (
             self._environment.open_db(name)
-            for name in (b"trails", b"known", b"days", b"order", b"strikes", b"more")
+            for name in (b"trails", b"known", b"days", b"order", b"strikes", b"changed", b"more")
         )
         self._page = self._environment.stat()["psize"]
         self._memory = memory
@@ -153,6 +153,26 @@ class LmdbState:
     def close(self) -> None:
         self._environment.close()
 
+    def keep_in(self, journal: SqliteJournal) -> None:
+        """
+        Have what changes noted in *journal*, by this process for all of them.
+
+        What each process notes by itself could be written in another order than it happened.
+        """
+        journal.gather = partial(self._tell, journal)
+
+    def _tell(self, journal: Journal) -> None:
+        with self.writing() as txn:
+            keys = [key.decode("utf-8", "surrogateescape") for _, key in txn.cursor(self._changed)]
+            txn.drop(self._changed, delete=False)
+            found = [(key, self._get(txn, _name(key))) for key in keys]
+        for key, known in found:
+            journal.note_block(key, known.block if known is not None else None)
+            journal.note_standing(key, known.standing if known is not None else None)
+
+    def _note(self, txn: lmdb.Transaction, key: str) -> None:
+        txn.put(_name(key), key.encode("utf-8", "surrogateescape"), db=self._changed)
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[lmdb.Transaction]:
         """
@@ -169,6 +189,10 @@ class LmdbState:
                     self.forgotten += txn.stat(self._trails)["entries"]
                     txn.drop(self._trails, delete=False)
                 raise StoreError("the state was full, and has forgotten its counters; set memory higher") from None
+
+    def reading(self) -> lmdb.Transaction:
+        """What is there now, as of one moment."""
+        return self._environment.begin()
 
     # ---- The state
 
@@ -201,7 +225,7 @@ class LmdbState:
             if change.weight or change.identity or change.cleared or change.codes:
                 known.standing = amended(known.standing, change)
                 self._renumber(txn, name, known, b"s")
-                self._note_standing(change.key, known.standing)
+                self._note(txn, change.key)
             self._put(txn, name, known)
             self._keep_within(txn, b"e")
             self._keep_within(txn, b"s")
@@ -216,7 +240,7 @@ class LmdbState:
             had = known.standing is not None
             if had:
                 self._lose(txn, known, b"s")
-                self._note_standing(key, None)
+                self._note(txn, key)
             self._lose(txn, known, b"o")
             blocked = self._unblock(txn, known)
             self._put(txn, name, known)
@@ -413,15 +437,13 @@ class LmdbState:
         self._unblock(txn, known)
         known.block = block
         self._renumber(txn, name, known, b"b")
-        if self.journal is not None:
-            self.journal.note_block(block.key, block)
+        self._note(txn, block.key)
         if self._remember:
             known.offence, known.offence_until = block.offence, block.until + self._remember
             self._renumber(txn, name, known, b"o")
         if known.standing is not None:
             before = known.standing
             known.standing = Standing(at=before.at, day=before.day, challenges=before.challenges)
-            self._note_standing(block.key, known.standing)
         self._put(txn, name, known)
         txn.delete(name, db=self._trails)
         if block.key == everyone_at(block.prefix):
@@ -433,20 +455,17 @@ class LmdbState:
 
     @staticmethod
     def _strike(block: Block) -> bytes:
-        return _name(block.prefix) + b"\0" + blake2b(block.key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        return (
+            _name(block.prefix) + b"\0" + blake2b(block.key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+        )
 
     def _unblock(self, txn: lmdb.Transaction, known: _Known) -> bool:
         if known.block is None:
             return False
-        if self.journal is not None:
-            self.journal.note_block(known.key, None)
+        self._note(txn, known.key)
         txn.delete(self._strike(known.block), db=self._strikes)
         self._lose(txn, known, b"b")
         return True
-
-    def _note_standing(self, key: str, standing: Standing | None) -> None:
-        if self.journal is not None:
-            self.journal.note_standing(key, standing)
 
     # ---- The order of each sort
 

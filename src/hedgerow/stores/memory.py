@@ -109,6 +109,10 @@ class MemoryState:
         """How many keys have counters now."""
         return len(self._trails)
 
+    def keep_in(self, journal: Journal) -> None:
+        """Note what changes in blocks and standings in *journal*."""
+        self.journal = journal
+
     def close(self) -> None:
         """There is nothing to close."""
 

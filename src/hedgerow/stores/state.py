@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from hedgerow.recall import State
-from hedgerow.stores.journal import Journal
+from hedgerow.stores.journal import SqliteJournal
 from hedgerow.verdict import Block, Standing
 from hedgerow.windows.density import Window
 
@@ -16,10 +16,8 @@ class StateStore(State, Protocol):
     A state, as `build` makes it and the site takes care of it.
 
     *spent* is how many bytes the counters take, *forgotten* how many visitors were forgotten because there was no room;
-    its length is the number of keys that have counters. What changes in blocks and standings is noted in *journal*.
+    its length is the number of keys that have counters.
     """
-
-    journal: Journal | None
 
     @property
     def spent(self) -> int: ...
@@ -31,6 +29,9 @@ class StateStore(State, Protocol):
 
     def use(self, windows: Sequence[Window]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
+
+    def keep_in(self, journal: SqliteJournal) -> None:
+        """Have what changes in blocks and standings noted in *journal*."""
 
     def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
         """Take over what was remembered before a restart."""
