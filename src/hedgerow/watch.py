@@ -133,16 +133,22 @@ class Watch:
         if self.sharing is not None:
             self.sharing.restore(campaigns)
 
-    def changed(self, most: int | None = None) -> dict[str, tuple[float, bytes] | None]:
+    def holds(self, visitor: str) -> bool:
+        """Whether a session of this one is pending here."""
+        return visitor in self._sessions
+
+    def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> dict[str, tuple[float, bytes] | None]:
         """
-        The sessions that have changed since this was asked last, at most *most*; None: it is gone, or has just begun.
+        The sessions that have changed since this was asked last, at most *most*.
+
+        None: it is gone, or has just begun, with less than *least* steps.
         """
         names = list(islice(self._changed, most))
         self._changed.difference_update(names)
         changed: dict[str, tuple[float, bytes] | None] = {}
         for name in names:
             session = self._sessions.get(name)
-            worth = session is not None and session.size >= _LEAST_STEPS
+            worth = session is not None and session.size >= least
             changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
         return changed
 

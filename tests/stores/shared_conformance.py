@@ -12,21 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
-from hedgerow.verdict import Block, Change
 from hedgerow.windows.density import Window
 
-from .state_conformance import ANN, EVIDENCE, HOME, START, ask
+from .state_conformance import ANN, START, ask
+from .visits import EACH, visit
 
-PROCESSES, EACH = 8, 200
-
-
-def _visit(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> list[tuple[int, ...]]:
-    make, arguments = opened
-    with closing(make(*arguments)) as state:
-        found = [state.recall(ask(1.0, ANN if number % 2 else HOME)).counts for _ in range(EACH)]
-        state.amend(Change(HOME, START, 1, 1e9, weight=1.0, codes=("a",), wrong=True))
-        state.commit(Block(f"account:{number}", HOME, START, START + 60, "refuse", EVIDENCE))
-        return found
+PROCESSES = 8
 
 
 class SharedConformance:
@@ -37,7 +28,7 @@ class SharedConformance:
         windows = (Window(count=100_000, seconds=100.0), Window(count=100_000, seconds=100.0, by="prefix"))
         opened = self.shared(windows)
         with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-            seen = [one for found in pool.starmap(_visit, [(opened, n) for n in range(PROCESSES)], 1) for one in found]
+            seen = [one for found in pool.starmap(visit, [(opened, n) for n in range(PROCESSES)], 1) for one in found]
         total = PROCESSES * EACH
         # Each visit got a number of its own, from the first to the last: no count was lost, none was made up.
         assert sorted(of_prefix for _, of_prefix in seen) == list(range(1, total + 1))

@@ -1,0 +1,54 @@
+"""The state in Redis: what every state must do, what several gates share, and what becomes of it while Redis is away."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from .redis_server import RedisServer
+from .shared_conformance import SharedConformance
+from .state_conformance import StateConformance
+from .state_machine import compared
+from .visits import open_redis
+
+_numbers = itertools.count()
+_server: RedisServer | None = None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    global _server
+    _server = RedisServer()
+    yield _server
+    _server.close()
+
+
+def fresh(windows, **options):
+    assert _server is not None
+    return open_redis(_server.url, windows, f"test{next(_numbers)}:", **options)
+
+
+class TestRedisState(StateConformance):
+    @pytest.fixture(autouse=True)
+    def _close(self):
+        TestRedisState.opened = []
+        yield
+        for state in TestRedisState.opened:
+            state.close()
+
+    def state(self, windows, **options):
+        if len(self.opened) > 20:
+            self.opened.pop(0).close()
+        state = fresh(windows, **options)
+        self.opened.append(state)
+        return state
+
+
+class TestRedisShared(SharedConformance):
+    def shared(self, windows):
+        assert _server is not None
+        return open_redis, (_server.url, windows, f"test{next(_numbers)}:")
+
+
+TestRedisMachine = compared(fresh).TestCase
