@@ -32,7 +32,8 @@ Judge = Callable[[PathSession], Identity]
 """What a session says about its visitor: a person, a crawler by the order in which it follows links, or a suspect."""
 
 _MOST_MISSED = 100_000
-_AT_ONCE = 4
+_AT_ONCE = 8
+_MOST_AT_ONCE = 64
 _PAUSE = 0.05
 _IDLE = 10.0
 _BREATH = 0.00005
@@ -300,7 +301,9 @@ class Beside:
 
     def _look(self) -> None:
         watch, waiting, missed = self.watch, self._waiting, self._missed
-        for _ in range(min(_AT_ONCE, len(waiting))):
+        # The more wait, the more at once: to take turns with the gate costs more than to look at a visit.
+        at_once = max(_AT_ONCE, min(len(waiting) // _AT_ONCE, _MOST_AT_ONCE))
+        for _ in range(min(at_once, len(waiting))):
             visit, decision = waiting.popleft()
             if missed and visit.visitor in missed:
                 missed.discard(visit.visitor)

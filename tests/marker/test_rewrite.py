@@ -658,6 +658,28 @@ def test_a_page_from_its_skeleton_is_the_same():
     assert len(skeletons._pages) == 1
 
 
+def test_a_page_of_many_links_under_another_key():
+    """Many are sealed by a plan, which belongs to the key that it was made for."""
+    skeletons = Skeletons()
+    place = Place(b"http", b"example.org", b"/a/b")
+    page = b"".join(b"<a href=/%d></a>" % number for number in range(30))
+
+    def written(seal: Seal, visitor: bytes, kept: Skeletons) -> bytes:
+        writer = PageWriter(seal, visitor, PARENT, {})
+        return Rewriter(lambda: Preparer(place, rules(), b"/~", marked=False), writer, kept, place).feed(
+            page, final=True
+        )
+
+    other = Seal([Key(2, bytes(range(1, 65)), 0.0)])
+    for seal in (SEAL, SEAL, other, SEAL):
+        for visitor in (b"visitr", b"other1"):
+            out = written(seal, visitor, skeletons)
+            assert out == written(seal, visitor, Skeletons())
+            markers = [seal.unseal(token) for token in _OPAQUE.findall(out.decode())]
+            assert [marker.target for marker in markers] == [f"/{number}" for number in range(30)]
+            assert {marker.minted_for for marker in markers} == {visitor}
+
+
 @given(st.text(max_size=30))
 def test_attribute_text_is_what_a_browser_reads(text):
     """Escaped by the book and read again, a value is the same."""

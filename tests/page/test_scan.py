@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from hedgerow.page import scan
 from hedgerow.page.scan import LONGEST_TAG, Find, Scanner
 
 from .nasty import FRAGMENTS, pages, random_page
@@ -250,3 +252,10 @@ def test_the_time_grows_with_the_page_and_no_faster(name):
 
 def test_the_grammar_has_all_kinds_of_things():
     assert len(set(FRAGMENTS)) > 150
+
+
+@pytest.mark.parametrize("name", [*scan._OPENING, *(b"/" + name for name in scan._CLOSING)])
+def test_no_tag_that_matters_is_passed_over(name):
+    for written in (name, name.upper()):
+        for end in (b" ", b">", b"/", b"\n", b""):
+            assert re.match(scan._NEVER_MATTERS, written + end)

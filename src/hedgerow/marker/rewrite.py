@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import msgspec
 
+from hedgerow.marker.batch import COST, Plan
 from hedgerow.marker.resolve import Place, resolve
 from hedgerow.marker.seal import PAGE_BYTES, Seal, content, page_digest
 from hedgerow.page.scan import Find, Scanner
@@ -44,6 +46,7 @@ _STANDS_ALONE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
 # A second slash begins a host.
 _AUTHORITY = frozenset({b"/", b"\\"})
 _ORDINARY = 15
+_MANY = 8
 _NOTHING: Piece = (b"", "", b"")
 PARAMETER = b"~"
 """The query parameter that carries the token in readable mode."""
@@ -152,18 +155,21 @@ class Spacing(msgspec.Struct, frozen=True):
             placed += 1
 
 
-class Prepared(NamedTuple):
+@dataclass(slots=True)
+class Prepared:
     """
     A page, or a piece of one, with gaps.
 
     *parts* are its literals and, empty, its gaps. The gaps at *tokens* get *contents*, sealed, one each; those of
-    *fills* what they name.
+    *fills* what they name. *plan* is how *seal* seals them, once it has.
     """
 
     parts: list[bytes]
     tokens: list[int]
     contents: list[bytes]
     fills: list[tuple[int, Fill]]
+    plan: Plan | None = None
+    seal: Seal | None = None
 
     def pieces(self) -> Iterator[Piece]:
         """The same as literals, each with what follows it."""
@@ -228,7 +234,7 @@ class Preparer:
     def prepare(self, data: bytes, finds: Sequence[Find]) -> Prepared:
         """Cut *data* at *finds*."""
         prepared = Prepared([], [], [], [])
-        parts, tokens, contents, fills = prepared
+        parts, tokens, contents, fills = prepared.parts, prepared.tokens, prepared.contents, prepared.fills
         # What was behind the last change and belongs before the next literal.
         behind = b""
         position = 0
@@ -399,22 +405,36 @@ class PageWriter:
     """
 
     def __init__(self, seal: Seal, minted_for: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
-        self._seal = seal.sealer(minted_for, parent)
+        self._seal = seal
+        self._minted_for = minted_for
+        self._parent = parent
         self._fills = fills
         self.is_scripted = False
         """Whether what was written so far says that the page is a script's."""
 
     def write(self, prepared: Prepared) -> bytes:
         parts = prepared.parts.copy()
-        # The list of tokens may be longer, by what is behind the last of them.
-        for place, token in zip(prepared.tokens, self._seal(prepared.contents), strict=False):
-            parts[place] = token
+        if prepared.contents:
+            # The list of tokens may be longer, by what is behind the last of them.
+            for place, token in zip(*self._tokens(prepared), strict=False):
+                parts[place] = token
         for place, name in prepared.fills:
             if name == "scripted":
                 self.is_scripted = True
             else:
                 parts[place] = self._fills[name]
         return b"".join(parts)
+
+    def _tokens(self, prepared: Prepared) -> tuple[Sequence[int], list[bytes]]:
+        """Where the tokens go, and the tokens: a few one by one, more of them all at once."""
+        seal = self._seal
+        if len(prepared.contents) < _MANY:
+            return prepared.tokens, seal.sealer(self._minted_for, self._parent)(prepared.contents)
+        plan = prepared.plan
+        if plan is None or prepared.seal is not seal:
+            plan = prepared.plan = seal.plan(prepared.contents, prepared.tokens)
+            prepared.seal = seal
+        return plan.places, seal.planned(plan, self._minted_for, self._parent)
 
 
 class Skeletons:
@@ -457,7 +477,7 @@ class Skeletons:
 
 
 def _cost(page: bytes, prepared: Prepared) -> int:
-    return 2 * len(page) + 400 + 75 * len(prepared.parts)
+    return 2 * len(page) + 400 + 75 * len(prepared.parts) + COST * len(prepared.tokens)
 
 
 class Rewriter:

@@ -13,13 +13,14 @@ they are those that one names.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
+from hedgerow.marker.batch import Blocks, Plan
 from hedgerow.visit import Marker, MarkerKind
 
 KEY_BYTES = 64
@@ -84,18 +85,25 @@ class Seal:
         # Objects for good: making one costs four times as much as using it.
         self._ciphers = {key.number: AESSIV(_derive(key.secret, site)) for key in keys}
         newest = max(keys, key=lambda key: key.made_at)
+        self._blocks = Blocks(_derive(newest.secret, site))
         self._number = bytes((newest.number,))
         self._newest = self._ciphers[newest.number]
+
+    def plan(self, contents: Sequence[bytes], places: Sequence[int]) -> Plan:
+        """How to seal the links of a page that is asked for again and again; *places* say where each token goes."""
+        return Plan(self._blocks, contents, places, VISITOR_BYTES + PAGE_BYTES)
+
+    def planned(self, plan: Plan, minted_for: bytes, parent: bytes) -> list[bytes]:
+        """What a sealer gives for the contents of *plan*, in the order of its places, in half of the time."""
+        return _encode_all(plan.seal(minted_for + parent, self._number))
 
     def sealer(self, minted_for: bytes, parent: bytes) -> Sealer:
         """What gives the tokens of one page's links, given their contents: a page has many, and only these differ."""
         start = minted_for + parent
-        encrypt, encode, number = self._newest.encrypt, binascii.b2a_base64, self._number
+        encrypt, number = self._newest.encrypt, self._number
 
         def seal(contents: Sequence[bytes]) -> list[bytes]:
-            # Each token ends in a line break here, so that all of them are put into URLs at once.
-            lines = [encode(number + encrypt(start + content, None)) for content in contents]
-            return b"".join(lines).translate(_TO_URL, b"=").split(b"\n")
+            return _encode_all([number + encrypt(start + content, None) for content in contents])
 
         return seal
 
@@ -145,6 +153,12 @@ def _site(host: str) -> str:
 
 def _encode(sealed: bytes) -> bytes:
     return binascii.b2a_base64(sealed, newline=False).translate(_TO_URL, b"=")
+
+
+def _encode_all(sealed: Iterable[bytes]) -> list[bytes]:
+    """The same for many; the list may be longer, by what is behind the last of them."""
+    # Each ends in a line break here, so that all of them are put into URLs at once.
+    return b"".join(map(binascii.b2a_base64, sealed)).translate(_TO_URL, b"=").split(b"\n")
 
 
 def _derive(secret: bytes, site: str) -> bytes:

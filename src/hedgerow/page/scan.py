@@ -71,6 +71,11 @@ def _letters(names: Iterable[bytes]) -> bytes:
 
 # Most tags are ruled out by their first letter: looked at first, that saves a sixth of the time.
 _MAY_MATTER = rb"(?=[dD!?" + _letters(_OPENING) + rb"]|/[" + _letters(_CLOSING) + rb"])"
+# And the commonest of the rest by their second.
+_NEVER_MATTERS = (
+    rb"(?!/?+(?:[pP][ >]|[sS](?:[pP]|[eE][cC]|[tT][rR])|[tT][rRdDtTaAhH][ >b]|[hH][1-6]|[lL][iI][ >]|[bB][rR]?+[ >]"
+    rb"|[dD][tTdDlL][ >]|[cC]))"
+)
 _MATTERS = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
 # A tag behind its first letter, to its ">". As in the standard, a "=" is part of a name where it begins one, and a
 # quote opens a value only directly behind the "=" of its attribute.
@@ -94,7 +99,9 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
 # target, and its end as well where there is only text in it, as in most; or anything else that matters.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
 _LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
-_TOKEN = re.compile(rb"<" + _MAY_MATTER + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")")
+_TOKEN = re.compile(
+    rb"<" + _MAY_MATTER + _NEVER_MATTERS + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")"
+)
 _END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
 _ODD = re.compile(rb"=" + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>])")
 _SKIP = re.compile(
@@ -243,11 +250,12 @@ class Scanner:
         finds.append((at, at, "start", b""))
         return True
 
-    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:  # noqa: C901 - the loop of every page
+    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:  # noqa: C901, PLR0912 - the loop of every page
         """Find finds in *data*; returns up to where it is settled."""
         position = 0
         odd = _ODD.search(data)
-        search, find, rfind, length = _TOKEN.search, data.find, data.rfind, len(data)
+        search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, finds.append, len(data)
+        barren = self._is_barren
         while True:
             if self._inside is not None:
                 position = self._leave_raw(data, position)
@@ -267,28 +275,39 @@ class Scanner:
             if token is None:
                 return at
             group = token.lastindex
-            if group is not None and group > _TARGET:
-                start, end = token.span(_TARGET)
-                if start < end:
-                    raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
-                    finds.append((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
-                position = token.end(_OPENED)
-                near_end = group == _END_OF_WHOLE and not final and length - token.end() < _LOOK_AHEAD
-                if group > _OPENED and not near_end:
-                    position = token.end(_END_OF_WHOLE)
-                    self._end_link(finds, end=position, follows=group - _OPENED)
-                continue
             if group is not None:
-                if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
-                    self._unfinished = False
-                    return at
-                position = token.end(_END_OF_LINK)
-                self._end_link(finds, end=position, follows=group)
+                if group <= _TARGET:
+                    if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
+                        self._unfinished = False
+                        return at
+                    position = token.end(_END_OF_LINK)
+                else:
+                    start, end = token.span(_TARGET)
+                    if start < end:
+                        raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
+                        add((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
+                    group -= _OPENED
+                    near_end = group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD
+                    if group < _END_OF_LINK or near_end:
+                        position = token.end(_OPENED)
+                        continue
+                    position = token.end(_END_OF_WHOLE)
+                # Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last
+                # child (its rounded corner, its missing comma), and the page would look different.
+                if not (barren or (group == _CLOSES and self._in_row)):
+                    add((position, position, "spot", b""))
+                self._in_row = group == _LINK_NEXT
                 continue
             after = self._token(data, at, finds, final=final)
             if after is None:
                 return at
             position = after
+            barren = self._is_barren
+
+    @property
+    def _is_barren(self) -> bool:
+        """Whether there is no spot behind a link here."""
+        return bool(self._closed) or self._ended or self._hydrated or self._forbidden
 
     def _token(self, data: bytes, at: int, finds: list[Find], *, final: bool) -> int | None:
         """Look at what stands at *at*; returns where to go on, or None where more must come first."""
@@ -432,18 +451,6 @@ class Scanner:
             # Nor has any after it: not to be looked for again and again.
             self._endless.add(name)
         return position
-
-    def _end_link(self, finds: list[Find], *, end: int, follows: int) -> None:
-        """
-        The end of a link, *end* behind it; *follows* is the group of `_LINK_END` that tells what comes next.
-
-        Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last child
-        (its rounded corner, its missing comma), and the page would look different.
-        """
-        last_of_row = follows == _CLOSES and self._in_row
-        if not (self._closed or self._ended or self._hydrated or self._forbidden or last_of_row):
-            finds.append((end, end, "spot", b""))
-        self._in_row = follows == _LINK_NEXT
 
     def _declaration(self, data: bytes, at: int) -> int | None:
         """A comment, a doctype or a processing instruction."""

@@ -14,6 +14,7 @@ import logging
 import sqlite3
 import threading
 from collections import deque
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -43,7 +44,11 @@ CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
 """
 _COLUMNS = 29
-_INSERT = f"INSERT INTO visits VALUES (NULL, {', '.join('?' * _COLUMNS)})"  # noqa: S608 - a constant
+_VALUES = f"(NULL, {', '.join('?' * _COLUMNS)})"
+# Many rows in one statement: between two statements SQLite gives way to other threads, and waits for its turn again.
+_TOGETHER = 50
+_INSERT = f"INSERT INTO visits VALUES {_VALUES}"  # noqa: S608 - a constant
+_INSERT_TOGETHER = f"INSERT INTO visits VALUES {', '.join([_VALUES] * _TOGETHER)}"  # noqa: S608 - a constant
 _VERSION = 2
 # What a ledger of an older version lacks, in the order of the schema.
 _ADDED = ("claim", "proof", "signs", "fingerprint")
@@ -149,7 +154,11 @@ class SqliteLedger:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            connection.executemany(_INSERT, map(_row, batch))
+            whole = len(batch) - len(batch) % _TOGETHER
+            for at in range(0, whole, _TOGETHER):
+                rows = map(_row, batch[at : at + _TOGETHER])
+                connection.execute(_INSERT_TOGETHER, list(chain.from_iterable(rows)))
+            connection.executemany(_INSERT, map(_row, batch[whole:]))
             newest = batch[-1].visit.at
             if newest - self._purged_at > _PURGE_EVERY:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
