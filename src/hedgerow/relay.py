@@ -59,9 +59,10 @@ def decode(data: bytes) -> Batch:
 
 
 class Relay:
-    """Takes visits from a gate, at most *queue* of them waiting, and has them delivered. `add` is an onlooker."""
+    """Takes visits from a gate, at most *queue* of them waiting, and has them delivered. Closes with *then*."""
 
-    def __init__(self, deliver: Deliver, *, queue: int = 10_000) -> None:
+    def __init__(self, deliver: Deliver, *, queue: int = 10_000, then: Callable[[], None] | None = None) -> None:
+        self._then = then
         self._deliver = deliver
         self._queue = queue
         self._waiting: deque[Seen] = deque()
@@ -91,6 +92,8 @@ class Relay:
         self._stop = True
         self._wake.set()
         self._thread.join()
+        if self._then is not None:
+            self._then()
 
     def _leave_out(self, visitor: str) -> None:
         self.left_out += 1

@@ -1,7 +1,8 @@
 """
 From settings to everything that a site remembers in, for each form in which it runs.
 
-One process keeps its state in memory. Several workers of a machine share one file (`worker_stores`), and a process
+One process keeps its state in memory. Gates on several machines share a Redis (`storage_redis`), each of them a process
+or several. Several workers of a machine share one file (`worker_stores`), and a process
 beside them (`side_stores`) does for all of them what must be done once: it watches, keeps the journal, carries out
 orders, and tells the operator what all have counted.
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 from hedgerow.build import (
     build_journal,
@@ -23,42 +24,23 @@ from hedgerow.build import (
     state_directory,
     state_path,
 )
-from hedgerow.challenge.clearance import Sightings
-from hedgerow.challenge.spent import Spent
-from hedgerow.identity.manners import Unwelcome
+from hedgerow.errors import StoreError
+from hedgerow.holdings import Stores
 from hedgerow.relay import Relay, send_to
 from hedgerow.settings import Settings
-from hedgerow.stores.journal import SqliteJournal, connect, read
+from hedgerow.stores.journal import connect, read
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lmdb import LmdbState, remove_environment
 from hedgerow.stores.lmdb_more import LmdbSightings, LmdbTallies, LmdbUnwelcome
 from hedgerow.stores.state import StateStore
 
 
-@dataclass
-class Stores:
-    """
-    What a site remembers in.
-
-    *watches*: the watch is in this process. Else visits go to it through *relay*, where there is one. *tallies* are
-    what the workers have counted, and *intake* is where their visits come in.
-    """
-
-    state: StateStore
-    ledger: Ledger
-    spent: Spent
-    sightings: Sightings = field(default_factory=Sightings)
-    unwelcome: Unwelcome = field(default_factory=dict[str, float])
-    journal: SqliteJournal | None = None
-    watches: bool = True
-    relay: Relay | None = None
-    tallies: LmdbTallies | None = None
-    intake: socket.socket | None = None
-
-
 def build_stores(settings: Settings, *, state: StateStore | None = None, ledger: Ledger | None = None) -> Stores:
     """Those of one process. Who brings a state takes care of it."""
     journal = None
+    if state is None and settings.state.url:
+        stores: Stores = redis_parts().build(settings, ledger=build_ledger(settings) if ledger is None else ledger)
+        return stores
     if state is None:
         state = build_state(settings)
         journal = build_journal(settings, state)
@@ -67,6 +49,15 @@ def build_stores(settings: Settings, *, state: StateStore | None = None, ledger:
         state, build_ledger(settings) if ledger is None else ledger, build_spent(settings),
         journal=journal, watches=settings.watch.enabled,
     )  # fmt: skip
+
+
+def redis_parts() -> ModuleType:
+    """What needs the extra `redis`; one line that says so where it is not installed."""
+    try:
+        from hedgerow import storage_redis
+    except ModuleNotFoundError as error:
+        raise StoreError(f"state.url needs {error.name}: pip install 'hedgerow[redis]'") from None
+    return storage_redis
 
 
 def shared_path(settings: Settings) -> Path:

@@ -134,6 +134,12 @@ class Watch:
         if self.sharing is not None:
             self.sharing.restore(campaigns)
 
+    def forget(self, whose: Callable[[str], bool]) -> None:
+        """Hold the sessions of these no longer: another watch does from now on."""
+        for visitor in [name for name in self._sessions if whose(name)]:
+            del self._sessions[visitor]
+            self._changed.discard(visitor)
+
     def holds(self, visitor: str) -> bool:
         """Whether a session of this one is pending here."""
         return visitor in self._sessions

@@ -56,13 +56,13 @@ class RedisServer:
 
     def start(self) -> None:
         with self.log.open("ab") as out:
+            quiet = ["--save", "", "--appendonly", "no", "--dir", self._folder.name]
             self.process = subprocess.Popen(
-                [
-                    self._program, "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--appendonly", "no",
-                    "--dir", self._folder.name, *self._options,
-                ],  # fmt: skip
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                [self._program, "--bind", "127.0.0.1", "--port", str(self.port), *quiet, *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
         end = time.monotonic() + PATIENCE
         while not self._answers():
             assert self.process.poll() is None, self.log.read_text()

@@ -1,4 +1,4 @@
-"""The state in Redis: what every state must do, what several gates share, and what becomes of it while Redis is away."""
+"""The state in Redis: what every state must do, what gates share, and what becomes of it while Redis is away."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from .state_machine import compared
 from .visits import open_redis
 
 _numbers = itertools.count()
-_server: RedisServer | None = None
+_running: list[RedisServer] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
 def server():
-    global _server
-    _server = RedisServer()
-    yield _server
-    _server.close()
+    _running.append(RedisServer())
+    yield _running[0]
+    _running.pop().close()
 
 
 def fresh(windows, **options):
-    assert _server is not None
-    return open_redis(_server.url, windows, f"test{next(_numbers)}:", **options)
+    return open_redis(_running[0].url, windows, f"test{next(_numbers)}:", **options)
 
 
 class TestRedisState(StateConformance):
@@ -47,8 +45,7 @@ class TestRedisState(StateConformance):
 
 class TestRedisShared(SharedConformance):
     def shared(self, windows):
-        assert _server is not None
-        return open_redis, (_server.url, windows, f"test{next(_numbers)}:")
+        return open_redis, (_running[0].url, windows, f"test{next(_numbers)}:")
 
 
 TestRedisMachine = compared(fresh).TestCase

@@ -10,6 +10,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from threading import Event, Thread
 
 import msgspec
 
@@ -28,6 +30,7 @@ from hedgerow.build import (
 )
 from hedgerow.challenge.hooks import Hooks
 from hedgerow.gate import VISITOR_COOKIE, Gate, Onlooker
+from hedgerow.holdings import Stores
 from hedgerow.identity.account import AccountOf
 from hedgerow.identity.welcome import Acquaintance
 from hedgerow.lookups.background import Background
@@ -41,7 +44,7 @@ from hedgerow.policy.lists import Lists
 from hedgerow.relay import Intake
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
-from hedgerow.storage import Stores, build_stores
+from hedgerow.storage import build_stores
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Bait, Pages
@@ -109,7 +112,13 @@ class Site:
         self.watch: Beside | None = None
         """What looks at visits behind the fast path."""
         self._intake: Intake | None = None
-        if stores.watches:
+        self._stop_watching = Event()
+        self._watching: Thread | None = None
+        if stores.watches and stores.shared is not None:
+            run = partial(stores.shared.run, self._stop_watching)
+            self._watching = Thread(target=run, name="hedgerow-watch", daemon=True)
+            self._watching.start()
+        elif stores.watches:
             self.watch = self._beside(settings)
             if stores.intake is not None:
                 self._intake = Intake(stores.intake, self.watch.add, self.watch.miss)
@@ -131,6 +140,8 @@ class Site:
 
     def campaigns(self) -> Sequence[Campaign]:
         """All that are known, whoever has found them; the oldest first."""
+        if self.stores.shared is not None:
+            return self.stores.shared.campaigns()
         if self.watch is not None:
             return self.watch.watch.campaigns()
         return self._journal.campaigns(time.time()) if self._journal is not None else ()
@@ -155,6 +166,8 @@ class Site:
         if before is not None:
             gate.blocked = self.gate.blocked
             gate.onlooker = self._onlooker()
+            if self.stores.shared is not None:
+                self.stores.shared.follow(settings)
             if self.watch is not None:
                 use_watch(self.watch.watch, settings, gate.engine.ladder)
             self.challenging.close()
@@ -236,6 +249,9 @@ class Site:
         self.closed = True
         if self._intake is not None:
             self._intake.close()
+        self._stop_watching.set()
+        if self._watching is not None:
+            self._watching.join()
         if self.stores.relay is not None:
             self.stores.relay.close()
         if self.watch is not None:

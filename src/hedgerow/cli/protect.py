@@ -24,10 +24,11 @@ from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import Upstream
 from hedgerow.adapters.workers import Workers
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.holdings import Stores
 from hedgerow.relay import pair
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.schema import split_listen, upstream_faults
-from hedgerow.storage import Stores, prepare_shared, side_stores, worker_stores
+from hedgerow.storage import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
 

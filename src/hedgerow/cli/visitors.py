@@ -10,6 +10,7 @@ import re
 import sqlite3
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hedgerow.build import ledger_path, state_path
+from hedgerow.build import ledger_path
+from hedgerow.cli.desk import open_desk
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import StoreError
 from hedgerow.identity.address import parse_address, prefix_of
@@ -28,7 +30,6 @@ from hedgerow.logs.formats import readable
 from hedgerow.policy.standing import explained, suspicion_at
 from hedgerow.recall import everyone_at
 from hedgerow.settings import Settings, load_settings
-from hedgerow.stores.journal import connect, order, read
 from hedgerow.verdict import Block, Evidence, Standing
 
 app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block somebody.", no_args_is_help=True)
@@ -49,8 +50,8 @@ def show(
     """Show visitors that are suspected or blocked, with the reasons."""
     settings = load_settings(default_config(config))
     now = time.time()
-    with closing(_open(settings)) as connection:
-        blocks, standings = read(connection, now)
+    with open_desk(settings) as desk:
+        blocks, standings = desk.read(now)
     key = _key(settings, who) if who else ""
     rows = _rows(settings, blocks, dict(standings), now)
     if key:
@@ -73,8 +74,8 @@ def forgive(who: Who, config: Config = None) -> None:
     """Forget all that speaks against a visitor. A running Hedgerow does so within a second."""
     settings = load_settings(default_config(config))
     key = _key(settings, who)
-    with closing(_open(settings)) as connection:
-        known = [order(connection, one, None) for one in (key, everyone_at(key))]
+    with open_desk(settings) as desk:
+        known = [desk.order(one, None) for one in (key, everyone_at(key))]
     if not any(known):
         raise StoreError(f"nothing is known against {readable(key)}")
     typer.echo(f"{readable(key)} is forgiven")
@@ -96,18 +97,9 @@ def block(
     until = now + int(found[1]) * _TIMES[found[2]]
     prefix = key if parse_address(key.partition("/")[0]) else ""
     why = Evidence("administrator", "administrator", 1.0, reason)
-    with closing(_open(settings)) as connection:
-        order(connection, key, Block(key, prefix, now, until, "refuse", why))
+    with open_desk(settings) as desk:
+        desk.order(key, Block(key, prefix, now, until, "refuse", why))
     typer.echo(f"{readable(key)} is blocked until {_time(until)}")
-
-
-def _open(settings: Settings) -> sqlite3.Connection:
-    if not settings.state.durable:
-        raise StoreError("state.durable is off: nothing is kept that could be shown")
-    path = state_path(settings)
-    if not path.parent.is_dir():
-        raise StoreError(f"there is no {path}; name the settings of the site with --config")
-    return connect(path)
 
 
 def _key(settings: Settings, who: str) -> str:
@@ -138,7 +130,9 @@ def _pending(settings: Settings, visitor: str) -> int:
         return int(ledger.execute(query, (visitor,)).fetchone()[0]) % _LONG_SESSION
 
 
-def _rows(settings: Settings, blocks: list[Block], standings: dict[str, Standing], now: float) -> list[dict[str, Any]]:
+def _rows(
+    settings: Settings, blocks: Sequence[Block], standings: dict[str, Standing], now: float
+) -> list[dict[str, Any]]:
     """One row for each visitor, the blocked first, then by suspicion."""
     blocked = {block.key: block for block in blocks}
     rows = []

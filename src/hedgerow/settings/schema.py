@@ -27,7 +27,9 @@ Faults = Iterator[tuple[str, str]]
 Response = Literal["refuse", "detain"]
 
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
-_REDIS = re.compile(r"(?:rediss?://(?:[^@/\s]*@)?[^@/\s:]+(?::\d{1,5})?|rediss?://(?:[^@/\s]*@)?\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)(?:/\d*)?|unix:///\S+")
+_REDIS = re.compile(
+    r"(?:rediss?://(?:[^@/\s]*@)?[^@/\s:]+(?::\d{1,5})?|rediss?://(?:[^@/\s]*@)?\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)(?:/\d*)?|unix:///\S+"
+)
 # The clock of a visit tells a quarter of a microsecond; a window is to be well above that.
 _SHORTEST_WINDOW = 0.001
 _MOST_COUNTED = 100_000
@@ -534,8 +536,6 @@ class LedgerSettings(Table, frozen=True):
         if self.url and not self.url.startswith(("postgresql://", "postgres://")):
             # Not told again here: it may hold a password.
             yield "url", "is not an address such as postgresql://hedgerow@127.0.0.1/hedgerow"
-        if self.url and self.path:
-            yield "path", "is the file of a ledger that is no PostgreSQL; name one of path and url"
 
 
 class ListsSettings(Table, frozen=True):

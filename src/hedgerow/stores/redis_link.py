@@ -1,10 +1,10 @@
 """
 Connections to Redis that nobody waits for long.
 
-`ThreadLink` is for threads: what several of them ask at once goes out together, sent by the first of them. `LoopLink` is
-for an event loop: what is asked within one turn of the loop goes out together at its end. Both answer within *patience*
-seconds or raise `Away`; from then on they raise it at once, until a connection is made again beside the requests. A
-connection begins with what *greet* says: the scripts, and what is owed.
+`ThreadLink` is for threads: what several of them ask at once goes out together, sent by the first of them. `LoopLink`
+is for an event loop: what is asked within one turn of the loop goes out together at its end. Both answer within
+*patience* seconds or raise `Away`; from then on they raise it at once, until a connection is made again beside the
+requests. A connection begins with what *greet* says: the scripts, and what is owed.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ _AGAIN = 0.2
 _TICK = 0.005
 _MOST_OWED = 100_000
 _PORT = 6379
+
+
+_packed: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment] # it takes any number of words
 
 
 class Away(Exception):  # noqa: N818 - not an error here: Redis cannot be asked now
@@ -85,15 +88,15 @@ def parse_address(url: str, *, password: str = "", ca_file: str = "") -> Address
 
 
 class _Slot:
-    """A command of one thread, and its answer."""
+    """The commands of one thread, and their replies."""
 
-    __slots__ = ("command", "done", "leads", "reply")
+    __slots__ = ("commands", "done", "leads", "reply")
 
-    def __init__(self, command: Command) -> None:
-        self.command = command
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self.commands = commands
         self.done = threading.Event()
         self.leads = False
-        self.reply: Any = None
+        self.reply: list[Any] | None = None
 
 
 class ThreadLink:
@@ -122,7 +125,12 @@ class ThreadLink:
 
     def ask(self, command: Command) -> Any:
         """The reply to *command*, or Away."""
-        slot = _Slot(command)
+        reply = self.ask_all((command,))[0]
+        if isinstance(reply, hiredis.ReplyError):
+            raise StoreError(f"Redis refused a command: {reply}")
+        return reply
+
+    def _wait_for(self, slot: _Slot) -> _Slot:
         with self._lock:
             if self._socket is None:
                 raise Away
@@ -133,11 +141,16 @@ class ThreadLink:
             slot.done.wait()
         if slot.leads:
             self._lead()
-        if slot.reply is None or isinstance(slot.reply, Away):
+        if slot.reply is None:
             raise Away
-        if isinstance(slot.reply, hiredis.ReplyError):
-            raise StoreError(f"Redis refused a command: {slot.reply}")
-        return slot.reply[0]
+        return slot
+
+    def ask_all(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to *commands*, sent together and carried out with nobody's of this link between them."""
+        if not commands:
+            return []
+        slot = self._wait_for(_Slot(commands))
+        return slot.reply or []
 
     def close(self) -> None:
         self._stop.set()
@@ -153,12 +166,11 @@ class ThreadLink:
         with self._lock:
             batch, self._waiting = self._waiting, []
         try:
-            replies: list[Any] = [(one,) for one in self._exchange([slot.command for slot in batch])]
+            replies = iter(self._exchange([command for slot in batch for command in slot.commands]))
+            for slot in batch:
+                slot.reply = [next(replies) for _ in slot.commands]
         except (OSError, hiredis.HiredisError, Away) as error:
-            replies = [Away() for _ in batch]
             self._lose(error)
-        for slot, reply in zip(batch, replies, strict=True):
-            slot.reply = reply[0] if isinstance(reply, tuple) and isinstance(reply[0], hiredis.ReplyError) else reply
         with self._lock:
             following = self._waiting[0] if self._waiting else None
             self._led = following is not None
@@ -175,7 +187,7 @@ class ThreadLink:
             raise Away
         end = time.monotonic() + self._patience
         connected.settimeout(self._patience)
-        connected.sendall(b"".join(hiredis.pack_command(command) for command in commands))
+        connected.sendall(b"".join(_packed(command) for command in commands))
         replies: list[Any] = []
         while len(replies) < len(commands):
             reply = self._reader.gets()
@@ -209,7 +221,7 @@ class ThreadLink:
             connected = context.wrap_socket(connected, server_hostname=address.host)
         reader = hiredis.Reader()
         commands = [*address.first_words(), *self._greet()]
-        connected.sendall(b"".join(hiredis.pack_command(command) for command in commands))
+        connected.sendall(b"".join(_packed(command) for command in commands))
         for _ in commands:
             while (reply := reader.gets()) is False:
                 data = connected.recv(65536)
@@ -287,7 +299,7 @@ class LoopLink(asyncio.Protocol):
     def _put(self, command: Command, future: asyncio.Future[Any] | None) -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
-        self._out.append(hiredis.pack_command(command))
+        self._out.append(_packed(command))
         self._pending.append((self._loop.time(), future))
         if not self._ticking:
             self._ticking = True
@@ -367,7 +379,7 @@ class LoopLink(asyncio.Protocol):
         commands = [*address.first_words(), *self._greet()]
         futures = [self._loop.create_future() for _ in commands]
         self._pending.extend((self._loop.time(), future) for future in futures)
-        self._transport.write(b"".join(hiredis.pack_command(command) for command in commands))
+        self._transport.write(b"".join(_packed(command) for command in commands))
         for reply in await asyncio.gather(*futures, return_exceptions=True):
             if isinstance(reply, Exception):
                 raise ConnectionError(str(reply))

@@ -46,7 +46,7 @@ class _More(msgspec.Struct, array_like=True, gc=False):
     strikes: int
     today: int
     counts: tuple[int, ...]
-    standing: _Standing | Literal[False] | bool
+    standing: _Standing | bool
     entries: tuple[str, ...]
     offences: tuple[tuple[str, int], ...]
 
@@ -142,7 +142,7 @@ class Scripts:
 
     def recall(self, question: Question, claimed: Kind | None = None) -> Command:
         kind = question.kind
-        more = kind in _OF_A_DAY
+        more = int(kind in _OF_A_DAY)
         dropped = -1
         if claimed is not None:
             more -= claimed in _OF_A_DAY
@@ -150,7 +150,7 @@ class Scripts:
         return (
             "EVALSHA", self.recall_script.name, "0", repr(question.at), series_of(kind), dropped,
             text(question.visitor), text(question.prefix), text(question.network),
-            "1" if question.count else "0", question.day, int(more),
+            "1" if question.count else "0", question.day, more,
         )  # fmt: skip
 
     def commit(self, block: Block) -> Command:
