@@ -139,13 +139,13 @@ class RedisState:
 
     def recall(self, question: Question) -> Memory:
         try:
-            return self._understood(self._link.ask(self.scripts.recall(question)))
+            return self._understood(question, self._link.ask(self.scripts.recall(question)))
         except Away:
             return self._by_itself(question, None)
 
     def recount(self, question: Question, claimed: Kind) -> Memory:
         try:
-            return self._understood(self._link.ask(self.scripts.recall(question, claimed)))
+            return self._understood(question, self._link.ask(self.scripts.recall(question, claimed)))
         except Away:
             return self._by_itself(question, claimed)
 
@@ -157,7 +157,7 @@ class RedisState:
         if link is None:
             link = await self._open()
         try:
-            return self._understood(await link.ask(self.scripts.recall(question)))
+            return self._understood(question, await link.ask(self.scripts.recall(question)))
         except Away:
             return self._by_itself(question, None)
 
@@ -166,7 +166,7 @@ class RedisState:
         if link is None:
             link = await self._open()
         try:
-            return self._understood(await link.ask(self.scripts.recall(question, claimed)))
+            return self._understood(question, await link.ask(self.scripts.recall(question, claimed)))
         except Away:
             return self._by_itself(question, claimed)
 
@@ -243,13 +243,13 @@ class RedisState:
 
     # ---- What is answered
 
-    def _understood(self, reply: Any) -> Memory:
+    def _understood(self, question: Question, reply: Any) -> Memory:
         """A block is understood once, and known from then on should Redis go away."""
         if type(reply) is not bytes:
-            return Scripts.memory(reply)
+            return self.scripts.memory(question, reply)
         memory = self._seen.get(reply)
         if memory is None:
-            memory = self._seen[reply] = Scripts.memory(reply)
+            memory = self._seen[reply] = self.scripts.memory(question, reply)
             if memory.block is not None:
                 self._local.commit(memory.block)
             if len(self._seen) > _MOST_SEEN:

@@ -40,7 +40,9 @@ _MOST_OWED = 100_000
 _PORT = 6379
 
 
-_packed: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment] # it takes any number of words
+def _packed(command: Command) -> bytes:
+    # What says that it takes a tuple of one takes any.
+    return command if type(command) is bytes else hiredis.pack_command(command)  # type: ignore[arg-type]
 
 
 class Away(Exception):  # noqa: N818 - not an error here: Redis cannot be asked now

@@ -10,8 +10,10 @@ if REMEMBER > 0 then
 end
 if known.s then known.s = { "person", 0, known.s[3], known.s[4], 0, known.s[6], {} } end
 put_known(known, since)
-redis.call("DEL", P .. "c:" .. key)
-if key == prefix .. "/*" then redis.call("DEL", P .. "c:" .. prefix) end
+for series = 0, 3 do
+  redis.call("DEL", P .. "c" .. series .. ":" .. key)
+  if key == prefix .. "/*" then redis.call("DEL", P .. "c" .. series .. ":" .. prefix) end
+end
 if key:sub(1, 8) == "account:" or key:sub(1, 10) == "clearance:" then
   redis.call("ZADD", P .. "x:" .. prefix, ARGV[4], key)
   at_least(P .. "x:" .. prefix, math.ceil((till - since + SLACK) * 1000))
