@@ -418,6 +418,36 @@ def test_fragments_that_a_script_takes_for_names_stay(attribute):
         assert _INJECTED.sub(b"", rewritten(page, asked=ASKED)) == page
 
 
+@pytest.mark.parametrize("name", [b"referrerpolicy", b"referrerPolicy", b"REFERRERPOLICY"])
+@pytest.mark.parametrize(
+    "tag", [b"a href=https://other.example/", b"iframe src=/x.html", b"img src=/y.png", b"script src=z"]
+)
+def test_an_element_that_would_tell_others_the_whole_address(tag, name):
+    before, after = b"<p>" * 3 + b"<" + tag + b" " + name + b"=", b"></a><p>"
+    for policy in (b"unsafe-url", b"'no-referrer-when-downgrade'", b'" unsafe-url"'):
+        out = rewritten(before + policy + after)
+        assert b'="strict-origin-when-cross-origin"' in out
+        assert policy not in out
+    for kept in (b"no-referrer", b'"strict-origin"', b"origin", b"", b"''"):
+        page = before + kept + after
+        assert restored(rewritten(page), page) == page
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b'<code>&lt;img referrerpolicy="unsafe-url"&gt;</code>',
+        b"<script>s = '<img referrerpolicy=unsafe-url>'</script>",
+        b"<!-- <img referrerpolicy=unsafe-url> -->",
+        b"<p title='referrerpolicy=unsafe-url'>referrerpolicy=unsafe-url</p>",
+        b"a < b referrerpolicy=unsafe-url > c",
+        b"</a referrerpolicy=unsafe-url>",
+    ],
+)
+def test_what_only_speaks_of_referrers_stays(page):
+    assert rewritten(page) == page
+
+
 @pytest.mark.parametrize("policy", [b"unsafe-url", b"always", b"no-referrer-when-downgrade", b" Unsafe-URL "])
 def test_a_policy_that_would_tell_others_our_addresses_is_narrowed(policy):
     page = b"<meta name=referrer content='" + policy + b"'>"

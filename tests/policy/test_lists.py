@@ -211,14 +211,14 @@ def test_what_is_no_address_is_on_no_list(address):
 
 def test_the_caches_have_bounds(monkeypatch):
     monkeypatch.setattr(module, "_CACHED", 50)
-    monkeypatch.setattr(module, "_MOST_OVER", 50)
+    monkeypatch.setattr(module, "_MOST_WHOLE", 50)
     lists = Lists([Listing("black", "128.0.0.0/1"), Listing("black", "agent:*z*")])
     for n in range(500):
         expected = "black 128.0.0.0/1" if n % 250 >= 128 else ""
         assert found(lists, f"{n % 250}.0.{n % 7}.1", user_agent=f"{n}") == expected
     assert len(lists._chains) <= 50
     assert len(lists._claims) <= 50
-    assert len(lists._v4._over) <= 50
+    assert len(lists._v4._whole) <= 50
     found(lists, user_agent="y" * 1000)
     assert all(len(agent) < 1000 for agent in lists._claims)
 

@@ -178,12 +178,13 @@ class Answering:
         assert self._page is not None
         rewriter, bait = self._page.rewriter()
         self._headers = self._page.page_headers(touched_headers(headers), bait)
+        by_script = self.visit.kind not in {"page", "prefetch"}
         return Outgoing(
             header(headers, b"content-type"),
             header(headers, b"content-encoding"),
             rewriter,
-            only_documents=self.visit.kind not in {"page", "prefetch"},
-            fragments=self._page.fragment_rewriter(),
+            only_documents=by_script,
+            fragments=self._page.fragment_rewriter() if by_script else None,
         )
 
     async def _go_on(self, message: Message, outgoing: Outgoing) -> None:
@@ -249,4 +250,4 @@ class RobotsAnswering(Answering):
         site = self._site
         if site.refused_agents:
             robots = refuse(robots, site.refused_agents)
-        return disallow(robots, site.settings.marker.prefix) if site.settings.traps.enabled else robots
+        return disallow(robots, site.settings.marker.prefix) if site.disallows_marked else robots

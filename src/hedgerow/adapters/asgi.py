@@ -155,8 +155,7 @@ class Hedgerow:
             scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _PAST_US}
         if visit.claim:
             self._mind_robots(visit, scope)
-        changes_robots = self.site.settings.traps.enabled or self.site.refused_agents
-        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and changes_robots:
+        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.changes_robots:
             answering: Answering = RobotsAnswering(self.site, visit, decision, send)
             inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
         else:

@@ -242,6 +242,16 @@ class Site:
         if self.untouched[reason] == 1:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
 
+    @property
+    def changes_robots(self) -> bool:
+        """Whether the site's robots.txt is changed on its way out."""
+        return self.disallows_marked or bool(self.refused_agents)
+
+    @property
+    def disallows_marked(self) -> bool:
+        """Whether robots.txt must tell polite bots to keep off our links: where there are any."""
+        return self.settings.traps.enabled or self.rules.marks
+
     def close(self) -> None:
         """Write what waits, ask nobody anything any more, and look no longer whether the lists change."""
         if self.closed:

@@ -40,7 +40,7 @@ _LONGEST_TEXT = 500
 _LONGEST_ADDRESS = 45
 _CACHED = 1 << 14
 # All buckets of IPv4.
-_MOST_OVER = 1 << 16
+_MOST_WHOLE = 1 << 16
 _V4, _V6 = 4, 6
 _V4_BITS, _V6_BITS = 32, 128
 _MOST_ASN = 2**32 - 1
@@ -212,6 +212,9 @@ _Notes = tuple[_Note, ...]
 _Chain = tuple[tuple[int, _Notes], ...]
 """The networks that hold an address, the smallest first, each by its shift; then its operator, as a negative number."""
 
+_Row = tuple[Sequence[int], Sequence[_Chain]]
+"""The stretches of a bucket: where each begins, and the networks that hold its addresses."""
+
 
 class _Networks:
     """
@@ -228,8 +231,9 @@ class _Networks:
         self._members: dict[int, dict[int, _Notes]] = {}
         self._short: dict[int, dict[int, _Notes]] = {}
         self._shifts: tuple[int, ...] = ()
-        self._over: dict[int, _Chain] = {}
-        self._rows: dict[int, tuple[Sequence[int], Sequence[_Chain]]] = {}
+        self._rows: dict[int, _Row] = {}
+        # The same with the networks that hold the whole of a bucket: of the buckets that were asked for.
+        self._whole: dict[int, _Row] = {}
         self._changed: set[int] = set()
 
     def place(self, subject: Subject) -> tuple[dict[int, _Notes], int]:
@@ -247,7 +251,6 @@ class _Networks:
 
     def settle(self, pause: Callable[[], None]) -> None:
         self._shifts = tuple(sorted(shift for shift, networks in self._short.items() if networks))
-        self._over = {}
         chains: dict[tuple[int, int], _Chain] = {}
         while self._changed:
             bucket = self._changed.pop()
@@ -258,10 +261,10 @@ class _Networks:
                 self._rows.pop(bucket, None)
                 del self._members[bucket]
             pause()
+        # A new one, not a cleared one: a look-up that is under way puts what it found into the old.
+        self._whole = {}
 
-    def _row(
-        self, bucket: int, members: dict[int, _Notes], chains: dict[tuple[int, int], _Chain]
-    ) -> tuple[Sequence[int], Sequence[_Chain]]:
+    def _row(self, bucket: int, members: dict[int, _Notes], chains: dict[tuple[int, int], _Chain]) -> _Row:
         """The stretches of a bucket: where each begins, and the chain of networks that hold its addresses."""
         first = bucket << self._open
         starts: MutableSequence[int] = array("I", (first,)) if self._bits == _V4_BITS else [first]
@@ -293,31 +296,32 @@ class _Networks:
         return starts, tuple(row)
 
     def chain(self, number: int) -> _Chain:
-        chain: _Chain = ()
-        row = self._rows.get(number >> self._open)
-        if row is not None:
-            chain = row[1][bisect_right(row[0], number) - 1]
-        if self._shifts:
-            over = self._over.get(number >> self._open)
-            if over is None:
-                over = self._chain_over(number)
-            if over:
-                return chain + over
-        return chain
+        """The networks that hold an address."""
+        bucket = number >> self._open
+        row = self._whole.get(bucket)
+        if row is None:
+            row = self._whole_row(bucket)
+        return row[1][bisect_right(row[0], number) - 1]
 
-    def _chain_over(self, number: int) -> _Chain:
-        """The networks that hold the whole of an address's bucket."""
-        known = self._over
-        found = ((shift, self._short[shift].get(number >> shift)) for shift in self._shifts)
-        chain = tuple((shift, notes) for shift, notes in found if notes)
-        if len(known) >= _MOST_OVER:
-            known = self._over = {}
-        known[number >> self._open] = chain
-        return chain
+    def _whole_row(self, bucket: int) -> _Row:
+        whole = self._whole
+        first = bucket << self._open
+        row = self._rows.get(bucket, ((first,), ((),)))
+        found = ((shift, self._short[shift].get(first >> shift)) for shift in self._shifts)
+        over = tuple((shift, notes) for shift, notes in found if notes)
+        if over:
+            row = (row[0], tuple(chain + over for chain in row[1]))
+        if len(whole) >= _MOST_WHOLE:
+            whole = self._whole = {}
+        whole[bucket] = row
+        return row
 
 
 # What each part of an IPv4 address adds to its number: twice as quick as `int`, and nothing else is a part.
 _FIRST, _SECOND, _THIRD, _FOURTH = ({str(n): n << shift for n in range(256)} for shift in (24, 16, 8, 0))
+
+
+_GROUPS = "%4s" * 8
 
 
 def _ipv4_number(text: str) -> int:
@@ -334,7 +338,7 @@ def _ipv6_number(text: str) -> int:
         groups += ["0"] * (8 - len(groups) - len(after)) + after
     if len(groups) != 8 or "." in text:  # noqa: PLR2004 - so many groups has an address
         return int(IPv6Address(text))
-    return int("".join([group.rjust(4, "0") for group in groups]), 16)
+    return int((_GROUPS % tuple(groups)).replace(" ", "0"), 16)
 
 
 def _no_asn(_: str) -> int:
@@ -461,11 +465,8 @@ class Lists:
             return ()
         chains = self._chains
         try:
-            if ":" in address:
-                chain = self._v6.chain(_ipv6_number(address))
-            else:
-                a, b, c, d = address.split(".")
-                chain = self._v4.chain(_FIRST[a] | _SECOND[b] | _THIRD[c] | _FOURTH[d])
+            is_v6 = ":" in address
+            chain = self._v6.chain(_ipv6_number(address)) if is_v6 else self._v4.chain(_ipv4_number(address))
         except (ValueError, KeyError):
             # A host name in a log, or the empty address of a Unix socket.
             return ()

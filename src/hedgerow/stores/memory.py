@@ -59,6 +59,20 @@ class _Trail:
         return max((hits[-1] for hits in self.series if hits), default=-float("inf"))
 
 
+def _count(trail: _Trail | float | None, counted: tuple[int, ...], at: float, seconds: float) -> int:
+    """How many visits of a trail, in the series *counted*, lie in the *seconds* that end at *at*."""
+    if trail is None:
+        return 0
+    if isinstance(trail, float):
+        return PAGES in counted and at - seconds < trail <= at
+    total = 0
+    for series in counted:
+        hits = trail.series[series]
+        if hits:
+            total += count_hits(hits, at, seconds)
+    return total
+
+
 class MemoryState:
     """
     Counters and blocks in this process.
@@ -320,24 +334,19 @@ class MemoryState:
         A prefix's count is that of the visitor without an account plus that of all accounts there: kept apart, no visit
         is written twice for the common visitor who has none.
         """
-        at = question.at
-        of_prefix = (question.prefix, everyone_at(question.prefix))
-        keys = {"visitor": (question.visitor,), "prefix": of_prefix, "network": (question.network,)}
+        at, visitor, trails = question.at, question.visitor, self._trails
+        own = trails.get(visitor)
         counts = []
         for by, counted, seconds in self._windows:
-            total = 0
-            for key in keys[by]:
-                trail = self._trails.get(key)
-                if trail is None:
-                    continue
-                if isinstance(trail, float):
-                    total += PAGES in counted and at - seconds < trail <= at
-                    continue
-                for series in counted:
-                    hits = trail.series[series]
-                    if hits:
-                        total += count_hits(hits, at, seconds)
-            counts.append(total)
+            if by == "visitor":
+                counts.append(_count(own, counted, at, seconds))
+            elif by == "prefix":
+                prefix = question.prefix
+                alone = own if visitor == prefix else trails.get(prefix)
+                everyone = trails.get(everyone_at(prefix))
+                counts.append(_count(alone, counted, at, seconds) + _count(everyone, counted, at, seconds))
+            else:
+                counts.append(_count(trails.get(question.network), counted, at, seconds))
         return tuple(counts)
 
     def _sweep(self, at: float) -> None:
