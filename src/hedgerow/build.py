@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from zoneinfo import ZoneInfo
 
 from hedgerow.campaigns.sharing import Limits, Sharing
@@ -141,9 +142,25 @@ def ledger_path(settings: Settings) -> Path:
 
 
 def build_ledger(settings: Settings) -> Ledger:
-    if not settings.ledger.enabled:
+    own = settings.ledger
+    if not own.enabled:
         return NoLedger()
-    return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
+    if own.url:
+        ledger: Ledger = postgresql_parts().PostgresLedger(
+            own.url, state_directory(settings) / "ledger.spool",
+            keep_days=own.keep_days, queue=own.queue, spool=own.spool,
+        )  # fmt: skip
+        return ledger
+    return SqliteLedger(ledger_path(settings), keep_days=own.keep_days, queue=own.queue)
+
+
+def postgresql_parts() -> ModuleType:
+    """What needs the extra `postgresql`; one line that says so where it is not installed."""
+    try:
+        from hedgerow.stores import postgresql
+    except ModuleNotFoundError as error:
+        raise StoreError(f"ledger.url needs {error.name}: pip install 'hedgerow[postgresql]'") from None
+    return postgresql
 
 
 def build_clearances(settings: Settings, seals: Seals, sightings: Sightings) -> Clearances:
@@ -382,4 +399,6 @@ def build_gate(
         state.use(settings.density.windows if settings.density.enabled else ())
     engine = build_engine(settings, pages, build_rules(settings), lists, entries=entries)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
-    return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate = Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate.needs_ledger = settings.ledger.on_failure == "closed"
+    return gate

@@ -250,6 +250,8 @@ class Gate:
         """Visitors blocked since the start."""
         self.afar: Afar | None = state if isinstance(state, Afar) else None
         """The state, where it is on another machine: adapters that can serve others meanwhile then do."""
+        self.needs_ledger = False
+        """Whether nobody is let in while the ledger loses visits."""
         self.onlooker: Onlooker | None = None
         """Sees every visit that was answered: the watch. It may not wait, nor fail."""
 
@@ -285,6 +287,8 @@ class Gate:
 
     def _decide(self, visit: Visit, recall: Callable[[Question], Memory]) -> Decision:
         """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
+        if self.needs_ledger and self.ledger.failing:
+            return _away(visit)
         listed = self.engine.listed(visit)
         volume = self.engine.white_volume
         if listed is not None and (listed.action != "pass" or not volume):
@@ -298,6 +302,8 @@ class Gate:
     async def _decide_afar(self, visit: Visit, asked: Coroutine[None, None, Memory]) -> Decision:
         listed = self.engine.listed(visit)
         volume = self.engine.white_volume
+        if self.needs_ledger and self.ledger.failing:
+            listed = _away(visit)
         if listed is not None and (listed.action != "pass" or not volume):
             asked.close()
             return listed

@@ -78,7 +78,9 @@ class LedgerConformance:
         raise NotImplementedError
 
     @given(st.lists(any_visit(), max_size=8))
-    @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @hypothesis_settings(
+        max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+    )
     def test_the_very_visits_come_back(self, tmp_path_factory, written):
         where = tmp_path_factory.mktemp("ledger")
         ledger = self.open(where, keep_days=1e6)

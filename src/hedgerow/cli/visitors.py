@@ -7,13 +7,10 @@ A visitor is named by its address, by `account:NAME`, or by the reference that i
 from __future__ import annotations
 
 import re
-import sqlite3
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -21,8 +18,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hedgerow.build import ledger_path
 from hedgerow.cli.desk import open_desk
+from hedgerow.cli.ledgers import count_visits, find_reference
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import StoreError
 from hedgerow.identity.address import parse_address, prefix_of
@@ -105,29 +102,14 @@ def block(
 def _key(settings: Settings, who: str) -> str:
     """The key of a visitor: as it is, of an address, or looked up in the ledger by a reference."""
     if _REFERENCE.fullmatch(who):
-        return _by_reference(ledger_path(settings), who.upper())
+        return str(find_reference(settings, who.upper(), ("visitor",))[0])
     address = parse_address(who)
     return prefix_of(address) if address else who
 
 
-def _by_reference(path: Path, reference: str) -> str:
-    row = None
-    if path.is_file():
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
-            row = ledger.execute("SELECT visitor FROM visits WHERE ref = ?", (reference,)).fetchone()
-    if row is None:
-        raise StoreError(f"the ledger {path} does not know the reference {reference}")
-    return str(row[0])
-
-
 def _pending(settings: Settings, visitor: str) -> int:
     """Page visits since the visitor's last long session was full, as far as the ledger goes back."""
-    path = ledger_path(settings)
-    if not path.is_file():
-        return 0
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
-        query = "SELECT count(*) FROM visits WHERE visitor = ? AND kind = 'page' AND action = 'pass'"
-        return int(ledger.execute(query, (visitor,)).fetchone()[0]) % _LONG_SESSION
+    return count_visits(settings, visitor) % _LONG_SESSION
 
 
 def _rows(

@@ -6,11 +6,12 @@ import itertools
 
 import pytest
 
-from .redis_server import RedisServer
-from .shared_conformance import SharedConformance
-from .state_conformance import StateConformance
-from .state_machine import compared
-from .visits import open_redis
+from stores.shared_conformance import SharedConformance
+from stores.state_conformance import StateConformance
+from stores.state_machine import compared
+from stores.visits import open_redis
+
+from .databases import RedisServer
 
 _numbers = itertools.count()
 _running: list[RedisServer] = []
