@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import sqlite3
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from contextlib import closing
@@ -14,22 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Nginx, Protect, wait_for
+from .servers import Nginx, Protect, ask, wait_for
 
 WORKERS = 3
-
-
-def ask(server: Protect, path: str = "/") -> int:
-    """The status of one request, on a connection of its own: any worker may get it."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(server.url + path, headers={"Connection": "close"})
-    try:
-        with opener.open(request, timeout=30) as answer:
-            answer.read()
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        error.close()
-        return error.code
 
 
 def children(server: Protect) -> list[int]:

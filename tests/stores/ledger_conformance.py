@@ -27,6 +27,8 @@ from hedgerow.visit import Marker, Visit
 START = 1_800_000_000.0
 # A live request is read as Latin-1: any byte, and nothing else.
 _BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
+# Each ledger's class of these tests is an executor of its own.
+_SEVERAL = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 _MARKERS = st.builds(
     Marker,
     kind=st.sampled_from(["page", "form", "frame", "trap", "maze"]),

@@ -190,8 +190,8 @@ def test_a_ledger_of_an_older_version_is_brought_to_this_one(tmp_path, version):
         connection.executescript(
             f"CREATE TABLE visits ({_START_OF_ALL}{columns}{_END_OF_ALL}); "
             "CREATE INDEX visits_at ON visits (at); CREATE INDEX visits_ref ON visits (ref) WHERE ref <> ''; "
-            "INSERT INTO visits VALUES (7, 1800000000.0, 'a', '192.0.2.1', '', 'GET', 'h', '/old', 'page', '', '', 'none', 0, '', "
-            f"{values} 403, 'refuse', 'trap', '[]', 'ABCD-1234'); PRAGMA user_version=1;"
+            "INSERT INTO visits VALUES (7, 1800000000.0, 'a', '192.0.2.1', '', 'GET', 'h', '/old', 'page', '', '', "
+            f"'none', 0, '', {values} 403, 'refuse', 'trap', '[]', 'ABCD-1234'); PRAGMA user_version=1;"
         )
     assert migrate(tmp_path / NAME) == (1, 2)
     assert migrate(tmp_path / NAME) == (2, 2)

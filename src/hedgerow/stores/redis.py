@@ -58,7 +58,7 @@ class RedisState:
         self._owed: deque[Command] = deque(maxlen=_MOST_OWED)
         self._loaded: list[Script] = []
         self._loop_link: LoopLink | None = None
-        self._opening: asyncio.Task[None] | None = None
+        self._opening: tuple[LoopLink, asyncio.Task[None]] | None = None
         self._loop_thread = 0
         self.alone = 0
         """Visits decided without Redis."""
@@ -172,17 +172,22 @@ class RedisState:
 
     async def _open(self) -> LoopLink:
         """The connection of this loop. Whoever comes while it is being made waits for it, as long as for an answer."""
-        link = self._loop_link = LoopLink(self._address, self.greeting, patience=self._patience)
-        self._loop_thread = threading.get_ident()
-        self._opening = asyncio.ensure_future(link.open())
-        await asyncio.wait([self._opening], timeout=self._patience)
+        if self._opening is None:
+            link = LoopLink(self._address, self.greeting, patience=self._patience)
+            self._opening = (link, asyncio.ensure_future(link.open()))
+        link, opening = self._opening
+        await asyncio.wait([opening], timeout=self._patience)
+        if opening.done() and self._loop_link is None:
+            self._loop_link, self._loop_thread = link, threading.get_ident()
         return link
 
     async def close_afar(self) -> None:
         """Close the connection of this loop."""
-        if self._loop_link is not None:
-            await self._loop_link.close()
-            self._loop_link = None
+        if self._opening is not None:
+            link, opening = self._opening
+            await asyncio.wait([opening])
+            await link.close()
+            self._loop_link = self._opening = None
 
     # ---- What changes
 

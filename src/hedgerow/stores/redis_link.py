@@ -210,18 +210,31 @@ class ThreadLink:
         return replies
 
     def _connect(self) -> None:
+        """Connect and greet; what was begun and failed is closed again."""
+        with contextlib.ExitStack() as undo:
+            connected = undo.enter_context(self._connected())
+            context = self._address.context()
+            if context is not None:
+                connected = undo.enter_context(context.wrap_socket(connected, server_hostname=self._address.host))
+            reader = self._greeted(connected)
+            undo.pop_all()
+        self._reader = reader
+        self._socket = connected
+
+    def _connected(self) -> socket.socket:
         address = self._address
         if address.path:
             connected = socket.socket(socket.AF_UNIX)
             connected.settimeout(_CONNECT)
             connected.connect(address.path)
-        else:
-            connected = socket.create_connection((address.host, address.port), timeout=_CONNECT)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        context = address.context()
-        if context is not None:
-            connected = context.wrap_socket(connected, server_hostname=address.host)
-        reader = hiredis.Reader()
+            return connected
+        connected = socket.create_connection((address.host, address.port), timeout=_CONNECT)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    def _greeted(self, connected: socket.socket) -> hiredis.Reader:
+        """Say the first words, and hear that they are understood."""
+        address, reader = self._address, hiredis.Reader()
         commands = [*address.first_words(), *self._greet()]
         connected.sendall(b"".join(_packed(command) for command in commands))
         for _ in commands:
@@ -232,8 +245,7 @@ class ThreadLink:
                 reader.feed(data)
             if isinstance(reply, hiredis.ReplyError):
                 raise ConnectionError(str(reply))
-        self._reader = reader
-        self._socket = connected
+        return reader
 
     def _lose(self, error: Exception | None = None) -> None:
         """Away from now on, until a thread has connected again."""
