@@ -67,10 +67,9 @@ def shared_path(settings: Settings) -> Path:
 
 def prepare_shared(settings: Settings) -> None:
     """Make the file that workers share anew, with what was remembered before. Starts no thread: workers are forked."""
-    path = shared_path(settings)
-    remove_environment(path)
+    remove_environment(shared_path(settings))
     with closing(build_lmdb(settings)) as state:
-        if settings.state.durable:
+        if settings.state.durable and not settings.state.url:
             with closing(connect(state_path(settings))) as connection:
                 state.restore(*read(connection, time.time()))
 
@@ -86,8 +85,16 @@ def build_lmdb(settings: Settings) -> LmdbState:
 
 
 def worker_stores(settings: Settings, watch: socket.socket) -> Stores:
-    """Those of one worker of several; its visits go out by *watch*."""
+    """
+    Those of one worker of several; its visits go out by *watch*.
+
+    Where the state is in Redis, workers are gates like others, and share nothing else than what they have counted.
+    """
     state = build_lmdb(settings)
+    if settings.state.url:
+        stores: Stores = redis_parts().build(settings, ledger=build_ledger(settings))
+        stores.watches, stores.tallies = False, LmdbTallies(state)
+        return stores
     relay = Relay(send_to(watch), queue=settings.watch.queue) if settings.watch.enabled else None
     return Stores(
         state, build_ledger(settings), build_spent(settings), LmdbSightings(state), LmdbUnwelcome(state),
@@ -98,6 +105,10 @@ def worker_stores(settings: Settings, watch: socket.socket) -> Stores:
 def side_stores(settings: Settings, intake: socket.socket) -> Stores:
     """Those of the process beside the workers, whose visits come in by *intake*."""
     state = build_lmdb(settings)
+    if settings.state.url:
+        stores: Stores = redis_parts().build(settings, ledger=NoLedger())
+        stores.tallies = LmdbTallies(state)
+        return stores
     journal = obedient_journal(settings, state) if settings.state.durable else None
     return Stores(
         state, NoLedger(), build_spent(settings), LmdbSightings(state), LmdbUnwelcome(state),

@@ -59,6 +59,7 @@ class _SiteCollector(Collector):
         yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", tally.challenges)
         yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", tally.blocked)
         yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", tally.lost)
+        yield CounterMetricFamily("hedgerow_state_alone", "Visits decided while Redis was away", tally.alone)
         yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", tally.forgotten)
         yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
         yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))

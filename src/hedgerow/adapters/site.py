@@ -223,7 +223,7 @@ class Site:
             decided=dict(self.decided), untouched=dict(self.untouched), upstream_errors=dict(self.upstream_errors),
             challenges=dict(self.challenging.counted), blocked=self.gate.blocked, lost=self.ledger.lost,
             forgotten=self.state.forgotten, left_out=left_out, inside=self.tarpit.inside,
-            admitted=self.tarpit.admitted, turned_away=self.tarpit.turned_away,
+            admitted=self.tarpit.admitted, turned_away=self.tarpit.turned_away, alone=self.state.alone,
         )  # fmt: skip
 
     def tally(self) -> Tally:

@@ -13,7 +13,8 @@ class Tally(msgspec.Struct):
     """
     Counts since the start.
 
-    *decided* has visits by action, and those that were stopped by code; *inside* are the clients detained now.
+    *decided* has visits by action, and those that were stopped by code; *inside* are the clients detained now, and
+    *alone* the visits that were decided without the state that all gates share.
     """
 
     decided: dict[str, int] = {}
@@ -27,6 +28,7 @@ class Tally(msgspec.Struct):
     inside: int = 0
     admitted: int = 0
     turned_away: int = 0
+    alone: int = 0
 
 
 _MAPS = frozenset({"decided", "untouched", "upstream_errors", "challenges"})

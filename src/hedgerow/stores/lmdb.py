@@ -9,9 +9,6 @@ synced: the file is made anew at each start, and what must outlive that is in th
     days     key -> the day, and requests on it        order    sort and number -> key: the oldest of each sort goes
     strikes  prefix and account -> until when          more     sightings, lost welcomes, what workers have counted
     changed  key: its block or standing is not yet in the journal
-
-When counters take more than their share, the oldest of some that lie together are forgotten for each new one: nearly
-those that have been silent for the longest, without a list of all of them.
 """
 
 from __future__ import annotations
@@ -32,12 +29,11 @@ from hedgerow.errors import StoreError
 from hedgerow.policy.standing import amended
 from hedgerow.recall import ACCOUNT, CLEARANCE, Memory, Question, everyone_at
 from hedgerow.stores.journal import Journal, SqliteJournal
-from hedgerow.stores.trails import Counted, Trail
+from hedgerow.stores.lmdb_trails import Trails, name_of
 from hedgerow.verdict import Block, Change, Standing
 from hedgerow.visit import Kind
 from hedgerow.windows.density import Window, series_of
 
-_LONGEST_KEY = 400
 _ROOM = 33_554_432
 _NUMBER = struct.Struct(">Q")
 _DAY = struct.Struct("<qq")
@@ -46,7 +42,6 @@ _STANDING_COST = 700
 _TODAY_COST = 250
 _ENTRY_COST = 1_000
 _MOST_ENTRIES = 8
-_SAMPLE = 16
 _UNCOUNTED: tuple[int, ...] = ()
 _OF_A_DAY = frozenset({"page", "call"})
 
@@ -71,14 +66,6 @@ class _Known(msgspec.Struct, array_like=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Known)
-
-
-def _name(key: str) -> bytes:
-    """A key as LMDB takes it; of a long one its digest."""
-    name = key.encode("utf-8", "surrogateescape")
-    if len(name) <= _LONGEST_KEY:
-        return b"=" + name
-    return b"#" + blake2b(name, digest_size=32).digest()
 
 
 def open_environment(path: Path, size: int) -> lmdb.Environment:
@@ -117,12 +104,10 @@ class LmdbState:
         remember: float = 0.0,
     ) -> None:
         self._environment = open_environment(path, 2 * memory + _ROOM)
-        self._trails, self._known, self._days, self._order, self._strikes, self._changed, self.more = (
-            self._environment.open_db(name)
-            for name in (b"trails", b"known", b"days", b"order", b"strikes", b"changed", b"more")
+        self._known, self._days, self._order, self._strikes, self._changed, self.more = (
+            self._environment.open_db(name) for name in (b"known", b"days", b"order", b"strikes", b"changed", b"more")
         )
-        self._page = self._environment.stat()["psize"]
-        self._memory = memory
+        self._trails = Trails(self._environment, windows, memory)
         self._most: dict[bytes, int] = {
             b"b": most_blocks, b"o": most_blocks,
             b"s": memory // 4 // _STANDING_COST, b"e": memory // 16 // _ENTRY_COST,
@@ -130,25 +115,29 @@ class LmdbState:
         self._most_days = memory // 4 // _TODAY_COST
         self._remember = remember
         self._lock = Lock()
-        self._hand = b""
-        self.forgotten = 0
-        """Visitors that this process has forgotten because there was no room."""
-        self.use(windows)
+        self._lost = 0
 
     def use(self, windows: Sequence[Window]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
-        self._counted = Counted(windows)
+        self._trails.use(windows)
+
+    alone = 0
+
+    @property
+    def forgotten(self) -> int:
+        """Visitors that this process has forgotten because there was no room."""
+        return self._trails.forgotten + self._lost
 
     def __len__(self) -> int:
         """How many keys have counters now."""
         with self._environment.begin() as txn:
-            return int(txn.stat(self._trails)["entries"])
+            return int(txn.stat(self._trails.database)["entries"])
 
     @property
     def spent(self) -> int:
         """Bytes that the counters take now."""
         with self._environment.begin() as txn:
-            return self._size(txn)
+            return self._trails.size(txn)
 
     def close(self) -> None:
         self._environment.close()
@@ -165,13 +154,13 @@ class LmdbState:
         with self.writing() as txn:
             keys = [key.decode("utf-8", "surrogateescape") for _, key in txn.cursor(self._changed)]
             txn.drop(self._changed, delete=False)
-            found = [(key, self._get(txn, _name(key))) for key in keys]
+            found = [(key, self._get(txn, name_of(key))) for key in keys]
         for key, known in found:
             journal.note_block(key, known.block if known is not None else None)
             journal.note_standing(key, known.standing if known is not None else None)
 
     def _note(self, txn: lmdb.Transaction, key: str) -> None:
-        txn.put(_name(key), key.encode("utf-8", "surrogateescape"), db=self._changed)
+        txn.put(name_of(key), key.encode("utf-8", "surrogateescape"), db=self._changed)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[lmdb.Transaction]:
@@ -186,8 +175,8 @@ class LmdbState:
                     yield txn
             except lmdb.MapFullError:
                 with self._environment.begin(write=True) as txn:
-                    self.forgotten += txn.stat(self._trails)["entries"]
-                    txn.drop(self._trails, delete=False)
+                    self._lost += txn.stat(self._trails.database)["entries"]
+                    txn.drop(self._trails.database, delete=False)
                 raise StoreError("the state was full, and has forgotten its counters; set memory higher") from None
 
     def reading(self) -> lmdb.Transaction:
@@ -201,14 +190,8 @@ class LmdbState:
             return self._recall(txn, question, 1 if question.kind in _OF_A_DAY else 0)
 
     def recount(self, question: Question, claimed: Kind) -> Memory:
-        series = series_of(claimed)
         with self.writing() as txn:
-            for name in self._names(question):
-                data = txn.get(name, db=self._trails)
-                if data is not None:
-                    trail = Trail(data)
-                    trail.drop(question.at, series)
-                    self._put_trail(txn, name, trail)
+            self._trails.take_back(txn, question, series_of(claimed))
             return self._recall(txn, question, (question.kind in _OF_A_DAY) - (claimed in _OF_A_DAY))
 
     def commit(self, block: Block) -> None:
@@ -217,7 +200,7 @@ class LmdbState:
 
     def amend(self, change: Change) -> None:
         with self.writing() as txn:
-            name = _name(change.key)
+            name = name_of(change.key)
             known = self._get(txn, name) or _Known(change.key)
             if change.entry:
                 known.entries = (*known.entries, change.entry)[-_MOST_ENTRIES:]
@@ -232,7 +215,7 @@ class LmdbState:
 
     def forgive(self, key: str) -> bool:
         with self.writing() as txn:
-            name = _name(key)
+            name = name_of(key)
             txn.delete(name, db=self._days)
             known = self._get(txn, name)
             if known is None:
@@ -259,21 +242,13 @@ class LmdbState:
             for block in blocks:
                 self._commit(txn, block)
             for key, standing in standings[-self._most[b"s"] :]:
-                name = _name(key)
+                name = name_of(key)
                 known = self._get(txn, name) or _Known(key)
                 known.standing = standing
                 self._renumber(txn, name, known, b"s")
                 self._put(txn, name, known)
 
     # ---- Counting
-
-    def _names(self, question: Question) -> Iterator[bytes]:
-        """Whose visit it is: its visitor's, that of the accounts at its address if it has one, and its network's."""
-        yield _name(question.visitor)
-        if question.visitor != question.prefix:
-            yield _name(everyone_at(question.prefix))
-        if question.network:
-            yield _name(question.network)
 
     def _recall(self, txn: lmdb.Transaction, question: Question, more: int) -> Memory:
         """Answer, with *more* requests counted for the day."""
@@ -284,44 +259,12 @@ class LmdbState:
             return Memory(block, _UNCOUNTED)
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         standing, entries = (own.standing, own.entries) if own is not None else (None, ())
-        counts = _UNCOUNTED
-        if question.count and series_of(question.kind) in self._counted.series:
-            counts = self._count(txn, question)
+        counts = self._trails.count(txn, question) if self._trails.counts_kind(question) else _UNCOUNTED
         return Memory(None, counts, strikes, standing, today, entries, offences)
-
-    def _count(self, txn: lmdb.Transaction, question: Question) -> tuple[int, ...]:
-        """Count the visit, and give one count for each window."""
-        counted, at, series = self._counted, question.at, series_of(question.kind)
-        trails: dict[bytes, Trail | None] = {}
-        for name in self._names(question):
-            data = txn.get(name, db=self._trails)
-            if data is None:
-                self._sweep(txn, at)
-            trail = trails[name] = Trail(data)
-            trail.add(at, series, keep=counted.keep, most=counted.most)
-            txn.put(name, trail.to_bytes(), db=self._trails)
-        own = (_name(question.visitor),)
-        of_prefix = (_name(question.prefix), _name(everyone_at(question.prefix))) if counted.by_prefix else ()
-        whose = {"visitor": own, "prefix": of_prefix, "network": (_name(question.network),)}
-        for name in of_prefix:
-            if name not in trails:
-                data = txn.get(name, db=self._trails)
-                trails[name] = Trail(data) if data is not None else None
-        counts = []
-        for by, kinds, seconds in counted.windows:
-            found = (trails.get(name) for name in whose[by])
-            counts.append(sum(trail.count(kinds, at, seconds) for trail in found if trail is not None))
-        return tuple(counts)
-
-    def _put_trail(self, txn: lmdb.Transaction, name: bytes, trail: Trail) -> None:
-        if trail:
-            txn.put(name, trail.to_bytes(), db=self._trails)
-        else:
-            txn.delete(name, db=self._trails)
 
     def _count_today(self, txn: lmdb.Transaction, question: Question, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
-        name = _name(question.visitor)
+        name = name_of(question.visitor)
         newest = _DAY.unpack(txn.get(b"day", default=_DAY.pack(0, 0), db=self.more))[0]
         if question.day > newest:
             txn.drop(self._days, delete=False)
@@ -334,43 +277,10 @@ class LmdbState:
         txn.put(name, _UNTIL.pack(count), db=self._days)
         if txn.stat(self._days)["entries"] > self._most_days:
             with txn.cursor(self._days) as cursor:
-                if not cursor.set_range(_name(question.visitor) + b"\0"):
+                if not cursor.set_range(name_of(question.visitor) + b"\0"):
                     cursor.first()
                 cursor.delete()
         return int(count)
-
-    def _size(self, txn: lmdb.Transaction) -> int:
-        stat = txn.stat(self._trails)
-        return int((stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) * self._page)
-
-    def _sweep(self, txn: lmdb.Transaction, at: float) -> None:
-        """
-        Look at some counters that lie together: a new one comes.
-
-        Those that have left every window go; where there is no room, the two that have been silent for the longest.
-        """
-        full = self._size(txn) > self._memory
-        with txn.cursor(self._trails) as cursor:
-            if not cursor.set_range(self._hand) and not cursor.first():
-                return
-            others: list[tuple[float, bytes]] = []
-            for _ in range(_SAMPLE if full else 2):
-                name, data = cursor.item()
-                newest = Trail(data).newest()
-                if newest <= at - self._counted.keep:
-                    # Behind the last one there is no next, and the cursor says so by an empty key.
-                    there = cursor.delete() and cursor.key() != b""
-                else:
-                    others.append((newest, name))
-                    there = cursor.next()
-                if not there:
-                    break
-            self._hand = cursor.key()
-        if full:
-            # Two for one: pages that are half empty count as well.
-            for _, name in sorted(others)[:2]:
-                txn.delete(name, db=self._trails)
-                self.forgotten += 1
 
     # ---- What is known
 
@@ -390,7 +300,7 @@ class LmdbState:
         """The block in force, the offences, and what is known of the visitor."""
         block, own, offences = None, None, []
         for key in (question.visitor, everyone_at(question.prefix), question.network):
-            name = _name(key)
+            name = name_of(key)
             data = txn.get(name, db=self._known) if key else None
             if data is None:
                 continue
@@ -414,7 +324,7 @@ class LmdbState:
         return block, tuple(offences), own
 
     def _count_strikes(self, txn: lmdb.Transaction, prefix: str, at: float) -> int:
-        start, count, over = _name(prefix) + b"\0", 0, []
+        start, count, over = name_of(prefix) + b"\0", 0, []
         with txn.cursor(self._strikes) as cursor:
             there = cursor.set_range(start)
             while there and cursor.key().startswith(start):
@@ -432,7 +342,7 @@ class LmdbState:
 
     def _commit(self, txn: lmdb.Transaction, block: Block) -> None:
         # Whoever is blocked starts from nothing when the block has run out or is forgiven.
-        name = _name(block.key)
+        name = name_of(block.key)
         known = self._get(txn, name) or _Known(block.key)
         self._unblock(txn, known)
         known.block = block
@@ -445,9 +355,9 @@ class LmdbState:
             before = known.standing
             known.standing = Standing(at=before.at, day=before.day, challenges=before.challenges)
         self._put(txn, name, known)
-        txn.delete(name, db=self._trails)
+        self._trails.forget(txn, block.key)
         if block.key == everyone_at(block.prefix):
-            txn.delete(_name(block.prefix), db=self._trails)
+            self._trails.forget(txn, block.prefix)
         if block.key.startswith((ACCOUNT, CLEARANCE)):
             txn.put(self._strike(block), _UNTIL.pack(block.until) + name, db=self._strikes)
         self._keep_within(txn, b"b")
@@ -456,7 +366,9 @@ class LmdbState:
     @staticmethod
     def _strike(block: Block) -> bytes:
         return (
-            _name(block.prefix) + b"\0" + blake2b(block.key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+            name_of(block.prefix)
+            + b"\0"
+            + blake2b(block.key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
         )
 
     def _unblock(self, txn: lmdb.Transaction, known: _Known) -> bool:
@@ -517,7 +429,7 @@ class LmdbState:
             self._unblock(txn, known)
         else:
             self._lose(txn, known, sort)
-            self.forgotten += sort == b"s"
+            self._lost += sort == b"s"
         self._put(txn, name, known)
 
     def _in_order(self, sort: Sort) -> Iterator[_Known]:

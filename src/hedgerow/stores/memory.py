@@ -84,6 +84,7 @@ class MemoryState:
     """
 
     journal: Journal | None = None
+    alone = 0
 
     def __init__(
         self,

@@ -25,6 +25,10 @@ class StateStore(State, Protocol):
     @property
     def forgotten(self) -> int: ...
 
+    @property
+    def alone(self) -> int:
+        """Visits that were answered without what other processes know, because that could not be reached."""
+
     def __len__(self) -> int: ...
 
     def use(self, windows: Sequence[Window]) -> None:
