@@ -238,7 +238,7 @@ class Protect:
         self.site, self.admin = re.findall(r"http://127\.0\.0\.1:\d{2,}", self.log.read_text())
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while self.log.read_text().count(text) < times:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()

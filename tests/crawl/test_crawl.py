@@ -109,7 +109,7 @@ def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
     command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
