@@ -2,7 +2,8 @@
 What a trip to the state costs, in each engine, and how many decisions a second go through Redis from two gates.
 
 The second part starts a Redis of its own on this machine and measures, in turns, redis-benchmark with the script of a
-visit and two gate processes that decide on prepared visits, 64 of them at once each.
+visit and two gate processes that decide on prepared visits, 64 of them at once each. The third stops and kills that
+Redis, and says for how long decisions waited meanwhile.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import asyncio
 import itertools
 import multiprocessing
 import shutil
+import signal
 import socket
 import statistics
 import struct
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -25,7 +28,7 @@ import uvloop
 from bench.samples import BROWSER
 from bench.timing import measure
 from hedgerow.build import build_gate
-from hedgerow.marker.seal import Key, Seals
+from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.recall import Question
 from hedgerow.settings import read_settings
 from hedgerow.settings.schema import DEFAULT_WINDOWS
@@ -45,7 +48,22 @@ VISITORS = 20_000
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         _trips(Path(folder))
-        _throughput(Path(folder))
+        program, benchmark = shutil.which("redis-server"), shutil.which("redis-benchmark")
+        if program is None or benchmark is None:
+            print("redis-server and redis-benchmark are not here")
+            return
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no", "--dir", folder]
+
+        def start() -> subprocess.Popen:
+            server = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+            _wait_for(port)
+            return server
+
+        _throughput(start, benchmark, port)
+        _failures(start, port)
 
 
 def _question(n: int) -> Question:
@@ -68,18 +86,9 @@ def _trips(folder: Path) -> None:
         print(f"one trip, {name:38} {seconds * 1e6:8.2f} µs")
 
 
-def _throughput(folder: Path) -> None:
-    program, benchmark = shutil.which("redis-server"), shutil.which("redis-benchmark")
-    if program is None or benchmark is None:
-        print("redis-server and redis-benchmark are not here")
-        return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    server = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+def _throughput(start: Callable[[], subprocess.Popen], benchmark: str, port: int) -> None:
+    server = start()
     try:
-        _wait_for(port)
         theirs, ours, cost = [], [], []
         for _ in range(ROUNDS):
             theirs.append(_redis_benchmark(benchmark, port))
@@ -95,6 +104,57 @@ def _throughput(folder: Path) -> None:
     print(f"decisions through Redis from {GATES} gates             {rate:10,.0f} a second")
     print(f"CPU of a gate for one                            {statistics.median(cost) * 1e6:10.1f} µs")
     print(f"goal: at least {GOAL:,} a second, is {rate:,.0f}; at least {GOAL_RATIO} of redis-benchmark, is {ratio:.2f}")
+
+
+def _failures(start: Callable[[], subprocess.Popen], port: int) -> None:
+    """For how long decisions wait: with Redis there, hanging, there again, gone, and there again; 200 a second."""
+    server = start()
+    waits: dict[str, list[float]] = {}
+
+    async def run() -> None:
+        nonlocal server
+        state = RedisState(parse_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:")
+        ticks = itertools.count()
+
+        async def phase(name: str) -> None:
+            found = waits.setdefault(name, [])
+
+            async def one() -> None:
+                began = time.perf_counter()
+                await state.recall_afar(_question(next(ticks)))
+                found.append(time.perf_counter() - began)
+
+            tasks = []
+            for _ in range(400):
+                tasks.append(asyncio.ensure_future(one()))
+                await asyncio.sleep(0.005)
+            await asyncio.gather(*tasks)
+
+        await phase("Redis answers")
+        server.send_signal(signal.SIGSTOP)
+        await phase("Redis hangs")
+        server.send_signal(signal.SIGCONT)
+        await phase("Redis is back")
+        server.kill()
+        server.wait()
+        await phase("Redis is gone")
+        server = await asyncio.to_thread(start)
+        await asyncio.sleep(0.5)
+        alone = state.alone
+        await phase("Redis is there again")
+        print(f"decided without Redis: {alone} while it was away, {state.alone - alone} afterwards")
+        await state.close_afar()
+        state.close()
+
+    try:
+        uvloop.run(run())
+    finally:
+        server.terminate()
+        server.wait()
+    for name, found in waits.items():
+        found.sort()
+        p99, most = found[int(len(found) * 0.99)] * 1e3, found[-1] * 1e3
+        print(f"wait of a decision, {name:22} p99 {p99:6.2f} ms, {most:6.2f} ms at most")
 
 
 def _wait_for(port: int) -> None:
@@ -149,11 +209,15 @@ def _gate(port: int, number: int) -> tuple[int, float, float]:
     state = RedisState(parse_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:", patience=5)
     state.ask(("FLUSHALL",))
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=Seals([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger(), state=state)
-    visits = [
-        gate.identifier.visit(time.time(), f"10.{number}.{n >> 8}.{n & 255}", "GET", "/docs/page.html?x=1", BROWSER)
-        for n in range(VISITORS)
-    ]
+    seals = Seals([Key(1, bytes(range(64)), 0.0)])
+    gate = build_gate(settings, seals=seals, ledger=NoLedger(), state=state)
+    visits = []
+    for n in range(VISITORS):
+        # By a marked link that was made for this visitor, as most visits are.
+        address = f"10.{number}.{n >> 8}.{n & 255}"
+        token = seals.of("127.0.0.1:8080").seal("page", visitor_digest(address), page_digest("/"), b"/docs/page.html")
+        visits.append(gate.identifier.visit(time.time(), address, "GET", "/~" + token.decode(), BROWSER))
+    assert visits[0].marker is not None
 
     async def one_after_another(mine, end: float) -> int:
         count = 0

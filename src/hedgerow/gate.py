@@ -8,7 +8,7 @@ the verdict is the same whatever the form. Takes the time as an argument; asks n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -261,11 +261,29 @@ class Gate:
         """
         return self._decide(visit, self.state.recall)
 
-    async def decide_afar(self, visit: Visit) -> Decision:
-        """The same where the trip to the state takes a while, and others are served meanwhile."""
+    async def decide_afar(self, visit: Visit, claimed: Kind | None = None) -> Decision:
+        """
+        The same where the trip to the state takes a while, and others are served meanwhile.
+
+        *claimed* is what the visit was counted as before, where it turned out to be another kind.
+        """
         if self.afar is None:
             return self.decide(visit)
-        return await self._decide_afar(visit, self.afar.recall_afar(self.engine.question(visit)))
+        listed = self.engine.listed(visit)
+        volume = self.engine.white_volume
+        if self.needs_ledger and self.ledger.failing:
+            return _away(visit)
+        if listed is not None and (listed.action != "pass" or not volume):
+            return listed
+        question = self.engine.question(visit)
+        try:
+            if claimed is None:
+                memory = await self.afar.recall_afar(question)
+            else:
+                memory = await self.afar.recount_afar(question, claimed)
+        except StateAway:
+            return _away(visit)
+        return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
 
     def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """
@@ -282,8 +300,7 @@ class Gate:
         if self.afar is None:
             return self.correct(visit, kind)
         corrected = _corrected(visit, kind)
-        asked = self.afar.recount_afar(self.engine.question(corrected), visit.kind)
-        return corrected, await self._decide_afar(corrected, asked)
+        return corrected, await self.decide_afar(corrected, visit.kind)
 
     def _decide(self, visit: Visit, recall: Callable[[Question], Memory]) -> Decision:
         """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
@@ -295,20 +312,6 @@ class Gate:
             return listed
         try:
             memory = recall(self.engine.question(visit))
-        except StateAway:
-            return _away(visit)
-        return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
-
-    async def _decide_afar(self, visit: Visit, asked: Coroutine[None, None, Memory]) -> Decision:
-        listed = self.engine.listed(visit)
-        volume = self.engine.white_volume
-        if self.needs_ledger and self.ledger.failing:
-            listed = _away(visit)
-        if listed is not None and (listed.action != "pass" or not volume):
-            asked.close()
-            return listed
-        try:
-            memory = await asked
         except StateAway:
             return _away(visit)
         return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)

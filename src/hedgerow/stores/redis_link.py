@@ -314,10 +314,11 @@ class LoopLink(asyncio.Protocol):
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(_packed(command))
-        self._pending.append((self._loop.time(), future))
+        now = self._loop.time()
+        self._pending.append((now, future))
         if not self._ticking:
             self._ticking = True
-            self._loop.call_later(_TICK, self._tick, self._loop.time() + _TICK)
+            self._loop.call_later(_TICK, self._tick, now + _TICK)
 
     def _flush(self) -> None:
         if self._out and self._transport is not None:
