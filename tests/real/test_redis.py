@@ -174,12 +174,16 @@ def test_in_a_loop_the_answers_are_the_same_and_all_at_once_go_out_together():
 
 def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
     async def run(own: RedisServer, state: RedisState) -> None:
+        async def told():
+            # Sent, and not answered: told again when it is back.
+            state.commit(block(until=1e6))
+            return await state.recall_afar(ask(1.0, ANN))
+
         assert (await state.recall_afar(ask())).counts == (1,)
         own.kill(signal.SIGSTOP)
-        hung = await asyncio.gather(*(state.recall_afar(ask(n / 10, ANN)) for n in range(5)))
+        hung = await asyncio.gather(*(state.recall_afar(ask(n / 10, ANN)) for n in range(4)), told())
         assert sorted(memory.counts for memory in hung) == [(1,), (2,), (3,), (4,), (5,)]
         assert state.alone == 5
-        state.commit(block(until=1e6))
         own.kill(signal.SIGCONT)
         async with asyncio.timeout(PATIENCE):
             while state.away:
@@ -248,6 +252,13 @@ def test_a_password_and_a_database():
             assert not state.away
         with closing(RedisState(parse_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
             assert state.away
+
+            async def run() -> None:
+                assert (await state.recall_afar(ask())).counts == (1,)
+                await state.close_afar()
+
+            asyncio.run(run())
+            assert state.alone == 1
 
 
 def certificate(folder) -> None:

@@ -62,7 +62,7 @@ class RedisState:
         self._loop_thread = 0
         self.alone = 0
         """Visits decided without Redis."""
-        self._link = ThreadLink(address, self.greeting, patience=patience)
+        self._link = ThreadLink(address, self.greeting, patience=patience, owe=self.owe)
 
     def greeting(self) -> list[Command]:
         """What a connection begins with: all scripts, and what Redis has not been told yet."""
@@ -72,6 +72,10 @@ class RedisState:
         scripts = (*self.scripts.all(), *self._loaded)
         return [*(("SCRIPT", "LOAD", script.text) for script in scripts), *owed]
 
+    def owe(self, commands: Sequence[Command]) -> None:
+        """These may not have reached Redis: told again when it is back, before all others."""
+        self._owed.extendleft(command for command in reversed(commands) if command[:1] != ("SCRIPT",))
+
     def key(self, name: str) -> str:
         """The key of something else that gates share."""
         return self.scripts.prefix + name
@@ -79,9 +83,12 @@ class RedisState:
     def load(self, script: Script) -> None:
         """Have a script that others call known to Redis from now on."""
         self._loaded.append(script)
-        self._tell(("SCRIPT", "LOAD", script.text), "load")
-        if self._loop_link is not None:
-            self._loop_link.tell(("SCRIPT", "LOAD", script.text))
+        self._load(script)
+
+    def _load(self, script: Script) -> None:
+        """Redis knows it from then on, whichever connection calls it; one that is away begins with it."""
+        with contextlib.suppress(Away):
+            self._link.ask(("SCRIPT", "LOAD", script.text))
 
     def ask(self, command: Command) -> Any:
         """The reply to *command*, waited for; or Away."""
@@ -105,9 +112,7 @@ class RedisState:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
         self.scripts.use(windows)
         self._local.use(windows)
-        self._tell(("SCRIPT", "LOAD", self.scripts.recall_script.text), "load")
-        if self._loop_link is not None:
-            self._loop_link.tell(("SCRIPT", "LOAD", self.scripts.recall_script.text))
+        self._load(self.scripts.recall_script)
 
     @property
     def away(self) -> bool:
@@ -173,7 +178,7 @@ class RedisState:
     async def _open(self) -> LoopLink:
         """The connection of this loop. Whoever comes while it is being made waits for it, as long as for an answer."""
         if self._opening is None:
-            link = LoopLink(self._address, self.greeting, patience=self._patience)
+            link = LoopLink(self._address, self.greeting, patience=self._patience, owe=self.owe)
             self._opening = (link, asyncio.ensure_future(link.open()))
         link, opening = self._opening
         await asyncio.wait([opening], timeout=self._patience)
@@ -229,7 +234,7 @@ class RedisState:
             records += [self.scripts.record(reply) for reply in replies if reply is not None]
         return records
 
-    def _tell(self, command: Command, sort: str = "owed") -> bool:
+    def _tell(self, command: Command) -> bool:
         """Have *command* carried out, in the order of this process; later, where Redis is away."""
         link = self._loop_link
         if link is not None and threading.get_ident() == self._loop_thread:
@@ -242,8 +247,7 @@ class RedisState:
                 pass
             else:
                 return True
-        if sort == "owed":
-            self._owed.append(command)
+        self._owed.append(command)
         return False
 
     # ---- What is answered

@@ -4,7 +4,8 @@ Connections to Redis that nobody waits for long.
 `ThreadLink` is for threads: what several of them ask at once goes out together, sent by the first of them. `LoopLink`
 is for an event loop: what is asked within one turn of the loop goes out together at its end. Both answer within
 *patience* seconds or raise `Away`; from then on they raise it at once, until a connection is made again beside the
-requests. A connection begins with what *greet* says: the scripts, and what is owed.
+requests. A connection begins with what *greet* says: the scripts, and what is owed. What was sent, and perhaps not
+carried out, goes back to *owe*.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from hedgerow.stores.redis_scripts import Command
 log = logging.getLogger(__name__)
 
 Greet = Callable[[], Sequence[Command]]
+Owe = Callable[[Sequence[Command]], None]
 
 PATIENCE = 0.03
 """Seconds that a request waits for an answer."""
@@ -104,9 +106,10 @@ class _Slot:
 class ThreadLink:
     """A connection that threads share."""
 
-    def __init__(self, address: Address, greet: Greet, *, patience: float = PATIENCE) -> None:
+    def __init__(self, address: Address, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None) -> None:
         self._address = address
         self._greet = greet
+        self._owe = owe
         self._patience = patience
         self._lock = threading.Lock()
         self._waiting: list[_Slot] = []
@@ -234,17 +237,22 @@ class ThreadLink:
 
     def _greeted(self, connected: socket.socket) -> hiredis.Reader:
         """Say the first words, and hear that they are understood."""
-        address, reader = self._address, hiredis.Reader()
-        commands = [*address.first_words(), *self._greet()]
-        connected.sendall(b"".join(_packed(command) for command in commands))
-        for _ in commands:
-            while (reply := reader.gets()) is False:
-                data = connected.recv(65536)
-                if not data:
-                    raise ConnectionResetError("closed by Redis")
-                reader.feed(data)
-            if isinstance(reply, hiredis.ReplyError):
-                raise ConnectionError(str(reply))
+        reader, greeting = hiredis.Reader(), self._greet()
+        commands = [*self._address.first_words(), *greeting]
+        try:
+            connected.sendall(b"".join(_packed(command) for command in commands))
+            for _ in commands:
+                while (reply := reader.gets()) is False:
+                    data = connected.recv(65536)
+                    if not data:
+                        raise ConnectionResetError("closed by Redis")
+                    reader.feed(data)
+                if isinstance(reply, hiredis.ReplyError):
+                    raise ConnectionError(str(reply))
+        except OSError:
+            if self._owe is not None:
+                self._owe(greeting)
+            raise
         return reader
 
     def _lose(self, error: Exception | None = None) -> None:
@@ -266,20 +274,38 @@ class ThreadLink:
                 return
 
 
-class LoopLink(asyncio.Protocol):
+class _Wire(asyncio.Protocol):
+    """One connection of a LoopLink; what comes in by one that it has given up is nobody's."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, link: LoopLink) -> None:
+        self._link = link
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._link.receive(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._link.end(self, str(exc or "closed by Redis"))
+
+
+class LoopLink:
     """A connection of one event loop; `ask` and `tell` are called in it."""
 
-    def __init__(self, address: Address, greet: Greet, *, patience: float = PATIENCE) -> None:
+    def __init__(self, address: Address, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None) -> None:
         self._address = address
         self._greet = greet
+        self._owe = owe
         self._patience = patience
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
+        self._wire: _Wire | None = None
         self._reader = hiredis.Reader()
         self._out: list[bytes] = []
-        self._pending: deque[tuple[float, asyncio.Future[Any] | None]] = deque()
+        self._pending: deque[tuple[float, asyncio.Future[Any] | Command]] = deque()
         self._ticking = False
-        self._greeting = False
         self._closed = False
         self._coming_back: asyncio.Task[None] | None = None
         self.away = True
@@ -307,10 +333,11 @@ class LoopLink(asyncio.Protocol):
         """Send *command* and mind no reply; false where nobody is there."""
         if self.away:
             return False
-        self._put(command, None)
+        self._put(command, command)
         return True
 
-    def _put(self, command: Command, future: asyncio.Future[Any] | None) -> None:
+    def _put(self, command: Command, future: asyncio.Future[Any] | Command) -> None:
+        """Have *command* sent; its reply goes to *future*, or to nobody where that is the command itself."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(_packed(command))
@@ -321,8 +348,8 @@ class LoopLink(asyncio.Protocol):
             self._loop.call_later(_TICK, self._tick, now + _TICK)
 
     def _flush(self) -> None:
-        if self._out and self._transport is not None:
-            self._transport.write(b"".join(self._out))
+        if self._out and self._wire is not None:
+            self._wire.transport.write(b"".join(self._out))
         self._out.clear()
 
     def _tick(self, due: float) -> None:
@@ -344,17 +371,23 @@ class LoopLink(asyncio.Protocol):
             self._coming_back.cancel()
             await asyncio.wait([self._coming_back])
         self._flush()
-        if self._transport is not None:
-            self._transport.close()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            # What was told last still goes out.
+            wire.transport.close()
         self._lose("")
 
-    # ---- asyncio's side
+    # ---- The wire's side
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]
-        self._reader = hiredis.Reader()
+    def end(self, wire: _Wire, why: str) -> None:
+        """A connection has ended."""
+        if wire is self._wire:
+            self._lose(why)
 
-    def data_received(self, data: bytes) -> None:
+    def receive(self, wire: _Wire, data: bytes) -> None:
+        """Replies, or parts of some."""
+        if wire is not self._wire:
+            return
         reader, pending = self._reader, self._pending
         reader.feed(data)
         lost = ""
@@ -367,51 +400,72 @@ class LoopLink(asyncio.Protocol):
                 if str(reply).startswith(("NOSCRIPT", "LOADING", "READONLY", "NOAUTH")):
                     lost = str(reply)
                     reply = Away()
-                if future is not None and not future.done():
-                    future.set_exception(reply)
-                elif not lost:
+                if not isinstance(future, asyncio.Future):
                     log.error("Redis refused a command: %s", reply)
-            elif future is not None and not future.done():
+                elif not future.done():
+                    future.set_exception(reply)
+            elif isinstance(future, asyncio.Future) and not future.done():
                 future.set_result(reply)
         if lost:
             self._lose(lost)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lose(str(exc or "closed by Redis"))
-
     # ---- Away and back
 
     async def _connect(self) -> None:
-        address = self._address
+        address, wire = self._address, _Wire(self)
         if address.path:
-            await self._loop.create_unix_connection(lambda: self, address.path)
+            await self._loop.create_unix_connection(lambda: wire, address.path)
         else:
             await self._loop.create_connection(
-                lambda: self, address.host, address.port,
+                lambda: wire, address.host, address.port,
                 ssl=address.context(), server_hostname=address.host if address.tls else None,
             )  # fmt: skip
-        assert self._transport is not None
-        commands = [*address.first_words(), *self._greet()]
+        self._wire, self._reader = wire, hiredis.Reader()
+        greeting = self._greet()
+        commands = [*address.first_words(), *greeting]
         futures = [self._loop.create_future() for _ in commands]
         self._pending.extend((self._loop.time(), future) for future in futures)
-        self._transport.write(b"".join(_packed(command) for command in commands))
-        for reply in await asyncio.gather(*futures, return_exceptions=True):
-            if isinstance(reply, Exception):
-                raise ConnectionError(str(reply))
+        try:
+            wire.transport.write(b"".join(_packed(command) for command in commands))
+            await asyncio.gather(*futures)
+        except BaseException as error:
+            if self._owe is not None:
+                self._owe(greeting)
+            self._give_up(futures)
+            if isinstance(error, hiredis.ReplyError):
+                raise ConnectionError(str(error)) from None
+            raise
         self.away = False
 
+    def _give_up(self, futures: Sequence[asyncio.Future[Any]]) -> None:
+        """What was begun comes to nothing."""
+        for future in futures:
+            if future.done() and not future.cancelled():
+                # Looked at, so that nobody is told that it was not.
+                future.exception()
+            future.cancel()
+        wire, self._wire = self._wire, None
+        self._pending.clear()
+        if wire is not None:
+            wire.transport.abort()
+
     def _lose(self, why: str) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.abort()
-            if not self._closed:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.transport.abort()
+            if not self._closed and not self.away:
                 log.warning("Redis does not answer (%s); tried again", why)
         self.away = True
         self._out.clear()
         pending, self._pending = self._pending, deque()
+        told = []
         for _, future in pending:
-            if future is not None and not future.done():
+            if not isinstance(future, asyncio.Future):
+                told.append(future)
+            elif not future.done():
                 future.set_exception(Away())
+        if told and self._owe is not None and not self._closed:
+            self._owe(told)
         self._try_again()
 
     def _try_again(self) -> None:
