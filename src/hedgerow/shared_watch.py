@@ -23,6 +23,7 @@ from zlib import crc32
 import msgspec
 
 from hedgerow.relay import Seen, decode, encode
+from hedgerow.stores.kept import Kept
 from hedgerow.stores.redis_link import Address, Away, ThreadLink
 from hedgerow.stores.redis_scripts import Command, Scripts, text
 from hedgerow.verdict import Campaign, Change
@@ -129,6 +130,8 @@ class SharedWatch:
         self._told: dict[str, Campaign | None] = {}
         self.paths, self.sharing = self._make(self._found.append)
         self.sharing.note = self._told.__setitem__
+        for watch in (self.paths, self.sharing):
+            watch.keep()
 
     def use(self, make: Make) -> None:
         """Go on with other watches: settings were read again. Nothing is lost, all that is known is in Redis."""
@@ -239,7 +242,9 @@ class SharedWatch:
                 break
         if part == SHARING:
             kept = self._link.ask(("HVALS", self._prefix + "campaigns"))
-            self.sharing.restore((), [msgspec.json.decode(one, type=Campaign) for one in kept])
+            ties = self._link.ask(("HGETALL", self._prefix + "ties"))
+            campaigns = [msgspec.json.decode(one, type=Campaign) for one in kept]
+            self.sharing.restore(Kept(ties=list(zip(ties[::2], ties[1::2], strict=True))), campaigns)
         self._unfinished.add(part)
         self.held.add(part)
 
@@ -277,7 +282,8 @@ class SharedWatch:
         if not wanted:
             return
         kept = self._link.ask(("MGET", *(self._session(visitor) for visitor in wanted)))
-        self.paths.restore([(v, data) for v, data in zip(wanted, kept, strict=True) if data is not None], ())
+        found = [(visitor, data) for visitor, data in zip(wanted, kept, strict=True) if data is not None]
+        self.paths.restore(Kept(sessions=found))
 
     def _session(self, visitor: str) -> bytes:
         return self._prefix.encode() + b"session:" + text(visitor)
@@ -290,9 +296,13 @@ class SharedWatch:
         if any(owner != self.name.encode() for owner in owners):
             raise Lost
         commands: list[Command] = []
-        for visitor, session in self.paths.changed(least=1).items():
+        for visitor, session in self.paths.changed(least=1).sessions.items():
             key = self._session(visitor)
             commands.append(("DEL", key) if session is None else ("SET", key, session[1], "EX", _DAY))
+        table = self._prefix + "ties"
+        for who, tie in self.sharing.changed().ties.items():
+            commands.append(("HDEL", table, who) if tie is None else ("HSET", table, who, tie[1]))
+        commands.append(("EXPIRE", table, _DAY))
         commands += [self._scripts.amend(change) for change in self._found]
         for name, campaign in self._told.items():
             kept = msgspec.json.encode(campaign) if campaign is not None else None

@@ -57,7 +57,7 @@ def _making(settings: Settings) -> Make:
 
     def make(amend: Callable[[Change], None]) -> tuple[Watch, Watch]:
         paths, sharing = build_watch(settings, ladder, amend), build_watch(settings, ladder, amend)
-        paths.sharing, sharing.judge = None, None
+        paths.sharing, sharing.paths, sharing.windows = None, None, None
         return paths, sharing
 
     return make

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from hedgerow.marker.seal import page_digest, visitor_digest
-from hedgerow.sessions.paths import PathSession
+from hedgerow.sessions.pending import Pending
 from hedgerow.shared_watch import PARTS, Streams
 from hedgerow.stores.keyfile import new_key, write_keys
 from hedgerow.stores.postgresql import migrate
@@ -184,7 +184,7 @@ def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis
         wait_for("all visits", lambda: left() == 0)
         wait_for("one at work", lambda: len(holders()) == 1)
         for who in visitors:
-            kept = PathSession.from_bytes(link.ask(("GET", f"watched:session:{who}")))
+            kept = Pending.from_bytes(link.ask(("GET", f"watched:session:{who}")))
             assert (who, kept.size) == (who, steps)
     finally:
         link.close()

@@ -12,7 +12,7 @@ import html
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import IO
 from urllib.parse import parse_qs
@@ -26,6 +26,8 @@ from hedgerow.adapters.admin_lists import ListsApi
 from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.site import Site
+from hedgerow.models.drift import ENOUGH
+from hedgerow.models.panel import Panel
 from hedgerow.settings.schema import split_listen
 from hedgerow.watch import Beside
 
@@ -33,7 +35,7 @@ _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _SHOWN = 200
 _MEMBERS_SHOWN = 20
-_MARKUP = frozenset({"counts", "rows", "campaigns"})
+_MARKUP = frozenset({"counts", "rows", "campaigns", "models"})
 _LARGEST_POST = 10_000
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
@@ -83,10 +85,28 @@ def _watched(beside: Beside, left_out: int) -> Iterator[Metric]:
     yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", beside.waiting)
     yield GaugeMetricFamily("hedgerow_watch_sessions", "Visitors with a pending session", watch.pending)
     yield _counter("hedgerow_watch_found", "Sessions and members of campaigns by what they are", "as", watch.found)
-    shadowed = CounterMetricFamily("hedgerow_watch_shadow", "Sessions by model and shadow", labels=["as", "shadow"])
-    for (judged, said), count in sorted(watch.shadowed.items()):
-        shadowed.add_metric([judged, said], count)
-    yield shadowed
+    judged = CounterMetricFamily(
+        "hedgerow_watch_judged", "Judgements by kind and what they were", labels=["kind", "as"]
+    )
+    shadowed = CounterMetricFamily(
+        "hedgerow_watch_shadow", "Judgements by kind, by the model and by its shadow", labels=["kind", "as", "shadow"]
+    )
+    drift = GaugeMetricFamily(
+        "hedgerow_watch_drift",
+        "How far a feature is from the training: stability index, above 0.25 is far",
+        labels=["kind", "visits", "feature"],
+    )
+    for panel in watch.panels:
+        # Copies: the watch goes on while we look.
+        for identity, count in sorted(dict(panel.record.judged).items()):
+            judged.add_metric([panel.kind, identity], count)
+        for identity, row in sorted(dict(panel.record.compared).items()):
+            for said, count in sorted(dict(row).items()):
+                shadowed.add_metric([panel.kind, identity, said], count)
+        for moved in panel.moved():
+            if moved.sessions >= ENOUGH:
+                drift.add_metric([panel.kind, str(moved.size), moved.feature], round(moved.off, 4))
+    yield from (judged, shadowed, drift)
 
 
 def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:
@@ -163,9 +183,11 @@ class Admin:
             return 200, _JSON, msgspec.json.encode(self._site.state.blocks(time.time()))
         if path == "/campaigns":
             return 200, _JSON, msgspec.json.encode(self._site.campaigns())
+        if path == "/models":
+            return 200, _JSON, msgspec.json.encode([panel.told() for panel in self._panels()])
         if path == "/":
             return 200, _HTML, self._overview().encode("utf-8", "replace")
-        return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns and /lists.\n"
+        return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns, /models and /lists.\n"
 
     def _is_for_us(self, scope: Scope) -> bool:
         host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
@@ -200,6 +222,7 @@ class Admin:
             "detained": f"{tally.inside} now, {tally.admitted:,} in all",
             "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
             "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
+            "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',
         }
         for name, value in values.items():
             template = template.replace(f"{{{name}}}", value if name in _MARKUP else html.escape(value))
@@ -213,6 +236,19 @@ class Admin:
                 f"<tr><td>{html.escape(campaign.id)}</td><td>{html.escape(campaign.text)}</td>"
                 f"<td>{html.escape(members)}{f' and {more:,} more' if more > 0 else ''}</td></tr>"
             )
+
+    def _panels(self) -> Sequence[Panel]:
+        return self._site.watch.watch.panels if self._site.watch is not None else ()
+
+    def _models(self) -> Iterator[str]:
+        for panel in self._panels():
+            record = panel.record
+            judged = ", ".join(f"{count:,} {name}" for name, count in sorted(dict(record.judged).items()))
+            shadow = "none"
+            if panel.shadow is not None:
+                shadow = f"{panel.shadow.name}: agrees in {record.agreed:,} of {record.sessions:,}"
+            cells = (f"{panel.kind}: {panel.bundle.name}", judged or "nobody yet", shadow, panel.warning() or "none")
+            yield "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
 
     def _rows(self) -> Iterator[str]:
         now = time.time()

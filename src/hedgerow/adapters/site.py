@@ -45,6 +45,7 @@ from hedgerow.relay import Intake
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
 from hedgerow.storage import build_stores
+from hedgerow.stores.kept import Kept
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Bait, Pages
@@ -135,7 +136,7 @@ class Site:
         if self._journal is None:
             return Beside(watch, queue=settings.watch.queue)
         watch.note = self._journal.note_campaign
-        watch.restore((), self._journal.campaigns(time.time()))
+        watch.restore(Kept(), self._journal.campaigns(time.time()))
         return Beside(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
 
     def campaigns(self) -> Sequence[Campaign]:

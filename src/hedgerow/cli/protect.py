@@ -34,7 +34,8 @@ log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
 _TELL_EVERY = 1.0
-_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "watch", "admin")
+_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin")
+_OF_THE_WATCH = ("enabled", "queue", "sessions")
 
 
 def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
@@ -242,7 +243,12 @@ def _reload(site: Site, read: Callable[[], Settings]) -> None:
         return
     before = site.settings
     late = [name for name in _AT_START_ONLY if getattr(settings, name) != getattr(before, name)]
-    site.use(settings)
+    late += [f"watch.{name}" for name in _OF_THE_WATCH if getattr(settings.watch, name) != getattr(before.watch, name)]
+    try:
+        site.use(settings)
+    except HedgerowError as error:
+        log.error("not reloaded: %s", error)  # noqa: TRY400 - likewise
+        return
     log.info("reloaded the settings")
     if late:
         log.warning("what changed in %s takes effect at the next start", ", ".join(late))

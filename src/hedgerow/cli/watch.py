@@ -7,10 +7,11 @@ import signal
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path
+from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
 from hedgerow.errors import HedgerowError
 from hedgerow.logs.along import Along
 from hedgerow.settings import Settings, load_settings
@@ -42,8 +43,17 @@ def run(*, config: Path | None) -> None:
     sessions = build_sessions(settings)
     if sessions is None or not settings.ledger.enabled:
         raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
+    again = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: again.set())
+
+    def reread() -> Settings | None:
+        if not again.is_set():
+            return None
+        again.clear()
+        return load_settings(config)
+
     with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
-        look_along(settings, sessions, journal, stop)
+        look_along(settings, sessions, journal, stop, reread)
 
 
 def share_work(settings: Settings, stop: threading.Event) -> None:
@@ -55,8 +65,18 @@ def share_work(settings: Settings, stop: threading.Event) -> None:
         watch.run(stop)
 
 
-def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJournal, stop: threading.Event) -> None:
-    """Read the ledger along, from where the sessions that were kept end, until *stop* is set."""
+def look_along(
+    settings: Settings,
+    sessions: SqliteSessions,
+    journal: SqliteJournal,
+    stop: threading.Event,
+    reread: Callable[[], Settings | None] = lambda: None,
+) -> None:
+    """
+    Read the ledger along, from where the sessions that were kept end, until *stop* is set.
+
+    *reread* gives other settings, where there are any; with them the bundles are taken as they are then.
+    """
     path = ledger_path(settings)
     while not path.is_file():
         if stop.wait(_PAUSE):
@@ -64,11 +84,13 @@ def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJour
     found: list[Change] = []
     watch = build_watch(settings, build_ladder(settings), found.append)
     watch.note = journal.note_campaign
+    watch.keep()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
     name, saved_at, late = str(path.absolute()), time.monotonic(), False
     with closing(Along(path, sessions.position(name))) as along, closing(connect(state_path(settings))) as orders:
         log.info("watching along %s, from row %d on", path, along.after)
         while not stop.is_set():
+            _reload(watch, reread)
             visits = along.read()
             for visit, decision in visits:
                 watch.see(visit, decision)
@@ -86,10 +108,20 @@ def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJour
         _save(watch, sessions, (name, along.after))
 
 
+def _reload(watch: Watch, reread: Callable[[], Settings | None]) -> None:
+    """Go on under other settings, where there are any and they are right."""
+    try:
+        if (settings := reread()) is not None:
+            use_watch(watch, settings, build_ladder(settings))
+            log.info("reloaded the settings and the bundles")
+    except HedgerowError as error:
+        log.error("not reloaded: %s", error)  # noqa: TRY400 - the fault is the operator's, not ours
+
+
 def _save(watch: Watch, sessions: SqliteSessions, position: tuple[str, int]) -> None:
     """Sessions and how far they go, in one step: what is read again after a crash is what they lack."""
     watch.note_campaigns()
     try:
-        sessions.write(watch.changed(), position)
+        sessions.write(watch.changed(), watch.records(), position)
     except sqlite3.Error as error:
         log.error("pending sessions cannot be written: %s", error)  # noqa: TRY400

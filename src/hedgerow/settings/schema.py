@@ -554,14 +554,18 @@ class WatchSettings(Table, frozen=True):
     """
     The watch. *enabled*: in the gate's own process; off where `hedgerow watch` runs beside it, or none is wanted.
 
-    *paths*: whoever follows links like a crawler is challenged, or that is only recorded. *model*: the bundle that says
-    who does, *shadow* one that is only counted; empty: the one that comes with Hedgerow, and none. *queue*: visits that
-    wait at the most. *sessions*: visitors with a pending session at the most.
+    *paths*: whoever follows links like a crawler is challenged, or that is only recorded; *windows*: likewise who looks
+    like one by its last 27 to 40 visits. *model* and *window_model*: the bundles that say so; empty: that which was
+    promoted, else the one that comes with Hedgerow. *shadow*: one that is asked and not heeded; empty: that which
+    `hedgerow train` has put there. *queue*: visits that wait at the most. *sessions*: visitors with a pending session
+    at the most.
     """
 
     enabled: bool = True
     paths: Literal["challenge", "record", "off"] = "record"
+    windows: Literal["challenge", "record", "off"] = "record"
     model: str = ""
+    window_model: str = ""
     shadow: str = ""
     queue: int = 10_000
     sessions: int = 50_000

@@ -22,10 +22,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC, OneClassSVM
 
 from hedgerow.errors import ModelError
-from hedgerow.models.bundle import FORMAT, Bundle, Input, Stage
+from hedgerow.models.bundle import FORMAT, Bins, Bundle, Input, Stage
 from hedgerow.models.scoring import Kernel, Kinds, Linear, Scaling, Scorer, Trees
 from hedgerow.sessions.paths import LONG, PREFIXES, SIX, WIDE
 from hedgerow.sessions.window import LEAST, NAMES
+from hedgerow.training.bins import bins_of
+from hedgerow.training.calibration import points
 from hedgerow.training.measures import (
     area,
     at_false_positives,
@@ -35,7 +37,7 @@ from hedgerow.training.measures import (
     share,
     wilson,
 )
-from hedgerow.training.rows import PERSON, Sample
+from hedgerow.training.rows import LOG, PERSON, Sample
 
 Matrix = npt.NDArray[np.float64]
 FOLDS = 5
@@ -243,7 +245,7 @@ def _boosted(samples: Sequence[Sample], size: int, allowed: float, seed: int) ->
     *_, threshold = at_false_positives(scores, crawlers, allowed)
     slope, intercept = calibrate(scores, crawlers)
     trees, _ = fit_trees(matrix(samples), crawlers, seed)
-    stage = Stage(size, trees, threshold, slope, intercept, allowed, _kinds(samples, seed))
+    stage = Stage(size, trees, threshold, slope, intercept, allowed, _kinds(samples, seed), _bins(samples, len(WIDE)))
     return stage, _metrics(samples, scores, stage, seed)
 
 
@@ -254,7 +256,8 @@ def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, 
 
     scores = held_out(samples, seed, fit)
     slope, intercept = calibrate(scores, _truth(samples))
-    stage = Stage(LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed))
+    bins = _bins(samples, len(SIX))
+    stage = Stage(LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed), bins)
     return stage, _metrics(samples, scores, stage, seed)
 
 
@@ -263,7 +266,7 @@ def _window(samples: Sequence[Sample], allowed: float, seed: int) -> tuple[Stage
     *_, threshold = at_false_positives(scores, _truth(samples), allowed)
     slope, intercept = calibrate(scores, _truth(samples))
     linear, _ = fit_linear(matrix(samples), _truth(samples), NAMES, seed)
-    stage = Stage(LEAST, linear, threshold, slope, intercept, allowed)
+    stage = Stage(LEAST, linear, threshold, slope, intercept, allowed, bins=_bins(samples, len(NAMES)))
     return stage, _metrics(samples, scores, stage, seed)
 
 
@@ -278,6 +281,14 @@ def _kinds(samples: Sequence[Sample], seed: int) -> Kinds | None:
         return None
     fitted = fit_kinds(matrix(some, len(SIX)), [sample.label for sample in some], SIX)
     return fitted[0] if fitted else None
+
+
+def _bins(samples: Sequence[Sample], width: int) -> tuple[Bins, ...]:
+    """What people were like: this site's own, where there are enough of them."""
+    people = [sample for sample in samples if sample.label == PERSON]
+    own = [sample for sample in people if sample.source == LOG]
+    enough_own = len({sample.visitor for sample in own}) >= LEAST_OF_EACH
+    return bins_of([sample.features for sample in (own if enough_own else people)], width)
 
 
 def _truth(samples: Sequence[Sample]) -> list[bool]:
@@ -301,7 +312,21 @@ def _metrics(samples: Sequence[Sample], scores: Sequence[float], stage: Stage, s
     found = sum(j != PERSON for j, c in zip(judged, crawlers, strict=True) if c)
     found_at, total, wrong, _, _ = at_false_positives(scores, crawlers, BUDGET)
     probabilities = [stage.probability(score) for score in scores]
+    told: dict[str, Any] = {}
+    sources = {sample.source for sample in samples}
+    if LOG in sources and len(sources) > 1:
+        # Simulated ones were added: what holds for this site's own visitors is another question.
+        own = [(j == PERSON, c) for j, c, s in zip(judged, crawlers, samples, strict=True) if s.source == LOG]
+        people, bots = [right for right, c in own if not c], [not right for right, c in own if c]
+        told["own"] = {
+            "people_right": share(sum(people), len(people)),
+            "crawlers_found": share(sum(bots), len(bots)),
+            "people": len({s.visitor for s in samples if s.source == LOG and s.label == PERSON}),
+            "crawlers": len({s.visitor for s in samples if s.source == LOG and s.label != PERSON}),
+        }
     return {
+        **told,
+        "calibration": points(probabilities, crawlers),
         "people_right": share(right_people, len(crawlers) - sum(crawlers)),
         "crawlers_found": share(found, sum(crawlers)),
         "auc": round(area(roc(scores, crawlers)), 5),

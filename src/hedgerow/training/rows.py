@@ -20,6 +20,8 @@ from hedgerow.training.walks import Walk, digest, take
 from hedgerow.visit import Visit
 
 PERSON = "person"
+LOG = "log"
+"""The source of rows that are a site's own."""
 
 
 class Sample(NamedTuple):
@@ -120,7 +122,7 @@ def visits_to_samples(
     label_of: Callable[[Visit], str],
     *,
     host: str = "",
-    source: str = "log",
+    source: str = LOG,
     sizes: tuple[int, ...] = PREFIXES,
 ) -> list[Sample]:
     """
