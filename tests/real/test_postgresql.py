@@ -63,6 +63,9 @@ class TestPostgresLedger(LedgerConformance):
     def visits(self, where):
         return visits(_urls[str(where)])
 
+    def shared(self, where):
+        return PostgresLedger, (_urls[str(where)], where / "spool")
+
 
 def partitions(url: str) -> list[str]:
     with psycopg.connect(url) as connection:

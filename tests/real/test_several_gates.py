@@ -140,6 +140,21 @@ def test_while_postgresql_is_gone_no_row_is_lost(gates, postgresql):
         assert gate.metric("hedgerow_ledger_lost_total") == 0
 
 
+def test_workers_with_redis_are_gates_like_others(protect, site, redis, postgresql):
+    url = postgresql.new_database()
+    migrate(url)
+    settings = SETTINGS.format(redis=redis.url, postgresql=url).replace('"site:"', '"workers:"')
+    server = protect(site.url, settings=settings, options=["--workers", "2"])
+    assert [ask(server) for _ in range(34)] == [200] * 30 + [429] * 4
+    assert list(server.blocked()) == ["127.0.0.1"]
+    wait_for(
+        "what both have counted", lambda: 'hedgerow_visits_total{action="pass"} 30.0' in server.ask_admin("/metrics")
+    )
+    server.stop()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM visits").fetchone()[0] == 34
+
+
 # ---- The watches
 
 

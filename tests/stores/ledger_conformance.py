@@ -4,13 +4,16 @@ What every ledger must do. A store's test file says how a ledger is made, and ho
     class TestSqliteLedger(LedgerConformance):
         def open(self, where, **options): ...
         def visits(self, where): ...
+        def shared(self, where): ...
 
 *options* are `keep_days` and `queue`.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,7 +27,10 @@ from hedgerow.stores.ledger import Entry
 from hedgerow.verdict import PASS, Decision, Evidence
 from hedgerow.visit import Marker, Visit
 
+from .visits import EACH, append
+
 START = 1_800_000_000.0
+PROCESSES = 8
 # A live request is read as Latin-1: any byte, and nothing else.
 _BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
 # Each ledger's class of these tests is an executor of its own.
@@ -77,6 +83,10 @@ class LedgerConformance:
         raise NotImplementedError
 
     def visits(self, where: Any) -> list[Visit]:
+        raise NotImplementedError
+
+    def shared(self, where: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """How another process opens the same ledger: a function that can be pickled, and its arguments."""
         raise NotImplementedError
 
     @given(st.lists(any_visit(), max_size=8))
@@ -159,3 +169,12 @@ class LedgerConformance:
         ledger.close()
         assert len(self.visits(tmp_path)) == 4_000
         assert ledger.lost == 0
+
+    def test_many_processes_may_append(self, tmp_path):
+        self.open(tmp_path).close()
+        opened = self.shared(tmp_path)
+        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+            lost = pool.starmap(append, [(opened, number) for number in range(PROCESSES)], 1)
+        assert lost == [0] * PROCESSES
+        found = sorted(one.target for one in self.visits(tmp_path))
+        assert found == sorted(f"/{number}/{n}" for number in range(PROCESSES) for n in range(EACH))

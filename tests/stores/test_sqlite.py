@@ -32,6 +32,9 @@ class TestSqliteLedger(LedgerConformance):
     def visits(self, where):
         return list(Reader([str(where / NAME)]))
 
+    def shared(self, where):
+        return SqliteLedger, (where / NAME,)
+
 
 def rows(path: Path) -> list[tuple]:
     with contextlib.closing(sqlite3.connect(path)) as connection:

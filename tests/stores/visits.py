@@ -7,7 +7,9 @@ from contextlib import closing
 from typing import Any
 
 from hedgerow.recall import Question
-from hedgerow.verdict import Block, Change, Evidence
+from hedgerow.stores.ledger import Entry
+from hedgerow.verdict import PASS, Block, Change, Evidence
+from hedgerow.visit import Visit
 
 START = 1_800_000_000.0
 HOME, ANN = "192.0.2.1", "account:ann"
@@ -32,3 +34,13 @@ def open_redis(url: str, windows: Any, prefix: str, **options: Any) -> Any:
 
     # A machine that is busy with other tests must not be taken for a Redis that is away.
     return RedisState(parse_address(url), windows, prefix=prefix, patience=20.0, **options)
+
+
+def append(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> int:
+    """Write many entries to a ledger, and say how many it has lost."""
+    make, arguments = opened
+    ledger = make(*arguments)
+    for n in range(EACH):
+        ledger.append(Entry(Visit(START + n, HOME, HOME, HOME, "GET", f"/{number}/{n}"), PASS, 200))
+    ledger.close()
+    return int(ledger.lost)
