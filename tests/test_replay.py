@@ -353,6 +353,6 @@ def test_control_c_ends_a_real_replay_with_130(tmp_path):
         pipe.flush()
         # The process has taken what it looks at first, and waits for more.
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Interrupted after" in err

@@ -19,7 +19,7 @@ The map, from the outside in:
     page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
     exchange/   lists to and from other programs     simulate/  the papers' experiments
     crawl/      training crawlers                    training/  where models come from; the gate does without
-    models/     from a session to what a visitor is
+    models/     from a session to what a visitor is  shape/     what a source's traffic looks like over time (numpy)
     recall.py verdict.py visit.py errors.py          the nouns
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of

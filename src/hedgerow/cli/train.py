@@ -78,8 +78,13 @@ def run(
     The visits of `hedgerow crawl` are known by the labels beside the ledger. Everybody else is taken for a person whom
     neither the heuristics nor the shipped models suspect. Where a site has fewer than 20 of either, simulated ones are
     added. Cross-validated by visitor: every figure is of visitors that the model had not seen, with its 95 % interval.
-    Needs scikit-learn, the extra `train`.
+    Needs scikit-learn, the extra `train`. `train shape LOG...` trains the models of the shape of traffic instead.
     """
+    if logs and logs[0] == "shape":
+        from hedgerow.cli.train_shape import run as run_shape
+
+        run_shape(logs[1:], out=out, labels=labels, json_path=json, seed=seed)
+        return
     try:
         import sklearn  # noqa: F401
     except ImportError:
