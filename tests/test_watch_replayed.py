@@ -86,7 +86,7 @@ def results(watch) -> tuple:
 
 @given(
     st.integers(0, 10_000),
-    st.integers(40, 160),
+    st.integers(40, 300),
     st.sampled_from([0.0, 0.3, 0.9]),
     st.sampled_from([1.0, 30.0]),
     ANSWERS,
@@ -136,7 +136,7 @@ def test_the_generator_of_these_tests_does_bring_forth_findings():
     wander(client, 1, 160, 0.9, 1.0)
     assert client.site.watch.watch.campaigns()
     client, told = live_client(QUIET)
-    wander(client, 1, 160, 0.0, 1.0)
+    wander(client, 1, 300, 0.0, 1.0)
     for what in ("path-", "window-"):
         assert any(code.startswith(what) for change in told.changes for code in change.codes)
 

@@ -69,11 +69,12 @@ def test_a_record_is_taken_over_by_the_same_bundles_only():
 
 
 def test_people_like_those_of_the_training_have_not_drifted():
-    panel = Panel("paths", BOOSTED)
+    """PathMarker's bundle is trained on drawn people alone; among those of the other are real ones."""
+    panel = Panel("paths", PATHMARKER)
     for session in sessions_of_people(300):
         panel.judge(session, "v", 0.0)
     assert {one.size for one in panel.moved()} == {60}
-    assert {one.feature for one in panel.moved()} == set(BOOSTED.features)
+    assert {one.feature for one in panel.moved()} == set(PATHMARKER.features)
     assert max(one.off for one in panel.moved()) < FAR
     assert panel.warning() == ""
 

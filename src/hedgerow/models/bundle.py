@@ -18,13 +18,14 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from hedgerow.errors import ModelError
-from hedgerow.models.scoring import Kernel, Kinds, Linear, Trees
+from hedgerow.models.scoring import Branches, Kernel, Kinds, Linear, Trees
 from hedgerow.sessions.paths import SIX, WIDE, PathSession
 from hedgerow.sessions.window import NAMES, Window
 from hedgerow.verdict import Identity
 
 FORMAT = "hedgerow-bundle-1"
 DEFAULT = "boosted"
+WINDOW = "window"
 SHIPPED = ("boosted", "pathmarker", "window")
 """The bundles that come with the package: our own, PathMarker's models, and the sliding window's."""
 
@@ -76,7 +77,7 @@ class Stage(msgspec.Struct, frozen=True):
     slope: float
     intercept: float
     share: float
-    kinds: Kinds | None = None
+    kinds: Kinds | Branches | None = None
     bins: tuple[Bins, ...] = ()
 
     def probability(self, score: float) -> float:
@@ -153,6 +154,14 @@ class Bundle(msgspec.Struct, frozen=True):
         """What the visitor is, by its session: with those features that this bundle wants."""
         return self.judge(self.row(session), session.size)
 
+    def judge_window(self, window: Window) -> Judgement:
+        """
+        What the visitor is, by its window of 27 to 40 page visits; a person while there are fewer.
+
+        The window is to hold what the paths hold: visits of which `step_of` makes a step, as `access_of` tells them.
+        """
+        return self.judge(window.features(), window.size)
+
     def faults(self) -> Iterator[str]:
         """What is wrong with this bundle, in sentences."""
         if self.format != FORMAT:
@@ -172,6 +181,19 @@ class Bundle(msgspec.Struct, frozen=True):
 def load(path: Path | None = None) -> Bundle:
     """The bundle in the file *path*; the default one that comes with the package, where there is none."""
     return shipped(DEFAULT) if path is None else _checked(_read(path), str(path))
+
+
+def load_window(path: Path | None = None) -> Bundle:
+    """
+    The bundle of the sliding window in the file *path*; the one that comes with the package, where there is none.
+
+    >>> load_window().input
+    'window'
+    """
+    bundle = shipped(WINDOW) if path is None else load(path)
+    if bundle.input != "window":
+        raise ModelError(f"{str(path)!r} judges paths, not windows; `--recipe window` trains one that does")
+    return bundle
 
 
 def shipped(name: str) -> Bundle:
