@@ -5,8 +5,11 @@ The map, from the outside in:
 
     cli/        the commands                         settings/  TOML and environment -> checked settings
     adapters/   asgi (the middleware), proxy,        build.py   settings -> a gate
-                upstream, server, pages, admin       gate.py    identify -> recall -> judge -> commit -> ledger
-    watch.py    sees visits behind the fast path     engine.py  pure: what is asked, what is decided
+                upstream, server, workers, admin     gate.py    identify -> recall -> judge -> commit -> ledger
+    storage.py  settings -> stores, for one          engine.py  pure: what is asked, what is decided
+                process, workers, machines           holdings.py what a site remembers in
+    watch.py    sees visits behind the fast path     relay.py   visits on their way to a watch elsewhere
+    shared_watch.py  one watch of several processes, by streams of Redis
     replay.py   a log through the same gate          campaigns/ visitors that belong together
     stores/     state, lists, ledger, key            detect/    one file per detector: evidence
     logs/       log lines -> visits                  policy/    from evidence to decision; lists

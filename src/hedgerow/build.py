@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from zoneinfo import ZoneInfo
 
 from hedgerow.campaigns.sharing import Limits, Sharing
@@ -51,6 +52,7 @@ from hedgerow.stores.shelf import Shelf
 from hedgerow.stores.shelf import kind_of as kind_of_bundle
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Block, Change
 from hedgerow.watch import Watch
@@ -143,9 +145,25 @@ def ledger_path(settings: Settings) -> Path:
 
 
 def build_ledger(settings: Settings) -> Ledger:
-    if not settings.ledger.enabled:
+    own = settings.ledger
+    if not own.enabled:
         return NoLedger()
-    return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
+    if own.url:
+        ledger: Ledger = postgresql_parts().PostgresLedger(
+            own.url, state_directory(settings) / "ledger.spool",
+            keep_days=own.keep_days, queue=own.queue, spool=own.spool,
+        )  # fmt: skip
+        return ledger
+    return SqliteLedger(ledger_path(settings), keep_days=own.keep_days, queue=own.queue)
+
+
+def postgresql_parts() -> ModuleType:
+    """What needs the extra `postgresql`; one line that says so where it is not installed."""
+    try:
+        from hedgerow.stores import postgresql
+    except ModuleNotFoundError as error:
+        raise StoreError(f"ledger.url needs {error.name}: pip install 'hedgerow[postgresql]'") from None
+    return postgresql
 
 
 def build_clearances(settings: Settings, seals: Seals, sightings: Sightings) -> Clearances:
@@ -187,13 +205,19 @@ def build_state(settings: Settings) -> MemoryState:
     )
 
 
-def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | None:
+def build_journal(settings: Settings, state: StateStore) -> SqliteJournal | None:
     """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
     if not settings.state.durable:
         return None
-    journal = SqliteJournal(state_path(settings))
+    journal = obedient_journal(settings, state)
     state.restore(*journal.read(time.time()))
-    state.journal = journal
+    return journal
+
+
+def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
+    """A journal in which *state* is kept, and whose orders are carried out there."""
+    journal = SqliteJournal(state_path(settings))
+    state.keep_in(journal)
 
     def obey(key: str, what: Block | Change | None) -> None:
         if isinstance(what, Change):
@@ -369,7 +393,7 @@ def build_gate(
     settings: Settings,
     *,
     seals: Seals | None = None,
-    state: MemoryState | None = None,
+    state: StateStore | None = None,
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
@@ -402,4 +426,6 @@ def build_gate(
         state.use(settings.density.windows if settings.density.enabled else ())
     engine = build_engine(settings, pages, build_rules(settings), lists, entries=entries)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
-    return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate = Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate.needs_ledger = settings.ledger.on_failure == "closed"
+    return gate

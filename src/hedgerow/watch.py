@@ -157,9 +157,22 @@ class Watch:
             self.sharing.restore(campaigns)
             self.sharing.restore_ties(kept.ties)
 
-    def changed(self, most: int | None = None) -> Changes:
+    def forget(self, whose: Callable[[str], bool]) -> None:
+        """Hold the sessions of these no longer: another watch does from now on."""
+        for visitor in [name for name in self._sessions if whose(name)]:
+            del self._sessions[visitor]
+            if self._changed is not None:
+                self._changed.discard(visitor)
+
+    def holds(self, visitor: str) -> bool:
+        """Whether a session of this one is pending here."""
+        return visitor in self._sessions
+
+    def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> Changes:
         """
-        What has changed since this was asked last, at most *most* of each; None: it is gone, or has just begun.
+        What has changed since this was asked last, at most *most* of each.
+
+        None: it is gone, or has just begun, a session with less than *least* steps.
         """
         if self._changed is None:
             return Changes({}, {})
@@ -168,7 +181,7 @@ class Watch:
         changed: dict[str, tuple[float, bytes] | None] = {}
         for name in names:
             session = self._sessions.get(name)
-            worth = session is not None and session.size >= _LEAST_STEPS
+            worth = session is not None and session.size >= least
             changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
         if self.sharing is None:
             return Changes(changed, {})
@@ -290,6 +303,11 @@ class Beside:
             self._start()
         elif not self._wake.is_set():
             self._wake.set()
+
+    def miss(self, visitor: str) -> None:
+        """Visits of this one were lost on the way."""
+        if len(self._missed) < _MOST_MISSED:
+            self._missed.add(visitor)
 
     def _is_left_out(self, visitor: str, waiting: int) -> bool:
         """

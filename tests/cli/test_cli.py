@@ -154,12 +154,6 @@ def test_protect_with_a_key_that_others_may_read(run, tmp_path):
     assert "chmod 600" in one_line(err)
 
 
-def test_protect_with_several_workers(run):
-    status, _, err = run("protect", "http://127.0.0.1:8000", "--workers", "2")
-    assert status == 1
-    assert "--workers" in one_line(err)
-
-
 # ---- explain
 
 

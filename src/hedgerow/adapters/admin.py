@@ -52,35 +52,36 @@ class _SiteCollector(Collector):
         self._site = site
 
     def collect(self) -> Iterable[Metric]:
-        site = self._site
-        yield _counter("hedgerow_visits", "Visits by what was decided", "action", site.decided, _ACTIONS)
-        codes = {code: n for code, n in site.decided.items() if code not in _ACTIONS}
+        site, tally = self._site, self._site.tally()
+        yield _counter("hedgerow_visits", "Visits by what was decided", "action", tally.decided, _ACTIONS)
+        codes = {code: n for code, n in tally.decided.items() if code not in _ACTIONS}
         yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
-        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", site.untouched)
-        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", site.upstream_errors)
-        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", site.challenging.counted)
-        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", site.gate.blocked)
-        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", site.ledger.lost)
-        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten)
+        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", tally.untouched)
+        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", tally.upstream_errors)
+        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", tally.challenges)
+        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", tally.blocked)
+        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", tally.lost)
+        yield CounterMetricFamily("hedgerow_state_alone", "Visits decided while Redis was away", tally.alone)
+        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", tally.forgotten)
         yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
         yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
         listed = GaugeMetricFamily("hedgerow_listed", "Entries of the lists", labels=["list"])
         for name, size in site.lists.sizes.items():
             listed.add_metric([name], size)
         yield listed
-        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
-        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", site.tarpit.admitted)
-        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away)
+        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", tally.inside)
+        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", tally.admitted)
+        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", tally.turned_away)
         yield GaugeMetricFamily("hedgerow_campaigns", "Campaigns that are remembered", len(site.campaigns()))
         if site.watch is not None:
-            yield from _watched(site.watch)
+            yield from _watched(site.watch, tally.left_out)
 
 
-def _watched(beside: Beside) -> Iterator[Metric]:
+def _watched(beside: Beside, left_out: int) -> Iterator[Metric]:
     """What the watch has counted."""
     watch = beside.watch
     yield CounterMetricFamily("hedgerow_watch_seen", "Visits that the watch has looked at", watch.seen)
-    yield CounterMetricFamily("hedgerow_watch_left_out", "Visits left out, the watch fell behind", beside.left_out)
+    yield CounterMetricFamily("hedgerow_watch_left_out", "Visits left out, the watch fell behind", left_out)
     yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", beside.waiting)
     yield GaugeMetricFamily("hedgerow_watch_sessions", "Visitors with a pending session", watch.pending)
     yield _counter("hedgerow_watch_found", "Sessions and members of campaigns by what they are", "as", watch.found)
@@ -210,14 +211,15 @@ class Admin:
 
     def _overview(self) -> str:
         template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
-        site = self._site
-        counts = {action: site.decided[action] for action in _ACTIONS if site.decided[action] or action != "challenge"}
+        site, tally = self._site, self._site.tally()
+        numbers = {action: tally.decided.get(action, 0) for action in _ACTIONS}
+        counts = {action: number for action, number in numbers.items() if number or action != "challenge"}
         values = {
             "mode": "observing only, nothing is enforced" if site.settings.observe else "enforcing",
             "upstream": site.settings.proxy.upstream,
             "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
             "visitors": f"{len(site.state):,} visitors in {site.state.spent / 1e6:,.1f} MB",
-            "detained": f"{site.tarpit.inside} now, {site.tarpit.admitted:,} in all",
+            "detained": f"{tally.inside} now, {tally.admitted:,} in all",
             "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
             "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
             "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',

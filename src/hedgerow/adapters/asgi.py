@@ -94,6 +94,8 @@ class Hedgerow:
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
+                if self.site.gate.afar is not None:
+                    await self.site.gate.afar.close_afar()
                 self.site.close()
             await send(message)
 
@@ -124,7 +126,8 @@ class Hedgerow:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         site = self.site
         visit = self._visit(scope, scope["method"])
-        decision = site.gate.decide(visit)
+        gate = site.gate
+        decision = gate.decide(visit) if gate.afar is None else await gate.decide_afar(visit)
         if site.challenging.owns(visit) and (decision.action in {"pass", "challenge"} or site.settings.observe):
             # What a challenged visitor needs to answer.
             reference = new_reference()
@@ -272,7 +275,7 @@ class Hedgerow:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = self._visit(scope, "GET")
-        decision = self.site.gate.decide(visit)
+        decision = await self.site.gate.decide_afar(visit)
         if decision.action == "pass" or self.site.settings.observe:
             self.site.record(visit, decision, 101)
             await self.app(scope, receive, send)

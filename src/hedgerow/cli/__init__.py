@@ -137,6 +137,14 @@ def watch(config: Config = None) -> None:
 
 
 @app.command()
+def migrate(config: Config = None) -> None:
+    """Bring ledger and state to the form that this version needs; in PostgreSQL, make the tables."""
+    from hedgerow.cli.migrate import run
+
+    run(config=default_config(config))
+
+
+@app.command()
 def crawl(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where to begin, on your own site.")],
     order: Annotated[str, typer.Option(metavar="depth|breadth|random", help="Which link is followed next.")],

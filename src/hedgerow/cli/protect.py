@@ -9,7 +9,7 @@ import logging
 import math
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,13 +22,18 @@ from hedgerow.adapters.proxy import Proxy
 from hedgerow.adapters.server import Limits, make_server
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import Upstream
+from hedgerow.adapters.workers import Workers
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.holdings import Stores
+from hedgerow.relay import pair
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.schema import split_listen, upstream_faults
+from hedgerow.storage import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
+_TELL_EVERY = 1.0
 _AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin")
 _OF_THE_WATCH = ("enabled", "queue", "sessions")
 
@@ -37,8 +42,6 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
     """Serve until told to stop."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    if workers > 1:
-        raise HedgerowError("one process only, for now: several need a state that they share; start without --workers")
 
     def read() -> Settings:
         return _with_options(load_settings(config), upstream, listen, admin, observe=observe)
@@ -49,19 +52,58 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(bind(settings.proxy.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
-        site = Site(settings)
-        proxy = build_proxy(settings)
+        if workers == 1:
+            # Until its handler is there, a SIGHUP would end us.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            _run_site(read, door, side, lambda _: None)
+        else:
+            _run_workers(workers, read, door, side)
+
+
+def _run_workers(workers: int, read: Callable[[], Settings], door: socket.socket, side: socket.socket | None) -> None:
+    """Serve with several processes, and one beside them."""
+    settings = read()
+    prepare_shared(settings)
+    sending, listening = pair()
+
+    def beside() -> None:
+        _run_site(read, None, side, lambda settings: side_stores(settings, listening))
+
+    def serve() -> None:
+        _run_site(read, door, None, lambda settings: worker_stores(settings, sending))
+
+    _announce(settings, door, side)
+    log.info("%d workers, and a process beside them", workers)
+    # Who comes last is stopped by the same signal as the rest: what workers still have to tell waits in the socket.
+    Workers([("process beside the workers", beside), *((f"worker {n}", serve) for n in range(1, workers + 1))]).run()
+
+
+def _run_site(
+    read: Callable[[], Settings],
+    door: socket.socket | None,
+    side: socket.socket | None,
+    stores: Callable[[Settings], Stores | None],
+) -> None:
+    """Serve in this process until told to stop: visitors at *door*, the operator at *side*."""
+    settings = read()
+    own = stores(settings)
+    site = Site(settings, stores=own)
+    servers: list[tuple[uvicorn.Server, socket.socket]] = []
+    if door is not None:
         server = make_server(
-            Hedgerow(proxy, site=site), *split_listen(settings.proxy.listen),
+            Hedgerow(build_proxy(settings), site=site), *split_listen(settings.proxy.listen),
             limits=_limits(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
-        # Until its handler is there, a SIGHUP would end us.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        collect_less()
-        try:
-            uvloop.run(_serve(server, door, side, site, read))
-        finally:
-            site.close()
+        servers.append((server, door))
+    if side is not None:
+        servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
+    collect_less()
+    if own is None and door is not None:
+        _announce(settings, door, side)
+    try:
+        uvloop.run(_serve(servers, site, read))
+    finally:
+        site.close()
 
 
 def collect_less() -> None:
@@ -154,18 +196,17 @@ def _url(bound: socket.socket) -> str:
 
 
 async def _serve(
-    server: uvicorn.Server, door: socket.socket, side: socket.socket | None, site: Site, read: Callable[[], Settings]
+    servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: Callable[[], Settings]
 ) -> None:
+    """Run *servers*, each on its socket, until one of them ends or a signal comes."""
     loop = asyncio.get_running_loop()
-    servers = [server]
-    tasks = [asyncio.ensure_future(server.serve(sockets=[door]))]
-    if side is not None:
-        servers.append(make_server(Admin(site), *side.getsockname()[:2], lifespan=False))
-        tasks.append(asyncio.ensure_future(servers[1].serve(sockets=[side])))
+    told = asyncio.Event()
+    tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in servers]
 
     def stop(*, at_once: bool = False) -> None:
         site.closing = True
-        for each in servers:
+        told.set()
+        for each, _ in servers:
             each.force_exit = at_once and each.should_exit
             each.should_exit = True
 
@@ -174,10 +215,22 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
-    _announce(site.settings, door, side)
-    await tasks[0]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    telling = asyncio.ensure_future(_tell(site))
+    waiting = asyncio.ensure_future(told.wait())
+    # The process beside workers has no server where the operator wants none.
+    await asyncio.wait([*tasks[:1], waiting], return_when=asyncio.FIRST_COMPLETED)
     stop()
-    await asyncio.gather(*tasks)
+    await asyncio.gather(*tasks, waiting)
+    telling.cancel()
+    await asyncio.wait([telling])
+
+
+async def _tell(site: Site) -> None:
+    """Where there are several processes, let the one beside the workers know what this one has counted."""
+    while site.stores.tallies is not None and not site.closed:
+        site.tell_tally()
+        await asyncio.sleep(_TELL_EVERY)
 
 
 def _reload(site: Site, read: Callable[[], Settings]) -> None:

@@ -15,6 +15,7 @@ from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_pat
 from hedgerow.errors import HedgerowError
 from hedgerow.logs.along import Along
 from hedgerow.settings import Settings, load_settings
+from hedgerow.storage import redis_parts
 from hedgerow.stores.journal import SqliteJournal, connect, order_changes
 from hedgerow.stores.sessions import SqliteSessions
 from hedgerow.verdict import Change
@@ -31,14 +32,18 @@ def run(*, config: Path | None) -> None:
     """Watch until told to stop."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     settings = load_settings(config)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if settings.state.url:
+        share_work(settings, stop)
+        return
     if settings.watch.enabled:
         raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
     sessions = build_sessions(settings)
     if sessions is None or not settings.ledger.enabled:
         raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
-    stop, again = threading.Event(), threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    again = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: again.set())
 
     def reread() -> Settings | None:
@@ -49,6 +54,15 @@ def run(*, config: Path | None) -> None:
 
     with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
         look_along(settings, sessions, journal, stop, reread)
+
+
+def share_work(settings: Settings, stop: threading.Event) -> None:
+    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set."""
+    parts = redis_parts()
+    with closing(parts.build_redis(settings)) as state:
+        watch = parts.SiteWatch(settings, state)
+        log.info("watching as %s", watch.name)
+        watch.run(stop)
 
 
 def look_along(
