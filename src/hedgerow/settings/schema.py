@@ -619,6 +619,36 @@ class AdminSettings(Table, frozen=True):
                 yield "listen", str(error)
 
 
+class LogsSettings(Table, frozen=True):
+    """
+    How the logs of `hedgerow report` are written.
+
+    *format* is a name, or the server's own log_format or LogFormat; empty: told by the lines. *fields* says what a JSON
+    log or a Parquet file calls our fields.
+    """
+
+    format: str = ""
+    fields: dict[str, str] = {}
+
+    def faults(self) -> Faults:
+        names = (
+            "time",
+            "address",
+            "user",
+            "request",
+            "method",
+            "target",
+            "query",
+            "host",
+            "status",
+            "referrer",
+            "agent",
+        )
+        for name in self.fields:
+            if name not in names:
+                yield "fields", f"no field is called {name!r}; there are {', '.join(names)}"
+
+
 class Settings(Table, frozen=True):
     """All settings. *directory* is where key and ledger live; empty: the user's state directory."""
 
@@ -641,4 +671,5 @@ class Settings(Table, frozen=True):
     ledger: LedgerSettings = LedgerSettings()
     watch: WatchSettings = WatchSettings()
     campaigns: CampaignSettings = CampaignSettings()
+    logs: LogsSettings = LogsSettings()
     admin: AdminSettings = AdminSettings()
