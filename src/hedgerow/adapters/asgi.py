@@ -26,6 +26,7 @@ from hedgerow.adapters.manners import read_robots
 from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
 from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.gate import VISITOR_COOKIE
@@ -63,6 +64,9 @@ class Hedgerow:
     of a visit in seconds since 1970.
     """
 
+    waiting: Waiting = ON_LOOP
+    """How it waits; another in the form for servers without an event loop."""
+
     def __init__(
         self,
         app: App,
@@ -79,6 +83,7 @@ class Hedgerow:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
         self.site = site
+        site.wait_by(self.waiting)
         self._clock = clock
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -229,29 +234,18 @@ class Hedgerow:
 
     async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
         """Send a page slowly, and stop as soon as the client has left or the site is about to."""
-
-        async def leave() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        left = asyncio.ensure_future(leave())
         headers = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"cache-control", b"no-store"),
             (b"x-robots-tag", b"noindex, nofollow"),
         ]
-        try:
+        async with self.waiting.lookout(receive) as lookout:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             for pause, piece in pieces:
-                if pause:
-                    await asyncio.wait({left}, timeout=pause)
-                if left.done() or self.site.closing:
+                if await lookout.wait(pause) or self.site.closing:
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-        finally:
-            left.cancel()
-            await asyncio.gather(left, return_exceptions=True)
 
     def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.Answer:
         said = self.site.settings.responses

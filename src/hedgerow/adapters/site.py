@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hedgerow.adapters.challenging import Challenging
+from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.build import (
     build_clearances,
     build_follower,
@@ -102,6 +103,7 @@ class Site:
         self.untouched: Counter[str] = Counter()
         """Pages passed on without bait, by reason."""
         self.upstream_errors: Counter[str] = Counter()
+        self._waiting: Waiting = ON_LOOP
         self.closing = False
         """Set when the site is about to stop: nobody is detained any longer."""
         self.use(settings)
@@ -152,10 +154,15 @@ class Site:
         hooks = self._hooks or gate
         counted = self.challenging.counted if before is not None else None
         self.challenging = Challenging(settings, self._seals, self.spent, hooks, clearances, counted)
+        self.challenging.waiting = self._waiting
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
         self.settings, self.gate, self.maze = settings, gate, maze
+
+    def wait_by(self, waiting: Waiting) -> None:
+        """Wait in this way from now on."""
+        self._waiting = self.challenging.waiting = waiting
 
     def _look_up(self, settings: Settings) -> None:
         """Answer questions about bots under these settings, or none."""
