@@ -66,6 +66,8 @@ class Hedgerow:
 
     waiting: Waiting = ON_LOOP
     """How it waits; another in the form for servers without an event loop."""
+    in_order = True
+    """Whether the server gives headers in the order in which the client has sent them."""
 
     def __init__(
         self,
@@ -117,6 +119,7 @@ class Hedgerow:
         visit = identifier.visit(
             self._clock(), peer, method, target, scope["headers"],
             scheme=scope.get("scheme", ""), version=scope.get("http_version", ""),
+            in_order=self.in_order,
         )  # fmt: skip
         scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
         if visit.asked:
@@ -130,6 +133,19 @@ class Hedgerow:
         site = self.site
         visit = self._visit(scope, scope["method"])
         decision = site.gate.decide(visit)
+        await self._act(visit, decision, scope, receive, send)
+
+    def _lets_in(self, visit: Visit, decision: Decision) -> bool:
+        """Whether a visit that is not to a path of ours goes on to the application."""
+        return (
+            (decision.action == "pass" or self.site.settings.observe)
+            and not _leads_nowhere(visit)
+            and not (visit.bot and visit.asked)
+        )
+
+    async def _act(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a visit as was decided."""
+        site = self.site
         if site.challenging.owns(visit) and (decision.action in {"pass", "challenge"} or site.settings.observe):
             # What a challenged visitor needs to answer.
             reference = new_reference()
@@ -137,19 +153,15 @@ class Hedgerow:
             served = await site.challenging.serve(visit, decision, scope["headers"], receive, reference, secure=secure)
             await self._answer(visit, decision, served, send, reference)
             return
-        if decision.action != "pass" and not site.settings.observe:
+        if self._lets_in(visit, decision):
+            await self._pass(visit, decision, scope, receive, send)
+        elif decision.action != "pass" and not site.settings.observe:
             await self._turn_away(visit, decision, scope["headers"], receive, send)
-            return
-        if visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE):
-            # One of our links that leads nowhere: changed, or a trap that is held against nobody.
+        elif _leads_nowhere(visit):
             await self._answer(visit, decision, pages.not_found(**_manner(visit, scope["headers"])), send)
-            return
-        if visit.bot and visit.asked:
+        else:
             # Somebody has shown a good bot a marked link: it is told the page's own address.
-            answer = pages.moved(visit.target)
-            await self._answer(visit, decision, answer, send)
-            return
-        await self._pass(visit, decision, scope, receive, send)
+            await self._answer(visit, decision, pages.moved(visit.target), send)
 
     async def _pass(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
@@ -224,6 +236,9 @@ class Hedgerow:
                     self.site.record(visit, decision, 200)
                     await self._drip(stay.pieces(body), receive, send)
                 return
+        await self._refuse(visit, decision, headers, send)
+
+    async def _refuse(self, visit: Visit, decision: Decision, headers: RawHeaders, send: Send) -> None:
         reference = new_reference()
         answer = None
         if decision.code == TOO_MANY:
@@ -286,6 +301,11 @@ class Hedgerow:
             await send({"type": "websocket.http.response.body", "body": answer.body})
         else:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+
+
+def _leads_nowhere(visit: Visit) -> bool:
+    """Whether it asks for one of our links that leads nowhere: changed, or a trap that is held against nobody."""
+    return visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE)
 
 
 def _manner(visit: Visit, headers: RawHeaders) -> dict[str, Any]:

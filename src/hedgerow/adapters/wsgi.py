@@ -235,6 +235,8 @@ class _Core(asgi.Hedgerow):
     """The middleware itself, driven by hand."""
 
     waiting = DRIVEN
+    # An environ is a dictionary: some servers sort it, and then every browser would look like a forged one.
+    in_order = False
     lock: threading.Lock
 
     def __init__(self, app: _Inner, **options: Any) -> None:

@@ -9,7 +9,7 @@ import logging
 import math
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,7 @@ from hedgerow.settings.schema import split_listen, upstream_faults
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
-_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "watch", "admin")
+_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "watch", "admin", "serve")
 
 
 def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
@@ -52,13 +52,17 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
         proxy = build_proxy(settings)
         server = make_server(
             Hedgerow(proxy, site=site), *split_listen(settings.proxy.listen),
-            limits=_limits(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
+            limits=limits_of(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
+        servers = [(server, door)]
+        if side is not None:
+            servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
         # Until its handler is there, a SIGHUP would end us.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         collect_less()
+        _announce(settings, door, side)
         try:
-            uvloop.run(_serve(server, door, side, site, read))
+            uvloop.run(serve_on(servers, site, read))
         finally:
             site.close()
 
@@ -73,6 +77,16 @@ def collect_less() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def check_listen(**options: str) -> None:
+    """Stop where an option that names a listener is wrong."""
+    for option, text in options.items():
+        if text:
+            try:
+                split_listen(text)
+            except ValueError as error:
+                raise SettingsError([f"--{option}: {error}"]) from None
+
+
 def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *, observe: bool) -> Settings:
     """Settings with what was typed in place of what was written; faults in it are wrong use."""
     replace = msgspec.structs.replace
@@ -81,12 +95,7 @@ def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *,
         if faults:
             raise SettingsError(faults)
         settings = replace(settings, proxy=replace(settings.proxy, upstream=upstream))
-    for option, text in (("--listen", listen), ("--admin", admin)):
-        if text:
-            try:
-                split_listen(text)
-            except ValueError as error:
-                raise SettingsError([f"{option}: {error}"]) from None
+    check_listen(listen=listen, admin=admin)
     if listen:
         settings = replace(settings, proxy=replace(settings.proxy, listen=listen))
     if admin:
@@ -128,7 +137,7 @@ def build_proxy(settings: Settings) -> Proxy:
     return Proxy(upstream, preserve_host=proxy.preserve_host, message_limit=proxy.websocket_message)
 
 
-def _limits(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> Limits:
     proxy = settings.proxy
     return Limits(
         request_line=proxy.longest_url,
@@ -142,29 +151,26 @@ def _limits(settings: Settings) -> Limits:
 
 def _announce(settings: Settings, door: socket.socket, side: socket.socket | None) -> None:
     mode = ", observing only" if settings.observe else ""
-    log.info("protecting %s at %s%s", settings.proxy.upstream, _url(door), mode)
+    log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(door), mode)
     if side is not None:
-        log.info("overview, health and metrics at %s", _url(side))
+        log.info("overview, health and metrics at %s", url_of(side))
 
 
-def _url(bound: socket.socket) -> str:
+def url_of(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def _serve(
-    server: uvicorn.Server, door: socket.socket, side: socket.socket | None, site: Site, read: Callable[[], Settings]
+async def serve_on(
+    servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: Callable[[], Settings]
 ) -> None:
+    """Run *servers*, each on its socket, until the first of them ends or a signal comes."""
     loop = asyncio.get_running_loop()
-    servers = [server]
-    tasks = [asyncio.ensure_future(server.serve(sockets=[door]))]
-    if side is not None:
-        servers.append(make_server(Admin(site), *side.getsockname()[:2], lifespan=False))
-        tasks.append(asyncio.ensure_future(servers[1].serve(sockets=[side])))
+    tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in servers]
 
     def stop(*, at_once: bool = False) -> None:
         site.closing = True
-        for each in servers:
+        for each, _ in servers:
             each.force_exit = at_once and each.should_exit
             each.should_exit = True
 
@@ -173,7 +179,6 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
-    _announce(site.settings, door, side)
     await tasks[0]
     stop()
     await asyncio.gather(*tasks)

@@ -1,0 +1,91 @@
+"""
+Lists and blocks in the site's own memory, and what they say of a request: some microseconds, nobody is asked.
+
+The order is that of the gate: the administrator's lists first, the most specific entry counts; then blocks, of the
+visitor, of everyone at its address, of its network.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from hedgerow.adapters.banlist.wire import Line
+from hedgerow.identity.account import visitor_of
+from hedgerow.identity.address import network_of, prefix_of
+from hedgerow.policy.lists import Listing, ListName, Lists, decide
+from hedgerow.recall import everyone_at
+from hedgerow.verdict import PASS, Block, Decision
+from hedgerow.visit import Visit
+
+
+class Local:
+    """What the server has told, ready to be looked up. One thread at a time may `take`; any may `check`."""
+
+    def __init__(self) -> None:
+        self._lists = Lists()
+        self._blocks: dict[str, Block] = {}
+        self._by_network = False
+        self._entries: dict[tuple[ListName, str], Listing] = {}
+        self._lock = threading.Lock()
+        self.version = ""
+        """That of what is here; empty until everything has come once."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when something has been taken in."""
+
+    def __len__(self) -> int:
+        return len(self._lists) + len(self._blocks)
+
+    def check(self, at: float, address: str, account: str = "", user_agent: str = "") -> Decision:
+        """What lists and blocks say of a request: pass, or what keeps it out."""
+        prefix = prefix_of(address)
+        visitor = visitor_of(account, prefix)
+        visit = Visit(at, address, visitor, prefix, "GET", "/", account=account, user_agent=user_agent)
+        listing = self._lists.find(visit)
+        if listing is not None:
+            return decide(listing)
+        blocks = self._blocks
+        if blocks and visitor:
+            block = blocks.get(visitor) or blocks.get(everyone_at(prefix))
+            if block is None and self._by_network:
+                block = blocks.get(network_of(address))
+            if block is not None and block.until > at:
+                return Decision(block.action, (block.evidence,), block.until)
+        return PASS
+
+    def take(self, lines: Iterable[Line]) -> None:
+        """
+        Take in lines up to a version.
+
+        Everything anew is made ready beside what is there, and put in its place at once: nobody is let in meanwhile.
+        """
+        with self._lock:
+            lists, blocks, entries, version = self._lists, dict(self._blocks), self._entries, self.version
+            changed = False
+            for line in lines:
+                changed = changed or not line.at
+                if line.start:
+                    lists, blocks, entries = Lists(), {}, {}
+                elif line.put is not None:
+                    lists.put(line.put)
+                    entries[line.put.list, line.put.subject] = line.put
+                elif line.drop is not None:
+                    lists.drop(*line.drop)
+                    entries.pop(line.drop, None)
+                elif line.block is not None:
+                    blocks[line.block.key] = line.block
+                elif line.free:
+                    blocks.pop(line.free, None)
+                version = line.at or version
+            if not changed:
+                self.version = version
+                return
+            lists.settle()
+            self._by_network = any("/" in key and not key.endswith("/*") for key in blocks)
+            self._lists, self._blocks, self._entries, self.version = lists, blocks, entries, version
+        self.changed()
+
+    def everything(self) -> tuple[list[Listing], list[Block]]:
+        """All entries and blocks."""
+        with self._lock:
+            return list(self._entries.values()), list(self._blocks.values())
