@@ -167,7 +167,9 @@ def asked_in(scope: Scope, own: str) -> Scope | None:
         target = _raw(scope)
     else:
         return None
-    host = header(headers, b"x-forwarded-host") or header(headers, b"host")
+    # Envoy asks under the visitor's own Host, and passes an X-Forwarded-Host on that anybody may have sent.
+    told = b"" if path.startswith(_ENVOY) else header(headers, b"x-forwarded-host")
+    host = told or header(headers, b"host")
     raw, _, query = target.partition(b"?")
     asked |= {
         "hedgerow.told": headers,

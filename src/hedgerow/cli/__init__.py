@@ -106,8 +106,9 @@ def client(
         list[str] | None, typer.Option(metavar="NETWORK", help="A server that may ask; 127.0.0.1/32 without.")
     ] = None,
     nginx: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a file for nginx's geo current.")] = None,
-    haproxy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep a file for HAProxy's map_ip current.")
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Keep a map for HAProxy (map_ip) or Apache (RewriteMap) current."),
     ] = None,
     reload: Annotated[
         str, typer.Option(metavar="COMMAND", help="Run when a file has changed, such as 'nginx -s reload'.")
@@ -120,7 +121,7 @@ def client(
     from hedgerow.cli.client import run
 
     run(
-        server, token_file=token_file, listen=listen, trust=trust or ["127.0.0.1/32"], nginx=nginx, haproxy=haproxy,
+        server, token_file=token_file, listen=listen, trust=trust or ["127.0.0.1/32"], nginx=nginx, map_file=map_file,
         reload=reload, account_cookie=account_cookie, ca_file=ca_file, observe=observe,
     )  # fmt: skip
 

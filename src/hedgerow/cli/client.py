@@ -31,7 +31,7 @@ def run(
     listen: str,
     trust: list[str],
     nginx: Path | None,
-    haproxy: Path | None,
+    map_file: Path | None,
     reload: str,
     account_cookie: str,
     ca_file: Path | None,
@@ -50,7 +50,7 @@ def run(
         server, read_token(token_file), trusted_proxies=trust, account_cookie=account_cookie,
         ca_file=str(ca_file or ""), observe=observe,
     )  # fmt: skip
-    kinds: tuple[tuple[Path | None, FileFormat], ...] = ((nginx, "nginx"), (haproxy, "haproxy"))
+    kinds: tuple[tuple[Path | None, FileFormat], ...] = ((nginx, "nginx"), (map_file, "map"))
     files = Files(client.local, {path: kind for path, kind in kinds if path is not None}, shlex.split(reload))
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(bind(listen, "--listen"))

@@ -22,7 +22,6 @@ from hedgerow.errors import HedgerowError
 from hedgerow.policy.lists import Listing
 from hedgerow.stores.lists import SqliteLists
 from hedgerow.verdict import Block, Evidence
-
 from serving_clients import TOKEN, following, served, wait_for
 
 SMALL = "[density]\nwindows = [{ count = 3, seconds = 60.0 }]\n"

@@ -1,8 +1,9 @@
 """
 Lists and blocks as files of other servers, kept current.
 
-    nginx    `address black;` for a `geo` block: the most specific network counts, there as here
-    haproxy  `address black` for `map_ip`, which takes the most specific too
+    nginx  `address black;` for a `geo` block: the most specific network counts, there as here
+    map    `address black` for HAProxy's `map_ip`, which takes the most specific too, and for a `RewriteMap` of Apache,
+           which finds addresses alone
 
 Only addresses and networks can stand there. A file is written whole and put in its place at once; then *reload* is run,
 which has the server read it again.
@@ -27,8 +28,8 @@ from hedgerow.visit import Visit
 
 log = logging.getLogger(__name__)
 
-FileFormat = Literal["nginx", "haproxy"]
-_LINES = {"nginx": "{} {};\n", "haproxy": "{} {}\n"}
+FileFormat = Literal["nginx", "map"]
+_LINES = {"nginx": "{} {};\n", "map": "{} {}\n"}
 _AT_MOST_EVERY = 1.0
 _RELOAD_SECONDS = 30.0
 _LONGEST_PAUSE = 60.0
