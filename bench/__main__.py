@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-ALL = ("decision", "lists", "signature", "challenge", "memory", "watch", "models", "page", "maze", "proxy")
+ALL = ("decision", "lists", "client", "signature", "challenge", "memory", "watch", "models", "page", "maze", "proxy")
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:

@@ -155,6 +155,7 @@ class AsgiServer:
         self.port: int = self._server.servers[0].sockets[0].getsockname()[1]
 
     def stop(self) -> None:
+        """Once, or again."""
         self._server.should_exit = True
         self._thread.join()
 

@@ -179,35 +179,81 @@ def test_haproxy(program, proxy, site, tmp_path):
         assert statuses == {EDITED: 200, "127.0.0.41": 403, "127.0.0.43": 403}
 
 
-def test_apache(program, proxy, site, tmp_path):
-    port, listed, modules = free_port(), tmp_path / "listed.map", Path("/usr/lib/apache2/modules")
-    if not modules.exists():
+def apache(program: str, folder: Path, port: int, text: str, modules: tuple[str, ...]) -> Running:
+    where = Path("/usr/lib/apache2/modules")
+    if not where.exists():
         missing("Apache's modules")
+    loaded = "".join(
+        f"LoadModule {name}_module {where}/mod_{name}.so\n" for name in ("mpm_event", "authz_core", *modules)
+    )
+    (folder / "apache.conf").write_text(
+        f"{loaded}ServerName localhost\nListen 127.0.0.1:{port}\nPidFile {folder}/pid\n"
+        f"ErrorLog {folder}/error.log\nUser www-data\nGroup www-data\nDefaultRuntimeDir {folder}\n{text}"
+    )
+    # It reads maps and scripts as another user.
+    for above in (folder, *folder.parents):
+        if len(above.parts) > 2:
+            above.chmod(above.stat().st_mode | 0o055)
+    return started([program, "-DFOREGROUND", "-f", str(folder / "apache.conf")], folder, port)
+
+
+def test_apache(program, proxy, site, tmp_path):
+    port, listed = free_port(), tmp_path / "listed.map"
     listed.write_text("# ours\n127.0.0.41 black\n")
     text = with_ports(
         "apache/hedgerow.conf",
         {"*:80>": f"127.0.0.1:{port}>", ":8080": f":{proxy.port}", ":8000": f":{site.port}",
          "/var/lib/hedgerow/listed.map": listed},
     )  # fmt: skip
-    loaded = "".join(
-        f"LoadModule {name}_module {modules}/mod_{name}.so\n"
-        for name in ("mpm_event", "authz_core", "proxy", "proxy_http", "rewrite", "headers")
-    )
-    (tmp_path / "apache.conf").write_text(
-        f"{loaded}ServerName localhost\nListen 127.0.0.1:{port}\nPidFile {tmp_path}/pid\n"
-        f"ErrorLog {tmp_path}/error.log\n"
-        f"User www-data\nGroup www-data\nDefaultRuntimeDir {tmp_path}\n{text}"
-    )
-    # It reads the map as another user.
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    command = [program("apache2"), "-DFOREGROUND", "-f", str(tmp_path / "apache.conf")]
-    with stopping(started(command, tmp_path, port)):
+    with stopping(apache(program("apache2"), tmp_path, port, text, ("proxy", "proxy_http", "rewrite", "headers"))):
         pages_through(proxy, port)
         assert get(port, "/item/1", "127.0.0.41").status == 403
         listed.write_text("127.0.0.42 black\n")
         wait_for("Apache reads the map again", lambda: get(port, "/item/1", "127.0.0.42").status == 403)
+
+
+def test_apache_asks_by_lua(program, service, site, tmp_path):
+    """Lists, a challenge that keeps a form, and its solution; and the site stays open while nobody answers."""
+    if not Path("/usr/share/lua/5.3/socket.lua").exists():
+        missing("lua-socket")
+    port = free_port()
+    script = with_ports("apache/hedgerow.lua", {"8090": service.server.port})
+    (tmp_path / "hedgerow.lua").write_text(script)
+    text = with_ports(
+        "apache/forward-auth.conf",
+        {
+            "*:80>": f"127.0.0.1:{port}>",
+            ":8000": f":{site.port}",
+            "/etc/apache2/hedgerow.lua": tmp_path / "hedgerow.lua",
+        },
+    )
+    with stopping(apache(program("apache2"), tmp_path, port, text, ("proxy", "proxy_http", "lua"))):
+        service.use(CONTAINED, [Listing("black", OTHER)], observe=False)
+        lies = [("X-Forwarded-Uri", "/style.css"), ("X-Forwarded-Method", "POST"), ("X-Forwarded-For", "10.9.8.7"),
+                ("X-Hedgerow-Ref", "x")]  # fmt: skip
+        passed = get(port, "/item/1?a=b", more=lies)
+        assert passed.status == 200
+        assert b"/item/1" in passed.body
+        wait_for("the visit", lambda: service.entries)
+        visit = service.entries[0].visit
+        assert (visit.address, visit.target, visit.method, visit.host) == (ME, "/item/1?a=b", "GET", "shop.example")
+        refused = get(port, "/item/1", OTHER)
+        assert refused.status == 403
+        assert refused.headers["hedgerow-decision"].startswith("refuse; code=list-black")
+        get(port, "/item/2")
+        form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", "http://shop.example")]
+        page = get(port, "/comment", method="POST", more=form, body=b"text=hello")
+        assert page.status == 403
+        assert page.headers["hedgerow-decision"].startswith("challenge; code=")
+        service.clock.now += 1
+        answer = urlencode(answers_of(page.body)).encode()
+        solved = get(port, "/.hedgerow/answer", method="POST", more=form, body=answer)
+        assert solved.status == 200
+        assert b'value="hello"' in solved.body
+        cookie = ("Cookie", solved.headers["set-cookie"].partition(";")[0])
+        assert get(port, "/item/3", more=[cookie]).status == 200
+        service.server.stop()
+        assert get(port, "/item/4", OTHER).status == 200
 
 
 # ---- nginx and the ban-list client
