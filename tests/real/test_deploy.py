@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
+import socket
 import subprocess
+import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,7 @@ import yaml
 from challenge.asking import answers_of
 from driving import traps_in
 from hedgerow.adapters.service import Service
+from hedgerow.adapters.spoe import Spoe
 from hedgerow.policy.lists import Listing
 from serving_clients import TOKEN, following, served
 
@@ -179,6 +183,71 @@ def test_haproxy(program, proxy, site, tmp_path):
         assert statuses == {EDITED: 200, "127.0.0.41": 403, "127.0.0.43": 403}
 
 
+def test_haproxy_asks_by_spoe(program, service, site, tmp_path):
+    port, spoe = free_port(), socket.create_server(("127.0.0.1", 0))
+    agent = Agent(service, spoe)
+    text = with_ports(
+        "haproxy/forward-auth.cfg",
+        {"bind :80\n": f"bind 127.0.0.1:{port}\n", ":8090": f":{service.server.port}", ":8000": f":{site.port}",
+         ":8092": f":{spoe.getsockname()[1]}", "/etc/haproxy/spoe.conf": tmp_path / "spoe.conf"},
+    )  # fmt: skip
+    (tmp_path / "haproxy.cfg").write_text(text)
+    (tmp_path / "spoe.conf").write_text(with_ports("haproxy/spoe.conf", {"500ms": "20s"}))
+    service.use(CONTAINED, [Listing("black", OTHER)], observe=False)
+    with stopping(agent, started([program("haproxy"), "-db", "-f", "haproxy.cfg"], tmp_path, port)):
+        asks_and_shows(service, port)
+        assert get(port, "/item/1", OTHER, more=[("X-Long", "x" * 11_000)]).status == 400, "it cannot be asked about"
+        assert get(port, "/" + "x" * 5_000, OTHER).status == 400
+
+
+def asks_and_shows(service: ServiceForm, port: int) -> None:
+    """The same of each front that asks and comes back for the answer: lists, a challenge that keeps a form, its end."""
+    lies = [("X-Forwarded-Uri", "/style.css"), ("X-Forwarded-Method", "POST"), ("X-Forwarded-For", "10.9.8.7"),
+            ("X-Hedgerow-Ref", "x")]  # fmt: skip
+    passed = get(port, "/item/1?a=b", more=lies)
+    assert passed.status == 200
+    assert b"/item/1" in passed.body
+    wait_for("the visit", lambda: service.entries)
+    visit = service.entries[0].visit
+    assert (visit.address, visit.target, visit.method, visit.host) == (ME, "/item/1?a=b", "GET", "shop.example")
+    refused = get(port, "/item/1", OTHER)
+    assert refused.status == 403
+    assert refused.headers["hedgerow-decision"].startswith("refuse; code=list-black")
+    get(port, "/item/2")
+    form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", "http://shop.example")]
+    page = get(port, "/comment", method="POST", more=form, body=b"text=hello")
+    assert page.status == 403
+    assert page.headers["hedgerow-decision"].startswith("challenge; code=")
+    service.clock.now += 1
+    answer = urlencode(answers_of(page.body)).encode()
+    solved = get(port, "/.hedgerow/answer", method="POST", more=form, body=answer)
+    assert solved.status == 200
+    assert b'value="hello"' in solved.body
+    cookie = ("Cookie", solved.headers["set-cookie"].partition(";")[0])
+    assert get(port, "/item/3", more=[cookie]).status == 200
+
+
+class Agent:
+    """The part of a service that speaks SPOE, on a loop of its own."""
+
+    def __init__(self, service: ServiceForm, bound: socket.socket) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+        async def question(asked):
+            return await service.server.app.auth.question(asked)
+
+        self.spoe = Spoe(question, lambda peer: peer == "127.0.0.1")
+        asyncio.run_coroutine_threadsafe(self.spoe.start(bound), self._loop).result(30)
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.spoe.close(), self._loop).result(30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
 def apache(program: str, folder: Path, port: int, text: str, modules: tuple[str, ...]) -> Running:
     where = Path("/usr/lib/apache2/modules")
     if not where.exists():
@@ -229,29 +298,7 @@ def test_apache_asks_by_lua(program, service, site, tmp_path):
     )
     with stopping(apache(program("apache2"), tmp_path, port, text, ("proxy", "proxy_http", "lua"))):
         service.use(CONTAINED, [Listing("black", OTHER)], observe=False)
-        lies = [("X-Forwarded-Uri", "/style.css"), ("X-Forwarded-Method", "POST"), ("X-Forwarded-For", "10.9.8.7"),
-                ("X-Hedgerow-Ref", "x")]  # fmt: skip
-        passed = get(port, "/item/1?a=b", more=lies)
-        assert passed.status == 200
-        assert b"/item/1" in passed.body
-        wait_for("the visit", lambda: service.entries)
-        visit = service.entries[0].visit
-        assert (visit.address, visit.target, visit.method, visit.host) == (ME, "/item/1?a=b", "GET", "shop.example")
-        refused = get(port, "/item/1", OTHER)
-        assert refused.status == 403
-        assert refused.headers["hedgerow-decision"].startswith("refuse; code=list-black")
-        get(port, "/item/2")
-        form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", "http://shop.example")]
-        page = get(port, "/comment", method="POST", more=form, body=b"text=hello")
-        assert page.status == 403
-        assert page.headers["hedgerow-decision"].startswith("challenge; code=")
-        service.clock.now += 1
-        answer = urlencode(answers_of(page.body)).encode()
-        solved = get(port, "/.hedgerow/answer", method="POST", more=form, body=answer)
-        assert solved.status == 200
-        assert b'value="hello"' in solved.body
-        cookie = ("Cookie", solved.headers["set-cookie"].partition(";")[0])
-        assert get(port, "/item/3", more=[cookie]).status == 200
+        asks_and_shows(service, port)
         service.server.stop()
         assert get(port, "/item/4", OTHER).status == 200
 

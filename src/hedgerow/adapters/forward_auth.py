@@ -2,7 +2,7 @@
 Forward-auth: another server asks, for each request, whether to let it in.
 
     /auth        decided at once: 200 lets in; anything else is the visitor's answer (Caddy, Traefik)
-    /auth/later  200 lets in; 401 with `Hedgerow-Ref` sends the front to /answer (nginx, Apache)
+    /auth/later  200 lets in; 401 with `Hedgerow-Ref` sends the front to /answer (nginx, Apache; HAProxy by `spoe`)
     /answer      the answer to a visit that was not let in, by `X-Hedgerow-Ref`
     /envoy/...   like /auth; the path behind it, and the method, are the visitor's own (Envoy)
     /.hedgerow/  what challenged visitors need: the front routes it here
@@ -79,7 +79,11 @@ class ForwardAuth(Hedgerow):
         visit = self._visit(asked, asked["method"])
         decision = self.site.gate.decide(visit)
         if path == _LATER and not self._lets_in(visit, decision):
-            await self._hold(asked, visit, decision, send)
+            headers = [
+                (b"hedgerow-ref", self._hold(asked, visit, decision).encode()),
+                (b"hedgerow-decision", f"{decision.action}; code={header_word(decision.code)}".encode()),
+            ]
+            await say_plainly(send, 401, b"", headers)
             return
         is_question = path.startswith((_AUTH, _ENVOY))
         await self._act(visit, decision, asked, receive, _Guarded(send) if is_question else send)
@@ -103,17 +107,22 @@ class ForwardAuth(Hedgerow):
         else:
             await super()._turn_away(visit, decision, headers, receive, send)
 
-    async def _hold(self, asked: Scope, visit: Visit, decision: Decision, send: Send) -> None:
+    async def question(self, asked: Scope) -> str:
+        """The name under which the answer to a request waits, or "" where it is let in."""
+        visit = self._visit(asked, asked["method"])
+        decision = self.site.gate.decide(visit)
+        if self._lets_in(visit, decision):
+            self.site.record(visit, decision, _UNKNOWN_STATUS)
+            return ""
+        return self._hold(asked, visit, decision)
+
+    def _hold(self, asked: Scope, visit: Visit, decision: Decision) -> str:
         """Have the front come back with the whole request: only then is there a form to keep, and an answer to give."""
         reference = secrets.token_urlsafe(16)
         self._pending[reference] = (asked, visit, decision)
         if len(self._pending) > self.site.settings.serve.pending:
             self._give_up()
-        headers = [
-            (b"hedgerow-ref", reference.encode()),
-            (b"hedgerow-decision", f"{decision.action}; code={header_word(decision.code)}".encode()),
-        ]
-        await say_plainly(send, 401, b"", headers)
+        return reference
 
     def _give_up(self) -> None:
         """The oldest whose answer nobody has come for: the front has turned it away by itself."""

@@ -39,9 +39,10 @@ def run(*, listen: str, config: Path | None, observe: bool, admin: str) -> None:
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(bind(settings.serve.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
+        spoe = stack.enter_context(bind(settings.serve.spoe, "spoe in [serve]")) if settings.serve.spoe else None
         site = Site(settings)
         service = make_server(
-            Service(site), *door.getsockname()[:2],
+            Service(site, spoe=spoe), *door.getsockname()[:2],
             limits=limits_of(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
         servers = [(service, door)]
@@ -51,6 +52,8 @@ def run(*, listen: str, config: Path | None, observe: bool, admin: str) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         collect_less()
         log.info("deciding for other servers at %s%s", url_of(door), ", observing only" if settings.observe else "")
+        if spoe is not None:
+            log.info("HAProxy asks at %s", url_of(spoe).removeprefix("http://"))
         if side is not None:
             log.info("overview, health and metrics at %s", url_of(side))
         try:

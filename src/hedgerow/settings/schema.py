@@ -604,19 +604,21 @@ class ServeSettings(Table, frozen=True):
     """
     The service for other servers: where it listens, and which ban-list *clients* may speak to it.
 
-    *pending*: refusals that wait for a front to come for them, at the most.
+    *spoe*: where HAProxy asks; empty: nowhere. *pending*: refusals that wait for a front to come for them, at the most.
     """
 
     listen: str = "127.0.0.1:8090"
+    spoe: str = ""
     clients: tuple[ListClient, ...] = ()
     pending: int = 10_000
 
     def faults(self) -> Faults:
         yield from _positive(self, "pending")
-        try:
-            split_listen(self.listen)
-        except ValueError as error:
-            yield "listen", str(error)
+        for name, text in (("listen", self.listen), ("spoe", self.spoe or self.listen)):
+            try:
+                split_listen(text)
+            except ValueError as error:
+                yield name, str(error)
         for number, client in enumerate(self.clients):
             if any(other.token == client.token for other in self.clients[:number]):
                 yield f"clients.{number}.token", "is another's: each client has its own"
