@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import itertools
 import random
@@ -42,6 +43,9 @@ def check() -> None:
     blocked = [address() for _ in range(BLOCKS)]
     lines += [Line(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in blocked]
     local.take([Line(start=True), *lines, Line(at="a-1")])
+    del lines
+    gc.collect()
+    gc.freeze()
     print(f"{len(local):,} entries and blocks")
     lately = itertools.cycle([address() for _ in range(1000)])
     listed = itertools.cycle([f"198.51.{n >> 8}.{n & 255}" for n in range(1000)])

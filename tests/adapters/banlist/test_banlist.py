@@ -89,6 +89,30 @@ def test_blocks_of_visitors_of_everyone_at_an_address_and_of_networks():
     assert local.check(100.0, "203.0.113.77").action == "pass", "it has ended"
 
 
+def test_what_was_found_is_remembered_until_it_ends_or_something_changes():
+    local = Local()
+    local.take([
+        Line(put=Listing("white", ME, until=10.0)), Line(put=Listing("black", "192.0.2.0/24", until=20.0)),
+        Line(block=block(ME, 30.0)), Line(at="a-1"),
+    ])  # fmt: skip
+    codes = [local.check(at, ME).code for at in (1.0, 2.0, 10.0, 11.0, 20.0, 21.0, 30.0, 31.0)]
+    assert codes == ["list-white"] * 2 + ["list-black"] * 2 + ["trap"] * 2 + [""] * 2
+    local.take([Line(put=Listing("black", ME)), Line(at="a-2")])
+    assert local.check(32.0, ME).code == "list-black"
+    local.take([Line(drop=("black", ME)), Line(at="a-3")])
+    assert local.check(32.0, ME).action == "pass"
+
+
+def test_however_many_ask_only_so_many_are_remembered():
+    local = Local()
+    local.take([Line(put=Listing("black", ME)), Line(at="a-1")])
+    for n in range(40_000):
+        assert local.check(0.0, ME, user_agent=f"agent {n}").action == "refuse"
+    local.check(0.0, ME, user_agent="x" * 10_000)
+    assert 0 < len(local._found) <= 1 << 14
+    assert not any(len(agent) > 1000 for _, _, agent in local._found)
+
+
 def test_everything_anew_takes_the_place_of_everything():
     local = Local()
     local.take([Line(put=Listing("black", ME)), Line(block=block(OTHER)), Line(at="a-1")])

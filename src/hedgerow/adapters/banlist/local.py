@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable
 from hedgerow.adapters.banlist.wire import Line
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import network_of, prefix_of
-from hedgerow.policy.lists import Listing, ListName, Lists, decide
+from hedgerow.policy.lists import Asker, Listing, ListName, Lists, decide
 from hedgerow.recall import everyone_at
 from hedgerow.verdict import PASS, Block, Decision
-from hedgerow.visit import Visit
+
+_MOST_KNOWN = 1 << 14
+_LONGEST_KNOWN = 400
 
 
 class Local:
@@ -27,6 +29,7 @@ class Local:
         self._blocks: dict[str, Block] = {}
         self._by_network = False
         self._entries: dict[tuple[ListName, str], Listing] = {}
+        self._found: dict[tuple[str, str, str], Decision] = {}
         self._lock = threading.Lock()
         self.version = ""
         """That of what is here; empty until everything has come once."""
@@ -38,19 +41,32 @@ class Local:
 
     def check(self, at: float, address: str, account: str = "", user_agent: str = "") -> Decision:
         """What lists and blocks say of a request: pass, or what keeps it out."""
-        prefix = prefix_of(address)
-        visitor = visitor_of(account, prefix)
-        visit = Visit(at, address, visitor, prefix, "GET", "/", account=account, user_agent=user_agent)
-        listing = self._lists.find(visit)
+        found = self._found
+        if found:
+            known = found.get((address, account, user_agent))
+            if known is not None and (not known.until or known.until > at):
+                return known
+        decision = self._look_up(at, address, account, user_agent)
+        if decision is not PASS and len(user_agent) + len(account) <= _LONGEST_KNOWN:
+            # Into those that were there before the look-up: what is found in lists that are replaced goes with them.
+            if len(found) >= _MOST_KNOWN:
+                found.clear()
+            found[address, account, user_agent] = decision
+        return decision
+
+    def _look_up(self, at: float, address: str, account: str, user_agent: str) -> Decision:
+        listing = self._lists.find(Asker(at, address, account, user_agent))
         if listing is not None:
             return decide(listing)
         blocks = self._blocks
-        if blocks and visitor:
-            block = blocks.get(visitor) or blocks.get(everyone_at(prefix))
-            if block is None and self._by_network:
-                block = blocks.get(network_of(address))
-            if block is not None and block.until > at:
-                return Decision(block.action, (block.evidence,), block.until)
+        if blocks and (address or account):
+            prefix = prefix_of(address)
+            visitor = visitor_of(account, prefix)
+            keys = (visitor, everyone_at(prefix), network_of(address) if self._by_network else "")
+            for key in keys:
+                block = blocks.get(key)
+                if block is not None and block.until > at:
+                    return Decision(block.action, (block.evidence,), block.until)
         return PASS
 
     def take(self, lines: Iterable[Line]) -> None:
@@ -83,6 +99,7 @@ class Local:
             lists.settle()
             self._by_network = any("/" in key and not key.endswith("/*") for key in blocks)
             self._lists, self._blocks, self._entries, self.version = lists, blocks, entries, version
+            self._found = {}
         self.changed()
 
     def everything(self) -> tuple[list[Listing], list[Block]]:
