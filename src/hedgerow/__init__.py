@@ -4,8 +4,8 @@ Hedgerow stands in front of a web site, or reads its logs, and tells crawlers fr
 The map, from the outside in:
 
     cli/        the commands                         settings/  TOML and environment -> checked settings
-    adapters/   asgi (the middleware), proxy,        build.py   settings -> a gate
-                upstream, server, pages, admin       gate.py    identify -> recall -> judge -> commit -> ledger
+    adapters/   asgi (the middleware), wsgi, proxy,  build.py   settings -> a gate
+                forward_auth, banlist, admin, ...    gate.py    identify -> recall -> judge -> commit -> ledger
     watch.py    sees visits behind the fast path     engine.py  pure: what is asked, what is decided
     replay.py   a log through the same gate          campaigns/ visitors that belong together
     stores/     state, lists, ledger, key            detect/    one file per detector: evidence
