@@ -36,7 +36,7 @@ test: setup check
 bench: setup
 	@$(BIN)/python -m bench
 
-evaluate: .venv/.ready
+evaluate: setup
 	@$(BIN)/python -m evaluate
 
 format: .venv/.ready

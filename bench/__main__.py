@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 
-ALL = ("decision", "lists", "client", "signature", "challenge", "memory", "watch", "models", "page", "maze", "proxy")
+ALL = (
+    "decision", "state", "scale", "lists", "client", "signature", "challenge",
+    "memory", "watch", "models", "shape", "page", "maze", "proxy",
+)  # fmt: skip
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or ALL:

@@ -7,11 +7,14 @@ import itertools
 import random
 import time
 import tracemalloc
+from collections import OrderedDict
 
 from bench.samples import BROWSER
 from hedgerow.build import build_gate, build_watch
 from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.sessions.paths import PathSession
+from hedgerow.sessions.pending import Pending
+from hedgerow.sessions.window import Access, Window
 from hedgerow.settings import read_settings
 from hedgerow.stores.ledger import NoLedger
 from hedgerow.watch import Beside, Watch
@@ -50,14 +53,17 @@ def watched(found: list) -> tuple[float, Watch]:
 
 
 def pending_bytes(sessions: int = 2_000) -> float:
-    """What a visitor with a session of 60 steps costs the watch: session, what is known of its links, and its name."""
+    """What a visitor with a session of 60 steps and a full window costs the watch, with its name."""
     gc.collect()
     tracemalloc.start()
-    kept = {}
+    kept: OrderedDict[str, Pending] = OrderedDict()
     for n in range(sessions):
-        session = kept[f"10.{n >> 8}.{n & 255}.1"] = PathSession()
+        name = f"10.{n >> 8}.{n & 255}.1"
+        session = kept[name] = Pending(PathSession(), Window())
         for step in range(60):
-            session.add(1.8e9 + step, page_digest(f"/{n}/{step}"), page_digest(f"/{n}/{step - 1}"))
+            page, parent = page_digest(f"/{n}/{step}"), page_digest(f"/{n}/{step - 1}")
+            session.path.add(1.8e9 + step, page, parent)
+            session.window.add(Access(1.8e9 + step, name, b"four", page, parent, "own", b"cookie", "good", "browser"))
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
@@ -125,7 +131,7 @@ def main() -> None:
     each = pending_bytes()
     whole, pending = whole_bytes(visits(10_000, 0.0023))
     print(
-        f"a session of 60 steps: {each:,.0f} bytes with its name; "
+        f"a session of 60 steps and a window of 40: {each:,.0f} bytes with its name; "
         f"all that the watch has of {pending:,} visitors with 6 steps: {whole:,.0f} each"
     )
     print(f"goal: at most {GOAL_BYTES:,} bytes for each visitor with a pending session")

@@ -4,6 +4,10 @@ The real logs, as walks with labels. They stand beside the checkout (../shared/d
 A visitor is an address with one user agent. The user agent is used for the label and hidden from every detector.
 "crawler" is who names itself one; "person" is only a likeness: no declared bot, and most of its visits in sessions (30
 minutes apart) of at least 3 requests with at least 2 assets, 1 page and 30 % with a referrer. All others are left out.
+
+Many of those are plainly scanners and comment spammers all the same. A *reader* is one of them who got errors for at
+most one page in twenty and never asked for xmlrpc.php, which no browser does. Neither is among the features of any
+model.
 """
 
 from __future__ import annotations
@@ -15,20 +19,26 @@ import lzma
 import os
 import re
 import tarfile
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from random import Random
+from typing import NamedTuple
 
 from hedgerow.identity.address import prefix_of
 from hedgerow.identity.kind import kind_of
 from hedgerow.logs.formats import seconds_of
 from hedgerow.logs.reader import Reader
-from hedgerow.sessions.paths import step_of
+from hedgerow.sessions.paths import LONG, step_of
+from hedgerow.training.people import fitted, quantile
 from hedgerow.training.rows import PERSON
 from hedgerow.training.walks import Stride, Walk
 from hedgerow.visit import Visit
 
-DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[2] / "shared" / "data"))
+HERE = Path(__file__).parent
+DATA = Path(os.environ.get("HEDGEROW_DATA", HERE.parents[1] / "shared" / "data"))
 LOGS = {
     "sparkdeveloper": "sparkdeveloper_2016-02_2016-03.log.xz",
     "almhuette": "almhuette-raith_2020-12_2021-04.log.xz",
@@ -41,6 +51,20 @@ CRAWLER = "crawler"
 LEAST_PAGES = 10
 NOT_CRAWLERS = re.compile("jetmon", re.IGNORECASE)
 """Monitors, which ask for one page for ever."""
+
+
+MOST_ERRORS = 0.05
+
+
+class Log(NamedTuple):
+    """
+    One log: the *walks* that have a label and at least ten pages, which of these people are *readers*, and the
+    *sittings* of all readers, however short.
+    """
+
+    walks: list[Walk]
+    readers: frozenset[str]
+    sittings: list[list[Stride]]
 
 
 def there() -> bool:
@@ -63,8 +87,8 @@ def hosts_of(visits: Iterable[Visit]) -> frozenset[str]:
     return frozenset(host for host, count in hosts.items() if count * 20 >= hosts.total())
 
 
-def log_walks(site: str) -> list[Walk]:
-    """The walks of one log: those visitors that have a label and at least ten pages."""
+@cache
+def read_log(site: str) -> Log:
     visits = [
         visit for visit in Reader([str(DATA / "logs" / LOGS[site])]) if "apache-log/access.log" not in visit.target
     ]
@@ -74,34 +98,69 @@ def log_walks(site: str) -> list[Walk]:
     by_visitor: dict[tuple[str, str], list[Visit]] = defaultdict(list)
     for visit in visits:
         by_visitor[visit.prefix, visit.user_agent].append(visit)
-    walks = []
+    walks, readers, sittings = [], [], []
     for (_, agent), its in by_visitor.items():
         if NOT_CRAWLERS.search(agent):
             continue
         label = CRAWLER if is_bot[agent] else PERSON if likely_person(its) else ""
         strides = tuple(strides_of(its, hosts))
+        name = f"{site}-{len(walks)}"
+        reader = label == PERSON and is_served(its)
         if label and len(strides) >= LEAST_PAGES:
-            walks.append(Walk(f"{site}-{len(walks)}", label, site, site, strides))
+            walks.append(Walk(name, label, site, site, strides))
+            readers += [name] if reader else []
+        if reader:
+            sittings += [list(strides_of(sitting, hosts)) for sitting in sittings_of(its) if is_human_like(sitting)]
+    return Log(walks, frozenset(readers), [sitting for sitting in sittings if sitting])
+
+
+def stitched(site: str, count: int, seed: int) -> list[Walk]:
+    """
+    *count* people of 60 pages each, put together from sittings of readers of one log: most real ones leave sooner.
+
+    Within a sitting all is as it was; how long they stay away is drawn as the generator draws it.
+    """
+    chance = Random(f"{site} {seed}")
+    sittings = read_log(site).sittings
+    walks = []
+    for number in range(count):
+        strides: list[Stride] = []
+        at = 0.0
+        while len(strides) < LONG:
+            sitting = chance.choice(sittings)
+            strides += [stride._replace(at=at + stride.at - sitting[0].at) for stride in sitting]
+            at = strides[-1].at + quantile(fitted().away, chance.random())
+        walks.append(Walk(f"{site}-stitched-{number}", PERSON, site, site, tuple(strides[:LONG])))
     return walks
 
 
-def likely_person(visits: list[Visit]) -> bool:
-    good, last, session = 0, float("-inf"), []
+def is_served(visits: list[Visit]) -> bool:
+    """Whether nearly all pages were there, and none was asked for that only programs ask for."""
+    pages = [visit for visit in visits if visit.kind == "page"]
+    errors = sum(visit.status >= 400 for visit in pages)
+    return errors <= MOST_ERRORS * len(pages) and not any("xmlrpc.php" in visit.target for visit in visits)
 
-    def settle() -> int:
-        assets = sum(visit.kind == "asset" for visit in session)
-        pages = sum(visit.kind == "page" for visit in session)
-        referred = sum(bool(visit.referrer) for visit in session)
-        person = len(session) >= 3 and assets >= 2 and pages >= 1 and referred >= 0.3 * len(session)
-        return len(session) if person else 0
 
+def is_human_like(sitting: list[Visit]) -> bool:
+    assets = sum(visit.kind == "asset" for visit in sitting)
+    pages = sum(visit.kind == "page" for visit in sitting)
+    referred = sum(bool(visit.referrer) for visit in sitting)
+    return len(sitting) >= 3 and assets >= 2 and pages >= 1 and referred >= 0.3 * len(sitting)
+
+
+def sittings_of(visits: Iterable[Visit]) -> Iterator[list[Visit]]:
+    sitting: list[Visit] = []
     for visit in visits:
-        if visit.at - last > SESSION_GAP:
-            good += settle()
-            session = []
-        last = visit.at
-        session.append(visit)
-    good += settle()
+        if sitting and visit.at - sitting[-1].at > SESSION_GAP:
+            yield sitting
+            sitting = []
+        sitting.append(visit)
+    if sitting:
+        yield sitting
+
+
+def likely_person(visits: list[Visit]) -> bool:
+    good = sum(len(sitting) for sitting in sittings_of(visits) if is_human_like(sitting))
     return good * 2 > len(visits)
 
 
@@ -125,6 +184,52 @@ def strides_of(visits: Iterable[Visit], hosts: frozenset[str]) -> Iterator[Strid
 
 def number(digest: bytes) -> int:
     return int.from_bytes(digest, "big", signed=True)
+
+
+@cache
+def wiki_walks(half: int, least: int = LONG, most: int = 2 * LONG) -> list[Walk]:
+    """
+    Real people's clicks through a wiki (Wikispeedia), their games one after the other, of those with *least* pages.
+
+    Half of the people are for training (0), the other *half* for the test (1).
+
+    Pages, order and going back are as they were, and so is how long a game took. How long each page of it was looked
+    at is not told: the game's time is split at random. Nor are assets, as on a site that has them elsewhere.
+    """
+    chance = Random("wiki")
+    games: dict[str, list[tuple[float, float, list[str]]]] = defaultdict(list)
+    with tarfile.open(DATA / "human_paths" / "wikispeedia_unfinished-paths.tar.xz") as archive:
+        file = archive.extractfile("./paths_unfinished.tsv")
+        assert file is not None
+        for line in io.TextIOWrapper(file, "utf-8"):
+            if not line.startswith("#") and line.strip():
+                person, start, seconds, path, *_ = line.rstrip("\n").split("\t")
+                games[person].append((float(start), float(seconds), path.split(";")))
+    walks = []
+    for person, its in games.items():
+        if zlib.crc32(person.encode()) % 2 != half:
+            continue
+        strides = [stride for game in sorted(its) for stride in _game(*game, chance)]
+        if len(strides) >= least:
+            # A few games overlap, in two tabs.
+            strides.sort(key=lambda stride: stride.at)
+            walks.append(Walk(person, PERSON, "wikispeedia", "wikispeedia", tuple(strides[:most])))
+    return walks
+
+
+def _game(start: float, seconds: float, path: list[str], chance: Random) -> Iterator[Stride]:
+    parts = [chance.expovariate(1.0) for _ in path]
+    trail: list[int] = []
+    at = start
+    for title, part in zip(path, parts, strict=True):
+        if title == "<":
+            if len(trail) > 1:
+                trail.pop()
+        else:
+            page = zlib.crc32(title.encode())
+            yield Stride(at, page, trail[-1] if trail else None)
+            trail.append(page)
+        at += seconds * part / sum(parts)
 
 
 ILIOU = re.compile(r'\S+ \S+ \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d+) \S+ "([^"]*)" (\S+) "([^"]*)"')

@@ -216,8 +216,20 @@ def test_a_log_gives_the_decisions_of_its_visits(log):
     assert (fate.requests, fate.passed, fate.refused) == (20, 5, 15)
 
 
+def test_the_command_tells_what_the_watch_finds(log, config, capsys, tmp_path):
+    """Ten pages, each ten seconds after the other, and no referrer: whoever it is, no person reads like that."""
+    out = tmp_path / "out.json"
+    command.run([log], config=config, json_path=str(out))
+    told = json.loads(out.read_text())["watch"]
+    assert [one["visitor"] for one in told["found"]] == [PERSON]
+    assert told["judged"] == {next(iter(told["found"][0]["codes"])).removeprefix("path-"): 1}
+    said = capsys.readouterr().out
+    assert "1 judgements of paths, 0 of windows; 1 visitors found, 0 campaigns" in said
+    assert "paths: record" in said
+
+
 def test_the_command_prints_a_table(log, config, capsys):
-    command.run([log], config=config)
+    command.run([log], config=config, watched=False)
     out, err = capsys.readouterr()
     assert "31 lines (combined): 30 read, 1 bad; 2026-01-01 00:00:00 to 2026-01-01 00:01:30 UTC" in out
     assert "2 visitors, 1 of them stopped; 30 requests, 15 of them stopped" in out
@@ -341,6 +353,6 @@ def test_control_c_ends_a_real_replay_with_130(tmp_path):
         pipe.flush()
         # The process has taken what it looks at first, and waits for more.
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Interrupted after" in err

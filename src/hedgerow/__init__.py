@@ -5,8 +5,11 @@ The map, from the outside in:
 
     cli/        the commands                         settings/  TOML and environment -> checked settings
     adapters/   asgi (the middleware), wsgi, proxy,  build.py   settings -> a gate
-                forward_auth, banlist, admin, ...    gate.py    identify -> recall -> judge -> commit -> ledger
-    watch.py    sees visits behind the fast path     engine.py  pure: what is asked, what is decided
+                forward_auth, banlist, workers, ...  gate.py    identify -> recall -> judge -> commit -> ledger
+    storage.py  settings -> stores, for one          engine.py  pure: what is asked, what is decided
+                process, workers, machines           holdings.py what a site remembers in
+    watch.py    sees visits behind the fast path     relay.py   visits on their way to a watch elsewhere
+    shared_watch.py  one watch of several processes, by streams of Redis
     replay.py   a log through the same gate          campaigns/ visitors that belong together
     stores/     state, lists, ledger, key            detect/    one file per detector: evidence
     logs/       log lines -> visits                  policy/    from evidence to decision; lists
@@ -16,7 +19,7 @@ The map, from the outside in:
     page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
     exchange/   lists to and from other programs     simulate/  the papers' experiments
     crawl/      training crawlers                    training/  where models come from; the gate does without
-    models/     from a session to what a visitor is
+    models/     from a session to what a visitor is  shape/     what a source's traffic looks like over time (numpy)
     recall.py verdict.py visit.py errors.py          the nouns
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of

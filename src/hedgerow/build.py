@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from zoneinfo import ZoneInfo
 
 from hedgerow.campaigns.sharing import Limits, Sharing
@@ -33,7 +34,8 @@ from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumb
 from hedgerow.identity.welcome import Acquaintance, Welcome
 from hedgerow.marker.rewrite import Patterns, Rules
 from hedgerow.marker.seal import Seals
-from hedgerow.models.bundle import Bundle, load
+from hedgerow.models.bundle import Bundle, load, shipped
+from hedgerow.models.panel import Kind, Panel
 from hedgerow.policy.ladder import Ladder, Rule, Thresholds
 from hedgerow.policy.lists import Lists
 from hedgerow.recall import Detector
@@ -46,11 +48,14 @@ from hedgerow.stores.lists import Follower, SqliteLists
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sessions import SqliteSessions
+from hedgerow.stores.shelf import Shelf
+from hedgerow.stores.shelf import kind_of as kind_of_bundle
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Block, Change
-from hedgerow.watch import Judge, Watch
+from hedgerow.watch import Watch
 
 
 def state_directory(settings: Settings) -> Path:
@@ -140,9 +145,25 @@ def ledger_path(settings: Settings) -> Path:
 
 
 def build_ledger(settings: Settings) -> Ledger:
-    if not settings.ledger.enabled:
+    own = settings.ledger
+    if not own.enabled:
         return NoLedger()
-    return SqliteLedger(ledger_path(settings), keep_days=settings.ledger.keep_days, queue=settings.ledger.queue)
+    if own.url:
+        ledger: Ledger = postgresql_parts().PostgresLedger(
+            own.url, state_directory(settings) / "ledger.spool",
+            keep_days=own.keep_days, queue=own.queue, spool=own.spool,
+        )  # fmt: skip
+        return ledger
+    return SqliteLedger(ledger_path(settings), keep_days=own.keep_days, queue=own.queue)
+
+
+def postgresql_parts() -> ModuleType:
+    """What needs the extra `postgresql`; one line that says so where it is not installed."""
+    try:
+        from hedgerow.stores import postgresql
+    except ModuleNotFoundError as error:
+        raise StoreError(f"ledger.url needs {error.name}: pip install 'hedgerow[postgresql]'") from None
+    return postgresql
 
 
 def build_clearances(settings: Settings, seals: Seals, sightings: Sightings) -> Clearances:
@@ -184,13 +205,19 @@ def build_state(settings: Settings) -> MemoryState:
     )
 
 
-def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | None:
+def build_journal(settings: Settings, state: StateStore) -> SqliteJournal | None:
     """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
     if not settings.state.durable:
         return None
-    journal = SqliteJournal(state_path(settings))
+    journal = obedient_journal(settings, state)
     state.restore(*journal.read(time.time()))
-    state.journal = journal
+    return journal
+
+
+def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
+    """A journal in which *state* is kept, and whose orders are carried out there."""
+    journal = SqliteJournal(state_path(settings))
+    state.keep_in(journal)
 
     def obey(key: str, what: Block | Change | None) -> None:
         if isinstance(what, Change):
@@ -206,17 +233,13 @@ def build_journal(settings: Settings, state: MemoryState) -> SqliteJournal | Non
 
 def build_watch(settings: Settings, ladder: Ladder, amend: Callable[[Change], None]) -> Watch:
     """What looks at visits behind the fast path."""
-    own = settings.watch
-    watch = Watch(ladder, amend, most_sessions=own.sessions)
-    if own.paths != "off":
-        watch.judge, watch.on_path = build_judge(own.model), own.paths
-        watch.shadow = build_judge(own.shadow) if own.shadow else None
+    watch = Watch(ladder, amend, most_sessions=settings.watch.sessions)
     use_watch(watch, settings, ladder)
     return watch
 
 
 def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
-    """Have a watch go on under these settings; what it knows stays."""
+    """Have a watch go on under these settings, with the bundles as they are now; what it knows stays."""
     own = settings.campaigns
     limits = Limits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
     if not own.enabled:
@@ -228,19 +251,47 @@ def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
     watch.ladder = ladder
     watch.on_campaign = own.response
     watch.observe = settings.observe
+    known = watch.records()
+    paths, windows = settings.watch.paths, settings.watch.windows
+    watch.paths = build_panel(settings, "paths") if paths != "off" else None
+    watch.windows = build_panel(settings, "windows") if windows != "off" else None
+    watch.on_path = paths if paths != "off" else "record"
+    watch.on_window = windows if windows != "off" else "record"
+    for panel in watch.panels:
+        for record in known:
+            panel.take(record)
 
 
 @cache
-def _default_bundle() -> Bundle:
-    return load(None)
+def _shipped(kind: Kind) -> Bundle:
+    return load(None) if kind == "paths" else shipped("window")
 
 
-def build_judge(path: str) -> Judge:
-    """What judges sessions: the bundle in the file *path*, or that which comes with Hedgerow where it is empty."""
-    bundle = load(Path(path).expanduser()) if path else _default_bundle()
-    if bundle.input == "window":
-        raise ModelError(f"{path!r} judges windows, not paths; the watch wants a bundle of paths")
-    return lambda session: bundle.judge_session(session).identity
+def shelf(settings: Settings) -> Shelf:
+    """Where the site's own bundles are."""
+    return Shelf(state_directory(settings) / "models")
+
+
+def build_panel(settings: Settings, kind: Kind) -> Panel:
+    """
+    The bundle in use and the one in its shadow.
+
+    In use is the one that the settings name, else the site's own, else the one that comes with Hedgerow.
+    """
+    own, place = settings.watch, shelf(settings)
+    named = own.model if kind == "paths" else own.window_model
+    in_use = Path(named).expanduser() if named else place.current(kind)
+    bundle = load(in_use) if named or in_use.is_file() else _shipped(kind)
+    if (judges := kind_of_bundle(bundle)) != kind:
+        raise ModelError(f"{str(in_use)!r} judges {judges}, not {kind}; set it as {_MODEL_OF[judges]}")
+    shadow = place.shadow(kind)
+    beside = load(shadow) if shadow.is_file() else None
+    if own.shadow and kind_of_bundle(named_shadow := load(Path(own.shadow).expanduser())) == kind:
+        beside = named_shadow
+    return Panel(kind, bundle, beside)
+
+
+_MODEL_OF: dict[Kind, str] = {"paths": "model", "windows": "window_model"}
 
 
 def build_sessions(settings: Settings) -> SqliteSessions | None:
@@ -342,7 +393,7 @@ def build_gate(
     settings: Settings,
     *,
     seals: Seals | None = None,
-    state: MemoryState | None = None,
+    state: StateStore | None = None,
     ledger: Ledger | None = None,
     pages: Pages | None = None,
     account_of: AccountOf | None = None,
@@ -375,4 +426,6 @@ def build_gate(
         state.use(settings.density.windows if settings.density.enabled else ())
     engine = build_engine(settings, pages, build_rules(settings), lists, entries=entries)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
-    return Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate = Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate.needs_ledger = settings.ledger.on_failure == "closed"
+    return gate

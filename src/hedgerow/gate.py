@@ -26,10 +26,10 @@ from hedgerow.identity.signature import Request
 from hedgerow.identity.signs import signs_of
 from hedgerow.identity.welcome import Welcome
 from hedgerow.marker.seal import VISITOR_BYTES, Seals, may_be_token, page_digest
-from hedgerow.recall import Memory, Question, State
+from hedgerow.recall import Afar, Memory, Question, State, StateAway
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
-from hedgerow.verdict import Decision
+from hedgerow.verdict import Decision, Evidence
 from hedgerow.visit import BY_SCRIPT, Kind, Marker, Visit
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ VISITOR_COOKIE = b"hedgerow"
 """The cookie in which a browser carries, sealed, the visitors that it was."""
 _NOWHERE = frozenset({"trap", "maze"})
 _LONGEST_FINGERPRINT = 100
+_CLOSED_FOR = 5.0
+_CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
@@ -223,6 +225,16 @@ class Identifier:
         return tuple(known[at : at + VISITOR_BYTES] for at in range(0, len(known), VISITOR_BYTES))
 
 
+def _corrected(visit: Visit, kind: Kind) -> Visit:
+    signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
+    return msgspec.structs.replace(visit, kind=kind, signs=signs)
+
+
+def _away(visit: Visit) -> Decision:
+    """What becomes of a visit that the settings let nobody decide on: the site is closed for a moment."""
+    return msgspec.structs.replace(_CLOSED, until=visit.at + _CLOSED_FOR)
+
+
 def _joined(headers: RawHeaders, name: bytes) -> str:
     return ",".join(value.decode("latin-1") for key, value in headers if key == name)
 
@@ -238,6 +250,10 @@ class Gate:
         self.pages = pages
         self.blocked = 0
         """Visitors blocked since the start."""
+        self.afar: Afar | None = state if isinstance(state, Afar) else None
+        """The state, where it is on another machine: adapters that can serve others meanwhile then do."""
+        self.needs_ledger = False
+        """Whether nobody is let in while the ledger loses visits."""
         self.onlooker: Onlooker | None = None
         """Sees every visit that was answered: the watch. It may not wait, nor fail."""
 
@@ -247,6 +263,30 @@ class Gate:
         """
         return self._decide(visit, self.state.recall)
 
+    async def decide_afar(self, visit: Visit, claimed: Kind | None = None) -> Decision:
+        """
+        The same where the trip to the state takes a while, and others are served meanwhile.
+
+        *claimed* is what the visit was counted as before, where it turned out to be another kind.
+        """
+        if self.afar is None:
+            return self.decide(visit)
+        listed = self.engine.listed(visit)
+        volume = self.engine.white_volume
+        if self.needs_ledger and self.ledger.failing:
+            return _away(visit)
+        if listed is not None and (listed.action != "pass" or not volume):
+            return listed
+        question = self.engine.question(visit)
+        try:
+            if claimed is None:
+                memory = await self.afar.recall_afar(question)
+            else:
+                memory = await self.afar.recount_afar(question, claimed)
+        except StateAway:
+            return _away(visit)
+        return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
+
     def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """
         The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that.
@@ -254,17 +294,28 @@ class Gate:
         Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
-        signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
-        corrected = msgspec.structs.replace(visit, kind=kind, signs=signs)
+        corrected = _corrected(visit, kind)
         return corrected, self._decide(corrected, lambda question: self.state.recount(question, visit.kind))
+
+    async def correct_afar(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
+        """The same where the trip to the state takes a while."""
+        if self.afar is None:
+            return self.correct(visit, kind)
+        corrected = _corrected(visit, kind)
+        return corrected, await self.decide_afar(corrected, visit.kind)
 
     def _decide(self, visit: Visit, recall: Callable[[Question], Memory]) -> Decision:
         """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
+        if self.needs_ledger and self.ledger.failing:
+            return _away(visit)
         listed = self.engine.listed(visit)
         volume = self.engine.white_volume
         if listed is not None and (listed.action != "pass" or not volume):
             return listed
-        memory = recall(self.engine.question(visit))
+        try:
+            memory = recall(self.engine.question(visit))
+        except StateAway:
+            return _away(visit)
         return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
 
     def _judge(self, visit: Visit, memory: Memory) -> Decision:

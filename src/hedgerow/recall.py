@@ -8,7 +8,7 @@ holds this visit and every one before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -71,6 +71,10 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     offences: tuple[tuple[str, int], ...] = ()
 
 
+class StateAway(Exception):  # noqa: N818 - what the settings ask for, not an error
+    """The state cannot be asked now, and the settings let nobody in without it."""
+
+
 class Detector(Protocol):
     """One way to tell a crawler."""
 
@@ -104,3 +108,15 @@ class State(Protocol):
     def blocks(self, at: float) -> Sequence[Block]: ...
 
     def standings(self) -> Sequence[tuple[str, Standing]]: ...
+
+
+@runtime_checkable
+class Afar(Protocol):
+    """A state on another machine, for who can do something else while it is asked."""
+
+    async def recall_afar(self, question: Question) -> Memory: ...
+
+    async def recount_afar(self, question: Question, claimed: Kind) -> Memory: ...
+
+    async def close_afar(self) -> None:
+        """Close the connection of this event loop."""

@@ -1,5 +1,6 @@
 """
-Replay: the visits of a log go through the very same gate, and what it would have done is added up by visitor.
+Replay: the visits of a log go through the very same gate, and what it would have done is added up by visitor. The watch
+looks on as it does beside the gate: what it finds about a visitor counts from the visitor's next visit on.
 
 Nothing is decided here, and no clock is asked but to say how long it took: a visit's own time is the time.
 """
@@ -7,16 +8,19 @@ Nothing is decided here, and no clock is asked but to say how long it took: a vi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, get_args
 
 import msgspec
 
 from hedgerow.gate import Gate
 from hedgerow.logs.reader import Tally
-from hedgerow.verdict import Action, Decision, Evidence
+from hedgerow.verdict import Action, Campaign, Change, Decision, Evidence
 from hedgerow.visit import Visit
+from hedgerow.watch import Watch
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
@@ -75,9 +79,16 @@ class Fate(msgspec.Struct, gc=False):
             self.challenged += 1
 
 
+class Finding(msgspec.Struct):
+    """What the watch has found about one visitor: when first, and codes with how often each."""
+
+    at: float
+    codes: dict[str, int] = {}
+
+
 class Replay(msgspec.Struct):
     """
-    What the gate would have done: the fates by visitor, and how long it took to find out.
+    What the gate would have done: the fates by visitor, what the watch found, and how long it took to find out.
 
     *beyond* counts the requests of visitors for which there was no room; they were decided on, and that is
     all.
@@ -86,6 +97,11 @@ class Replay(msgspec.Struct):
     fates: dict[str, Fate] = {}
     beyond: int = 0
     seconds: float = 0.0
+    judged: dict[str, int] = {}
+    """What the watch held sessions, windows and members of campaigns to be, and how often."""
+    found: dict[str, Finding] = {}
+    """Whom the watch has found, by visitor; the first one found comes first."""
+    campaigns: list[Campaign] = []
 
     def ranked(self) -> list[tuple[str, Fate]]:
         """All visitors: those with the most stopped requests first, then by requests, then by name."""
@@ -107,9 +123,33 @@ class Replay(msgspec.Struct):
         }
 
 
-def replay(gate: Gate, visits: Iterable[Visit], *, host: str = "", most_visitors: int = 1_000_000) -> Replay:
+def likely_host(visits: Sequence[Visit]) -> str:
     """
-    Send *visits* through *gate* and add up what it decides.
+    The site's host, by what its images and styles name as the page they are on; "" where they do not say.
+
+    Pages are led to from all over the world, assets hardly ever: most of those that say so are to name one host.
+    """
+    places = Counter(
+        visit.referrer.partition("://")[2].partition("/")[0].lower()
+        for visit in visits
+        if visit.kind == "asset" and "://" in visit.referrer
+    )
+    if not places:
+        return ""
+    (host, count), *_ = places.most_common(1)
+    return host if count * 2 > places.total() else ""
+
+
+def replay(
+    gate: Gate,
+    visits: Iterable[Visit],
+    *,
+    host: str = "",
+    most_visitors: int = 1_000_000,
+    watch: Watch | None = None,
+) -> Replay:
+    """
+    Send *visits* through *gate* and add up what it decides; *watch*, where there is one, looks on.
 
     A visit from an access log may ask for one of our own links; under the site's key, and where the log names the
     host, its marker opens here as it does at the gate, so a trap in a log is a trap. No more than *most_visitors*
@@ -117,6 +157,8 @@ def replay(gate: Gate, visits: Iterable[Visit], *, host: str = "", most_visitors
     """
     result = Replay()
     fates = result.fates
+    if watch is not None:
+        watch.host, watch.amend = host, partial(_take, result, gate)
     unmark, decide = gate.identifier.unmark, gate.decide
     began = time.perf_counter()
     for visit in visits:
@@ -129,6 +171,8 @@ def replay(gate: Gate, visits: Iterable[Visit], *, host: str = "", most_visitors
                 )
         decision = decide(seen)
         gate.settle(decision)
+        if watch is not None:
+            watch.see(seen, decision)
         fate = fates.get(visit.visitor)
         if fate is None:
             if len(fates) >= most_visitors:
@@ -136,8 +180,20 @@ def replay(gate: Gate, visits: Iterable[Visit], *, host: str = "", most_visitors
                 continue
             fate = fates[visit.visitor] = Fate(visit.at, visit.at)
         fate.add(visit, decision)
+    if watch is not None:
+        result.judged, result.campaigns = dict(watch.found), list(watch.campaigns())
     result.seconds = time.perf_counter() - began
     return result
+
+
+def _take(result: Replay, gate: Gate, change: Change) -> None:
+    """What the watch says of a visitor: to the state, as it does live, and into the result."""
+    gate.state.amend(change)
+    finding = result.found.get(change.key)
+    if finding is None:
+        finding = result.found[change.key] = Finding(change.at)
+    for code in change.codes:
+        finding.codes[code] = finding.codes.get(code, 0) + 1
 
 
 def iso(at: float | None) -> str | None:
@@ -172,6 +228,14 @@ def to_json(result: Replay, tally: Tally) -> dict[str, Any]:
         },
         "visitors": [_visitor(name, fate) for name, fate in result.ranked()],
         "totals": result.totals(),
+        "watch": {
+            "judged": result.judged,
+            "found": [
+                {"visitor": name, "first": iso(finding.at), "codes": finding.codes}
+                for name, finding in result.found.items()
+            ],
+            "campaigns": msgspec.to_builtins(result.campaigns),
+        },
         "timing": {
             "seconds": round(seconds, 3),
             "lines_per_second": round(tally.lines / seconds) if seconds else 0,

@@ -12,14 +12,18 @@ import logging
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from typing import Literal, Protocol
 
 from hedgerow.campaigns.sharing import CODE, Sharing
+from hedgerow.models.panel import Panel, Record
 from hedgerow.policy.ladder import Ladder
 from hedgerow.sessions.paths import PREFIXES, PathSession, step_of
+from hedgerow.sessions.pending import Pending
+from hedgerow.sessions.window import Window, access_of
+from hedgerow.stores.kept import Changes, Kept
 from hedgerow.verdict import Campaign, Change, Decision, Identity
 from hedgerow.visit import Visit
 
@@ -27,9 +31,6 @@ log = logging.getLogger(__name__)
 
 Response = Literal["challenge", "record"]
 """What becomes of who is found: a challenge, or a note in its standing that weighs nothing."""
-
-Judge = Callable[[PathSession], Identity]
-"""What a session says about its visitor: a person, a crawler by the order in which it follows links, or a suspect."""
 
 _MOST_MISSED = 100_000
 _AT_ONCE = 8
@@ -44,13 +45,13 @@ _SAVED_AT_ONCE = 200
 
 
 class Sessions(Protocol):
-    """Where pending sessions are kept over a restart."""
+    """Where what is pending is kept over a restart."""
 
-    def read(self) -> Sequence[tuple[str, bytes]]:
-        """All that are kept, the oldest first."""
+    def read(self) -> Kept:
+        """All that is kept."""
 
-    def write(self, changed: Mapping[str, tuple[float, bytes] | None]) -> None:
-        """Keep these: when each was last seen, and what it is; None: it is gone."""
+    def write(self, changes: Changes, records: Sequence[Record] = ()) -> None:
+        """Keep these."""
 
     def close(self) -> None: ...
 
@@ -59,8 +60,8 @@ class Watch:
     """
     Looks at visits. *amend* changes a standing in the state, *note* takes down a campaign.
 
-    *judge* judges a session at 10, 20, ... 60 steps; without one there are no sessions. What *shadow* says is only
-    counted. At most *most_sessions* are pending. One thread at a time may call this.
+    *paths* judges a session at 10, 20, ... 60 steps, *windows* a window at 27 visits and whenever 27 others have come;
+    without either there are no sessions. At most *most_sessions* are pending. One thread at a time may call this.
     """
 
     def __init__(
@@ -69,32 +70,35 @@ class Watch:
         amend: Callable[[Change], None],
         *,
         sharing: Sharing | None = None,
-        judge: Judge | None = None,
-        shadow: Judge | None = None,
+        paths: Panel | None = None,
+        windows: Panel | None = None,
         on_campaign: Response = "challenge",
         on_path: Response = "record",
+        on_window: Response = "record",
         observe: bool = False,
+        host: str = "",
         note: Callable[[str, Campaign | None], None] | None = None,
         most_sessions: int = 50_000,
     ) -> None:
         self.ladder = ladder
         self.amend = amend
         self.sharing = sharing
-        self.judge = judge
-        self.shadow = shadow
+        self.paths = paths
+        self.windows = windows
         self.on_campaign: Response = on_campaign
         self.on_path: Response = on_path
+        self.on_window: Response = on_window
         self.observe = observe
+        self.host = host
+        """The site's, where visits do not name it: those of a log."""
         self.note = note
         self._most = most_sessions
-        self._sessions: OrderedDict[str, PathSession] = OrderedDict()
-        self._changed: set[str] = set()
+        self._sessions: OrderedDict[str, Pending] = OrderedDict()
+        self._changed: set[str] | None = None
         self.seen = 0
         """Visits looked at."""
         self.found: Counter[str] = Counter()
-        """Sessions by what they were judged to be; members of campaigns."""
-        self.shadowed: Counter[tuple[str, str]] = Counter()
-        """Sessions by what they were judged to be, and by what the shadow said."""
+        """Sessions by what they were judged to be, windows likewise; members of campaigns."""
 
     @property
     def pending(self) -> int:
@@ -108,13 +112,20 @@ class Watch:
             return
         if self.sharing is not None:
             self._see_sharing(self.sharing, visit, decision)
-        if self.judge is not None and (decision.action == "pass" or self.observe) and not visit.tampered:
-            self._see_path(self.judge, visit)
+        if (decision.action == "pass" or self.observe) and not visit.tampered:
+            self._see_path(visit)
 
     def miss(self, visitor: str) -> None:
         """Visits of this one were not seen: its session has a hole, and is worth nothing."""
-        if self._sessions.pop(visitor, None) is not None:
+        if self._sessions.pop(visitor, None) is not None and self._changed is not None:
             self._changed.add(visitor)
+
+    def keep(self) -> None:
+        """From now on remember what changes: it is going to be kept."""
+        if self._changed is None:
+            self._changed = set()
+        if self.sharing is not None:
+            self.sharing.keep()
 
     def campaigns(self) -> Sequence[Campaign]:
         return self.sharing.campaigns() if self.sharing is not None else ()
@@ -125,27 +136,58 @@ class Watch:
             for campaign in self.campaigns():
                 self.note(campaign.id, campaign)
 
-    def restore(self, sessions: Sequence[tuple[str, bytes]], campaigns: Sequence[Campaign]) -> None:
+    @property
+    def panels(self) -> Sequence[Panel]:
+        return [panel for panel in (self.paths, self.windows) if panel is not None]
+
+    def records(self) -> Sequence[Record]:
+        """What the panels have recorded."""
+        return [panel.record for panel in self.panels]
+
+    def restore(self, kept: Kept, campaigns: Sequence[Campaign] = ()) -> None:
         """Take over what was pending before a restart."""
-        for visitor, kept in sessions[-self._most :]:
-            session = PathSession.from_bytes(kept)
-            if session is not None:
-                self._sessions[visitor] = session
+        for visitor, session in kept.sessions[-self._most :]:
+            pending = Pending.from_bytes(session)
+            if pending is not None:
+                self._sessions[visitor] = pending
+        for panel in self.panels:
+            for record in kept.records:
+                panel.take(record)
         if self.sharing is not None:
             self.sharing.restore(campaigns)
+            self.sharing.restore_ties(kept.ties)
 
-    def changed(self, most: int | None = None) -> dict[str, tuple[float, bytes] | None]:
+    def forget(self, whose: Callable[[str], bool]) -> None:
+        """Hold the sessions of these no longer: another watch does from now on."""
+        for visitor in [name for name in self._sessions if whose(name)]:
+            del self._sessions[visitor]
+            if self._changed is not None:
+                self._changed.discard(visitor)
+
+    def holds(self, visitor: str) -> bool:
+        """Whether a session of this one is pending here."""
+        return visitor in self._sessions
+
+    def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> Changes:
         """
-        The sessions that have changed since this was asked last, at most *most*; None: it is gone, or has just begun.
+        What has changed since this was asked last, at most *most* of each.
+
+        None: it is gone, or has just begun, a session with less than *least* steps.
         """
+        if self._changed is None:
+            return Changes({}, {})
         names = list(islice(self._changed, most))
         self._changed.difference_update(names)
         changed: dict[str, tuple[float, bytes] | None] = {}
         for name in names:
             session = self._sessions.get(name)
-            worth = session is not None and session.size >= _LEAST_STEPS
+            worth = session is not None and session.size >= least
             changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
-        return changed
+        if self.sharing is None:
+            return Changes(changed, {})
+        # It may have been switched on since.
+        self.sharing.keep()
+        return Changes(changed, self.sharing.changed(most))
 
     def _see_sharing(self, sharing: Sharing, visit: Visit, decision: Decision) -> None:
         lender = next((e.details for e in decision.evidence if e.code == CODE), "") if decision.evidence else ""
@@ -162,29 +204,54 @@ class Watch:
         for member in found.joined:
             self._tell(member, visit.at, "suspect", "campaign", self.on_campaign)
 
-    def _see_path(self, judge: Judge, visit: Visit) -> None:
-        visitor = visit.visitor
-        session = self._sessions.get(visitor)
-        step = step_of(visit)
-        if step is None:
-            if session is not None:
-                session.note()
+    def _see_path(self, visit: Visit) -> None:
+        paths, windows = self.paths, self.windows
+        if paths is None and windows is None:
             return
-        if session is None:
-            session = self._sessions[visitor] = PathSession()
-            if len(self._sessions) > self._most:
-                self._changed.add(self._sessions.popitem(last=False)[0])
-        else:
+        step = step_of(visit, self.host)
+        if step is None:
+            session = self._sessions.get(visit.visitor)
+            if session is not None and session.path is not None:
+                session.path.note()
+            return
+        session = self._pending(visit.visitor)
+        if paths is not None:
+            path = session.path
+            if path is None:
+                path = session.path = PathSession()
+            path.add(*step)
+            if path.size in PREFIXES:
+                self._judge(paths, path, visit, "path", self.on_path)
+        if windows is not None:
+            window = session.window
+            if window is None:
+                window = session.window = Window()
+            window.add(access_of(visit, step, self.host))
+            if window.is_due:
+                window.fresh = 0
+                self._judge(windows, window, visit, "window", self.on_window)
+
+    def _pending(self, visitor: str) -> Pending:
+        """The session of a visitor, about to change; who was silent for the longest makes room for a new one."""
+        changed = self._changed
+        session = self._sessions.get(visitor)
+        if session is not None:
             self._sessions.move_to_end(visitor)
-        session.add(*step)
-        self._changed.add(visitor)
-        if session.size in PREFIXES:
-            identity = judge(session)
-            self.found[identity] += 1
-            if self.shadow is not None:
-                self.shadowed[identity, self.shadow(session)] += 1
-            if identity != "person":
-                self._tell(visitor, visit.at, identity, f"path-{identity}", self.on_path)
+        else:
+            session = self._sessions[visitor] = Pending(None, None)
+            if len(self._sessions) > self._most:
+                gone, _ = self._sessions.popitem(last=False)
+                if changed is not None:
+                    changed.add(gone)
+        if changed is not None:
+            changed.add(visitor)
+        return session
+
+    def _judge(self, panel: Panel, session: PathSession | Window, visit: Visit, what: str, response: Response) -> None:
+        identity = panel.judge(session, visit.visitor, visit.at)
+        self.found[identity if what == "path" else f"{what}-{identity}"] += 1
+        if identity != "person":
+            self._tell(visit.visitor, visit.at, identity, f"{what}-{identity}", response)
 
     def _tell(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
         if response == "challenge":
@@ -215,6 +282,7 @@ class Beside:
         self.left_out = 0
         """Visits that were not looked at because the watch fell behind."""
         if sessions is not None:
+            watch.keep()
             self._guard(self._restore)
 
     @property
@@ -235,6 +303,11 @@ class Beside:
             self._start()
         elif not self._wake.is_set():
             self._wake.set()
+
+    def miss(self, visitor: str) -> None:
+        """Visits of this one were lost on the way."""
+        if len(self._missed) < _MOST_MISSED:
+            self._missed.add(visitor)
 
     def _is_left_out(self, visitor: str, waiting: int) -> bool:
         """
@@ -301,12 +374,14 @@ class Beside:
 
     def _restore(self) -> None:
         if self._sessions is not None:
-            self.watch.restore(self._sessions.read(), ())
+            self.watch.restore(self._sessions.read())
 
     def _save(self, most: int | None) -> None:
         """Keep at most *most* of what has changed; a little at a time, so that nobody waits for it."""
         self._saved_at = time.monotonic()
         self._guard(self.watch.note_campaigns)
+        if self._sessions is not None:
+            self._guard(partial(self._sessions.write, Changes({}, {}), self.watch.records()))
         while self._sessions is not None and (changed := self.watch.changed(_SAVED_AT_ONCE)):
             self._guard(partial(self._sessions.write, changed))
             if most is not None:

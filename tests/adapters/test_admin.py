@@ -11,6 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from driving import Answer, Client, traps_in
 from hedgerow.adapters.admin import Admin
+from hedgerow.models.bundle import shipped
+from hedgerow.models.panel import Panel
+from hedgerow.sessions.paths import PathSession
 from hedgerow.verdict import Block, Campaign, Evidence
 
 EVIL = "account:<script>alert(1)</script>\"'&{rows}"
@@ -184,6 +187,31 @@ def test_what_is_not_http_is_left_alone():
         raise AssertionError
 
     asyncio.run(Admin(Client().site)({"type": "lifespan"}, never, never))
+
+
+def test_models_and_what_they_have_judged_are_shown():
+    client = Client()
+    watch = client.site.watch.watch
+    watch.paths = Panel("paths", shipped("boosted"), shipped("pathmarker"))
+    session = PathSession()
+    for n in range(20):
+        session.add(1.8e9 + n, f"/{n}", None)
+    watch.paths.judge(session, "192.0.2.1", 1.8e9)
+    (judged,) = watch.paths.record.judged
+    watch.paths.record.drift.counts["10"] = [
+        [300] + [0] * (len(bins.shares) - 1) for bins in watch.paths.bundle.stages[0].bins
+    ]
+    body = ask(client).body.decode()
+    assert "paths: boosted" in body
+    assert f"1 {judged}" in body
+    assert "pathmarker: agrees in 0 of 1" in body
+    assert "no longer like" in body
+    told, windows = json.loads(ask(client, "/models").body)
+    assert (told["judged"], windows["kind"]) == ({judged: 1}, "windows")
+    assert told["compared"]["differences"][0]["visitor"] == "192.0.2.1"
+    metrics = ask(client, "/metrics").body.decode()
+    assert f'hedgerow_watch_shadow_total{{as="{judged}",kind="paths",shadow="person"}} 1.0' in metrics
+    assert 'hedgerow_watch_drift{feature="depth",kind="paths",visits="10"}' in metrics
 
 
 def test_campaigns_are_listed_with_a_sentence_why():

@@ -558,7 +558,13 @@ def test_other_answers_to_robots_go_through():
     broken = Client(Application(b"<h1>Oh no</h1>", status=500))
     assert broken.get("/robots.txt").body == b"<h1>Oh no</h1>"
     assert broken.get("/robots.txt", method="HEAD").body == b""
-    assert Client(Application(status=404), "[traps]\nenabled = false").get("/robots.txt").status == 404
+    nothing = '[traps]\nenabled = false\n[marker]\nmode = "off"\nrules = []'
+    assert Client(Application(status=404), nothing).get("/robots.txt").status == 404
+
+
+def test_marked_links_are_disallowed_where_there_are_no_traps():
+    client = Client(Application(status=404), "[traps]\nenabled = false")
+    assert client.get("/robots.txt").body == b"User-agent: *\nDisallow: /~\n"
 
 
 def test_robots_in_a_coding_that_was_not_asked_for_are_counted():

@@ -151,7 +151,7 @@ def test_robots_txt_says_what_the_policy_is(client):
     assert rules.can_fetch("http://example.org/", "Googlebot")
     assert not rules.can_fetch("http://example.org/private", "Googlebot")
     assert not rules.can_fetch("http://example.org/~x", "Googlebot")
-    bare = client('ai_training = "refuse"\n[traps]\nenabled = false')
+    bare = client('ai_training = "refuse"\n[traps]\nenabled = false\n[marker]\nmode = "off"\nrules = []')
     rules = Protego.parse(ask(bare, "/robots.txt").body.decode())
     assert not rules.can_fetch("http://example.org/", "GPTBot")
     assert rules.can_fetch("http://example.org/~x", "Googlebot")

@@ -182,6 +182,62 @@ def test_campaigns_outlive_a_restart():
     assert set(campaign.members) == {"a", "b", "c", "d"}
 
 
+def restarted(sharing: Sharing, store: dict[bytes, tuple[float, bytes]]) -> Sharing:
+    """The same after a restart: what has changed is kept, and another takes it over."""
+    for who, kept in sharing.changed().items():
+        store.pop(who, None)
+        if kept is not None:
+            store[who] = kept
+    after = Sharing(sharing.limits)
+    after.keep()
+    after.restore(sharing.campaigns())
+    after.restore_ties([(who, value) for who, (_, value) in sorted(store.items(), key=lambda item: item[1][0])])
+    return after
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 12)), max_size=60),
+    st.sets(st.integers(0, 60)),
+)
+def test_ties_outlive_a_restart(visits, restarts):
+    """Whenever it is stopped and started again, the same campaigns are found at the same visit."""
+    straight, kept, store = Sharing(), Sharing(), {}
+    kept.keep()
+    for n, (who, lender, page) in enumerate(visits):
+        if n in restarts:
+            kept = restarted(kept, store)
+        name, owner = f"v{who}", f"v{lender}"
+        seen = visit(name, START + n * 30.0, f"/{page}", owner)
+        found = [one.see(seen, visitor_digest(owner) if name != owner else None) for one in (straight, kept)]
+        joined = [f and f.joined for f in found]
+        assert joined[0] == joined[1]
+        if found[0] is not None:
+            # What members of a campaign do with links is not kept.
+            return
+
+
+def test_a_restart_in_the_middle_of_a_crawl_hides_nobody():
+    straight, stopped = SharedSite(), SharedSite()
+    expected = crawl(straight, 10, 60, seed=3)
+    stopped.watch.sharing.keep()
+    store: dict[bytes, tuple[float, bytes]] = {}
+    before = stopped.get
+
+    def get(*arguments):
+        stopped.watch.sharing = restarted(stopped.watch.sharing, store)
+        return before(*arguments)
+
+    stopped.get = get
+    assert crawl(stopped, 10, 60, seed=3) == expected
+    assert set(stopped.campaigns[0].members) == set(straight.campaigns[0].members)
+
+
+def test_what_another_version_wrote_is_no_tie():
+    sharing = Sharing()
+    sharing.restore_ties([(b"who", b"\xff")])
+    assert len(sharing) == 0
+
+
 def test_what_fades_is_gone():
     limits = Limits(half_life=60.0)
     sharing = Sharing(limits)

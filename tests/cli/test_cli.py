@@ -154,12 +154,6 @@ def test_protect_with_a_key_that_others_may_read(run, tmp_path):
     assert "chmod 600" in one_line(err)
 
 
-def test_protect_with_several_workers(run):
-    status, _, err = run("protect", "http://127.0.0.1:8000", "--workers", "2")
-    assert status == 1
-    assert "--workers" in one_line(err)
-
-
 # ---- explain
 
 
@@ -244,7 +238,7 @@ class Protect:
         self.site, self.admin = re.findall(r"http://127\.0\.0\.1:\d{2,}", self.log.read_text())
 
     def wait_for(self, text: str, times: int = 1) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while self.log.read_text().count(text) < times:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()

@@ -48,7 +48,7 @@ def block_of(site: Site, key: str = ME) -> Block | None:
 
 
 def eventually(condition) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (found := condition()) and time.monotonic() < deadline:
         time.sleep(0.05)
     return bool(found)

@@ -38,7 +38,7 @@ def test_what_is_wrong_is_one_line(tmp_path, text, said):
 
 def test_it_waits_for_a_ledger_and_ends_when_told_to(tmp_path):
     process = start(tmp_path, "[watch]\nenabled = false\n")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not (tmp_path / "state.sqlite").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(1)

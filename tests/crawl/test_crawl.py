@@ -109,7 +109,7 @@ def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
     command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
@@ -157,7 +157,8 @@ def test_it_logs_in_keeps_to_the_site_and_to_its_limits(site, tmp_path):
             tmp_path, url + "/private", "--order", "depth", "--login", url + "/login", "--field", "user=ann",
             "--field", f"password=@{tmp_path / 'password'}", "--label", "mine", "--pages", "5",
         )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, "")
+        assert done.returncode == 0
+        assert "fewer than 10 pages" in done.stderr
         assert site.posted == ["token=t1&user=ann&password=secret"]
         paths = [path for path, _ in site.asked]
         assert "/private" in paths
@@ -182,7 +183,7 @@ def test_it_logs_in_keeps_to_the_site_and_to_its_limits(site, tmp_path):
         (["http://127.0.0.1:1/", "--order", "depth", "--from", "192.0.2.1"], 1, "not an address of this machine"),
         (["http://127.0.0.1:1/", "--order", "depth", "--field", "x"], 2, "NAME=VALUE"),
         (["http://127.0.0.1:1/", "--order", "depth", "--field", "x=@/none"], 1, "cannot read"),
-        (["http://127.0.0.1:1/", "--order", "depth"], 1, "no page could be read"),
+        (["http://127.0.0.1:1/", "--order", "depth"], 1, "nothing answers at"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path, monkeypatch, arguments, status, said):

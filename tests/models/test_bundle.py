@@ -13,11 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.errors import ModelError
-from hedgerow.models.bundle import SHIPPED, Bundle, encoded, load, save, shipped
+from hedgerow.models.bundle import SHIPPED, Bundle, encoded, load, load_window, save, shipped
 from hedgerow.models.scoring import Linear
-from hedgerow.sessions.paths import PREFIXES, SIX, PathSession
-from hedgerow.sessions.window import NAMES
-from hedgerow.training.fitting import fit_kinds, fit_linear, fit_one_class, fit_trees, matrix, scaled
+from hedgerow.sessions.paths import PREFIXES, SIX, WIDE, PathSession
+from hedgerow.sessions.window import LEAST, NAMES, Access, Window
+from hedgerow.training.learners import (
+    fit_branches,
+    fit_kinds,
+    fit_linear,
+    fit_one_class,
+    fit_trees,
+    matrix,
+    scaled,
+)
 from hedgerow.training.rows import PERSON, samples_of, windows_of
 from hedgerow.training.simulated import Size, draw_walks
 
@@ -46,6 +54,14 @@ def test_kinds_as_scikit_learn_has_them(samples, names):
     kinds, model = fit_kinds(matrix(crawlers, 6), [s.label for s in crawlers], SIX)
     told = model.predict(scaled(matrix(samples, 6), kinds.scaling))
     assert [kinds.name(s.features) for s in samples] == list(told)
+
+
+def test_branches_as_scikit_learn_has_them(samples):
+    crawlers = [s for s in samples if s.label != PERSON]
+    branches, model = fit_branches(matrix(crawlers), [s.label for s in crawlers], 1)
+    assert not list(branches.faults(len(WIDE)))
+    assert [branches.name(s.features) for s in samples] == list(model.predict(matrix(samples)))
+    assert fit_branches(matrix(crawlers), ["depth-first"] * len(crawlers), 1) is None
 
 
 def test_linear_as_scikit_learn_has_it(walks):
@@ -110,6 +126,25 @@ def test_nothing_is_known_of_the_first_visits():
     assert load().judge_session(session).probability == 0.0
 
 
+def test_the_window_is_asked_from_27_visits_on():
+    bundle = load_window()
+    window = Window()
+    page = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "unknown")
+    for number in range(LEAST - 1):
+        window.add(page._replace(at=number * 0.1))
+    assert bundle.judge_window(window).identity == "person"
+    window.add(page._replace(at=LEAST * 0.1))
+    assert bundle.judge_window(window).identity == "suspect"
+
+
+def test_a_bundle_of_paths_judges_no_windows(tmp_path):
+    save(load(), tmp_path / "paths.json")
+    save(load_window(), tmp_path / "window.json")
+    assert load_window(tmp_path / "window.json") == load_window()
+    with pytest.raises(ModelError, match="judges paths"):
+        load_window(tmp_path / "paths.json")
+
+
 def test_a_row_of_another_width_is_a_mistake():
     with pytest.raises(ValueError, match="wants 17 features"):
         load().judge((0.0,) * 6, 60)
@@ -142,6 +177,10 @@ def broken(name, change):
         ("boosted", lambda t: t["stages"][0]["model"]["feature"].__setitem__(0, 99), "feature"),
         ("boosted", lambda t: t["stages"][0]["model"]["value"].pop(), "length"),
         ("boosted", lambda t: t.update(budget=0.0), "budget"),
+        ("boosted", lambda t: t["stages"][0]["kinds"]["left"].__setitem__(0, 0), "nowhere"),
+        ("boosted", lambda t: t["stages"][0]["kinds"]["kind"].__setitem__(0, 9), "classes"),
+        ("boosted", lambda t: t["stages"][0]["kinds"]["kind"].pop(), "length"),
+        ("boosted", lambda t: t["stages"][0]["kinds"].pop("type"), "no bundle"),
         ("pathmarker", lambda t: t["stages"][0]["model"].update(gamma=-1.0), "gamma"),
         ("pathmarker", lambda t: t["stages"][0]["model"]["vectors"][0].pop(), "vector"),
         ("pathmarker", lambda t: t["stages"][0]["model"]["coefficients"].pop(), "coefficients"),

@@ -12,8 +12,9 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hedgerow.marker.seal import Seal, Seals, page_digest, visitor_digest
@@ -205,10 +206,19 @@ server {{ listen 127.0.0.1:{self.port}; root {self.root}; index index.html; {sel
 class Protect:
     """`hedgerow protect` in front of *upstream*, as anybody would start it, with a directory of its own."""
 
-    def __init__(self, upstream: str, folder: Path, *, settings: str = "", admin: bool = True) -> None:
+    def __init__(
+        self,
+        upstream: str,
+        folder: Path,
+        *,
+        settings: str = "",
+        admin: bool = True,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        command = [str(HEDGEROW), "protect", upstream, "--listen", "127.0.0.1:0"]
+        command = [str(HEDGEROW), "protect", upstream, "--listen", "127.0.0.1:0", *options]
         if admin:
             command += ["--admin", "127.0.0.1:0"]
         self.config = folder / "hedgerow.toml"
@@ -216,8 +226,9 @@ class Protect:
             self.config.write_text(settings)
             command += ["--config", str(self.config)]
         self.running = Running(
-            command, folder / "protect.log", cwd=folder, environment={"HEDGEROW__DIRECTORY": str(folder / "state")}
-        )
+            command, folder / "protect.log", cwd=folder,
+            environment={"HEDGEROW__DIRECTORY": str(folder / "state"), **(environment or {})},
+        )  # fmt: skip
         self._stopped = False
         try:
             wait_for("hedgerow protect", lambda: self._found("protecting .* at") or not self.running.alive)
@@ -316,6 +327,19 @@ class Protect:
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) * 1024
+
+
+def ask(server: Protect, path: str = "/") -> int:
+    """The status of one request, on a connection of its own: any worker may get it."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(server.url + path, headers={"Connection": "close"})
+    try:
+        with opener.open(request, timeout=PATIENCE) as answer:
+            answer.read()
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -83,11 +82,9 @@ def test_a_running_proxy_notices_what_the_command_line_does(tmp_path, pages):
         with stopping(protect):
             assert status(protect.url, "127.0.0.9") == 200
             lists(protect.folder, "add", "black", "127.0.0.9/32", "--reason", "a test")
-            began = time.monotonic()
             wait_for("the refusal", lambda: status(protect.url, "127.0.0.9") == 403)
-            assert time.monotonic() - began < 3
             assert status(protect.url, "127.0.0.8") == 200
-            lists(protect.folder, "add", "white", "127.0.0.9", "--for", "2s")
+            lists(protect.folder, "add", "white", "127.0.0.9", "--for", "5s")
             wait_for("the exception", lambda: status(protect.url, "127.0.0.9") == 200)
             wait_for("its end", lambda: status(protect.url, "127.0.0.9") == 403)
             lists(protect.folder, "remove", "black", "127.0.0.9")

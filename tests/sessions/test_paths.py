@@ -123,8 +123,8 @@ def test_small_in_memory():
     session = PathSession()
     for number in range(LONG):
         session.add(number * 7.0, f"/{number}", f"/{number // 2}")
-    parts = (session._times, session._digests, session._numbers, session._parents, session.beside)
-    assert sys.getsizeof(session) + sum(sys.getsizeof(part) for part in parts) <= 2048
+    parts = (session._gaps, session._digests, session._numbers, session._parents, session.latest)
+    assert sys.getsizeof(session) + sum(sys.getsizeof(part) for part in parts) <= 1024
 
 
 def visit(**more):
@@ -152,3 +152,25 @@ def test_the_parent_of_a_step(more, host, parent):
 @pytest.mark.parametrize("kind", ["asset", "call", "prefetch"])
 def test_only_pages_are_steps(kind):
     assert step_of(visit(kind=kind)) is None
+
+
+def test_a_stray_parent_that_leads_to_several_pages_is_seen():
+    """In the middle of a breadth-first crawl the parents are out of sight, but each leads to several pages in a row."""
+    wide, random = PathSession(), PathSession()
+    for number in range(12):
+        wide.add(float(number), f"/{number}", f"/old/{number // 4}")
+        random.add(float(number), f"/{number}", f"/old/{number % 4}")
+    place = WIDE.index("sideward")
+    assert wide.wide()[place] == 9 / 12
+    assert random.wide()[place] == 0.0
+    assert wide.wide()[WIDE.index("strays")] == random.wide()[WIDE.index("strays")] == 1.0
+
+
+def test_a_stray_parent_is_known_again_after_a_restart():
+    session = PathSession()
+    session.add(0.0, "/1", "/old")
+    restored = PathSession.from_bytes(session.to_bytes())
+    for each in (session, restored):
+        each.add(1.0, "/2", "/old")
+    assert session.wide() == restored.wide()
+    assert session.wide()[WIDE.index("sideward")] == 0.5

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.sessions.window import LEAST, MOST, NAMES, Access, Window, access_of, trees
+from hedgerow.sessions.paths import step_of
+from hedgerow.sessions.window import LEAST, MOST, NAMES, Access, Window, access_of, changes_trees
 from hedgerow.visit import Marker, Visit
 
 PAGE = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
@@ -75,27 +78,44 @@ def test_features_by_hand():
     )
 
 
-def test_trees_may_merge():
-    window = [PAGE._replace(page=b"a"), PAGE._replace(page=b"b")]
-    assert trees(window) == 2
-    assert trees([*window, PAGE._replace(page=b"b", referrer=b"a")]) == 1
+def trees(edges) -> int:
+    """Counted the plain way: merge what is linked until nothing changes."""
+    groups: list[set[bytes]] = []
+    for edge in edges:
+        here = {one for one in edge if one is not None}
+        here.update(*(group for group in groups if group & here))
+        groups = [group for group in groups if not group & here] + [here]
+    return len(groups)
+
+
+EDGES = st.tuples(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), st.sampled_from([None, b"a", b"b", b"c", b"f"]))
+
+
+@given(st.lists(EDGES, max_size=8), EDGES)
+def test_trees_are_changed_by_what_makes_more_or_less_of_them(edges, edge):
+    assert changes_trees(edges, *edge) == (trees([*edges, edge]) != trees(edges))
 
 
 def visit(**more):
     return Visit(5.0, "192.0.2.1", more.pop("visitor", "192.0.2.1"), "192.0.2.1", "GET", "/a", **more)
 
 
+def told(**more):
+    asked = visit(**more)
+    return access_of(asked, step_of(asked))
+
+
 def test_what_a_visit_tells():
-    bare = access_of(visit())
+    bare = told()
     assert (bare.cookie_state, bare.referred, bare.referrer, bare.agent) == ("absent", "absent", None, "absent")
-    own = access_of(visit(referrer="http://example.org/b", host="example.org", user_agent="Mozilla/5.0"))
+    own = told(referrer="http://example.org/b", host="example.org", user_agent="Mozilla/5.0")
     assert (own.referred, own.agent) == ("own", "browser")
     assert own.referrer is not None
-    assert access_of(visit(referrer="http://example.net/", host="example.org")).referred == "foreign"
-    account = access_of(visit(visitor="account:ann", account="ann"))
+    assert told(referrer="http://example.net/", host="example.org").referred == "foreign"
+    account = told(visitor="account:ann", account="ann")
     assert (account.cookie_state, account.cookie) == ("good", account.session)
-    assert access_of(visit(linked=(b"before",))).cookie_state == "good"
-    assert access_of(visit(marker=Marker("page", b"v", b"parent", ""))).referrer == b"parent"
+    assert told(linked=(b"before",)).cookie_state == "good"
+    assert told(marker=Marker("page", b"v", b"parent", "")).referrer == b"parent"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +129,7 @@ def test_what_a_visit_tells():
     ],
 )
 def test_what_an_agent_declares(more, agent):
-    assert access_of(visit(**more)).agent == agent
+    assert told(**more).agent == agent
 
 
 @given(st.lists(st.tuples(st.floats(0, 4000), st.integers(0, 5), st.integers(-1, 5)), max_size=120))
@@ -120,3 +140,68 @@ def test_the_window_is_as_long_as_it_may_be(drawn):
         window.add(PAGE._replace(at=at, page=bytes([page]), referrer=bytes([parent]) if parent >= 0 else None))
         assert min(number, LEAST) <= window.size <= min(number, MOST)
         assert len(window.features()) == len(NAMES)
+
+
+ACCESSES = st.lists(
+    st.builds(
+        Access,
+        st.floats(0, 4000),
+        st.sampled_from(["192.0.2.1", "192.0.2.2", "2001:db8::1"]),
+        st.binary(min_size=1, max_size=6),
+        st.sampled_from([b"/", b"/a", b"/b", b"/c/long/name"]),
+        st.sampled_from([None, b"/", b"/a", b""]),
+        st.sampled_from(["absent", "foreign", "own"]),
+        st.sampled_from([b"", b"c", b"d"]),
+        st.sampled_from(["absent", "wrong", "good"]),
+        st.sampled_from(["absent", "unknown", "browser", "false", "true"]),
+    ),
+    max_size=120,
+)
+
+
+@given(ACCESSES)
+def test_what_is_kept_comes_back(drawn):
+    """Saved and restored at any moment, a window goes on as if nothing had been; of many guises those in it stay."""
+    plain, kept, at = Window(), Window(), 1.7e9
+    for access in drawn:
+        at += access.at
+        restored = Window.from_bytes(kept.to_bytes())
+        assert restored is not None
+        kept = restored
+        for window in (plain, kept):
+            window.add(access._replace(at=at))
+        assert kept.features() == plain.features()
+        assert (kept.is_due, kept.latest) == (plain.is_due, plain.latest)
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_window(kept):
+    restored = Window.from_bytes(kept)
+    if restored is not None:
+        restored.features()
+
+
+def test_more_than_sixteen_guises_are_not_told_apart():
+    window = Window()
+    for number in range(60):
+        window.add(PAGE._replace(at=number * 1.0, session=b"%d" % number))
+    assert window.features()[NAMES.index("sessions")] == 16
+
+
+def test_a_judgement_is_due_at_27_visits_and_after_27_others():
+    window, due = Window(), []
+    for number in range(100):
+        window.add(PAGE._replace(at=number * 1.0))
+        if window.is_due:
+            due.append(number + 1)
+            window.fresh = 0
+    assert due == [27, 54, 81]
+
+
+@pytest.mark.parametrize("guises", [1, 40])
+def test_small_in_memory(guises):
+    window = Window()
+    for number in range(100):
+        window.add(PAGE._replace(at=number * 7.0, page=b"%d" % number, session=b"%d" % (number % guises)))
+    parts = (window._visits, window._guises, window.latest)
+    assert sys.getsizeof(window) + sum(map(sys.getsizeof, parts)) <= (750 if guises == 1 else 900)

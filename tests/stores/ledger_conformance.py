@@ -4,13 +4,16 @@ What every ledger must do. A store's test file says how a ledger is made, and ho
     class TestSqliteLedger(LedgerConformance):
         def open(self, where, **options): ...
         def visits(self, where): ...
+        def shared(self, where): ...
 
 *options* are `keep_days` and `queue`.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,9 +27,14 @@ from hedgerow.stores.ledger import Entry
 from hedgerow.verdict import PASS, Decision, Evidence
 from hedgerow.visit import Marker, Visit
 
+from .visits import EACH, append
+
 START = 1_800_000_000.0
+PROCESSES = 8
 # A live request is read as Latin-1: any byte, and nothing else.
 _BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
+# Each ledger's class of these tests is an executor of its own.
+_SEVERAL = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 _MARKERS = st.builds(
     Marker,
     kind=st.sampled_from(["page", "form", "frame", "trap", "maze"]),
@@ -77,8 +85,14 @@ class LedgerConformance:
     def visits(self, where: Any) -> list[Visit]:
         raise NotImplementedError
 
+    def shared(self, where: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """How another process opens the same ledger: a function that can be pickled, and its arguments."""
+        raise NotImplementedError
+
     @given(st.lists(any_visit(), max_size=8))
-    @hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @hypothesis_settings(
+        max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+    )
     def test_the_very_visits_come_back(self, tmp_path_factory, written):
         where = tmp_path_factory.mktemp("ledger")
         ledger = self.open(where, keep_days=1e6)
@@ -155,3 +169,12 @@ class LedgerConformance:
         ledger.close()
         assert len(self.visits(tmp_path)) == 4_000
         assert ledger.lost == 0
+
+    def test_many_processes_may_append(self, tmp_path):
+        self.open(tmp_path).close()
+        opened = self.shared(tmp_path)
+        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+            lost = pool.starmap(append, [(opened, number) for number in range(PROCESSES)], 1)
+        assert lost == [0] * PROCESSES
+        found = sorted(one.target for one in self.visits(tmp_path))
+        assert found == sorted(f"/{number}/{n}" for number in range(PROCESSES) for n in range(EACH))

@@ -6,7 +6,7 @@ What every state must do. A store's test file makes a class of these tests and s
             return MemoryState(windows, **options)
 
 *options* are `memory`, the bytes that counters may take, `most_blocks` and `remember`. A store also has
-`use`, for other windows.
+`use`, for other windows. `in_process` is how another process opens the same state, where one can.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -40,6 +40,8 @@ _COUNTS = {
     "prefetches": {"prefetch"},
 }
 
+# Each store's class of these tests is an executor of its own.
+_SEVERAL = [HealthCheck.differing_executors]
 # Eighths of a second: exact in floating point, so that a plain reference rounds nowhere.
 _STEPS = st.integers(0, 16).map(lambda n: n / 8)
 _KINDS = st.sampled_from(["page", "call", "asset", "prefetch"])
@@ -116,7 +118,7 @@ class StateConformance:
         assert sum(count <= 100 for count in counts) <= 100
 
     @given(_WINDOWS, st.lists(st.tuples(_STEPS, _WHO, _KINDS), max_size=60))
-    @hypothesis_settings(max_examples=150)
+    @hypothesis_settings(max_examples=150, suppress_health_check=_SEVERAL)
     def test_counts_are_those_of_a_plain_reference(self, windows, visits):
         state, reference = self.state(windows), Reference(windows)
         counted = {kind for window in windows for kind in _COUNTS[window.of]}
@@ -135,7 +137,7 @@ class StateConformance:
                 assert answered == right or (answered > window.count and right > window.count)
 
     @given(st.lists(st.integers(0, 200).map(lambda n: n / 8), max_size=60))
-    @hypothesis_settings(max_examples=100)
+    @hypothesis_settings(max_examples=100, suppress_health_check=_SEVERAL)
     def test_out_of_order_nothing_is_made_up_and_the_newest_sees_all(self, times):
         windows = (Window(count=100, seconds=3.0), Window(count=100, seconds=10.0))
         state, reference = self.state(windows), Reference(windows)

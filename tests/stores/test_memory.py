@@ -15,11 +15,15 @@ from hedgerow.stores.memory import MemoryState
 from hedgerow.windows.density import Window
 
 from .state_conformance import NETWORK, StateConformance, ask, block
+from .state_machine import compared
 
 
 class TestMemoryState(StateConformance):
     def state(self, windows, **options):
         return MemoryState(windows, **options)
+
+
+TestMemoryMachine = compared(MemoryState).TestCase
 
 
 def true_cost(state: MemoryState) -> int:

@@ -17,7 +17,7 @@ import pytest
 from hedgerow.errors import StoreError
 from hedgerow.logs.reader import Reader
 from hedgerow.stores.ledger import Entry, NoLedger
-from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.stores.sqlite import SqliteLedger, migrate
 from hedgerow.verdict import PASS, Decision, Evidence
 
 from .ledger_conformance import LedgerConformance, visit
@@ -32,6 +32,9 @@ class TestSqliteLedger(LedgerConformance):
     def visits(self, where):
         return list(Reader([str(where / NAME)]))
 
+    def shared(self, where):
+        return SqliteLedger, (where / NAME,)
+
 
 def rows(path: Path) -> list[tuple]:
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -39,7 +42,7 @@ def rows(path: Path) -> list[tuple]:
 
 
 def wait_until(met) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not met():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -155,3 +158,59 @@ def test_no_ledger_keeps_nothing():
     ledger.append(Entry(visit(), PASS, 200))
     ledger.close()
     assert ledger.lost == 0
+
+
+# ---- Ledgers of older versions, as they were made
+
+_START_OF_ALL = (
+    "id INTEGER PRIMARY KEY, at REAL NOT NULL, visitor TEXT NOT NULL, address TEXT NOT NULL, account TEXT NOT NULL, "
+    "method TEXT NOT NULL, host TEXT NOT NULL, target TEXT NOT NULL, kind TEXT NOT NULL, referrer TEXT NOT NULL, "
+    "user_agent TEXT NOT NULL, origin TEXT NOT NULL, prefetch INTEGER NOT NULL, bot TEXT NOT NULL, "
+)
+_END_OF_ALL = (
+    "status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL"
+)
+_MARKED = (
+    "marker_kind TEXT, minted_for BLOB, parent BLOB, marker_target TEXT, asked TEXT NOT NULL, "
+    "tampered INTEGER NOT NULL, linked BLOB NOT NULL, "
+)
+_OLD = {
+    "traps alone": (
+        "marker_kind TEXT, minted_for BLOB, page BLOB, marker_index INTEGER, ",
+        "'trap', x'010203040506', x'0a0b0c0d0e0f', 3, ",
+    ),
+    "marked links": (
+        _MARKED,
+        "'trap', x'010203040506', x'0a0b0c0d0e0f', '', '', 0, x'', ",
+    ),
+}
+
+
+@pytest.mark.parametrize("version", _OLD)
+def test_a_ledger_of_an_older_version_is_brought_to_this_one(tmp_path, version):
+    columns, values = _OLD[version]
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
+        connection.executescript(
+            f"CREATE TABLE visits ({_START_OF_ALL}{columns}{_END_OF_ALL}); "
+            "CREATE INDEX visits_at ON visits (at); CREATE INDEX visits_ref ON visits (ref) WHERE ref <> ''; "
+            "INSERT INTO visits VALUES (7, 1800000000.0, 'a', '192.0.2.1', '', 'GET', 'h', '/old', 'page', '', '', "
+            f"'none', 0, '', {values} 403, 'refuse', 'trap', '[]', 'ABCD-1234'); PRAGMA user_version=1;"
+        )
+    assert migrate(tmp_path / NAME) == (1, 2)
+    assert migrate(tmp_path / NAME) == (2, 2)
+    ledger = SqliteLedger(tmp_path / NAME)
+    ledger.append(Entry(visit(1), PASS, 200))
+    ledger.close()
+    old, new = Reader([str(tmp_path / NAME)])
+    assert (old.target, old.status, old.marker.kind, old.marker.parent.hex()) == ("/old", 403, "trap", "0a0b0c0d0e0f")
+    assert new.target == "/1"
+
+
+def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path):
+    SqliteLedger(tmp_path / NAME).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match="newer Hedgerow"):
+        SqliteLedger(tmp_path / NAME)
+    with pytest.raises(StoreError, match="newer Hedgerow"):
+        migrate(tmp_path / NAME)

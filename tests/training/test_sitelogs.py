@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from hedgerow.cli import app
 from hedgerow.errors import ModelError
+from hedgerow.logs.reader import Reader
 from hedgerow.models.bundle import load
+from hedgerow.stores.labels import Label, add_label, labels_path
+from hedgerow.stores.labels import read_labels as read_crawls
+from hedgerow.stores.ledger import Entry
+from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.training.ledgers import tell_crawls
 from hedgerow.training.rows import draw_crawlers, draw_people, draw_sites
 from hedgerow.training.simulated import Size
 from hedgerow.training.sitelogs import gather, read_labels, train_from_logs
+from hedgerow.verdict import PASS
 from hedgerow.visit import Visit
 
 SITES = draw_sites(Random(1), 4)
@@ -80,14 +89,26 @@ def test_labels(tmp_path):
         read_labels(tmp_path / "none.csv")
 
 
+@pytest.fixture(autouse=True)
+def _own_directory(tmp_path, monkeypatch):
+    """Nothing of the machine's own is read, and nothing is put there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEDGEROW__DIRECTORY", str(tmp_path / "state"))
+
+
 def test_the_command_simulated(tmp_path):
     out, told = tmp_path / "bundle.json", tmp_path / "told.json"
-    arguments = ["train", "--recipe", "pathmarker", "--people", "60", "--crawlers", "60", "--out", str(out)]
-    result = CliRunner().invoke(app, [*arguments, "--json", str(told)])
+    arguments = ["train", "--simulated", "--recipe", "pathmarker", "--people", "60", "--crawlers", "60"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(out), "--json", str(told)])
     assert result.exit_code == 0, result.output
     assert load(out).name == "pathmarker"
     assert json.loads(told.read_text())["metrics"]["60"]["people_right"]["of"] == 120
     assert "people right" in result.output
+    page = (tmp_path / "bundle.html").read_text()
+    assert "<svg" in page
+    assert "judged person" in page
+    # Drawn elsewhere: nothing that a site should have in its shadow.
+    assert not (tmp_path / "state").exists()
 
 
 def test_the_command_with_a_log(tmp_path, monkeypatch):
@@ -104,9 +125,98 @@ def test_the_command_with_a_log(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["provenance"]["crawlers"].startswith("1 of this site")
+    assert told["metrics"]["60"]["own"]["crawlers"] == 1
 
 
-def test_the_window_is_not_trained_from_logs(tmp_path):
+def test_the_window_is_not_trained_from_access_logs(tmp_path):
     (tmp_path / "access.log").write_text("")
     result = CliRunner().invoke(app, ["train", str(tmp_path / "access.log"), "--recipe", "window"])
     assert isinstance(result.exception, ModelError)
+    assert "ledger" in str(result.exception)
+
+
+def test_without_a_ledger_it_says_what_to_do():
+    result = CliRunner().invoke(app, ["train"])
+    assert isinstance(result.exception, ModelError)
+    assert "--config" in str(result.exception)
+    assert "--simulated" in str(result.exception)
+
+
+# ---- From the ledger, with the crawls of `hedgerow crawl`
+
+
+@pytest.fixture
+def crawled(tmp_path) -> Path:
+    """
+    A ledger: forty people, and six training crawlers one after the other from one address, where a person reads, too.
+    """
+    chance = Random(5)
+    people = draw_people(chance, SITES, 41, marked=False)
+    crawlers = draw_crawlers(chance, SITES, 6, marked=False, vary=False, long_sessions=2)
+    path = tmp_path / "state" / "ledger.sqlite"
+    ledger = SqliteLedger(path, keep_days=1e6)
+    visits = []
+    for visit in visits_of([*people, *crawlers]):
+        number = int(visit.address.rpartition(".")[2])
+        here = "127.0.0.1" if number >= 40 else visit.address
+        agent = "hedgerow-crawl" if number >= 41 else "Mozilla/5.0"
+        at = visit.at + (number * 1e7 if number >= 41 else 0)
+        visits.append(
+            msgspec.structs.replace(
+                visit, at=at, address=here, visitor=here, prefix=here, host="example.org", user_agent=agent
+            )
+        )
+    for n, walk in enumerate(crawlers, 41):
+        times = [stride.at + n * 1e7 for stride in walk.strides]
+        label = Label("127.0.0.1", "hedgerow-crawl", "example.org", min(times), max(times), walk.label)
+        add_label(labels_path(path), label)
+    for visit in sorted(visits, key=lambda visit: visit.at):
+        ledger.append(Entry(visit, PASS, 200))
+    ledger.close()
+    return path
+
+
+def test_crawls_are_told_from_the_people_at_their_address(crawled):
+    labels: dict[str, str] = {}
+    visits = list(tell_crawls(Reader([str(crawled)]), read_crawls(labels_path(crawled)), labels))
+    assert sorted(labels) == [f"crawl {n}" for n in range(1, 7)]
+    assert set(labels.values()) == {"depth-first", "width-first", "random-like"}
+    agents = {
+        (visit.visitor.startswith("crawl "), visit.user_agent) for visit in visits if visit.address == "127.0.0.1"
+    }
+    assert agents == {(True, "hedgerow-crawl"), (False, "Mozilla/5.0")}
+
+
+def test_a_label_of_one_s_own_stands_for_a_suspect():
+    crawl = Label("192.0.2.1", "x", "example.org", 0.0, 9.0, "my-tool")
+    visit = Visit(5.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/", host="example.org", user_agent="x")
+    labels: dict[str, str] = {}
+    (told,) = tell_crawls([visit], [crawl], labels)
+    assert labels == {told.visitor: "suspect"}
+    (after,) = tell_crawls([msgspec.structs.replace(visit, at=10.0)], [crawl], labels)
+    assert after.visitor == "192.0.2.1"
+
+
+def test_the_ledger_of_the_settings_is_trained_on_and_goes_into_the_shadow(crawled, monkeypatch):
+    monkeypatch.setattr("hedgerow.training.sitelogs.Size", lambda: Size(4, 60, 60))
+    result = CliRunner().invoke(app, ["train"])
+    assert result.exit_code == 0, result.output
+    assert "6 crawls of hedgerow crawl" in result.output
+    assert "and 6 crawlers;" in result.output
+    shadow = crawled.parent / "models" / "paths-shadow.json"
+    bundle = load(shadow)
+    assert bundle.provenance["crawlers"].startswith("6 of this site, and 60 simulated")
+    assert "simulated" not in bundle.provenance["people"]
+    own = bundle.metrics["60"]["own"]
+    assert (own["crawlers"], own["crawlers_found"]["of"]) == (6, 12)
+    assert all(stage.bins for stage in bundle.stages)
+    assert bundle.metrics["60"]["calibration"]
+    assert "this site's own at 60 visits" in " ".join(result.output.split())
+    assert "This site" in shadow.with_suffix(".html").read_text()
+
+
+def test_windows_are_trained_from_a_ledger(crawled, monkeypatch):
+    monkeypatch.setattr("hedgerow.training.sitelogs.Size", lambda: Size(4, 60, 60))
+    result = CliRunner().invoke(app, ["train", "--recipe", "window"])
+    assert result.exit_code == 0, result.output
+    assert load(crawled.parent / "models" / "windows-shadow.json").input == "window"

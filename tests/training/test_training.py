@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,10 @@ from hedgerow.sessions.paths import LONG, SIX, PathSession
 from hedgerow.training import crawlers, graphs
 from hedgerow.training.crawlers import OTHERS, crawl
 from hedgerow.training.filter import Heuristics, honest
-from hedgerow.training.fitting import fold_of, train
+from hedgerow.training.fitting import balance, fold_of, folds_of, train
 from hedgerow.training.measures import area, at_false_positives, calibration, confusion, roc, wilson
 from hedgerow.training.people import Person
+from hedgerow.training.plots import lines
 from hedgerow.training.rows import (
     PERSON,
     Sample,
@@ -206,6 +208,53 @@ def test_measures_by_hand():
     assert confusion([("a", "b"), ("a", "b"), ("b", "b")]) == {"a": {"b": 2}, "b": {"b": 1}}
     assert calibration([0.05, 0.95, 1.0], [False, True, True]) == [(0.0, 0.05, 0.0, 1), (0.9, 0.975, 1.0, 2)]
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_a_log_is_left_out_as_a_whole():
+    """
+    People of a log whose like the others have not: their scores are by models that saw nothing of that log, so the
+    threshold stands above them.
+    """
+    size = Size(sites=2, people=60, crawlers=60)
+    drawn = [s for w in draw_walks(3, size) for s in samples_of(w, (20,))]
+    odd = draw_crawlers(Random(4), SITES, 30, vary=False, marked=True)
+    logged = [s for w in odd for s in samples_of(w._replace(label=PERSON, source="odd"), (20,))]
+    folds = folds_of([*drawn, *logged], 1, ("odd",))
+    assert set(folds[len(drawn) :]) == {5}
+    assert set(folds[: len(drawn)]) == {0, 1, 2, 3, 4}
+    without = train(drawn, sizes=(20,))
+    bundle = train([*drawn, *logged], sizes=(20,), apart=("odd",))
+    assert any(without.judge(s.features, 20).identity != PERSON for s in logged)
+    assert all(bundle.judge(s.features, 20).identity == PERSON for s in logged)
+    assert bundle.metrics["20"]["logs"]["odd"]["people_right"]["value"] == 1.0
+
+
+def test_what_is_drawn_and_what_is_logged_weigh_alike():
+    rows = [Sample(str(n), PERSON if n < 6 else "x", "log" if n % 3 else "drawn", "", 0, 20, ()) for n in range(9)]
+    weights = balance(rows, ("log",))
+    assert weights is not None
+    totals = {}
+    for row, weight in zip(rows, weights, strict=True):
+        group = (row.source, row.label)
+        totals[group] = totals.get(group, 0.0) + weight
+    assert list(totals.values()) == pytest.approx([9 / 4] * 4)
+    assert balance(rows, ()) is None
+
+
+def test_curves_are_drawn():
+    plot = ET.fromstring(lines("a < b", {"one & two": [(0.0, 0.0), (10.0, 1.0)]}, most_x=10.0))
+    (curve,) = plot.findall("{http://www.w3.org/2000/svg}polyline")
+    assert curve.get("points") == "50.0,360.0 500.0,60.0"
+
+
+def test_a_crawl_in_full_swing_is_named():
+    """Second long sessions, where the parents are out of sight: the paper's six features cannot tell them apart."""
+    bundle = load()
+    walks = draw_crawlers(Random(8), SITES, 60, long_sessions=2, marked=True, vary=False)
+    for label in ("depth-first", "width-first", "random-like"):
+        rows = [s for w in walks if w.label == label for s in samples_of(w, (60,)) if s.number == 1]
+        named = [bundle.stages[-1].kinds.name(s.features) for s in rows]
+        assert named.count(label) >= 0.8 * len(rows)
 
 
 def test_walks_are_drawn_by_seed():

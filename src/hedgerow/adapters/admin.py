@@ -12,7 +12,7 @@ import html
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import IO
 from urllib.parse import parse_qs
@@ -26,6 +26,8 @@ from hedgerow.adapters.admin_lists import ListsApi
 from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.site import Site
+from hedgerow.models.drift import ENOUGH
+from hedgerow.models.panel import Panel
 from hedgerow.settings.schema import split_listen
 from hedgerow.watch import Beside
 
@@ -33,7 +35,7 @@ _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _SHOWN = 200
 _MEMBERS_SHOWN = 20
-_MARKUP = frozenset({"counts", "rows", "campaigns"})
+_MARKUP = frozenset({"counts", "rows", "campaigns", "models"})
 _LARGEST_POST = 10_000
 _TEXT = b"text/plain; charset=utf-8"
 _JSON = b"application/json"
@@ -50,42 +52,61 @@ class _SiteCollector(Collector):
         self._site = site
 
     def collect(self) -> Iterable[Metric]:
-        site = self._site
-        yield _counter("hedgerow_visits", "Visits by what was decided", "action", site.decided, _ACTIONS)
-        codes = {code: n for code, n in site.decided.items() if code not in _ACTIONS}
+        site, tally = self._site, self._site.tally()
+        yield _counter("hedgerow_visits", "Visits by what was decided", "action", tally.decided, _ACTIONS)
+        codes = {code: n for code, n in tally.decided.items() if code not in _ACTIONS}
         yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
-        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", site.untouched)
-        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", site.upstream_errors)
-        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", site.challenging.counted)
-        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", site.gate.blocked)
-        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", site.ledger.lost)
-        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", site.state.forgotten)
+        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", tally.untouched)
+        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", tally.upstream_errors)
+        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", tally.challenges)
+        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", tally.blocked)
+        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", tally.lost)
+        yield CounterMetricFamily("hedgerow_state_alone", "Visits decided while Redis was away", tally.alone)
+        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", tally.forgotten)
         yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
         yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
         listed = GaugeMetricFamily("hedgerow_listed", "Entries of the lists", labels=["list"])
         for name, size in site.lists.sizes.items():
             listed.add_metric([name], size)
         yield listed
-        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", site.tarpit.inside)
-        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", site.tarpit.admitted)
-        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", site.tarpit.turned_away)
+        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", tally.inside)
+        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", tally.admitted)
+        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", tally.turned_away)
         yield GaugeMetricFamily("hedgerow_campaigns", "Campaigns that are remembered", len(site.campaigns()))
         if site.watch is not None:
-            yield from _watched(site.watch)
+            yield from _watched(site.watch, tally.left_out)
 
 
-def _watched(beside: Beside) -> Iterator[Metric]:
+def _watched(beside: Beside, left_out: int) -> Iterator[Metric]:
     """What the watch has counted."""
     watch = beside.watch
     yield CounterMetricFamily("hedgerow_watch_seen", "Visits that the watch has looked at", watch.seen)
-    yield CounterMetricFamily("hedgerow_watch_left_out", "Visits left out, the watch fell behind", beside.left_out)
+    yield CounterMetricFamily("hedgerow_watch_left_out", "Visits left out, the watch fell behind", left_out)
     yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", beside.waiting)
     yield GaugeMetricFamily("hedgerow_watch_sessions", "Visitors with a pending session", watch.pending)
     yield _counter("hedgerow_watch_found", "Sessions and members of campaigns by what they are", "as", watch.found)
-    shadowed = CounterMetricFamily("hedgerow_watch_shadow", "Sessions by model and shadow", labels=["as", "shadow"])
-    for (judged, said), count in sorted(watch.shadowed.items()):
-        shadowed.add_metric([judged, said], count)
-    yield shadowed
+    judged = CounterMetricFamily(
+        "hedgerow_watch_judged", "Judgements by kind and what they were", labels=["kind", "as"]
+    )
+    shadowed = CounterMetricFamily(
+        "hedgerow_watch_shadow", "Judgements by kind, by the model and by its shadow", labels=["kind", "as", "shadow"]
+    )
+    drift = GaugeMetricFamily(
+        "hedgerow_watch_drift",
+        "How far a feature is from the training: stability index, above 0.25 is far",
+        labels=["kind", "visits", "feature"],
+    )
+    for panel in watch.panels:
+        # Copies: the watch goes on while we look.
+        for identity, count in sorted(dict(panel.record.judged).items()):
+            judged.add_metric([panel.kind, identity], count)
+        for identity, row in sorted(dict(panel.record.compared).items()):
+            for said, count in sorted(dict(row).items()):
+                shadowed.add_metric([panel.kind, identity, said], count)
+        for moved in panel.moved():
+            if moved.sessions >= ENOUGH:
+                drift.add_metric([panel.kind, str(moved.size), moved.feature], round(moved.off, 4))
+    yield from (judged, shadowed, drift)
 
 
 def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:
@@ -162,9 +183,11 @@ class Admin:
             return 200, _JSON, msgspec.json.encode(self._site.state.blocks(time.time()))
         if path == "/campaigns":
             return 200, _JSON, msgspec.json.encode(self._site.campaigns())
+        if path == "/models":
+            return 200, _JSON, msgspec.json.encode([panel.told() for panel in self._panels()])
         if path == "/":
             return 200, _HTML, self._overview().encode("utf-8", "replace")
-        return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns and /lists.\n"
+        return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns, /models and /lists.\n"
 
     def _is_for_us(self, scope: Scope) -> bool:
         host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
@@ -188,16 +211,18 @@ class Admin:
 
     def _overview(self) -> str:
         template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
-        site = self._site
-        counts = {action: site.decided[action] for action in _ACTIONS if site.decided[action] or action != "challenge"}
+        site, tally = self._site, self._site.tally()
+        numbers = {action: tally.decided.get(action, 0) for action in _ACTIONS}
+        counts = {action: number for action, number in numbers.items() if number or action != "challenge"}
         values = {
             "mode": "observing only, nothing is enforced" if site.settings.observe else "enforcing",
             "upstream": site.settings.proxy.upstream,
             "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
             "visitors": f"{len(site.state):,} visitors in {site.state.spent / 1e6:,.1f} MB",
-            "detained": f"{site.tarpit.inside} now, {site.tarpit.admitted:,} in all",
+            "detained": f"{tally.inside} now, {tally.admitted:,} in all",
             "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
             "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
+            "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',
         }
         for name, value in values.items():
             template = template.replace(f"{{{name}}}", value if name in _MARKUP else html.escape(value))
@@ -211,6 +236,19 @@ class Admin:
                 f"<tr><td>{html.escape(campaign.id)}</td><td>{html.escape(campaign.text)}</td>"
                 f"<td>{html.escape(members)}{f' and {more:,} more' if more > 0 else ''}</td></tr>"
             )
+
+    def _panels(self) -> Sequence[Panel]:
+        return self._site.watch.watch.panels if self._site.watch is not None else ()
+
+    def _models(self) -> Iterator[str]:
+        for panel in self._panels():
+            record = panel.record
+            judged = ", ".join(f"{count:,} {name}" for name, count in sorted(dict(record.judged).items()))
+            shadow = "none"
+            if panel.shadow is not None:
+                shadow = f"{panel.shadow.name}: agrees in {record.agreed:,} of {record.sessions:,}"
+            cells = (f"{panel.kind}: {panel.bundle.name}", judged or "nobody yet", shadow, panel.warning() or "none")
+            yield "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
 
     def _rows(self) -> Iterator[str]:
         now = time.time()

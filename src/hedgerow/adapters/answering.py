@@ -65,7 +65,7 @@ class Answering:
             # ASGI lets headers be missing, or be anything that can be gone through once.
             start = {**message, "headers": list(message.get("headers", ()))}
             self.status = start["status"]
-            if self._must_hold(start):
+            if await self._must_hold(start):
                 self._start = start
                 return
             self.started = not self.is_stopped
@@ -80,7 +80,7 @@ class Answering:
         if not (self.is_range or self.is_stopped or self._over):
             await self._send(message)
 
-    def _must_hold(self, start: Message) -> bool:
+    async def _must_hold(self, start: Message) -> bool:
         """Whether the answer is a page to be changed; where it is one without a body its headers are set right."""
         if self._page is not None:
             start["headers"] = self._page.headers(start["headers"])
@@ -97,12 +97,12 @@ class Answering:
             is_xml = content_type[: len(_XML)].lower() == _XML
             if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _GOOD and not is_xml:
                 # Its address looked like a page's: an API, a download, git. Such visits come by the hundred.
-                self.visit, self.decision = self._site.gate.correct(self.visit, "asset")
+                self.visit, self.decision = await self._site.gate.correct_afar(self.visit, "asset")
             return False
         if self._page is None:
             # Nothing is read, so a fragment is not told from a page; but no image is written in HTML.
             if self.visit.kind == "asset":
-                self._correct()
+                await self._correct()
             return False
         if self.visit.method == "HEAD" or self.status in _NO_BODY:
             start["headers"] = self._page.page_headers(touched_headers(headers))
@@ -133,7 +133,7 @@ class Answering:
             return
         self._raw.clear()
         if not self._outgoing.is_fragment:
-            self._correct()
+            await self._correct()
         if self.is_stopped:
             self._over = True
             return
@@ -158,7 +158,7 @@ class Answering:
         await self._send({"type": "http.response.start", "status": _FOUND, "headers": [*said, *cookies]})
         await self._send({"type": "http.response.body", "body": b""})
 
-    def _correct(self) -> None:
+    async def _correct(self) -> None:
         """
         The answer is a page: count the visit as one where it claimed to be something else.
 
@@ -168,7 +168,7 @@ class Answering:
         kind: Kind = "prefetch" if self.visit.prefetch else "page"
         if self.visit.kind == kind or self.status not in _GOOD:
             return
-        self.visit, self.decision = self._site.gate.correct(self.visit, kind)
+        self.visit, self.decision = await self._site.gate.correct_afar(self.visit, kind)
         self.is_stopped = (
             self.decision.action != "pass" and self.visit.method == "GET" and not self._site.settings.observe
         )
@@ -218,7 +218,7 @@ class RobotsAnswering(Answering):
             message = {**message, "body": b""}
         await super().__call__(message)
 
-    def _must_hold(self, start: Message) -> bool:
+    async def _must_hold(self, start: Message) -> bool:
         coded = header(start["headers"], b"content-encoding")
         if start["status"] == _OK and coded:
             self._site.pass_untouched("coding", self.visit.target)
@@ -250,4 +250,4 @@ class RobotsAnswering(Answering):
         site = self._site
         if site.refused_agents:
             robots = refuse(robots, site.refused_agents)
-        return disallow(robots, site.settings.marker.prefix) if site.settings.traps.enabled else robots
+        return disallow(robots, site.settings.marker.prefix) if site.disallows_marked else robots

@@ -101,6 +101,8 @@ class Hedgerow:
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
+                if self.site.gate.afar is not None:
+                    await self.site.gate.afar.close_afar()
                 self.site.close()
             await send(message)
 
@@ -130,10 +132,12 @@ class Hedgerow:
         return visit
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        site = self.site
         visit = self._visit(scope, scope["method"])
-        decision = site.gate.decide(visit)
-        await self._act(visit, decision, scope, receive, send)
+        await self._act(visit, await self._decide(visit), scope, receive, send)
+
+    async def _decide(self, visit: Visit) -> Decision:
+        gate = self.site.gate
+        return gate.decide(visit) if gate.afar is None else await gate.decide_afar(visit)
 
     def _lets_in(self, visit: Visit, decision: Decision) -> bool:
         """Whether a visit that is not to a path of ours goes on to the application."""
@@ -169,8 +173,7 @@ class Hedgerow:
             scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _PAST_US}
         if visit.claim:
             self._mind_robots(visit, scope)
-        changes_robots = self.site.settings.traps.enabled or self.site.refused_agents
-        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and changes_robots:
+        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.changes_robots:
             answering: Answering = RobotsAnswering(self.site, visit, decision, send)
             inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
         else:
@@ -282,7 +285,7 @@ class Hedgerow:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = self._visit(scope, "GET")
-        decision = self.site.gate.decide(visit)
+        decision = await self.site.gate.decide_afar(visit)
         if decision.action == "pass" or self.site.settings.observe:
             self.site.record(visit, decision, 101)
             await self.app(scope, receive, send)

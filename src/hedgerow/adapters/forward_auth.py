@@ -53,6 +53,8 @@ class ForwardAuth(Hedgerow):
         await receive()
         while self._pending:
             self._give_up()
+        if self.site.gate.afar is not None:
+            await self.site.gate.afar.close_afar()
         self.site.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -77,7 +79,7 @@ class ForwardAuth(Hedgerow):
             await say_plainly(send, 400, fault.encode() + b"\n")
             return
         visit = self._visit(asked, asked["method"])
-        decision = self.site.gate.decide(visit)
+        decision = await self._decide(visit)
         if path == _LATER and not self._lets_in(visit, decision):
             headers = [
                 (b"hedgerow-ref", self._hold(asked, visit, decision).encode()),
@@ -110,7 +112,7 @@ class ForwardAuth(Hedgerow):
     async def question(self, asked: Scope) -> str:
         """The name under which the answer to a request waits, or "" where it is let in."""
         visit = self._visit(asked, asked["method"])
-        decision = self.site.gate.decide(visit)
+        decision = await self._decide(visit)
         if self._lets_in(visit, decision):
             self.site.record(visit, decision, _UNKNOWN_STATUS)
             return ""

@@ -141,6 +141,9 @@ _COMMON_HEADERS: list[Header] = [
 ]
 
 
+_NOT_NOW = frozenset({"prefetch", "store"})
+
+
 def refusal(
     decision: Decision,
     *,
@@ -156,7 +159,7 @@ def refusal(
     The answer to a visit at *at* that is not let in.
 
     Too many requests are 429 and end by waiting; a trap is 403; a prefetch that is declined 503, upon which a browser
-    does without. A challenge that the client could not show
+    does without, and so is who comes while nothing can be decided. A challenge that the client could not show
     comes here too, as 429. *contact* is an e-mail address, a URL or any text; *site* the site's name.
     """
     evidence = max(decision.evidence, key=lambda e: e.weight, default=None)
@@ -171,7 +174,7 @@ def refusal(
         # Kept out for good.
         wait = 0
     message = _Message(
-        429 if too_many or decision.action == "challenge" else 503 if detector == "prefetch" else 403,
+        429 if too_many or decision.action == "challenge" else 503 if detector in _NOT_NOW else 403,
         decision.action,
         header_word(code),
         "Please wait a while" if too_many else "This request was not let through",

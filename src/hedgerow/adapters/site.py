@@ -10,27 +10,28 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from threading import Event, Thread
+
+import msgspec
 
 from hedgerow.adapters.challenging import Challenging
+from hedgerow.adapters.tally import Tally, joined
 from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.build import (
     build_clearances,
     build_follower,
     build_gate,
-    build_journal,
-    build_ledger,
     build_rules,
     build_seals,
     build_sessions,
-    build_spent,
-    build_state,
     build_watch,
     refused_agents,
     use_watch,
 )
-from hedgerow.challenge.clearance import Sightings
 from hedgerow.challenge.hooks import Hooks
-from hedgerow.gate import VISITOR_COOKIE, Gate
+from hedgerow.gate import VISITOR_COOKIE, Gate, Onlooker
+from hedgerow.holdings import Stores
 from hedgerow.identity.account import AccountOf
 from hedgerow.identity.welcome import Acquaintance
 from hedgerow.lookups.background import Background
@@ -41,10 +42,13 @@ from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewri
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_base, allow_style
 from hedgerow.policy.lists import Lists
+from hedgerow.relay import Intake
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
+from hedgerow.storage import build_stores
+from hedgerow.stores.kept import Kept
 from hedgerow.stores.ledger import Ledger
-from hedgerow.stores.memory import MemoryState
+from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Bait, Pages
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
@@ -72,7 +76,8 @@ class Site:
         settings: Settings,
         *,
         seals: Seals | None = None,
-        state: MemoryState | None = None,
+        stores: Stores | None = None,
+        state: StateStore | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
         hooks: Hooks | None = None,
@@ -81,14 +86,12 @@ class Site:
         self._own_seals = seals
         self._seals = seals or build_seals(settings)
         self._account_of = account_of
-        # Not `state or ...`: a state that remembers nobody yet is false.
-        self.state = build_state(settings) if state is None else state
-        # Who brings a state takes care of it.
-        self._journal = build_journal(settings, self.state) if state is None else None
-        self.ledger = build_ledger(settings) if ledger is None else ledger
-        self.spent = build_spent(settings)
+        self.stores = stores = build_stores(settings, state=state, ledger=ledger) if stores is None else stores
+        self.state, self.ledger, self.spent = stores.state, stores.ledger, stores.spent
+        self._own_state = state is None
+        self._journal = stores.journal
         self._hooks = hooks
-        self._sightings = Sightings()
+        self._sightings = stores.sightings
         self.follower = build_follower(settings) if lists is None else None
         """What keeps the lists as their store has them."""
         self.lists = self.follower.lists if self.follower is not None else Lists() if lists is None else lists
@@ -97,21 +100,37 @@ class Site:
         self.skeletons = Skeletons()
         self._pages = Pages()
         self.acquaintance = Acquaintance()
+        self.acquaintance.manners.unwelcome = stores.unwelcome
         self.lookups: Background | None = None
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
         self.untouched: Counter[str] = Counter()
         """Pages passed on without bait, by reason."""
         self.upstream_errors: Counter[str] = Counter()
+        self.closed = False
         self._waiting: Waiting = ON_LOOP
         self.closing = False
         """Set when the site is about to stop: nobody is detained any longer."""
         self.use(settings)
         self.watch: Beside | None = None
         """What looks at visits behind the fast path."""
-        if settings.watch.enabled:
+        self._intake: Intake | None = None
+        self._stop_watching = Event()
+        self._watching: Thread | None = None
+        if stores.watches and stores.shared is not None:
+            run = partial(stores.shared.run, self._stop_watching)
+            self._watching = Thread(target=run, name="hedgerow-watch", daemon=True)
+            self._watching.start()
+        elif stores.watches:
             self.watch = self._beside(settings)
-            self.gate.onlooker = self.watch.add
+            if stores.intake is not None:
+                self._intake = Intake(stores.intake, self.watch.add, self.watch.miss)
+        self.gate.onlooker = self._onlooker()
+
+    def _onlooker(self) -> Onlooker | None:
+        if self.stores.relay is not None:
+            return self.stores.relay.add
+        return self.watch.add if self.watch is not None else None
 
     def _beside(self, settings: Settings) -> Beside:
         """The watch, with what was known before a restart where this site takes care of that."""
@@ -119,11 +138,13 @@ class Site:
         if self._journal is None:
             return Beside(watch, queue=settings.watch.queue)
         watch.note = self._journal.note_campaign
-        watch.restore((), self._journal.campaigns(time.time()))
+        watch.restore(Kept(), self._journal.campaigns(time.time()))
         return Beside(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
 
     def campaigns(self) -> Sequence[Campaign]:
         """All that are known, whoever has found them; the oldest first."""
+        if self.stores.shared is not None:
+            return self.stores.shared.campaigns()
         if self.watch is not None:
             return self.watch.watch.campaigns()
         return self._journal.campaigns(time.time()) if self._journal is not None else ()
@@ -147,8 +168,10 @@ class Site:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
+            gate.onlooker = self._onlooker()
+            if self.stores.shared is not None:
+                self.stores.shared.follow(settings)
             if self.watch is not None:
-                gate.onlooker = self.watch.add
                 use_watch(self.watch.watch, settings, gate.engine.ladder)
             self.challenging.close()
         hooks = self._hooks or gate
@@ -200,14 +223,55 @@ class Site:
             self.decided[decision.code] += 1
         self.gate.record(visit, decision, status, reference)
 
+    def own_tally(self) -> Tally:
+        """What this process has counted."""
+        relay = self.stores.relay
+        left_out = relay.left_out if relay is not None else self.watch.left_out if self.watch is not None else 0
+        return Tally(
+            decided=dict(self.decided), untouched=dict(self.untouched), upstream_errors=dict(self.upstream_errors),
+            challenges=dict(self.challenging.counted), blocked=self.gate.blocked, lost=self.ledger.lost,
+            forgotten=self.state.forgotten, left_out=left_out, inside=self.tarpit.inside,
+            admitted=self.tarpit.admitted, turned_away=self.tarpit.turned_away, alone=self.state.alone,
+        )  # fmt: skip
+
+    def tally(self) -> Tally:
+        """What all processes of this site have counted."""
+        tallies = self.stores.tallies
+        return self.own_tally() if tallies is None else joined(self.own_tally(), tallies.all())
+
+    def tell_tally(self) -> None:
+        """Let the process beside the workers know what this one has counted."""
+        if self.stores.tallies is not None:
+            self.stores.tallies.put(msgspec.msgpack.encode(self.own_tally()))
+
     def pass_untouched(self, reason: str, target: str) -> None:
         """Count a page that could not be read; the first of its kind is logged."""
         self.untouched[reason] += 1
         if self.untouched[reason] == 1:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
 
+    @property
+    def changes_robots(self) -> bool:
+        """Whether the site's robots.txt is changed on its way out."""
+        return self.disallows_marked or bool(self.refused_agents)
+
+    @property
+    def disallows_marked(self) -> bool:
+        """Whether robots.txt must tell polite bots to keep off our links: where there are any."""
+        return self.settings.traps.enabled or self.rules.marks
+
     def close(self) -> None:
         """Write what waits, ask nobody anything any more, and look no longer whether the lists change."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._intake is not None:
+            self._intake.close()
+        self._stop_watching.set()
+        if self._watching is not None:
+            self._watching.join()
+        if self.stores.relay is not None:
+            self.stores.relay.close()
         if self.watch is not None:
             # Before the journal: what it still finds is to be remembered.
             self.watch.close()
@@ -220,6 +284,9 @@ class Site:
             self._journal.close()
         self.challenging.close()
         self.spent.close()
+        if self._own_state:
+            self.tell_tally()
+            self.state.close()
 
 
 Headers = list[tuple[bytes, bytes]]

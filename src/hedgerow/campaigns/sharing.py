@@ -19,7 +19,8 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -39,6 +40,7 @@ _FORGOTTEN = 6
 _CROSSED = 3
 _MOST_CAMPAIGNS = 256
 _MOST_MEMBERS = 10_000
+_LEAST_PAGES = 3
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -80,6 +82,30 @@ class _Node:
         self.campaign: _Group | None = None
 
 
+class _Ties(msgspec.Struct, frozen=True, array_like=True):
+    """A node as it is kept over a restart."""
+
+    name: bytes
+    at: float
+    pages: float
+    borrowed: tuple[tuple[int, float, bytes], ...]
+    lent: tuple[tuple[bytes, float], ...]
+
+    @classmethod
+    def of(cls, node: _Node) -> Self:
+        borrowed = tuple((link, at, lender) for link, (at, lender) in (node.borrowed or {}).items())
+        return cls(
+            node.name.encode("utf-8", "surrogateescape"),
+            node.at,
+            node.pages,
+            borrowed,
+            tuple((node.lent or {}).items()),
+        )
+
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Ties)
+
+
 class _Group:
     """A campaign that goes on."""
 
@@ -102,6 +128,12 @@ def _group_of(node: _Node) -> _Group | None:
         group = group.into
     node.campaign = group if group is not None and not group.over else None
     return node.campaign
+
+
+def _link(lender: bytes, parent: bytes, target: str, asked: str) -> int:
+    """The short name of a link, the same after a restart."""
+    whole = b"\0".join((lender, parent, f"{target}\0{asked}".encode("utf-8", "surrogateescape")))
+    return int.from_bytes(blake2b(whole, digest_size=7).digest(), "big")
 
 
 def tail(count: float, expected: float) -> float:
@@ -135,6 +167,12 @@ class Sharing:
         self._nodes: OrderedDict[bytes, _Node] = OrderedDict()
         self._links: OrderedDict[int, tuple[bytes, ...]] = OrderedDict()
         self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._changed: set[bytes] | None = None
+
+    def keep(self) -> None:
+        """From now on remember what changes: somebody is going to ask."""
+        if self._changed is None:
+            self._changed = set()
 
     def __len__(self) -> int:
         """How many visitors are remembered."""
@@ -153,6 +191,48 @@ class Sharing:
                 group.members[name] = None
                 node = self._node(visitor_digest(name), campaign.seen)
                 node.name, node.campaign = name, group
+
+    def changed(self, most: int | None = None) -> dict[bytes, tuple[float, bytes] | None]:
+        """
+        What is known of visitors and has changed since this was asked last, at most *most*: when each was last seen,
+        and what it is; None: it is forgotten, or has just begun.
+        """
+        names = list(islice(self._changed or (), most))
+        (self._changed or set()).difference_update(names)
+        changed: dict[bytes, tuple[float, bytes] | None] = {}
+        for who in names:
+            node = self._nodes.get(who)
+            worth = node is not None and (node.pages >= _LEAST_PAGES or node.borrowed or node.lent)
+            changed[who] = (node.at, _ENCODER.encode(_Ties.of(node))) if worth and node is not None else None
+        return changed
+
+    def restore_ties(self, kept: Sequence[tuple[bytes, bytes]]) -> None:
+        """
+        Take over who borrowed from whom before a restart, the oldest first; after the campaigns.
+
+        Who has used a link is told by those who have borrowed it. What members of campaigns have used is not known any
+        more: their campaign is.
+        """
+        for who, value in kept[-self._most_visitors :]:
+            try:
+                ties = _DECODER.decode(value)
+            except msgspec.MsgspecError:
+                continue
+            node = self._node(who, ties.at)
+            node.name = ties.name.decode("utf-8", "surrogateescape") or node.name
+            node.at, node.pages = max(ties.at, node.at), ties.pages
+            if node.campaign is not None:
+                continue
+            node.lent = dict(ties.lent) or None
+            for link, at, lender in ties.borrowed:
+                self._note_borrowed(node, link, lender, at)
+                users = self._links.get(link, ())
+                if who not in users and len(users) < _PUBLIC:
+                    self._links[link] = (*users, who)
+        while len(self._links) > self._most_links:
+            self._links.popitem(last=False)
+        if self._changed is not None:
+            self._changed.clear()
 
     def see(self, visit: Visit, lender: bytes | None) -> Found | None:
         """
@@ -174,7 +254,7 @@ class Sharing:
             group.seen = max(group.seen, at)
         if lender is None:
             return None
-        link = hash((lender, marker.parent, marker.target, visit.target))
+        link = _link(lender, marker.parent, marker.target, visit.target)
         if not self._borrow(node, who, lender, link, at):
             return None
         mine, other = _group_of(node), _group_of(self._nodes[lender])
@@ -200,9 +280,13 @@ class Sharing:
         if node is None:
             node = self._nodes[who] = _Node(at)
             if len(self._nodes) > self._most_visitors:
-                self._nodes.popitem(last=False)
+                gone, _ = self._nodes.popitem(last=False)
+                if self._changed is not None:
+                    self._changed.add(gone)
         else:
             self._nodes.move_to_end(who)
+        if self._changed is not None:
+            self._changed.add(who)
         return node
 
     def _faded(self, since: float, at: float) -> float:
@@ -300,6 +384,8 @@ class Sharing:
             if len(group.members) < _MOST_MEMBERS:
                 # Its campaign is all that need be known of a member: the room is for others.
                 one.campaign, one.borrowed, one.lent = group, None, None
+                if self._changed is not None:
+                    self._changed.add(visitor_digest(one.name))
                 if one.name not in group.members:
                     group.members[one.name] = None
                     joined.append(one.name)

@@ -91,6 +91,10 @@ class Sightings:
         self._seen.move_to_end(clearance)
         if len(self._seen) > self._most:
             self._seen.popitem(last=False)
+        return self.add(seen, network, at)
+
+    def add(self, seen: dict[bytes, float], network: bytes, at: float) -> int:
+        """Note *network* among those that one clearance was *seen* from, and count those within the window."""
         seen[network] = at
         for other in [name for name, when in seen.items() if at - when > self._window]:
             del seen[other]
@@ -98,6 +102,10 @@ class Sightings:
             # Enough to know; a thousand networks are no reason to remember a thousand.
             del seen[min(seen, key=lambda name: seen[name])]
         return len(seen)
+
+    def are_over(self, seen: dict[bytes, float], at: float) -> bool:
+        """Whether all of that is too long ago to count."""
+        return all(at - when > self._window for when in seen.values())
 
     def are_many(self, networks: int) -> bool:
         """Whether so many are too many for one person."""

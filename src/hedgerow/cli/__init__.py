@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import bots, campaigns, keys, lists, mark, simulate, train, visitors
+from hedgerow.cli import bots, campaigns, keys, lists, mark, models, simulate, train, visitors
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 
@@ -36,6 +36,7 @@ app.add_typer(bots.app, name="bots")
 app.add_typer(visitors.app, name="visitors")
 app.add_typer(lists.app, name="lists")
 app.add_typer(campaigns.app, name="campaigns")
+app.add_typer(models.app, name="models")
 app.command("mark")(mark.run)
 app.command("train")(train.run)
 
@@ -138,13 +139,19 @@ def replay(
     propose: Annotated[bool, typer.Option("--propose", help="Propose density limits from these logs.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many visitors to show.")] = 20,
     host: Annotated[
-        str, typer.Option(metavar="NAME", help="The site's host, where the log does not name it: marked links open.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The site's host, where the log does not name it: marked links open, and referrers tell the way to a "
+            "page. Without it the host that images name as the page they are on.",
+        ),
     ] = "",
+    no_watch: Annotated[bool, typer.Option("--no-watch", help="Leave the watch out: no models, no campaigns.")] = False,
 ) -> None:
-    """Say what Hedgerow would have done with the visits of a log."""
+    """Say what Hedgerow would have done with the visits of a log, and what the watch would have found."""
     from hedgerow.cli.replay import run
 
-    run(logs, config=default_config(config), json_path=json, propose=propose, top=top, host=host)
+    run(logs, config=default_config(config), json_path=json, propose=propose, top=top, host=host, watched=not no_watch)
 
 
 @app.command()
@@ -174,6 +181,14 @@ def explain(
 def watch(config: Config = None) -> None:
     """Watch in a process of its own: read the ledger along, and tell the gates what is found."""
     from hedgerow.cli.watch import run
+
+    run(config=default_config(config))
+
+
+@app.command()
+def migrate(config: Config = None) -> None:
+    """Bring ledger and state to the form that this version needs; in PostgreSQL, make the tables."""
+    from hedgerow.cli.migrate import run
 
     run(config=default_config(config))
 
@@ -248,6 +263,8 @@ def main() -> None:
         said = getattr(error, "format_message", None)
         if said is None:
             raise
-        typer.echo(f"hedgerow: {said().rstrip('.')}; see hedgerow --help", err=True)
+        if sentence := said().rstrip("."):
+            typer.echo(f"hedgerow: {sentence}; see hedgerow --help", err=True)
+        # Else help was shown in place of a command that was not named.
         status = _WRONG_USE
     sys.exit(status if isinstance(status, int) else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,11 +9,11 @@ import msgspec
 import typer
 
 from hedgerow.build import state_path
+from hedgerow.cli.desk import open_desk
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
-from hedgerow.stores.journal import connect, read_campaigns
 
 app = typer.Typer(help="Visitors that belong together: distributed crawlers.", no_args_is_help=True)
 
@@ -29,13 +28,10 @@ def show(
 ) -> None:
     """Show the campaigns of the last days, the latest first."""
     settings = load_settings(default_config(config))
-    path = state_path(settings)
-    if not settings.state.durable:
-        raise StoreError("state.durable is off: nothing is kept that could be shown")
-    if not path.is_file():
-        raise StoreError(f"there is no {path}; name the settings of the site with --config")
-    with closing(connect(path)) as connection:
-        found = read_campaigns(connection)[::-1]
+    if not settings.state.url and settings.state.durable and not state_path(settings).is_file():
+        raise StoreError(f"there is no {state_path(settings)}; name the settings of the site with --config")
+    with open_desk(settings) as desk:
+        found = list(reversed(desk.campaigns()))
     if campaign:
         found = [one for one in found if one.id == campaign.upper()]
         if not found:

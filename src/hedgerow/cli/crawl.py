@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from hedgerow.build import ledger_path
 from hedgerow.crawl.delay import parse_delay
@@ -15,6 +17,7 @@ from hedgerow.errors import HedgerowError
 from hedgerow.settings import load_settings
 from hedgerow.stores.labels import Label, add_label, labels_path
 
+_LEAST = 10
 _ENDS = {
     "no-form": "the login page has no form",
     "login-refused": "the login was refused; look at its URL and fields",
@@ -52,17 +55,21 @@ def run(
     except ImportError:
         raise HedgerowError("crawling needs Scrapy; install it: pip install 'hedgerow[crawl]'") from None
     path = labels_path(ledger_path(load_settings(config)))
-    plan = spider.Plan(
-        url, origin, order, pause, pages, user_agent, login=login, fields=filled, source=source, seed=seed
-    )
     since = time.time()
-    crawl, end = spider.run(plan)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"Crawling, {order} first" if order != "random" else "Crawling at random", total=pages)
+        plan = spider.Plan(
+            url, origin, order, pause, pages, user_agent, login=login, fields=filled, source=source, seed=seed,
+            after=lambda asked: progress.update(task, completed=asked),
+        )  # fmt: skip
+        crawl, end = spider.run(plan)
     host = f"[{origin.host}]" if ":" in origin.host else origin.host
     if origin.port != {"http": 80, "https": 443}[origin.scheme]:
         host += f":{origin.port}"
     name = label or IDENTITIES[order]
     made = Label(source or source_address(origin), user_agent, host, since, time.time(), name)
-    if crawl.asked:
+    if crawl.statuses:
         add_label(path, made)
     seconds = made.until - made.since
     said = [f"{count} x {status}" for status, count in sorted(crawl.statuses.items())]
@@ -70,9 +77,17 @@ def run(
     if end in _ENDS:
         raise HedgerowError(_ENDS[end])
     if not crawl.statuses:
-        raise HedgerowError(f"no page could be read: {', '.join(said) or end}")
+        raise HedgerowError(f"nothing answers at {url}: {', '.join(said) or end}; is the site running there?")
     typer.echo(f"asked for {crawl.asked} pages in {seconds:.0f} s: {', '.join(said)}")
     typer.echo(f"labelled {name} in {path}")
+    if crawl.statuses.total() < _LEAST:
+        typer.echo(f"fewer than {_LEAST} pages answered: there is nothing to learn from so few", err=True)
+    elif 2 * crawl.statuses[200] < crawl.statuses.total():
+        typer.echo(
+            "less than half were answered with a page; run the site with observe = true, or hidden links and density "
+            "stop the crawler",
+            err=True,
+        )
 
 
 def _field(text: str) -> tuple[str, str]:

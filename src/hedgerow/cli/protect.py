@@ -22,22 +22,26 @@ from hedgerow.adapters.proxy import Proxy
 from hedgerow.adapters.server import Limits, make_server
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import Upstream
+from hedgerow.adapters.workers import Workers
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.holdings import Stores
+from hedgerow.relay import pair
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.schema import split_listen, upstream_faults
+from hedgerow.storage import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
-_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "watch", "admin", "serve")
+_TELL_EVERY = 1.0
+_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
+_OF_THE_WATCH = ("enabled", "queue", "sessions")
 
 
 def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
     """Serve until told to stop."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    if workers > 1:
-        raise HedgerowError("one process only, for now: several need a state that they share; start without --workers")
 
     def read() -> Settings:
         return _with_options(load_settings(config), upstream, listen, admin, observe=observe)
@@ -48,23 +52,58 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(bind(settings.proxy.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
-        site = Site(settings)
-        proxy = build_proxy(settings)
+        if workers == 1:
+            # Until its handler is there, a SIGHUP would end us.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            _run_site(read, door, side, lambda _: None)
+        else:
+            _run_workers(workers, read, door, side)
+
+
+def _run_workers(workers: int, read: Callable[[], Settings], door: socket.socket, side: socket.socket | None) -> None:
+    """Serve with several processes, and one beside them."""
+    settings = read()
+    prepare_shared(settings)
+    sending, listening = pair()
+
+    def beside() -> None:
+        _run_site(read, None, side, lambda settings: side_stores(settings, listening))
+
+    def serve() -> None:
+        _run_site(read, door, None, lambda settings: worker_stores(settings, sending))
+
+    _announce(settings, door, side)
+    log.info("%d workers, and a process beside them", workers)
+    # Who comes last is stopped by the same signal as the rest: what workers still have to tell waits in the socket.
+    Workers([("process beside the workers", beside), *((f"worker {n}", serve) for n in range(1, workers + 1))]).run()
+
+
+def _run_site(
+    read: Callable[[], Settings],
+    door: socket.socket | None,
+    side: socket.socket | None,
+    stores: Callable[[Settings], Stores | None],
+) -> None:
+    """Serve in this process until told to stop: visitors at *door*, the operator at *side*."""
+    settings = read()
+    own = stores(settings)
+    site = Site(settings, stores=own)
+    servers: list[tuple[uvicorn.Server, socket.socket]] = []
+    if door is not None:
         server = make_server(
-            Hedgerow(proxy, site=site), *split_listen(settings.proxy.listen),
+            Hedgerow(build_proxy(settings), site=site), *split_listen(settings.proxy.listen),
             limits=limits_of(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
-        servers = [(server, door)]
-        if side is not None:
-            servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
-        # Until its handler is there, a SIGHUP would end us.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        collect_less()
+        servers.append((server, door))
+    if side is not None:
+        servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
+    collect_less()
+    if own is None and door is not None:
         _announce(settings, door, side)
-        try:
-            uvloop.run(serve_on(servers, site, read))
-        finally:
-            site.close()
+    try:
+        uvloop.run(serve_on(servers, site, read))
+    finally:
+        site.close()
 
 
 def collect_less() -> None:
@@ -164,12 +203,14 @@ def url_of(bound: socket.socket) -> str:
 async def serve_on(
     servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: Callable[[], Settings]
 ) -> None:
-    """Run *servers*, each on its socket, until the first of them ends or a signal comes."""
+    """Run *servers*, each on its socket, until one of them ends or a signal comes."""
     loop = asyncio.get_running_loop()
+    told = asyncio.Event()
     tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in servers]
 
     def stop(*, at_once: bool = False) -> None:
         site.closing = True
+        told.set()
         for each, _ in servers:
             each.force_exit = at_once and each.should_exit
             each.should_exit = True
@@ -179,9 +220,22 @@ async def serve_on(
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
-    await tasks[0]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    telling = asyncio.ensure_future(_tell(site))
+    waiting = asyncio.ensure_future(told.wait())
+    # The process beside workers has no server where the operator wants none.
+    await asyncio.wait([*tasks[:1], waiting], return_when=asyncio.FIRST_COMPLETED)
     stop()
-    await asyncio.gather(*tasks)
+    await asyncio.gather(*tasks, waiting)
+    telling.cancel()
+    await asyncio.wait([telling])
+
+
+async def _tell(site: Site) -> None:
+    """Where there are several processes, let the one beside the workers know what this one has counted."""
+    while site.stores.tallies is not None and not site.closed:
+        site.tell_tally()
+        await asyncio.sleep(_TELL_EVERY)
 
 
 def _reload(site: Site, read: Callable[[], Settings]) -> None:
@@ -194,7 +248,12 @@ def _reload(site: Site, read: Callable[[], Settings]) -> None:
         return
     before = site.settings
     late = [name for name in _AT_START_ONLY if getattr(settings, name) != getattr(before, name)]
-    site.use(settings)
+    late += [f"watch.{name}" for name in _OF_THE_WATCH if getattr(settings.watch, name) != getattr(before.watch, name)]
+    try:
+        site.use(settings)
+    except HedgerowError as error:
+        log.error("not reloaded: %s", error)  # noqa: TRY400 - likewise
+        return
     log.info("reloaded the settings")
     if late:
         log.warning("what changed in %s takes effect at the next start", ", ".join(late))

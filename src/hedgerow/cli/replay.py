@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Generator
 from datetime import timedelta
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_follower, build_gate, build_seals, build_welcome, key_path
+from hedgerow.build import build_follower, build_gate, build_seals, build_watch, build_welcome, key_path
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.welcome import Acquaintance
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
-from hedgerow.replay import Replay, iso, replay, to_json
+from hedgerow.replay import Replay, iso, likely_host, replay, to_json
 from hedgerow.settings import Settings, load_settings
 from hedgerow.stores.keyfile import new_key
 from hedgerow.stores.ledger import NoLedger
@@ -44,6 +45,7 @@ INTERRUPTED = 130
 
 _WIDTH_OF_A_FILE = 160
 _VISITS_BETWEEN = 500
+_LOOKED_AT = 2000
 _SECONDS_BETWEEN = 0.2
 
 
@@ -55,12 +57,14 @@ def run(
     propose: bool = False,
     top: int = 20,
     host: str = "",
+    watched: bool = True,
 ) -> None:
     """
     Replay *logs* under the settings in *config*, or the defaults, and say what would have happened.
 
     The *top* visitors that would have been stopped are shown. *json_path* gets everything as JSON ("-":
-    standard output, instead of the table). *propose* adds density windows that fit this log.
+    standard output, instead of the table). *propose* adds density windows that fit this log. *watched*: the watch looks
+    on, too, with all its models.
     """
     settings = load_settings(config)
     _check_writable(json_path)
@@ -68,7 +72,12 @@ def run(
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
-        result = replay(_gate(settings, entries=reader.is_ledger), visits, host=host)
+        gate = _gate(settings, entries=reader.is_ledger)
+        watch = build_watch(settings, gate.engine.ladder, gate.state.amend) if watched else None
+        first = list(islice(visits, _LOOKED_AT))
+        if not host and not any(visit.host for visit in first):
+            host = likely_host(first)
+        result = replay(gate, chain(first, visits), host=host, watch=watch)
     except KeyboardInterrupt:
         visits.close()
         Console(stderr=True).print(f"Interrupted after {reader.tally.lines:,} lines; nothing was written.")
@@ -80,6 +89,8 @@ def run(
         console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
         _print_summary(console, result, reader.tally)
         _print_stopped(console, result, top)
+        if watch is not None:
+            _print_watch(console, result, settings, top, host=host)
         if proposals is not None:
             _print_proposals(console, proposals)
 
@@ -192,6 +203,45 @@ def _print_stopped(console: Console, result: Replay, top: int) -> None:
     console.print(table)
     if len(stopped) > top:
         console.print(f"and {len(stopped) - top:,} more; --top shows more of them, --json all")
+
+
+def _print_watch(console: Console, result: Replay, settings: Settings, top: int, *, host: str) -> None:
+    """What the watch would have found: of whom, and what becomes of it."""
+    if host:
+        told = f"\nThe watch, with the referrer as the way to a page where there is no marker (this site is {host}): "
+    else:
+        told = "\nThe watch: "
+    sessions = sum(count for name, count in result.judged.items() if name != "campaign" and "window" not in name)
+    windows = sum(count for name, count in result.judged.items() if "window" in name)
+    console.print(
+        Text(
+            f"{told}{sessions:,} judgements of paths, {windows:,} of windows; {len(result.found):,} visitors found, "
+            f"{len(result.campaigns):,} campaigns."
+        ),
+        soft_wrap=True,
+    )
+    if not result.found:
+        return
+    responses = {
+        "paths": settings.watch.paths, "windows": settings.watch.windows, "campaigns": settings.campaigns.response,
+    }  # fmt: skip
+    said = ", ".join(f"{name}: {response}" for name, response in responses.items())
+    console.print(Text(f"What would have become of that, by the settings: {said}."), soft_wrap=True)
+    table = Table(title=None)
+    table.add_column("visitor", overflow="fold")
+    table.add_column("requests", justify="right")
+    table.add_column("first found (UTC)")
+    table.add_column("found as", overflow="fold")
+    ranked = sorted(result.found.items(), key=lambda item: (-sum(item[1].codes.values()), item[0]))
+    for name, finding in ranked[:top]:
+        fate = result.fates.get(name)
+        codes = ", ".join(f"{code} ({count}x)" for code, count in sorted(finding.codes.items()))
+        table.add_row(Text(readable(name)), f"{fate.requests:,}" if fate else "?", _moment(finding.at), Text(codes))
+    console.print(table)
+    if len(ranked) > top:
+        console.print(f"and {len(ranked) - top:,} more; --top shows more of them, --json all")
+    for campaign in result.campaigns[:top]:
+        console.print(Text(f"campaign {campaign.id}: {readable(campaign.text)}"), soft_wrap=True)
 
 
 def _moment(at: float | None) -> str:

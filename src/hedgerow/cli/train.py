@@ -1,21 +1,32 @@
-"""`hedgerow train`: a bundle of models, from a site's own logs or from simulated walks, and how good it is."""
+"""
+`hedgerow train`: a bundle of models, from a site's ledger or logs or from simulated walks, and how good it is.
+
+A bundle for a site goes into the shadow of the one in use, until `hedgerow models promote`.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hedgerow.build import ledger_path, shelf
+from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
+from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
+    from hedgerow.logs.reader import Reader
     from hedgerow.models.bundle import Bundle
+    from hedgerow.visit import Visit
 
 STANDARD_OUTPUT = "-"
 _WIDTH_OF_A_FILE = 120
+_BETWEEN = 2000
 
 
 class Recipe(StrEnum):
@@ -29,9 +40,12 @@ class Recipe(StrEnum):
 def run(
     logs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[LOG...]", help="A ledger or access logs; none: simulated people and crawlers only."),
+        typer.Argument(metavar="[LOG...]", help="Ledgers or access logs; none: the ledger of the settings."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the bundle here.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the bundle here; without, into the shadow of the one in use."),
+    ] = None,
     labels: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="CSV of visitor,label; who is not in it is a person, if the filter agrees."),
@@ -44,69 +58,149 @@ def run(
         float, typer.Option(min=0.0, max=0.5, help="The share of people that may be got wrong, all stages together.")
     ] = 0.005,
     seed: Annotated[int, typer.Option(help="Same seed and same logs, same bundle.")] = 1,
-    people: Annotated[int, typer.Option(min=20, help="Simulated people, where there are no logs.")] = 4000,
-    crawlers: Annotated[int, typer.Option(min=20, help="Simulated crawlers, where there are no logs.")] = 3000,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="No logs: simulated people and crawlers only.")
+    ] = False,
+    people: Annotated[int, typer.Option(min=20, help="Simulated people, with --simulated.")] = 4000,
+    crawlers: Annotated[int, typer.Option(min=20, help="Simulated crawlers, with --simulated.")] = 3000,
     json: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write how good it is as JSON; - for standard output.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write how good it is as HTML, with calibration plots; beside the bundle."),
+    ] = None,
+    config: Config = None,
 ) -> None:
     """
     Train the models that tell crawlers by their paths.
 
-    Cross-validated by visitor: every figure is of visitors that the model had not seen, with its 95 % interval. Needs
-    the extra `hedgerow[train]`.
+    The visits of `hedgerow crawl` are known by the labels beside the ledger. Everybody else is taken for a person whom
+    neither the heuristics nor the shipped models suspect. Where a site has fewer than 20 of either, simulated ones are
+    added. Cross-validated by visitor: every figure is of visitors that the model had not seen, with its 95 % interval.
+    Needs scikit-learn, the extra `train`. `train shape LOG...` trains the models of the shape of traffic instead.
     """
+    if logs and logs[0] == "shape":
+        from hedgerow.cli.train_shape import run as run_shape
+
+        run_shape(logs[1:], out=out, labels=labels, json_path=json, seed=seed)
+        return
     try:
         import sklearn  # noqa: F401
     except ImportError:
-        raise ModelError("training needs scikit-learn; install hedgerow[train]") from None
+        raise ModelError("training needs scikit-learn; install it: pip install 'hedgerow[train]'") from None
     from hedgerow.models.bundle import save
+    from hedgerow.training.report import page
     from hedgerow.training.simulated import Size, train_simulated
 
-    def tell(done: str) -> None:
-        typer.echo(done, err=True)
-
-    if logs:
-        bundle = _from_logs(logs, labels, recipe=recipe, host=host, budget=budget, seed=seed)
-    else:
+    settings = load_settings(default_config(config))
+    if simulated and logs:
+        raise typer.BadParameter("takes no logs", param_hint="--simulated")
+    if simulated:
         size = Size(people=people, crawlers=crawlers)
-        bundle = train_simulated(recipe.value, seed=seed, budget=budget, size=size, after=tell)
+        with _busy(f"Training on {people:,} simulated people and {crawlers:,} crawlers"):
+            bundle = train_simulated(recipe.value, seed=seed, budget=budget, size=size, after=_tell)
+    else:
+        ledger = ledger_path(settings)
+        if not logs and not ledger.is_file():
+            raise ModelError(
+                f"there is no ledger {ledger}; name a log, or the site's settings with --config, or take --simulated"
+            )
+        bundle = _from_logs(logs or [str(ledger)], labels, recipe=recipe, host=host, budget=budget, seed=seed)
+    where = out
     if out is not None:
         save(bundle, out)
-        tell(f"The bundle is in {out}.")
-    report = {
+        _tell(f"The bundle is in {out}.")
+    elif not simulated and json != STANDARD_OUTPUT:
+        where = shelf(settings).put_shadow(bundle)
+        _tell(
+            f"The bundle is in the shadow, {where}: it judges and is not heeded. Have a running Hedgerow take it with "
+            "SIGHUP; see hedgerow models show, then hedgerow models promote."
+        )
+    if report is None and where is not None:
+        report = where.with_suffix(".html")
+    if report is not None:
+        _write(report, page(bundle))
+        _tell(f"How good it is, with calibration plots: {report}")
+    told = {
         "name": bundle.name,
         "budget": bundle.budget,
         "provenance": bundle.provenance,
         "metrics": bundle.metrics,
     }
     if json == STANDARD_OUTPUT:
-        sys.stdout.write(_encoded(report))
+        sys.stdout.write(_encoded(told))
         return
     if json is not None:
-        try:
-            Path(json).write_text(_encoded(report), encoding="utf-8")
-        except OSError as error:
-            raise ModelError(f"{json!r} cannot be written: {error.strerror}") from None
+        _write(Path(json), _encoded(told))
     _print(bundle)
 
 
-def _from_logs(logs: list[str], labels: Path | None, *, recipe: Recipe, host: str, budget: float, seed: int) -> Bundle:
-    from hedgerow.logs.reader import Reader
-    from hedgerow.models.bundle import load
-    from hedgerow.training.sitelogs import gather, read_labels, train_from_logs
+def _tell(done: str) -> None:
+    typer.echo(done, err=True)
 
-    if recipe is Recipe.WINDOW:
-        raise ModelError("the window's model needs what logs do not tell; train it without logs")
-    gathered = gather(Reader(logs), read_labels(labels) if labels else {}, load(), host=host)
-    typer.echo(
-        f"{gathered.people:,} people and {gathered.crawlers:,} crawlers with ten pages or more; "
-        f"{gathered.kept_out:,} kept out by the filter",
-        err=True,
+
+def _busy(what: str) -> Any:
+    """Shows that something goes on, where somebody is looking."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(f"{what}; it may take some minutes ...")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ModelError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def _from_logs(logs: list[str], labels: Path | None, *, recipe: Recipe, host: str, budget: float, seed: int) -> Bundle:
+    from random import Random
+
+    from hedgerow.logs.reader import Reader
+    from hedgerow.models.bundle import load, shipped
+    from hedgerow.stores.labels import labels_path, read_labels
+    from hedgerow.training import sitelogs
+    from hedgerow.training.ledgers import tell_crawls, visits_to_windows
+    from hedgerow.training.rows import visits_to_samples, windows_of
+    from hedgerow.training.simulated import path_rows
+
+    reader = Reader(logs)
+    window = recipe is Recipe.WINDOW
+    if window and not reader.is_ledger:
+        raise ModelError(
+            "the window's model needs cookies, which access logs do not tell: name a ledger, or --simulated"
+        )
+    crawls = [label for log in logs for label in read_labels(labels_path(Path(log)))] if reader.is_ledger else []
+    known = sitelogs.read_labels(labels) if labels else {}
+    gathered = sitelogs.gather(
+        tell_crawls(_shown(reader), crawls, known), known, shipped("window") if window else load(),
+        host=host, to_samples=visits_to_windows if window else visits_to_samples,
+    )  # fmt: skip
+    _tell(
+        f"{reader.tally.parsed:,} visits; {len(crawls)} crawls of hedgerow crawl; with {27 if window else 10} pages or"
+        f" more: {gathered.people:,} people and {gathered.crawlers:,} crawlers; {gathered.kept_out:,} were kept"
+        " out, because nobody can be sure that they are people"
     )
-    return train_from_logs(
-        gathered, recipe=recipe.value, seed=seed, budget=budget, after=lambda done: typer.echo(done, err=True)
-    )
+    with _busy("Training"):
+        return sitelogs.train_from_logs(
+            gathered, recipe=recipe.value, seed=seed, budget=budget, after=_tell,
+            to_rows=(lambda walks: windows_of(walks, Random(f"windows {seed}"))) if window else path_rows,  # noqa: S311
+        )  # fmt: skip
+
+
+def _shown(reader: Reader) -> Iterator[Visit]:
+    """The reader's visits, under a progress bar."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("Reading", total=reader.tally.bytes_total or None)
+        for number, visit in enumerate(reader):
+            if number % _BETWEEN == 0:
+                progress.update(task, completed=reader.tally.bytes_read)
+            yield visit
 
 
 def _encoded(report: dict[str, Any]) -> str:
@@ -119,24 +213,28 @@ def _print(bundle: Bundle) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from hedgerow.training.report import interval
+
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
     table = Table(title=f"{bundle.name}: visitors it had not seen", box=None, title_justify="left")
     for column in ("visits", "people right", "crawlers found", "area under ROC", "calibration error"):
         table.add_column(column, justify="right")
     for size, measured in bundle.metrics.items():
-        people, found = _interval(measured["people_right"]), _interval(measured["crawlers_found"])
+        people, found = interval(measured["people_right"]), interval(measured["crawlers_found"])
         table.add_row(size, people, found, f"{measured['auc']:.4f}", f"{measured['calibration_error']:.4f}")
     console.print(table)
-    last = list(bundle.metrics.values())[-1]["confusion"]
-    judged = sorted({name for row in last.values() for name in row})
-    grid = Table(title="\nThe last stage: truth (rows) and judgement (columns)", box=None, title_justify="left")
+    size, last = list(bundle.metrics.items())[-1]
+    if own := last.get("own"):
+        console.print(
+            f"\nOf these, this site's own at {size} visits: {own['people']} people, "
+            f"{interval(own['people_right'])} of their sessions right; {own['crawlers']} crawlers, "
+            f"{interval(own['crawlers_found'])} of their sessions found. The rest is simulated."
+        )
+    judged = sorted({name for row in last["confusion"].values() for name in row})
+    grid = Table(title=f"\nAt {size} visits: truth (rows) and judgement (columns)", box=None, title_justify="left")
     grid.add_column("")
     for name in judged:
         grid.add_column(name, justify="right")
-    for truth in sorted(last):
-        grid.add_row(truth, *(f"{last[truth].get(name, 0):,}" for name in judged))
+    for truth, row in sorted(last["confusion"].items()):
+        grid.add_row(truth, *(f"{row.get(name, 0):,}" for name in judged))
     console.print(grid)
-
-
-def _interval(measured: dict[str, float]) -> str:
-    return f"{measured['value']:.2%} ({measured['low']:.2%} to {measured['high']:.2%})"

@@ -7,12 +7,10 @@ A visitor is named by its address, by `account:NAME`, or by the reference that i
 from __future__ import annotations
 
 import re
-import sqlite3
 import sys
 import time
-from contextlib import closing
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -20,7 +18,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hedgerow.build import ledger_path, state_path
+from hedgerow.cli.desk import open_desk
+from hedgerow.cli.ledgers import count_visits, find_reference
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import StoreError
 from hedgerow.identity.address import parse_address, prefix_of
@@ -28,7 +27,6 @@ from hedgerow.logs.formats import readable
 from hedgerow.policy.standing import explained, suspicion_at
 from hedgerow.recall import everyone_at
 from hedgerow.settings import Settings, load_settings
-from hedgerow.stores.journal import connect, order, read
 from hedgerow.verdict import Block, Evidence, Standing
 
 app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block somebody.", no_args_is_help=True)
@@ -49,8 +47,8 @@ def show(
     """Show visitors that are suspected or blocked, with the reasons."""
     settings = load_settings(default_config(config))
     now = time.time()
-    with closing(_open(settings)) as connection:
-        blocks, standings = read(connection, now)
+    with open_desk(settings) as desk:
+        blocks, standings = desk.read(now)
     key = _key(settings, who) if who else ""
     rows = _rows(settings, blocks, dict(standings), now)
     if key:
@@ -73,8 +71,8 @@ def forgive(who: Who, config: Config = None) -> None:
     """Forget all that speaks against a visitor. A running Hedgerow does so within a second."""
     settings = load_settings(default_config(config))
     key = _key(settings, who)
-    with closing(_open(settings)) as connection:
-        known = [order(connection, one, None) for one in (key, everyone_at(key))]
+    with open_desk(settings) as desk:
+        known = [desk.order(one, None) for one in (key, everyone_at(key))]
     if not any(known):
         raise StoreError(f"nothing is known against {readable(key)}")
     typer.echo(f"{readable(key)} is forgiven")
@@ -96,49 +94,27 @@ def block(
     until = now + int(found[1]) * _TIMES[found[2]]
     prefix = key if parse_address(key.partition("/")[0]) else ""
     why = Evidence("administrator", "administrator", 1.0, reason)
-    with closing(_open(settings)) as connection:
-        order(connection, key, Block(key, prefix, now, until, "refuse", why))
+    with open_desk(settings) as desk:
+        desk.order(key, Block(key, prefix, now, until, "refuse", why))
     typer.echo(f"{readable(key)} is blocked until {_time(until)}")
-
-
-def _open(settings: Settings) -> sqlite3.Connection:
-    if not settings.state.durable:
-        raise StoreError("state.durable is off: nothing is kept that could be shown")
-    path = state_path(settings)
-    if not path.parent.is_dir():
-        raise StoreError(f"there is no {path}; name the settings of the site with --config")
-    return connect(path)
 
 
 def _key(settings: Settings, who: str) -> str:
     """The key of a visitor: as it is, of an address, or looked up in the ledger by a reference."""
     if _REFERENCE.fullmatch(who):
-        return _by_reference(ledger_path(settings), who.upper())
+        return str(find_reference(settings, who.upper(), ("visitor",))[0])
     address = parse_address(who)
     return prefix_of(address) if address else who
 
 
-def _by_reference(path: Path, reference: str) -> str:
-    row = None
-    if path.is_file():
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
-            row = ledger.execute("SELECT visitor FROM visits WHERE ref = ?", (reference,)).fetchone()
-    if row is None:
-        raise StoreError(f"the ledger {path} does not know the reference {reference}")
-    return str(row[0])
-
-
 def _pending(settings: Settings, visitor: str) -> int:
     """Page visits since the visitor's last long session was full, as far as the ledger goes back."""
-    path = ledger_path(settings)
-    if not path.is_file():
-        return 0
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
-        query = "SELECT count(*) FROM visits WHERE visitor = ? AND kind = 'page' AND action = 'pass'"
-        return int(ledger.execute(query, (visitor,)).fetchone()[0]) % _LONG_SESSION
+    return count_visits(settings, visitor) % _LONG_SESSION
 
 
-def _rows(settings: Settings, blocks: list[Block], standings: dict[str, Standing], now: float) -> list[dict[str, Any]]:
+def _rows(
+    settings: Settings, blocks: Sequence[Block], standings: dict[str, Standing], now: float
+) -> list[dict[str, Any]]:
     """One row for each visitor, the blocked first, then by suspicion."""
     blocked = {block.key: block for block in blocks}
     rows = []

@@ -7,13 +7,15 @@ import signal
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path
+from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
 from hedgerow.errors import HedgerowError
 from hedgerow.logs.along import Along
 from hedgerow.settings import Settings, load_settings
+from hedgerow.storage import redis_parts
 from hedgerow.stores.journal import SqliteJournal, connect, order_changes
 from hedgerow.stores.sessions import SqliteSessions
 from hedgerow.verdict import Change
@@ -30,20 +32,51 @@ def run(*, config: Path | None) -> None:
     """Watch until told to stop."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     settings = load_settings(config)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if settings.state.url:
+        share_work(settings, stop)
+        return
     if settings.watch.enabled:
         raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
     sessions = build_sessions(settings)
     if sessions is None or not settings.ledger.enabled:
         raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    again = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: again.set())
+
+    def reread() -> Settings | None:
+        if not again.is_set():
+            return None
+        again.clear()
+        return load_settings(config)
+
     with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
-        look_along(settings, sessions, journal, stop)
+        look_along(settings, sessions, journal, stop, reread)
 
 
-def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJournal, stop: threading.Event) -> None:
-    """Read the ledger along, from where the sessions that were kept end, until *stop* is set."""
+def share_work(settings: Settings, stop: threading.Event) -> None:
+    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set."""
+    parts = redis_parts()
+    with closing(parts.build_redis(settings)) as state:
+        watch = parts.SiteWatch(settings, state)
+        log.info("watching as %s", watch.name)
+        watch.run(stop)
+
+
+def look_along(
+    settings: Settings,
+    sessions: SqliteSessions,
+    journal: SqliteJournal,
+    stop: threading.Event,
+    reread: Callable[[], Settings | None] = lambda: None,
+) -> None:
+    """
+    Read the ledger along, from where the sessions that were kept end, until *stop* is set.
+
+    *reread* gives other settings, where there are any; with them the bundles are taken as they are then.
+    """
     path = ledger_path(settings)
     while not path.is_file():
         if stop.wait(_PAUSE):
@@ -51,11 +84,13 @@ def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJour
     found: list[Change] = []
     watch = build_watch(settings, build_ladder(settings), found.append)
     watch.note = journal.note_campaign
+    watch.keep()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
     name, saved_at, late = str(path.absolute()), time.monotonic(), False
     with closing(Along(path, sessions.position(name))) as along, closing(connect(state_path(settings))) as orders:
         log.info("watching along %s, from row %d on", path, along.after)
         while not stop.is_set():
+            _reload(watch, reread)
             visits = along.read()
             for visit, decision in visits:
                 watch.see(visit, decision)
@@ -73,10 +108,20 @@ def look_along(settings: Settings, sessions: SqliteSessions, journal: SqliteJour
         _save(watch, sessions, (name, along.after))
 
 
+def _reload(watch: Watch, reread: Callable[[], Settings | None]) -> None:
+    """Go on under other settings, where there are any and they are right."""
+    try:
+        if (settings := reread()) is not None:
+            use_watch(watch, settings, build_ladder(settings))
+            log.info("reloaded the settings and the bundles")
+    except HedgerowError as error:
+        log.error("not reloaded: %s", error)  # noqa: TRY400 - the fault is the operator's, not ours
+
+
 def _save(watch: Watch, sessions: SqliteSessions, position: tuple[str, int]) -> None:
     """Sessions and how far they go, in one step: what is read again after a crash is what they lack."""
     watch.note_campaigns()
     try:
-        sessions.write(watch.changed(), position)
+        sessions.write(watch.changed(), watch.records(), position)
     except sqlite3.Error as error:
         log.error("pending sessions cannot be written: %s", error)  # noqa: TRY400

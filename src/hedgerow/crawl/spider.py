@@ -35,6 +35,8 @@ class Plan(msgspec.Struct, frozen=True):
     fields: Mapping[str, str] = {}
     source: str = ""
     seed: int | None = None
+    after: Callable[[int], None] = lambda _: None
+    """Told after each answer how many there were."""
 
 
 class Crawl(msgspec.Struct):
@@ -107,6 +109,7 @@ class _Spider(scrapy.Spider):
             yield request
 
     async def _go_on(self) -> AsyncIterator[Request]:
+        self._plan.after(self._crawl.asked)
         if self._crawl.asked >= self._plan.pages:
             return
         link = self._frontier.next()

@@ -8,7 +8,7 @@ stood for that long; the robots.txt that is found at the start is taken to have 
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from protego import Protego
 
@@ -34,6 +34,14 @@ class _Host:
         self.asked_at = -inf
 
 
+class Unwelcome(Protocol):
+    """Who has lost its welcome, and until when: a dictionary, or what several processes share."""
+
+    def get(self, bot: str, /) -> float | None: ...
+
+    def __setitem__(self, bot: str, until: float, /) -> None: ...
+
+
 class Manners:
     """
     Remembers the robots.txt of each host, and the bots that have disobeyed one.
@@ -47,7 +55,7 @@ class Manners:
         self.unwelcome_for = unwelcome_for
         self._grace = grace
         self._hosts: dict[str, _Host] = {}
-        self._unwelcome: dict[str, float] = {}
+        self.unwelcome: Unwelcome = {}
 
     def due(self, host: str, at: float) -> bool:
         """Whether the robots.txt of *host* should be read now. Says so once, and again if nothing came of it."""
@@ -86,9 +94,9 @@ class Manners:
 
     def send_away(self, bot: str, at: float) -> None:
         """*bot* has disobeyed."""
-        self._unwelcome[bot] = at + self.unwelcome_for
+        self.unwelcome[bot] = at + self.unwelcome_for
 
     def welcome(self, bot: str, at: float) -> bool:
         """Whether *bot* has not disobeyed lately."""
-        until = self._unwelcome.get(bot)
+        until = self.unwelcome.get(bot)
         return until is None or until <= at

@@ -9,21 +9,23 @@ budget of false positives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from importlib.resources import files
-from math import exp
+from math import exp, isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from hedgerow.errors import ModelError
-from hedgerow.models.scoring import Kernel, Kinds, Linear, Trees
+from hedgerow.models.scoring import Branches, Kernel, Kinds, Linear, Trees
 from hedgerow.sessions.paths import SIX, WIDE, PathSession
-from hedgerow.sessions.window import NAMES
+from hedgerow.sessions.window import NAMES, Window
 from hedgerow.verdict import Identity
 
 FORMAT = "hedgerow-bundle-1"
 DEFAULT = "boosted"
+WINDOW = "window"
 SHIPPED = ("boosted", "pathmarker", "window")
 """The bundles that come with the package: our own, PathMarker's models, and the sliding window's."""
 
@@ -44,12 +46,29 @@ class Judgement(msgspec.Struct, frozen=True, gc=False):
     model: str
 
 
+class Bins(msgspec.Struct, frozen=True):
+    """
+    How one feature was spread among the people of the training: *edges* are its deciles, each once, and *shares* how
+    much was up to the first, between it and the second, and so on, and above the last.
+    """
+
+    edges: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def faults(self) -> Iterator[str]:
+        if list(self.edges) != sorted(set(self.edges)) or not all(map(isfinite, self.edges)):
+            yield "the deciles of a feature are not in order"
+        if len(self.shares) != len(self.edges) + 1 or not all(0 <= share <= 1 for share in self.shares):
+            yield "the shares of a feature are not those of its deciles"
+
+
 class Stage(msgspec.Struct, frozen=True):
     """
     What is asked when there are *size* visits.
 
     A score above *threshold* is a crawler's. *slope* and *intercept* turn a score into a probability. *kinds* names the
     kind of crawler; without it every crawler is a suspect. *share* is the part of people that this stage may get wrong.
+    *bins*, one for each feature, say what people were like; without them nobody can tell whether that has changed.
     """
 
     size: int
@@ -58,11 +77,24 @@ class Stage(msgspec.Struct, frozen=True):
     slope: float
     intercept: float
     share: float
-    kinds: Kinds | None = None
+    kinds: Kinds | Branches | None = None
+    bins: tuple[Bins, ...] = ()
 
     def probability(self, score: float) -> float:
         exponent = self.slope * score + self.intercept
         return 1 / (1 + exp(-max(-_LONGEST_EXPONENT, min(_LONGEST_EXPONENT, exponent))))
+
+    def faults(self, width: int) -> Iterator[str]:
+        """What is wrong with this stage for rows of *width* features."""
+        yield from self.model.faults(width)
+        if self.kinds is not None:
+            yield from self.kinds.faults(width)
+            if not _IDENTITIES.issuperset(self.kinds.names):
+                yield "a kind of crawler that nobody knows"
+        if self.bins and len(self.bins) != width:
+            yield "its bins are not those of the features"
+        for bins in self.bins:
+            yield from bins.faults()
 
 
 class Bundle(msgspec.Struct, frozen=True):
@@ -95,10 +127,7 @@ class Bundle(msgspec.Struct, frozen=True):
         """
         if len(features) != len(self.features):
             raise ValueError(f"{self.name} wants {len(self.features)} features, these are {len(features)}")
-        chosen = None
-        for stage in self.stages:
-            if stage.size <= size:
-                chosen = stage
+        chosen = self.stage_at(size)
         if chosen is None:
             return Judgement("person", 0.0, f"{self.name}-0")
         score = chosen.model.score(features)
@@ -107,10 +136,31 @@ class Bundle(msgspec.Struct, frozen=True):
             identity = chosen.kinds.name(features) if chosen.kinds else "suspect"  # type: ignore[assignment]
         return Judgement(identity, chosen.probability(score), f"{self.name}-{chosen.size}")
 
-    def judge_session(self, session: PathSession) -> Judgement:
+    def stage_at(self, size: int) -> Stage | None:
+        """The stage that judges *size* visits: the last one that wants no more."""
+        chosen = None
+        for stage in self.stages:
+            if stage.size <= size:
+                chosen = stage
+        return chosen
+
+    def row(self, session: PathSession | Window) -> tuple[float, ...]:
+        """The features of a session or a window, those that this bundle wants."""
+        if isinstance(session, Window) or self.input == "six":
+            return session.features()
+        return session.wide()
+
+    def judge_session(self, session: PathSession | Window) -> Judgement:
         """What the visitor is, by its session: with those features that this bundle wants."""
-        features = session.features() if self.input == "six" else session.wide()
-        return self.judge(features, session.size)
+        return self.judge(self.row(session), session.size)
+
+    def judge_window(self, window: Window) -> Judgement:
+        """
+        What the visitor is, by its window of 27 to 40 page visits; a person while there are fewer.
+
+        The window is to hold what the paths hold: visits of which `step_of` makes a step, as `access_of` tells them.
+        """
+        return self.judge(window.features(), window.size)
 
     def faults(self) -> Iterator[str]:
         """What is wrong with this bundle, in sentences."""
@@ -121,15 +171,9 @@ class Bundle(msgspec.Struct, frozen=True):
         sizes = [stage.size for stage in self.stages]
         if not sizes or sizes != sorted(set(sizes)) or sizes[0] < 1:
             yield "its stages are not in order"
-        width = len(self.features)
         for stage in self.stages:
-            for fault in stage.model.faults(width):
+            for fault in stage.faults(len(self.features)):
                 yield f"stage {stage.size}: {fault}"
-            if stage.kinds is not None:
-                for fault in stage.kinds.faults(width):
-                    yield f"stage {stage.size}: {fault}"
-                if not _IDENTITIES.issuperset(stage.kinds.names):
-                    yield f"stage {stage.size}: a kind of crawler that nobody knows"
         if sum(stage.share for stage in self.stages) > self.budget * 1.000001:
             yield "its stages spend more than its budget"
 
@@ -137,6 +181,19 @@ class Bundle(msgspec.Struct, frozen=True):
 def load(path: Path | None = None) -> Bundle:
     """The bundle in the file *path*; the default one that comes with the package, where there is none."""
     return shipped(DEFAULT) if path is None else _checked(_read(path), str(path))
+
+
+def load_window(path: Path | None = None) -> Bundle:
+    """
+    The bundle of the sliding window in the file *path*; the one that comes with the package, where there is none.
+
+    >>> load_window().input
+    'window'
+    """
+    bundle = shipped(WINDOW) if path is None else load(path)
+    if bundle.input != "window":
+        raise ModelError(f"{str(path)!r} judges paths, not windows; `--recipe window` trains one that does")
+    return bundle
 
 
 def shipped(name: str) -> Bundle:
@@ -149,6 +206,11 @@ def shipped(name: str) -> Bundle:
 def encoded(bundle: Bundle) -> bytes:
     """The bundle as it stands in a file."""
     return msgspec.json.encode(bundle, order="deterministic") + b"\n"
+
+
+def digest(bundle: Bundle) -> str:
+    """A short name that no other bundle has."""
+    return blake2b(encoded(bundle), digest_size=6).hexdigest()
 
 
 def save(bundle: Bundle, path: Path) -> None:

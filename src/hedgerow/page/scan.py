@@ -31,8 +31,8 @@ Where start equals end, something may be added there: where the head begins ("st
 ("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"); or it is a sign
 that the page is a script's, which goes by the address that the browser shows ("scripted"). Else the bytes
 from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
-("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, its
-policy on referrers, or the whole page in a "srcdoc".
+("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, a
+policy on referrers (the page's or an element's), or the whole page in a "srcdoc".
 """
 
 
@@ -120,6 +120,9 @@ _PROLOGUE = re.compile(
     rb"(?:\xef\xbb\xbf)?+" + _OPENER + rb"*+(?:<[hH][eE][aA][dD](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")?+"
 )
 _PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
+# An element's own word on referrers. Where none of the usual spellings stands in a page it need not be looked for.
+_OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
+_POLICY_SPELT = (b"eferrerp", b"eferrerP", b"EFERRERP")
 _COMMENT_END = re.compile(rb"--!?>")
 # Signs of a page whose script takes over the elements it was sent with (Next, Nuxt, SvelteKit, React, Vue): it compares
 # them with its own, and would complain of a link more.
@@ -226,7 +229,10 @@ class Scanner:
             self._held.append(data)
             self._held_size = len(data)
             return b"", []
-        settled = self._scan(data, finds, final=final)
+        unmarked: list[tuple[int, int]] | None = [] if any(name in data for name in _POLICY_SPELT) else None
+        settled = self._scan(data, finds, unmarked, final=final)
+        if unmarked is not None:
+            _note_policies(data, settled, unmarked, finds)
         self._blank = self._blank and not data.strip()
         if settled < len(data):
             if final or len(data) - settled > LONGEST_TAG:
@@ -250,15 +256,19 @@ class Scanner:
         finds.append((at, at, "start", b""))
         return True
 
-    def _scan(self, data: bytes, finds: list[Find], *, final: bool) -> int:  # noqa: C901, PLR0912 - the loop of every page
-        """Find finds in *data*; returns up to where it is settled."""
+    def _scan(  # noqa: C901, PLR0912 - the loop of every page
+        self, data: bytes, finds: list[Find], unmarked: list[tuple[int, int]] | None, *, final: bool
+    ) -> int:
+        """Find finds in *data*; returns up to where it is settled. *unmarked* gets the stretches that are no markup."""
         position = 0
         odd = _ODD.search(data)
         search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, finds.append, len(data)
         barren = self._is_barren
         while True:
             if self._inside is not None:
-                position = self._leave_raw(data, position)
+                begin, position = position, self._leave_raw(data, position)
+                if unmarked is not None:
+                    unmarked.append((begin, position))
                 if self._inside is not None:
                     return position
             if odd is not None and odd.start() < position:
@@ -549,6 +559,26 @@ def _attributes(data: bytes, at: int, end: int) -> Attributes:
             found.setdefault(key, (match.start(2), match.end(2), text))
         position = match.end()
     return found
+
+
+def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], finds: list[Find]) -> None:
+    """
+    What elements say on referrers themselves, put among *finds*.
+
+    Any element that loads or leads to something may say it; those that matter otherwise are few.
+    """
+    found: dict[int, Find] = {}
+    for match in _OWN_POLICY.finditer(data, 0, settled):
+        at = match.start()
+        tag = _TAG.match(data, max(0, data.rfind(b"<", 0, at)))
+        if tag is None or tag[1] or tag.end() <= at or any(begin <= at < end for begin, end in unmarked):
+            continue
+        start, stop, value = _attributes(data, tag.start(), tag.end()).get(b"referrerpolicy", _NO_VALUE)
+        if start < stop:
+            found[start] = (start, stop, "referrer", attribute_text(value))
+    if found:
+        finds.extend(found.values())
+        finds.sort(key=lambda find: find[0])
 
 
 def _said(values: Attributes, name: bytes) -> bytes:

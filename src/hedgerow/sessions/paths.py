@@ -16,7 +16,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple, Self
 
 from hedgerow.marker.seal import PAGE_BYTES, page_digest
@@ -51,10 +50,14 @@ FURTHER = (
 
 WIDE = SIX + FURTHER
 
-_ENTRY, _STRAY = 255, 254
-_HEAD = struct.Struct("<BHBd")
-_VERSION = 1
+_ENTRY, _STRAY, _SAME_STRAY = 255, 254, 253
+_STRAYS = frozenset({_STRAY, _SAME_STRAY})
+_HEAD = struct.Struct(f"<BHBd{PAGE_BYTES}s")
+_GAP = struct.Struct("f")
+_VERSION = 2
 _MOST_BESIDE = 65_535
+_LONGEST_GAP = 1e30
+_BYTES = tuple(bytes((number,)) for number in range(256))
 
 
 class Step(NamedTuple):
@@ -89,9 +92,10 @@ def step_of(visit: Visit, host: str = "") -> Step | None:
 
 class PathSession:
     """
-    The long session of one visitor that is under way: at most 60 steps, in about a kilobyte.
+    The long session of one visitor that is under way: at most 60 steps, in less than a kilobyte.
 
-    A step that comes when the session is full begins the next one. Times that run backwards count as no time.
+    A step that comes when the session is full begins the next one. Times that run backwards count as no time. Of times
+    only the seconds between steps are kept, in single precision, and of the last one all of it.
 
     >>> session = PathSession()
     >>> for at, page, parent in [(0.0, "/", None), (1.0, "/a", "/"), (3.0, "/a/1", "/a"), (4.0, "/b", "/")]:
@@ -100,65 +104,61 @@ class PathSession:
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
-    __slots__ = ("_digests", "_numbers", "_parents", "_times", "beside")
+    __slots__ = ("_digests", "_gaps", "_led", "_numbers", "_parents", "beside", "latest")
 
     def __init__(self) -> None:
-        self._times = array("d")
-        self._digests = bytearray()
+        # Bytes that are replaced at every step take less room than arrays that can grow.
+        self._gaps = b""
+        self._digests = b""
         # The pages that were visited, each by the number of its first visit, and their parents likewise.
-        self._numbers = bytearray()
-        self._parents = bytearray()
+        self._numbers = b""
+        self._parents = b""
+        # The last step's parent, or nothing where it had none.
+        self._led = b""
+        self.latest = 0.0
+        """When the last step was taken, or 0 where there is none."""
         self.beside = 0
         """Visits beside the path: assets, calls and prefetches."""
 
     @property
     def size(self) -> int:
         """Steps so far."""
-        return len(self._times)
+        return len(self._numbers)
 
     @property
     def full(self) -> bool:
-        return len(self._times) >= LONG
-
-    @property
-    def began(self) -> float:
-        """When the first step was taken, or 0 where there is none."""
-        return self._times[0] if self._times else 0.0
-
-    @property
-    def latest(self) -> float:
-        """When the last step was taken, or 0 where there is none."""
-        return self._times[-1] if self._times else 0.0
+        return len(self._numbers) >= LONG
 
     def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
         """One more step. A page may be given by its digest or by its target."""
-        if len(self._times) >= LONG:
+        if len(self._numbers) >= LONG:
             self.clear()
         here = page if isinstance(page, bytes) else page_digest(page)
-        number = _ENTRY
-        if parent is not None:
-            number = self._number(parent if isinstance(parent, bytes) else page_digest(parent))
-            if number == _ENTRY:
-                number = _STRAY
-        self._parents.append(number)
+        led = b"" if parent is None else parent if isinstance(parent, bytes) else page_digest(parent)
+        number = self._number(led) if led else _ENTRY
+        if led and number == _ENTRY:
+            number = _SAME_STRAY if led == self._led else _STRAY
+        self._led = led
+        self._parents += _BYTES[number]
         known = self._number(here)
         if known == _ENTRY:
             known = len(self._digests) // PAGE_BYTES
             self._digests += here
-        self._numbers.append(known)
-        self._times.append(max(at, self._times[-1]) if self._times else at)
+        if self._numbers:
+            self._gaps += _GAP.pack(min(max(at - self.latest, 0.0), _LONGEST_GAP))
+            at = max(at, self.latest)
+        self._numbers += _BYTES[known]
+        self.latest = at
 
     def note(self) -> None:
         """One more visit beside the path. Before the first step there is nothing that it could be beside."""
-        if self._times and self.beside < _MOST_BESIDE:
+        if self._numbers and self.beside < _MOST_BESIDE:
             self.beside += 1
 
     def clear(self) -> None:
         """Begin anew."""
-        del self._times[:]
-        self._digests.clear()
-        self._numbers.clear()
-        self._parents.clear()
+        self._gaps = self._digests = self._numbers = self._parents = self._led = b""
+        self.latest = 0.0
         self.beside = 0
 
     def features(self) -> tuple[float, ...]:
@@ -167,7 +167,7 @@ class PathSession:
 
         Depth and width are divided by the number of steps there are.
         """
-        gaps = self._gaps()
+        gaps = self._seconds()
         return self._six(gaps, _longest_run(gaps))
 
     def further(self) -> tuple[float, ...]:
@@ -179,40 +179,39 @@ class PathSession:
         not seen), revisits, onward (the parent is the last step's page), sideward (the parent is the last step's
         parent), beside (visits beside the path; may be above 1), longest (the length of the longest short session).
         """
-        gaps = self._gaps()
+        gaps = self._seconds()
         return self._more(gaps, _longest_run(gaps))
 
     def wide(self) -> tuple[float, ...]:
         """All features: `SIX`, then `FURTHER`."""
-        gaps = self._gaps()
+        gaps = self._seconds()
         longest = _longest_run(gaps)
         return self._six(gaps, longest) + self._more(gaps, longest)
 
     def to_bytes(self) -> bytes:
-        """The session as it is kept elsewhere: at most about a kilobyte."""
-        head = _HEAD.pack(_VERSION, self.beside, len(self._times), self.began)
-        return b"".join((head, self._times.tobytes(), self._numbers, self._parents, self._digests))
+        """The session as it is kept elsewhere: less than a kilobyte."""
+        head = _HEAD.pack(_VERSION, self.beside, len(self._numbers), self.latest, self._led)
+        return b"".join((head, self._gaps, self._numbers, self._parents, self._digests))
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> Self | None:
         """The session that was kept as *kept*, or None where that is none of ours."""
         if len(kept) < _HEAD.size:
             return None
-        version, beside, size, _ = _HEAD.unpack_from(kept)
-        numbers_at = _HEAD.size + 8 * size
+        version, beside, size, latest, led = _HEAD.unpack_from(kept)
+        numbers_at = _HEAD.size + _GAP.size * max(size - 1, 0)
         digests_at = numbers_at + 2 * size
         numbers, parents = kept[numbers_at : numbers_at + size], kept[numbers_at + size : digests_at]
         pages = max(numbers, default=-1) + 1
         if version != _VERSION or size > LONG or len(kept) != digests_at + pages * PAGE_BYTES:
             return None
-        if any(parent >= pages and parent not in {_ENTRY, _STRAY} for parent in parents):
+        if any(parent >= pages and parent != _ENTRY and parent not in _STRAYS for parent in parents):
             return None
         session = cls()
-        session._times.frombytes(kept[_HEAD.size : numbers_at])
-        session._numbers += numbers
-        session._parents += parents
-        session._digests += kept[digests_at:]
-        session.beside = beside
+        session._led = led if parents and parents[-1] != _ENTRY else b""
+        session._gaps, session._digests = kept[_HEAD.size : numbers_at], kept[digests_at:]
+        session._numbers, session._parents = numbers, parents
+        session.latest, session.beside = latest, beside
         return session
 
     def _number(self, digest: bytes) -> int:
@@ -222,12 +221,12 @@ class PathSession:
             found = self._digests.find(digest, found + 1)
         return found // PAGE_BYTES if found != -1 else _ENTRY
 
-    def _gaps(self) -> list[float]:
-        times = self._times
-        return [after - before for before, after in pairwise(times)]
+    def _seconds(self) -> list[float]:
+        """The seconds between steps."""
+        return array("f", self._gaps).tolist()
 
     def _six(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
-        size = len(self._times)
+        size = len(self._numbers)
         if not size:
             return (0.0,) * len(SIX)
         start, end = longest
@@ -244,15 +243,15 @@ class PathSession:
         )
 
     def _more(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
-        size = len(self._times)
+        size = len(self._numbers)
         if not size:
             return (0.0,) * len(FURTHER)
         numbers, parents = self._numbers, self._parents
         ordered = sorted(gaps) or [0.0]
         last = len(ordered) - 1
         onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
-        sideward = sum(
-            parent == before and parent < _STRAY for parent, before in zip(parents[1:], parents, strict=False)
+        sideward = parents.count(_SAME_STRAY) + sum(
+            parent == before and parent < _SAME_STRAY for parent, before in zip(parents[1:], parents, strict=False)
         )
         return (
             ordered[(last + 1) // 2],
@@ -260,7 +259,7 @@ class PathSession:
             ordered[last - last // 10],
             sum(gap >= SHORT_GAP for gap in gaps) / size,
             parents.count(_ENTRY) / size,
-            parents.count(_STRAY) / size,
+            (parents.count(_STRAY) + parents.count(_SAME_STRAY)) / size,
             1 - len(self._digests) / PAGE_BYTES / size,
             onward / size,
             sideward / size,

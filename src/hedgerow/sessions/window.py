@@ -8,20 +8,20 @@ without changing the number of trees. Else the window slides: the oldest visit l
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable
-from itertools import pairwise
-from typing import Literal, NamedTuple
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, Self, get_args
+from zlib import crc32
 
-from hedgerow.marker.seal import page_digest, visitor_digest
+from hedgerow.marker.seal import visitor_digest
 from hedgerow.recall import CLEARANCE
+from hedgerow.sessions.paths import Step
 from hedgerow.visit import Visit
 
 LEAST, MOST = 27, 40
 SESSION_GAP = 1800.0
 """Seconds without a visit after which a visitor without an account is in a new session."""
-
-_ENOUGH = 2
 
 Cookie = Literal["absent", "wrong", "good"]
 Referrer = Literal["absent", "foreign", "own"]
@@ -30,6 +30,21 @@ Agent = Literal["absent", "unknown", "browser", "false", "true"]
 What the user agent declares: nothing, a crawler that nobody knows, no crawler at all, a known crawler from a wrong
 address, a known crawler from its own.
 """
+
+_COOKIES: tuple[Cookie, ...] = get_args(Cookie)
+_REFERRERS: tuple[Referrer, ...] = get_args(Referrer)
+_AGENTS: tuple[Agent, ...] = get_args(Agent)
+_COOKIE_BITS, _HAS_COOKIE, _AGENT_AT = 3, 4, 3
+_REFERRER_BITS, _HAS_PARENT = 3, 4
+_NAME, _PAGE, _SHORT = 4, 3, 2
+_MOST_GUISES = 16
+# Of a visit: the seconds before it, page, parent, referrer, guise. Of a guise: session, address, cookie, states.
+_VISIT = struct.Struct(f"<f{_PAGE}s{_PAGE}sBB")
+_GAP = struct.Struct("<f")
+_GUISE = struct.Struct(f"<{_NAME}s{_SHORT}s{_SHORT}sB")
+_HEAD = struct.Struct("<BBBd")
+_VERSION = 1
+_LONGEST_GAP = 1e30
 
 NAMES = (
     "length",
@@ -68,30 +83,24 @@ class Access(NamedTuple):
     agent: Agent
 
 
-def access_of(visit: Visit, host: str = "") -> Access:
+def access_of(visit: Visit, step: Step, host: str = "") -> Access:
     """
-    What the window is told of *visit*. *host* is the site's, where the visit does not name it.
+    What the window is told of *visit*, which takes *step*. *host* is the site's, where the visit does not name it.
 
     A session is an account's or a clearance's, else that of an address with one user agent. A visit carries no
     cookies: a cookie of ours shows in who the visitor is held to be, or was before. One that fails its check is never
     told from one that is absent.
     """
-    own = visit.host or host
-    _, separator, rest = visit.referrer.partition("://")
-    place, slash, path = rest.partition("#")[0].partition("/")
-    parent: bytes | None = None
     referred: Referrer = "absent"
+    _, separator, rest = visit.referrer.partition("://")
     if separator:
-        referred = "own" if own and place.lower() == own.lower() else "foreign"
-        parent = page_digest("/" + path if slash else "/") if referred == "own" else None
-    if visit.marker is not None and visit.marker.kind in {"page", "form", "frame"}:
-        parent = visit.marker.parent
+        own = visit.host or host
+        referred = "own" if own and rest.partition("#")[0].partition("/")[0].lower() == own.lower() else "foreign"
     known = bool(visit.account) or visit.visitor.startswith(CLEARANCE)
     cookie = visitor_digest(visit.visitor) if known else visit.linked[0] if visit.linked else b""
-    session = cookie or visitor_digest(f"{visit.prefix} {visit.user_agent}")
+    session = cookie or _short(f"{visit.prefix} {visit.user_agent}")
     state: Cookie = "good" if cookie else "absent"
-    page = page_digest(visit.target)
-    return Access(visit.at, visit.address, session, page, parent, referred, cookie, state, _agent(visit))
+    return Access(visit.at, visit.address, session, step.page, step.parent, referred, cookie, state, _agent(visit))
 
 
 def _agent(visit: Visit) -> Agent:
@@ -106,58 +115,86 @@ def _agent(visit: Visit) -> Agent:
 
 class Window:
     """
-    The last visits of one visitor.
+    The last visits of one visitor, in 900 bytes at the most: names are kept as a few bytes of them.
 
     >>> window = Window()
     >>> page = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
     >>> for number in range(30):
     ...     window.add(page._replace(at=float(number)))
-    >>> window.size
-    30
+    >>> window.size, window.is_due
+    (30, True)
     """
 
-    __slots__ = ("_visits",)
+    __slots__ = ("_guises", "_total", "_visits", "fresh", "latest")
 
     def __init__(self) -> None:
-        self._visits: deque[Access] = deque(maxlen=MOST)
+        # One record for each visit, and one for each guise in which the visitor came.
+        self._visits = b""
+        self._guises = b""
+        # The seconds from the first visit to the last, as they are kept.
+        self._total = 0.0
+        self.latest = 0.0
+        """When the last visit was."""
+        self.fresh = 0
+        """Visits since the last judgement."""
 
     @property
     def size(self) -> int:
-        return len(self._visits)
+        return len(self._visits) // _VISIT.size
 
     @property
     def ready(self) -> bool:
         """Whether there are as many visits as a judgement needs."""
-        return len(self._visits) >= LEAST
+        return len(self._visits) >= LEAST * _VISIT.size
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a judgement: at 27 visits, and again when 27 others have come."""
+        return self.fresh >= LEAST
 
     def add(self, access: Access) -> None:
         """One more visit: the window grows, or slides."""
-        visits = self._visits
-        if len(visits) >= LEAST and not (len(visits) < MOST and self._joins(access)):
-            visits.popleft()
-        visits.append(access)
+        size = len(self._visits) // _VISIT.size
+        gap = max(access.at - self.latest, 0.0) if size else 0.0
+        guise = self._guise(access)
+        page = access.page[-_PAGE:].ljust(_PAGE, b"\0")
+        how, parent = _REFERRERS.index(access.referred), None
+        if access.referrer is not None:
+            how, parent = how | _HAS_PARENT, access.referrer[-_PAGE:].ljust(_PAGE, b"\0")
+        visit = _VISIT.pack(min(gap, _LONGEST_GAP), page, parent or b"", how, guise)
+        if size >= LEAST and not (size < MOST and self._joins(gap, guise, page, parent)):
+            self._visits = self._visits[_VISIT.size :] + visit
+            # Nothing is between the first visit and one before it.
+            self._total -= _GAP.unpack_from(self._visits)[0]
+        else:
+            self._visits += visit
+        self._total += _GAP.unpack(visit[: _GAP.size])[0] if size else 0.0
+        self.latest = max(access.at, self.latest) if size else access.at
+        self.fresh = min(self.fresh + 1, LEAST)
 
     def features(self) -> tuple[float, ...]:
         """The features (`NAMES`) of the visits in the window."""
-        visits = self._visits
+        visits = list(_VISIT.iter_unpack(self._visits))
         size = len(visits)
         if not size:
             return (0.0,) * len(NAMES)
-        cookies = Counter(visit.cookie_state for visit in visits)
-        referrers = Counter(visit.referred for visit in visits)
-        agents = Counter(visit.agent for visit in visits)
-        sessions = list(_sessions(visits))
-        addresses: dict[tuple[bytes, int], set[str]] = {}
-        for session, visit in zip(sessions, visits, strict=True):
-            addresses.setdefault(session, set()).add(visit.address)
-        gaps = self._gaps() or [0.0]
+        guises = [_GUISE.unpack_from(self._guises, visit[4] * _GUISE.size) for visit in visits]
+        cookies = Counter(_COOKIES[states & _COOKIE_BITS] for *_, states in guises)
+        agents = Counter(_AGENTS[states >> _AGENT_AT] for *_, states in guises)
+        referrers = Counter(_REFERRERS[visit[3] & _REFERRER_BITS] for visit in visits)
+        gaps = [visit[0] for visit in visits[1:]]
+        sessions = list(_sessions(zip([0.0, *gaps], (guise[0] for guise in guises), strict=True)))
+        addresses: dict[tuple[bytes, int], set[bytes]] = {}
+        for session, guise in zip(sessions, guises, strict=True):
+            addresses.setdefault(session, set()).add(guise[1])
+        gaps = gaps or [0.0]
         mean = sum(gaps) / len(gaps)
         return (
             float(size),
             cookies["absent"] / size,
             cookies["wrong"] / size,
             cookies["good"] / size,
-            float(len({visit.cookie for visit in visits if visit.cookie})),
+            float(len({guise[2] for guise in guises if guise[3] & _HAS_COOKIE})),
             float(len(addresses)),
             float(any(len(places) > 1 for places in addresses.values())),
             float(max(Counter(sessions).values())),
@@ -173,50 +210,133 @@ class Window:
             agents["true"] / size,
         )
 
-    def _gaps(self) -> list[float]:
-        times = [visit.at for visit in self._visits]
-        return [max(after - before, 0.0) for before, after in pairwise(times)]
+    def to_bytes(self) -> bytes:
+        """The window as it is kept elsewhere."""
+        head = _HEAD.pack(_VERSION, self.fresh, len(self._guises) // _GUISE.size, self.latest)
+        return head + self._guises + self._visits
 
-    def _joins(self, access: Access) -> bool:
-        last = self._visits[-1]
-        gap = access.at - last.at
-        gaps = self._gaps()
-        same = access.session == last.session and gap < SESSION_GAP
-        soon = gap < sum(gaps) / len(gaps)
-        return same + soon + (trees([*self._visits, access]) == trees(self._visits)) >= _ENOUGH
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> Self | None:
+        """The window that was kept as *kept*, or None where that is none of ours."""
+        if len(kept) < _HEAD.size:
+            return None
+        version, fresh, guises, latest = _HEAD.unpack_from(kept)
+        visits_at = _HEAD.size + guises * _GUISE.size
+        visits = kept[visits_at:]
+        if version != _VERSION or len(kept) < visits_at or len(visits) % _VISIT.size or fresh > LEAST:
+            return None
+        if len(visits) > MOST * _VISIT.size:
+            return None
+        if any(
+            guise >= guises or how & _REFERRER_BITS == _REFERRER_BITS for *_, how, guise in _VISIT.iter_unpack(visits)
+        ):
+            return None
+        window = cls()
+        window._guises, window._visits = kept[_HEAD.size : visits_at], visits
+        if any(
+            states & _COOKIE_BITS >= len(_COOKIES) or states >> _AGENT_AT >= len(_AGENTS)
+            for *_, states in _GUISE.iter_unpack(window._guises)
+        ):
+            return None
+        window.fresh, window.latest = fresh, latest
+        window._total = sum([gap for gap, *_ in _VISIT.iter_unpack(visits)][1:])
+        return window
+
+    def _guise(self, access: Access) -> int:
+        """The number of the guise in which a visitor comes: session, address, cookie and user agent."""
+        states = _COOKIES.index(access.cookie_state) | _AGENTS.index(access.agent) << _AGENT_AT
+        guise = _GUISE.pack(
+            access.session[-_NAME:],
+            _short(access.address)[-_SHORT:],
+            access.cookie[-_SHORT:],
+            states | (_HAS_COOKIE if access.cookie else 0),
+        )
+        found = _find(self._guises, guise)
+        if found < 0:
+            if len(self._guises) >= _MOST_GUISES * _GUISE.size:
+                self._forget_guises()
+            found = len(self._guises) // _GUISE.size
+            if found >= _MOST_GUISES:
+                # More is not told apart: who comes in sixteen guises is conspicuous enough.
+                return found - 1
+            self._guises += guise
+        return found
+
+    def _forget_guises(self) -> None:
+        """Keep those guises only in which the visits of the window came."""
+        visits = list(_VISIT.iter_unpack(self._visits))
+        numbers = {guise: number for number, guise in enumerate(dict.fromkeys(visit[4] for visit in visits))}
+        width = _GUISE.size
+        self._guises = b"".join(self._guises[guise * width : (guise + 1) * width] for guise in numbers)
+        self._visits = b"".join(_VISIT.pack(*visit[:4], numbers[visit[4]]) for visit in visits)
+
+    def _joins(self, gap: float, guise: int, page: bytes, parent: bytes | None) -> bool:
+        """Whether a visit makes the window longer: two of three."""
+        width = _GUISE.size
+        last, here = self._visits[-1] * width, guise * width
+        same = gap < SESSION_GAP and self._guises[last : last + _NAME] == self._guises[here : here + _NAME]
+        soon = gap < self._total / (len(self._visits) // _VISIT.size - 1)
+        if same == soon:
+            # The forest of referrers decides only where the other two do not agree.
+            return same
+        visits = _VISIT.iter_unpack(self._visits)
+        edges = [(visit[1], visit[2] if visit[3] & _HAS_PARENT else None) for visit in visits]
+        return not changes_trees(edges, page, parent)
 
 
-def trees(visits: Iterable[Access]) -> int:
+def _find(records: bytes, record: bytes) -> int:
+    """Which of the records, all of one length, is *record*; -1 where none is."""
+    found = records.find(record)
+    while found % len(record) and found != -1:
+        found = records.find(record, found + 1)
+    return found // len(record) if found != -1 else -1
+
+
+def _short(name: str) -> bytes:
+    """A few bytes that stand for a name."""
+    return crc32(name.encode("utf-8", "surrogateescape")).to_bytes(_NAME, "big")
+
+
+def changes_trees(edges: Sequence[tuple[bytes, bytes | None]], page: bytes, parent: bytes | None) -> bool:
     """
-    How many trees the referrers of *visits* make: pages that are not linked, by any chain of referrers.
+    Whether a visit to *page*, led to by *parent*, changes how many trees pages and their referrers make.
 
-    >>> def visit(page, parent): return Access(0.0, "", b"", page, parent, "own", b"", "good", "browser")
-    >>> trees([visit(b"a", None), visit(b"b", b"a"), visit(b"c", None), visit(b"d", b"b")])
-    2
+    A tree is all pages that are linked by any chain of referrers. A page that is new and led to by none that is known
+    is a tree more; one that links two trees makes them one.
+
+    >>> forest = [(b"a", None), (b"b", b"a"), (b"c", None)]
+    >>> changes_trees(forest, b"d", b"b"), changes_trees(forest, b"d", None), changes_trees(forest, b"c", b"b")
+    (False, True, True)
     """
+    known = {one for edge in edges for one in edge}
+    if parent is None:
+        return page not in known
+    if page not in known or parent not in known:
+        return page not in known and parent not in known
     roots: dict[bytes, bytes] = {}
 
-    def root(page: bytes) -> bytes:
-        while (above := roots.setdefault(page, page)) != page:
-            page = above
-        return page
+    def root(one: bytes) -> bytes:
+        while (above := roots.get(one, one)) != one:
+            one = above
+        return one
 
-    for visit in visits:
-        here = root(visit.page)
-        if visit.referrer is not None:
-            roots[here] = root(visit.referrer)
-    return sum(page == above for page, above in roots.items())
+    for one, referrer in edges:
+        if referrer is not None:
+            roots[root(one)] = root(referrer)
+    return root(page) != root(parent)
 
 
-def _sessions(visits: Iterable[Access]) -> Iterable[tuple[bytes, int]]:
-    """The session of each visit: a name, and how many long silences it had before."""
+def _sessions(visits: Iterable[tuple[float, bytes]]) -> Iterable[tuple[bytes, int]]:
+    """The session of each visit, given by its gap and its name: the name, and how many long silences it had before."""
     seen: dict[bytes, tuple[float, int]] = {}
-    for visit in visits:
-        latest, number = seen.get(visit.session, (visit.at, 0))
-        if visit.at - latest >= SESSION_GAP:
+    at = 0.0
+    for gap, name in visits:
+        at += gap
+        latest, number = seen.get(name, (at, 0))
+        if at - latest >= SESSION_GAP:
             number += 1
-        seen[visit.session] = (visit.at, number)
-        yield visit.session, number
+        seen[name] = (at, number)
+        yield name, number
 
 
 def _median(values: list[float]) -> float:

@@ -27,6 +27,9 @@ Faults = Iterator[tuple[str, str]]
 Response = Literal["refuse", "detain"]
 
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
+_REDIS = re.compile(
+    r"(?:rediss?://(?:[^@/\s]*@)?[^@/\s:]+(?::\d{1,5})?|rediss?://(?:[^@/\s]*@)?\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)(?:/\d*)?|unix:///\S+"
+)
 # The clock of a visit tells a quarter of a microsecond; a window is to be well above that.
 _SHORTEST_WINDOW = 0.001
 _MOST_COUNTED = 100_000
@@ -478,32 +481,61 @@ class ResponseSettings(Table, frozen=True):
     site: str = ""
 
 
+OnFailure = Literal["open", "closed"]
+
+
 class StateSettings(Table, frozen=True):
     """
     The hot memory: at most *memory* bytes of counters (300 for each visitor is plenty) and so many blocks. *durable*:
     blocks and standings outlive a restart, in `state.sqlite` in the directory.
+
+    *url* is that of a Redis or Valkey that all gates of the site share; empty: this machine's memory. Its keys start
+    with *prefix*; *password* and *ca_file* are for who keeps them out of the URL. A gate waits for it for *timeout*
+    seconds at the most. *on_failure*: while it does not answer, gates go on by themselves, or let nobody in.
     """
 
     memory: int = 300_000_000
     blocks: int = 100_000
     durable: bool = True
+    url: str = ""
+    password: str = ""
+    ca_file: str = ""
+    prefix: str = "hedgerow:"
+    timeout: float = 0.03
+    on_failure: OnFailure = "open"
 
     def faults(self) -> Faults:
-        yield from _positive(self, "blocks")
+        yield from _positive(self, "blocks", "timeout")
         if self.memory < _LEAST_MEMORY:
             yield "memory", f"must be at least {_LEAST_MEMORY}, is {self.memory}"
+        if self.url and not _REDIS.fullmatch(self.url):
+            yield "url", "is not an address such as redis://127.0.0.1:6379/0, rediss://... or unix:///path"
+        if not self.prefix or not self.prefix.isascii() or not self.prefix.isprintable():
+            yield "prefix", "must be some ASCII characters: other programs may use the same Redis"
 
 
 class LedgerSettings(Table, frozen=True):
-    """The extended access log. *path* empty: `ledger.sqlite` in the directory. *queue*: rows waiting at the most."""
+    """
+    The extended access log. *path* empty: `ledger.sqlite` in the directory. *queue*: rows waiting at the most.
+
+    *url* is that of a PostgreSQL that all gates of the site share, in place of the file. Rows that it cannot take now
+    go to disk, at most *spool* bytes, and are written later. *on_failure*: once rows are lost, the site stays open, or
+    lets nobody in.
+    """
 
     enabled: bool = True
     path: str = ""
     keep_days: float = 30.0
     queue: int = 100_000
+    url: str = ""
+    spool: int = 1_000_000_000
+    on_failure: OnFailure = "open"
 
     def faults(self) -> Faults:
-        yield from _positive(self, "keep_days", "queue")
+        yield from _positive(self, "keep_days", "queue", "spool")
+        if self.url and not self.url.startswith(("postgresql://", "postgres://")):
+            # Not told again here: it may hold a password.
+            yield "url", "is not an address such as postgresql://hedgerow@127.0.0.1/hedgerow"
 
 
 class ListsSettings(Table, frozen=True):
@@ -522,14 +554,18 @@ class WatchSettings(Table, frozen=True):
     """
     The watch. *enabled*: in the gate's own process; off where `hedgerow watch` runs beside it, or none is wanted.
 
-    *paths*: whoever follows links like a crawler is challenged, or that is only recorded. *model*: the bundle that says
-    who does, *shadow* one that is only counted; empty: the one that comes with Hedgerow, and none. *queue*: visits that
-    wait at the most. *sessions*: visitors with a pending session at the most.
+    *paths*: whoever follows links like a crawler is challenged, or that is only recorded; *windows*: likewise who looks
+    like one by its last 27 to 40 visits. *model* and *window_model*: the bundles that say so; empty: that which was
+    promoted, else the one that comes with Hedgerow. *shadow*: one that is asked and not heeded; empty: that which
+    `hedgerow train` has put there. *queue*: visits that wait at the most. *sessions*: visitors with a pending session
+    at the most.
     """
 
     enabled: bool = True
     paths: Literal["challenge", "record", "off"] = "record"
+    windows: Literal["challenge", "record", "off"] = "record"
     model: str = ""
+    window_model: str = ""
     shadow: str = ""
     queue: int = 10_000
     sessions: int = 50_000

@@ -130,6 +130,8 @@ class SqliteJournal:
     """Notes changes in the SQLite file *path*; *obey*, where it is set, carries out an administrator's orders."""
 
     obey: Obey | None = None
+    gather: Callable[[], None] | None = None
+    """Called before each writing, by a state that is asked what has changed instead of telling."""
 
     def __init__(self, path: Path) -> None:
         self._noted: dict[tuple[Table, str], Noted] = {}
@@ -183,6 +185,8 @@ class SqliteJournal:
         """Write what was noted, and look for orders."""
         if self.obey is not None:
             self._carry_out(self.obey)
+        if self.gather is not None:
+            self.gather()
         with self._lock:
             noted, self._noted = self._noted, {}
         if not noted:

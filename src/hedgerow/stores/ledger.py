@@ -27,6 +27,8 @@ class Ledger(Protocol):
     """
 
     lost: int
+    failing: bool
+    """Whether entries are being lost now."""
 
     def append(self, entry: Entry) -> None: ...
 
@@ -38,6 +40,7 @@ class NoLedger:
     """Keeps nothing: for replays, and where the settings switch the ledger off."""
 
     lost = 0
+    failing = False
 
     def append(self, entry: Entry) -> None: ...
 

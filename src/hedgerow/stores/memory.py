@@ -84,6 +84,7 @@ class MemoryState:
     """
 
     journal: Journal | None = None
+    alone = 0
 
     def __init__(
         self,
@@ -122,6 +123,13 @@ class MemoryState:
     def __len__(self) -> int:
         """How many keys have counters now."""
         return len(self._trails)
+
+    def keep_in(self, journal: Journal) -> None:
+        """Note what changes in blocks and standings in *journal*."""
+        self.journal = journal
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def recall(self, question: Question) -> Memory:
         with self._lock:

@@ -63,7 +63,7 @@ def _text(value: str) -> str:
     return value
 
 
-def _row(entry: Entry) -> tuple[object, ...]:
+def row_of(entry: Entry) -> tuple[object, ...]:
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
     marker = (mark.kind, mark.minted_for, mark.parent, _text(mark.target)) if mark else (None, None, None, None)
@@ -78,6 +78,66 @@ def _row(entry: Entry) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def _opened(path: Path) -> sqlite3.Connection:
+    """The file *path*, made where there is none, in the form of this version."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Who asked for what is nobody else's business: like the key, for its owner alone.
+        path.touch(mode=0o600)
+        connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            connection.close()
+            raise StoreError(
+                f"the ledger {path} is of version {version}, of a newer Hedgerow; this one knows {_VERSION}"
+            )
+        _rewrite_first(connection)
+        connection.executescript(_SCHEMA)
+        _add_columns(connection)
+        connection.execute(f"PRAGMA user_version={_VERSION}")
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot open the ledger {path}: {error}") from None
+    return connection
+
+
+def _rewrite_first(connection: sqlite3.Connection) -> None:
+    """The very first ledgers knew traps alone, and named what a marker holds otherwise: written anew."""
+    if "marker_index" not in {row[1] for row in connection.execute("PRAGMA table_info(visits)")}:
+        return
+    same = (
+        "id, at, visitor, address, account, method, host, target, kind, referrer, user_agent, origin, prefetch, bot, "
+        "marker_kind, minted_for, status, action, code, evidence, ref"
+    )
+    connection.executescript(
+        f"BEGIN IMMEDIATE; ALTER TABLE visits RENAME TO first; DROP INDEX visits_at; DROP INDEX visits_ref; {_SCHEMA} "  # noqa: S608
+        f"INSERT INTO visits ({same}, parent, marker_target, asked, tampered, linked) "
+        f"SELECT {same}, page, iif(marker_kind IS NULL, NULL, ''), '', 0, x'' FROM first; DROP TABLE first; COMMIT;"
+    )
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Bring a ledger of an older version up to this one's."""
+    there = {row[1] for row in connection.execute("PRAGMA table_info(visits)")}
+    for name in _ADDED:
+        if name not in there:
+            with contextlib.suppress(sqlite3.OperationalError):
+                # Another worker may have added it in the meantime.
+                connection.execute(f"ALTER TABLE visits ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
+
+
+def migrate(path: Path) -> tuple[int, int]:
+    """Bring the ledger *path* to this version's form: from which, to which. The gate does so by itself."""
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            first = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot open the ledger {path}: {error}") from None
+    _opened(path).close()
+    return first, _VERSION
+
+
 class SqliteLedger:
     """Writes entries to the SQLite file *path*, at most *queue* of them waiting; keeps *keep_days* of them."""
 
@@ -87,32 +147,14 @@ class SqliteLedger:
         self._keep = keep_days * _DAY
         self._wake = threading.Event()
         self._stop = False
-        self._failing = False
+        self.failing = False
         self._purged_at = 0.0
         self.lost = 0
         self.written = 0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Who asked for what is nobody else's business: like the key, for its owner alone.
-            path.touch(mode=0o600)
-            self._connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute("PRAGMA synchronous=NORMAL")
-            self._connection.executescript(_SCHEMA)
-            self._add_columns()
-            self._connection.execute(f"PRAGMA user_version={_VERSION}")
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"cannot open the ledger {path}: {error}") from None
+        self._connection = _opened(path)
         self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
         self._thread.start()
         atexit.register(self.close)
-
-    def _add_columns(self) -> None:
-        """Bring a ledger of an older version up to this one's."""
-        there = {row[1] for row in self._connection.execute("PRAGMA table_info(visits)")}
-        for name in _ADDED:
-            if name not in there:
-                self._connection.execute(f"ALTER TABLE visits ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
 
     def append(self, entry: Entry) -> None:
         if self._stop or len(self._waiting) >= self._most:
@@ -143,12 +185,12 @@ class SqliteLedger:
             try:
                 self._write(batch)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer
-                if not self._failing:
+                if not self.failing:
                     log.error("the ledger cannot be written, entries are lost: %s", error)  # noqa: TRY400
-                self._failing = True
+                self.failing = True
                 self.lost += len(batch)
                 return
-            self._failing = False
+            self.failing = False
 
     def _write(self, batch: list[Entry]) -> None:
         connection = self._connection
@@ -156,9 +198,9 @@ class SqliteLedger:
         try:
             whole = len(batch) - len(batch) % _TOGETHER
             for at in range(0, whole, _TOGETHER):
-                rows = map(_row, batch[at : at + _TOGETHER])
+                rows = map(row_of, batch[at : at + _TOGETHER])
                 connection.execute(_INSERT_TOGETHER, list(chain.from_iterable(rows)))
-            connection.executemany(_INSERT, map(_row, batch[whole:]))
+            connection.executemany(_INSERT, map(row_of, batch[whole:]))
             newest = batch[-1].visit.at
             if newest - self._purged_at > _PURGE_EVERY:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))

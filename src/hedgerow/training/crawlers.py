@@ -28,7 +28,8 @@ class Crawler(NamedTuple):
     *order* is which link it takes next: depth, breadth, random, popular (the page that most links lead to first) or
     list (the pages one by one, by a list of its own). *delay* gives the seconds between two requests of one worker, on
     top of how long the answer takes. *workers* ask at once. *parents* is false where it sends no referrer and there is
-    no marker. *assets*: it drives a browser, which loads them.
+    no marker. *assets*: it drives a browser, which loads them. *last*: going depth first it takes a page's last link
+    first, as a plain stack does; else the first one, as `hedgerow crawl` does.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Crawler(NamedTuple):
     workers: int = 1
     parents: bool = True
     assets: bool = False
+    last: bool = False
 
     @property
     def label(self) -> str:
@@ -84,6 +86,7 @@ def varied(crawler: Crawler, chance: Random) -> Crawler:
         workers=chance.choice((1, 1, 2, 4, 8)) if changed.delay is no_delay else 1,
         parents=chance.random() < 0.5,  # noqa: PLR2004 - a share
         assets=chance.random() < 0.25,  # noqa: PLR2004 - likewise
+        last=chance.random() < 0.5,  # noqa: PLR2004 - likewise
     )
 
 
@@ -134,7 +137,8 @@ def crawl(
             there, page = heapq.heappop(coming)
             now = max(now, there)
             if crawler.order != "list":
-                frontier.extend((link, page) for link in site[page])
+                links = site[page] if crawler.last or crawler.order == "breadth" else site[page][::-1]
+                frontier.extend((link, page) for link in links)
         taken = _take(frontier, asked, crawler.order, chance, popularity, marked=marked)
         if taken is None:
             if not coming:

@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from hedgerow.sessions.paths import LONG, PREFIXES, PathSession, step_of
-from hedgerow.sessions.window import Access, Window
+from hedgerow.sessions.window import SESSION_GAP, Access, Agent, Window
 from hedgerow.simulate.site import Site
 from hedgerow.training.crawlers import SIX, Crawler, crawl, varied
 from hedgerow.training.graphs import drawn, forum
@@ -20,6 +20,8 @@ from hedgerow.training.walks import Walk, digest, take
 from hedgerow.visit import Visit
 
 PERSON = "person"
+LOG = "log"
+"""The source of rows that are a site's own."""
 
 
 class Sample(NamedTuple):
@@ -120,7 +122,7 @@ def visits_to_samples(
     label_of: Callable[[Visit], str],
     *,
     host: str = "",
-    source: str = "log",
+    source: str = LOG,
     sizes: tuple[int, ...] = PREFIXES,
 ) -> list[Sample]:
     """
@@ -155,36 +157,42 @@ def windows_of(walks: Iterable[Walk], chance: Random) -> list[Sample]:
     """
     The rows of walks for the window of 27 to 40 visits, one for each walk, at its end.
 
-    What a walk does not tell is drawn: nine of ten people keep a cookie, four of ten crawlers do; one person in fifty
-    has a second address. User agents are all a browser's: who names itself a crawler needs no model.
+    What a walk does not tell is drawn. Half of the sites give cookies; nine of ten people keep theirs, and four of ten
+    crawlers. Half of the crawlers send no referrer. One person in fifty has a second address. A user agent is a
+    browser's, but for three crawlers in ten, which say what they are or nothing at all, and one person in a hundred.
     """
-    samples = []
-    for walk in walks:
-        person = walk.label == PERSON
-        keeps = chance.random() < (0.9 if person else 0.4)
-        roams = person and chance.random() < 0.02  # noqa: PLR2004 - a share
-        window = Window()
-        last = -math.inf
-        sitting = 0
-        for stride in walk.strides[:LONG]:
-            sitting += stride.at - last > 1800  # noqa: PLR2004 - half an hour
-            last = stride.at
-            cookie = b"cookie" if keeps and stride is not walk.strides[0] else b""
-            entry = stride.parent is None
-            foreign = person and entry and chance.random() < 0.5  # noqa: PLR2004 - a share
-            window.add(
-                Access(
-                    at=stride.at,
-                    address=f"192.0.2.{1 + (roams and sitting % 2)}",
-                    session=b"%d" % sitting,
-                    page=digest(stride.page),
-                    referrer=None if stride.parent is None else digest(stride.parent),
-                    referred="foreign" if foreign else "absent" if entry else "own",
-                    cookie=cookie,
-                    cookie_state="good" if cookie else "absent",
-                    agent="browser",
-                )
+    return [row for walk in walks if (row := _window_of(walk, chance)) is not None]
+
+
+def _window_of(walk: Walk, chance: Random) -> Sample | None:
+    person = walk.label == PERSON
+    keeps = chance.random() < 0.5 and chance.random() < (0.9 if person else 0.4)  # noqa: PLR2004 - shares
+    roams = person and chance.random() < 0.02  # noqa: PLR2004 - likewise
+    referring = person or chance.random() < 0.5  # noqa: PLR2004 - likewise
+    odd = chance.random() < (0.01 if person else 0.3)
+    agent: Agent = chance.choice(("absent", "unknown", "unknown", "false")) if odd else "browser"
+    window = Window()
+    last = -math.inf
+    sitting = 0
+    for stride in walk.strides[:LONG]:
+        sitting += stride.at - last > SESSION_GAP
+        last = stride.at
+        cookie = b"cookie" if keeps and stride is not walk.strides[0] else b""
+        entry = stride.parent is None
+        foreign = person and entry and chance.random() < 0.5  # noqa: PLR2004 - a share
+        window.add(
+            Access(
+                at=stride.at,
+                address=f"192.0.2.{1 + (roams and sitting % 2)}",
+                session=cookie or b"address",
+                page=digest(stride.page),
+                referrer=None if stride.parent is None else digest(stride.parent),
+                referred="foreign" if foreign else "absent" if entry or not referring else "own",
+                cookie=cookie,
+                cookie_state="good" if cookie else "absent",
+                agent=agent,
             )
-        if window.ready:
-            samples.append(Sample(walk.visitor, walk.label, walk.source, walk.site, 0, window.size, window.features()))
-    return samples
+        )
+    if not window.ready:
+        return None
+    return Sample(walk.visitor, walk.label, walk.source, walk.site, 0, window.size, window.features())

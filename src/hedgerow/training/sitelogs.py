@@ -19,6 +19,7 @@ from hedgerow.training.filter import Heuristics, honest
 from hedgerow.training.fitting import BUDGET, LEAST_OF_EACH, train
 from hedgerow.training.rows import PERSON, Sample, visits_to_samples
 from hedgerow.training.simulated import Size, draw_walks, path_rows
+from hedgerow.training.walks import Walk
 from hedgerow.verdict import Identity
 from hedgerow.visit import Visit
 
@@ -51,7 +52,14 @@ def read_labels(path: Path) -> dict[str, str]:
     return labels
 
 
-def gather(visits: Iterable[Visit], labels: dict[str, str], anchor: Bundle, *, host: str = "") -> Gathered:
+def gather(
+    visits: Iterable[Visit],
+    labels: dict[str, str],
+    anchor: Bundle,
+    *,
+    host: str = "",
+    to_samples: Callable[..., list[Sample]] = visits_to_samples,
+) -> Gathered:
     """The rows of *visits*. *anchor* is a bundle that was trained elsewhere; see `filter`."""
     heuristics = Heuristics()
 
@@ -60,7 +68,7 @@ def gather(visits: Iterable[Visit], labels: dict[str, str], anchor: Bundle, *, h
             heuristics.add(visit)
             yield visit
 
-    samples = visits_to_samples(watched(), lambda visit: labels.get(visit.visitor, PERSON), host=host)
+    samples = to_samples(watched(), lambda visit: labels.get(visit.visitor, PERSON), host=host)
     named = {visitor for visitor, label in labels.items() if label == PERSON}
     # Who was labelled a person by name is one.
     unnamed = [sample for sample in samples if sample.visitor not in named]
@@ -78,6 +86,7 @@ def train_from_logs(
     seed: int,
     budget: float = BUDGET,
     after: Callable[[str], None] = lambda _: None,
+    to_rows: Callable[[list[Walk]], list[Sample]] = path_rows,
 ) -> Bundle:
     """
     A bundle for the site whose rows these are.
@@ -93,7 +102,7 @@ def train_from_logs(
     few_people, few_crawlers = gathered.people < LEAST_OF_EACH, gathered.crawlers < LEAST_OF_EACH
     if few_people or few_crawlers:
         drawn = draw_walks(seed, size._replace(people=size.people * few_people, crawlers=size.crawlers * few_crawlers))
-        samples += path_rows(drawn)
+        samples += to_rows(drawn)
         for word, few in (("people", few_people), ("crawlers", few_crawlers)):
             if few:
                 told[word] += f", and {getattr(size, word)} simulated"

@@ -125,7 +125,7 @@ class Desk:
             await _problem(send, 413)
             return
         for number, seen in enumerate(batch, 1):
-            self._see(seen)
+            await self._see(seen)
             if not number % _BREATHER:
                 # Others ask, too.
                 await asyncio.sleep(0)
@@ -134,7 +134,7 @@ class Desk:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    def _see(self, seen: Seen) -> None:
+    async def _see(self, seen: Seen) -> None:
         """Decide on a visit that has been answered long ago, for the sake of the next."""
         gate, now = self._site.gate, self._clock()
         # A client whose clock is wrong neither lives in the future nor fills windows of long ago.
@@ -147,7 +147,7 @@ class Desk:
         if seen.account:
             visit = msgspec.structs.replace(visit, account=seen.account, visitor=visitor_of(seen.account, visit.prefix))
         visit = as_answered(visit, seen.status, seen.content.encode("latin-1", "replace"))
-        self._site.record(visit, gate.decide(visit), seen.status)
+        self._site.record(visit, await gate.decide_afar(visit), seen.status)
 
 
 def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:

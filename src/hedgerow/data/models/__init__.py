@@ -1,1 +1,1 @@
-"""Bundles that come with the package: trained by `hedgerow train`, simulated; each says what it is made of."""
+"""Bundles that come with the package: trained by `python -m evaluate.train`; each says what it is made of."""

@@ -1,0 +1,111 @@
+"""
+What docs/scale.md computes with: bytes of a visitor in Redis, visits a shared watch looks at, rows PostgreSQL takes.
+
+Starts a Redis and a PostgreSQL of its own on this machine, as the tests do.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from bench.samples import BROWSER
+from hedgerow.build import build_gate
+from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
+from hedgerow.recall import Question
+from hedgerow.settings import read_settings
+from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.shared_watch import Streams
+from hedgerow.storage_redis import SiteWatch, build_redis
+from hedgerow.stores.ledger import Entry, NoLedger
+from hedgerow.stores.postgresql import PostgresLedger, migrate
+from hedgerow.stores.redis import RedisState
+from hedgerow.stores.redis_link import parse_address
+from hedgerow.verdict import PASS
+from hedgerow.visit import Visit
+from real.databases import PostgresServer, RedisServer
+
+VISITORS, VISITS = 50_000, 40_000
+
+
+def main() -> None:
+    with closing(RedisServer()) as redis:
+        _bytes_of_a_visitor(redis.url)
+        _watch(redis.url)
+    with closing(PostgresServer()) as postgresql, tempfile.TemporaryDirectory() as folder:
+        _rows(postgresql.new_database(), Path(folder))
+
+
+def _memory(state: RedisState) -> int:
+    info = state.ask(("INFO", "memory")).decode()
+    return int(next(line for line in info.splitlines() if line.startswith("used_memory:")).partition(":")[2])
+
+
+def _bytes_of_a_visitor(url: str) -> None:
+    with closing(RedisState(parse_address(url), DEFAULT_WINDOWS, prefix="bench:", patience=30.0)) as state:
+        before = _memory(state)
+        for n in range(VISITORS):
+            address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
+            for visit in range(3):
+                state.recall(Question(1.8e9 + visit, "page", address, address, "", count=True))
+        print(f"bytes in Redis of a visitor with three visits    {(_memory(state) - before) / VISITORS:10.0f}")
+        state.ask(("FLUSHALL",))
+
+
+def _visits() -> list[Visit]:
+    seals = Seals([Key(1, bytes(range(64)), 0.0)])
+    gate = build_gate(read_settings("", environment={}), seals=seals, ledger=NoLedger())
+    made = []
+    for n in range(VISITS):
+        address = f"10.0.{n % 1000 >> 8}.{n % 250}"
+        seal, parent = seals.of("127.0.0.1:8080"), page_digest(f"/docs/{n // 1000}.html")
+        token = seal.seal("page", visitor_digest(address), parent, f"/docs/{n // 1000 + 1}.html".encode())
+        made.append(gate.identifier.visit(time.time(), address, "GET", "/~" + token.decode(), BROWSER))
+    return made
+
+
+def _watch(url: str) -> None:
+    settings = read_settings(f'[state]\nurl = "{url}"\n', environment={})
+    streams = Streams(parse_address(url), settings.state.prefix, most=1_000_000)
+    seen = [(visit, PASS) for visit in _visits()]
+    began = time.process_time()
+    for start in range(0, VISITS, 200):
+        assert streams.deliver(seen[start : start + 200], ())
+    print(f"CPU of a gate to pass a visit on to the watch    {(time.process_time() - began) / VISITS * 1e6:10.1f} µs")
+    with closing(build_redis(settings, patience=30.0)) as state:
+        used = _memory(state)
+        watch = SiteWatch(settings, state)
+        began, clock = time.process_time(), time.monotonic()
+        # Those by marked links are in two streams.
+        while watch.seen < 2 * VISITS:
+            watch.turn()
+        cpu, took = time.process_time() - began, time.monotonic() - clock
+        print(f"CPU of a shared watch for one visit              {cpu / VISITS * 1e6:10.1f} µs")
+        print(f"visits that one shared watch looks at            {VISITS / took:10,.0f} a second")
+        print(f"bytes in Redis of a visit that waits for a watch {used / VISITS:10.0f}")
+        watch.close()
+    streams.close()
+
+
+def _rows(url: str, folder: Path) -> None:
+    migrate(url)
+    visits = _visits()
+    ledger = PostgresLedger(url, folder, queue=VISITS)
+    began, clock = time.process_time(), time.monotonic()
+    for visit in visits:
+        ledger.append(Entry(visit, PASS, 200))
+    ledger.close()
+    cpu, took = time.process_time() - began, time.monotonic() - clock
+    with psycopg.connect(url) as connection:
+        table = connection.execute("SELECT inhrelid::regclass::text FROM pg_inherits LIMIT 1").fetchone()[0]
+        size = connection.execute("SELECT pg_total_relation_size(%s::regclass)", (table,)).fetchone()[0]
+    print(f"CPU of a gate for one row                        {cpu / VISITS * 1e6:10.1f} µs")
+    print(f"rows that one gate writes to PostgreSQL          {VISITS / took:10,.0f} a second")
+    print(f"bytes of a row on disk, indexes included         {size / VISITS:10.0f}")

@@ -1,0 +1,392 @@
+"""
+Records real crawlers: `python -m evaluate.live`, 20 to 25 minutes, into evaluate/live.json.xz.
+
+Two sites of static pages (Debian's postgresql-doc-15 and qtbase5-doc-html) by nginx, each behind `hedgerow protect`
+that only observes and sets no traps, so that links are marked and nobody is stopped. Against them PathMarker's six
+training crawlers (`hedgerow crawl`) and real ones that no model is trained on, each run from an address of its own and
+from another page on. What is kept is what the ledger says of each run: when, which page and parent (as numbers), how
+many visits beside; and the features of the sliding window. `make evaluate` judges the recording. With names of crawlers
+only these are recorded anew.
+
+Programs that are not there are left out, and said so: apt-get install wget wget2 httrack puf linkchecker
+chromium; `pip install 'crawlee[beautifulsoup]' wapiti3` into an environment of its own, which HEDGEROW_CRAWLERS names.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from hedgerow.logs.reader import Reader
+from hedgerow.sessions.paths import step_of
+from hedgerow.sessions.window import Window, access_of
+from hedgerow.training.walks import Stride, Walk
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "live.json.xz"
+SITES = {
+    "PostgreSQL manual": (Path("/usr/share/doc/postgresql-doc-15/html"), "index.html"),
+    "Qt manuals": (Path("/usr/share/qt5/doc"), "qtcore/qtcore-index.html"),
+}
+PAGES = 180
+"""Pages of a run that are kept: three long sessions."""
+SLOW_PAGES = 121
+RUNS = 3
+WINDOWS = (27, 40, 60, 90, 120)
+"""After how many pages the window's features are kept."""
+PATIENCE = 30.0
+WALKERS = HERE / "walkers"
+
+
+class Kind(NamedTuple):
+    """
+    A crawler: how it is started, given a URL, and for how many seconds it may run.
+
+    *label* is its order where it is one of the six, else "crawler"; *slow* ones run all at once.
+    """
+
+    name: str
+    label: str
+    command: Callable[[str, Path, int], list[str]]
+    seconds: float
+    slow: bool = False
+
+
+def program(name: str) -> str:
+    """Where a program is; its name where it is nowhere."""
+    folders = [os.environ.get("HEDGEROW_CRAWLERS", ""), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return shutil.which(name, path=os.pathsep.join([*folders, "/usr/sbin"])) or name
+
+
+def python(script: str, *arguments: str) -> list[str]:
+    return [sys.executable, str(WALKERS / script), *arguments]
+
+
+def training(order: str, delay: str, pages: int) -> Callable[[str, Path, int], list[str]]:
+    how = ["--order", order, "--delay", delay, "--pages", str(pages)]
+    return lambda url, _, seed: [program("hedgerow"), "crawl", url, *how, "--seed", str(seed)]
+
+
+def scrapy(**chosen: object) -> Callable[[str, Path, int], list[str]]:
+    chosen = {"ROBOTSTXT_OBEY": False, "TELNETCONSOLE_ENABLED": False, "LOG_LEVEL": "WARNING", **chosen}
+    more = [part for name, value in chosen.items() for part in ("-s", f"{name}={value}")]
+    return lambda url, _, __: [
+        sys.executable, "-m", "scrapy", "runspider", str(WALKERS / "spider.py"), "-a", f"start={url}", *more
+    ]  # fmt: skip
+
+
+def wget(name: str, *more: str) -> Callable[[str, Path, int], list[str]]:
+    return lambda url, _, __: [
+        program(name), "-q", "-r", "-l", "inf", "-e", "robots=off", "--tries=1", "--timeout=10", *more, url
+    ]  # fmt: skip
+
+
+BREADTH = {
+    "DEPTH_PRIORITY": 1,
+    "SCHEDULER_DISK_QUEUE": "scrapy.squeues.PickleFifoDiskQueue",
+    "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
+}
+KINDS = {"depth": "depth-first", "breadth": "width-first", "random": "random-like"}
+SIX = [
+    Kind(f"{order}{'-delay' if slow else ''}", label, training(order, delay, pages), seconds, slow)
+    for order, label in KINDS.items()
+    for slow, delay, pages, seconds in ((False, "0", PAGES, 60.0), (True, "normal(8,1)", SLOW_PAGES, 1400.0))
+]
+UNSEEN = [
+    Kind("wget", "crawler", wget("wget"), 20),
+    Kind("wget, 1 to 3 s", "crawler", wget("wget", "-w", "2", "--random-wait"), 600, slow=True),
+    Kind("wget2, 5 threads", "crawler", wget("wget2"), 20),
+    Kind(
+        "httrack",
+        "crawler",
+        lambda url, folder, _: [
+            program("httrack"),
+            url,
+            "-O",
+            str(folder),
+            "-q",
+            "-s0",
+            "--disable-security-limits",
+            "--max-rate",
+            "0",
+            "-c8",
+            "-%c0",
+            "-B",
+            "-T10",
+            "-R0",
+            "-*",
+            f"+{origin(url)}/*",
+        ],
+        25,
+    ),
+    Kind("puf", "crawler", lambda url, _, __: [program("puf"), "-r+", "-lc", "8", url], 20),
+    Kind(
+        "linkchecker",
+        "crawler",
+        lambda url, _, __: [program("linkchecker"), "--no-robots", "--no-warnings", "-o", "none", origin(url) + "/"],
+        60,
+    ),
+    Kind(
+        "wapiti",
+        "crawler",
+        lambda url, folder, _: [
+            program("wapiti"),
+            "-u",
+            url,
+            "--scope",
+            "domain",
+            "-m",
+            "",
+            "--flush-session",
+            "--max-scan-time",
+            "25",
+            "--no-bugreport",
+            "-o",
+            str(folder / "report"),
+            "--store-session",
+            str(folder),
+        ],
+        35,
+    ),
+    Kind(
+        "crawlee", "crawler", lambda url, _, __: [program("crawlee-python"), str(WALKERS / "soup.py"), url, "300"], 40
+    ),
+    Kind("scrapy, 16 at once", "crawler", scrapy(CLOSESPIDER_PAGECOUNT=400), 30),
+    Kind("scrapy, breadth, 1 to 3 s", "crawler", scrapy(DOWNLOAD_DELAY=2, CONCURRENT_REQUESTS=1, **BREADTH), 600, True),
+    Kind("scrapy, AutoThrottle", "crawler", scrapy(AUTOTHROTTLE_ENABLED=True, CLOSESPIDER_PAGECOUNT=400), 90, True),
+    Kind("script, random, no referrer", "crawler", lambda url, _, __: python("plain.py", url, str(PAGES)), 40),
+    Kind("chromium, breadth", "crawler", lambda url, _, __: python("browser.py", url, "121", "breadth", "0", "0"), 60),
+    Kind(
+        "chromium, random, 1 to 7 s",
+        "crawler",
+        lambda url, _, __: python("browser.py", url, "121", "random", "1", "7"),
+        900,
+        slow=True,
+    ),
+]
+
+
+def origin(url: str) -> str:
+    return "/".join(url.split("/", 3)[:3])
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("HEDGEROW__") and not name.lower().endswith("_proxy")
+    }
+    return {**kept, "HEDGEROW__DIRECTORY": str(folder / "state"), "HOME": str(folder)}
+
+
+@contextmanager
+def running(command: list[str], folder: Path, log: str) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / log).open("ab") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment(folder),
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a process that was started here, and what it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def found(folder: Path, log: str, pattern: str) -> str:
+    """What a log says, once it says it."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if match := re.search(pattern, (folder / log).read_text("utf-8", "replace")):
+            return match[1]
+        time.sleep(0.05)
+    raise RuntimeError(f"{log}: {(folder / log).read_text('utf-8', 'replace')[-2000:]}")
+
+
+@contextmanager
+def protected(root: Path, home: str, folder: Path) -> Iterator[int]:
+    """A site behind a gate that observes; the gate's port."""
+    folder.mkdir()
+    port = free_port()
+    temporary = "".join(f"{n}_temp_path {folder}/{n};" for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (folder / "nginx.conf").write_text(
+        f"{'user root;' if os.geteuid() == 0 else ''} daemon off; worker_processes 1; pid {folder}/nginx.pid; "
+        f"events {{ worker_connections 1024; }} http {{ include /etc/nginx/mime.types; {temporary} access_log off; "
+        f"server {{ listen 127.0.0.1:{port}; root {root}; index index.html; "
+        f"location = / {{ rewrite ^ /{home} last; }} location ~ ^/[^/]+$ {{ root {(root / home).parent}; }} }} }}\n"
+    )
+    (folder / "hedgerow.toml").write_text("observe = true\n[traps]\nenabled = false\n")
+    gate = [program("hedgerow"), "protect", f"http://127.0.0.1:{port}", "--listen", "127.0.0.1:0", "--config"]
+    with (
+        running([program("nginx"), "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"], folder, "nginx.log"),
+        running([*gate, "hedgerow.toml"], folder, "protect.log"),
+    ):
+        yield int(found(folder, "protect.log", r"protecting .* at http://127\.0\.0\.1:(\d+)"))
+
+
+class Run(NamedTuple):
+    kind: Kind
+    site: str
+    address: str
+    start: str
+
+
+def runs_of(site: str, number: int, kinds: list[Kind]) -> Iterator[Run]:
+    """Each crawler RUNS times: once from the home page on, then from any page."""
+    root, home = SITES[site]
+    chance = Random(site)
+    pages = sorted(str(path.relative_to(root)) for path in root.rglob("*.html") if path.stat().st_size > 4000)
+    for place, kind in enumerate(SIX + UNSEEN):
+        for again in range(RUNS):
+            run = Run(kind, site, f"127.{10 + number}.{1 + place}.{1 + again}", chance.choice(pages) if again else home)
+            if kind in kinds:
+                yield run
+
+
+def pages_of(address: str, ledger: Path) -> int:
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
+        asked = "SELECT count(*) FROM visits WHERE address = ? AND kind = 'page'"
+        return int(connection.execute(asked, (address,)).fetchone()[0])
+
+
+def go(run: Run, port: int, folder: Path, ledger: Path) -> None:
+    """One run: to its end, until it has pages enough, or as long as it may."""
+    folder.mkdir()
+    relay = [sys.executable, "-m", "hedgerow.data.demo.relay", str(port), run.address]
+    with running(relay, folder, "relay.log"):
+        hop = found(folder, "relay.log", r"^(\d+)\n")
+        command = run.kind.command(f"http://127.0.0.1:{hop}/{run.start}", folder, int(run.address.rpartition(".")[2]))
+        with running(command, folder, "crawler.log") as process:
+            end = time.monotonic() + run.kind.seconds
+            while process.poll() is None and time.monotonic() < end and pages_of(run.address, ledger) < PAGES:
+                time.sleep(2)
+
+
+def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
+    """What the ledger says of a run."""
+    numbers: dict[bytes, int] = {}
+    strides: list[list[float | int | None]] = []
+    window, windows = Window(), []
+    began = 0.0
+    for visit in Reader([str(ledger)]):
+        if visit.address != run.address or len(strides) >= PAGES:
+            continue
+        step = step_of(visit)
+        if step is None:
+            if strides:
+                strides[-1][3] += 1
+            continue
+        began = began or step.at
+        page = numbers.setdefault(step.page, len(numbers))
+        parent = None if step.parent is None else numbers.setdefault(step.parent, len(numbers))
+        strides.append([round(step.at - began, 4), page, parent, 0])
+        window.add(access_of(visit))
+        if len(strides) in WINDOWS:
+            windows.append([round(feature, 6) for feature in window.features()])
+    if not strides:
+        return None
+    return {
+        "crawler": run.kind.name,
+        "label": run.kind.label,
+        "site": run.site,
+        "visitor": run.address,
+        "strides": strides,
+        "windows": windows,
+    }
+
+
+def record(kinds: list[Kind]) -> list[dict[str, Any]]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with tempfile.TemporaryDirectory(prefix="hedgerow-live-") as place, ExitStack() as stack:
+        top = Path(place)
+        slow, fast = [], []
+        ledgers = {}
+        for number, (site, (root, home)) in enumerate(SITES.items()):
+            folder = top / f"site{number}"
+            port = stack.enter_context(protected(root, home, folder))
+            ledgers[site] = folder / "state" / "ledger.sqlite"
+            for run in runs_of(site, number, kinds):
+                (slow if run.kind.slow else fast).append((run, port, top / run.address, ledgers[site]))
+        with ThreadPoolExecutor(max(len(slow), 1)) as beside, ThreadPoolExecutor(2) as pool:
+            waiting = [(job, (beside if job[0].kind.slow else pool).submit(go, *job)) for job in slow + fast]
+            for done, (job, future) in enumerate(sorted(waiting, key=lambda w: w[0][0].kind.slow), 1):
+                try:
+                    future.result()
+                except (OSError, RuntimeError, sqlite3.Error) as error:
+                    print(f"left out: {job[0].kind.name}: {error}", file=sys.stderr)
+                print(f"{done} of {len(waiting)}: {job[0].kind.name}, {job[0].site}", file=sys.stderr, flush=True)
+        stack.close()
+        made = []
+        for job, _ in waiting:
+            its = recorded(job[0], ledgers[job[0].site])
+            made += [its] if its else []
+            log = job[2] / "crawler.log"
+            said = log.read_text("utf-8", "replace")[-300:] if log.is_file() else ""
+            pages = len(its["strides"]) if its else 0
+            print(job[0].kind.name, job[0].site, pages, "" if pages >= 60 else said, file=sys.stderr)
+        return made
+
+
+def stored() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lzma.decompress(RECORDED.read_bytes())) if RECORDED.is_file() else []
+    return found
+
+
+def save(made: list[dict[str, Any]]) -> None:
+    RECORDED.write_bytes(lzma.compress(json.dumps(made, separators=(",", ":")).encode()))
+
+
+def load() -> dict[str, list[Walk]]:
+    """The recorded runs as walks, by crawler."""
+    walks = defaultdict(list)
+    for its in stored():
+        strides = tuple(Stride(*stride) for stride in its["strides"])
+        walks[its["crawler"]].append(Walk(its["visitor"], its["label"], its["crawler"], its["site"], strides))
+    return dict(walks)
+
+
+def windows() -> dict[str, list[list[list[float]]]]:
+    """By crawler and run: the window's features after each of `WINDOWS` pages."""
+    found = defaultdict(list)
+    for its in stored():
+        found[its["crawler"]].append(its["windows"])
+    return dict(found)
+
+
+if __name__ == "__main__":
+    chosen = [kind for kind in SIX + UNSEEN if not sys.argv[1:] or kind.name in sys.argv[1:]]
+    others = [its for its in stored() if its["crawler"] not in {kind.name for kind in chosen}]
+    save([*others, *record(chosen)])

@@ -1,0 +1,253 @@
+"""
+The shape of traffic, and campaigns, on the real logs: `python -m evaluate.logs` writes docs/evaluation/logs.md.
+
+User agents are used for labels and hidden from every detector. With `--ship` the bundle that comes with the package is
+trained anew, on all logs.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import lzma
+import sys
+from collections import Counter, defaultdict
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from evaluate import draw, real
+from hedgerow.campaigns import company, similarity
+from hedgerow.campaigns.finding import find as find_campaigns
+from hedgerow.logs.reader import Reader
+from hedgerow.shape.bundle import INPUTS, save
+from hedgerow.shape.classify import columns, judge, words
+from hedgerow.shape.rhythm import rhythm
+from hedgerow.shape.series import Counts, plan_of
+from hedgerow.training.measures import at_false_positives, roc, wilson
+from hedgerow.training.shape import (
+    CRAWLER,
+    FALSE_POSITIVES,
+    PERSON,
+    TOGETHER,
+    fit_model,
+    gather,
+    left_out_scores,
+    measures,
+    night_of,
+    rows_of,
+    together,
+    train_shape,
+)
+
+OUT = Path(__file__).parents[1] / "docs" / "evaluation"
+BUNDLE = Path(__file__).parents[1] / "src" / "hedgerow" / "data" / "models" / "shape.json"
+TRAINED_ON = "sparkdeveloper"
+FAMILIES = {
+    "Googlebot": "googlebot",
+    "bingbot": "bingbot",
+    "AhrefsBot": "ahrefsbot",
+    "Baiduspider": "baiduspider",
+    "YandexBot": "yandexbot",
+    "MJ12bot": "mj12bot",
+}
+SEED = 1
+SHOWN = (
+    ("crawlers_by_vote", "crawlers, by vote"),
+    ("people_by_vote", "people, by vote"),
+    ("people_together_by_vote", "people put together, by vote"),
+    ("auc", "area under ROC"),
+    ("crawlers_at_1_percent", "crawlers, at 1 % of people"),
+)
+
+
+def log_of(site):
+    bots = real.declared()
+    visits = list(Reader([str(real.DATA / "logs" / real.LOGS[site])]))
+    visits = [visit for visit in visits if not real.NOT_CRAWLERS.search(visit.user_agent)]
+    return visits, gather(visits, is_declared=lambda agent: bool(bots.search(agent)))
+
+
+def cell(value):
+    if not isinstance(value, dict):
+        return f"{value:.4f}"
+    return f"{value['value']:.1%} ({value['low']:.1%} to {value['high']:.1%})" if value["of"] else "none"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows]) + "\n"
+
+
+def how_many(logs):
+    rows = []
+    for site, (_, sources) in logs.items():
+        for label in (CRAWLER, PERSON, ""):
+            sizes = np.array([len(source.times) for source in sources if source.label == label])
+            counts = [int((sizes >= least).sum()) for least in (1, 20, 50, 100, 1000)]
+            rows.append([site, label or "unknown", *counts])
+    return table(["log", "label", "sources", "20 requests", "50", "100", "1,000"], rows)
+
+
+def classification(logs, parts):
+    data = {site: rows_of([*sources, *together(sources, SEED)]) for site, (_, sources) in logs.items()}
+    rows, curves = [], {}
+    for site in logs:
+        if min((data[site].labels == CRAWLER).sum(), (data[site].labels == PERSON).sum()) < 20:
+            continue
+        for name in INPUTS:
+            scores, probabilities = left_out_scores(data[site], name)
+            found = measures(data[site], scores, probabilities)
+            rows.append([f"{site}, sources left out", name, *(cell(found[key]) for key, _ in SHOWN), ""])
+            limit = max(at_false_positives(scores.tolist(), data[site].crawlers.tolist(), FALSE_POSITIVES)[-1], 0.5)
+            if site == TRAINED_ON:
+                kept = data[site].labels != TOGETHER
+                curves[name] = roc(scores[kept].tolist(), data[site].crawlers[kept].tolist())
+            model = fit_model(data[site], name)
+            for other in logs:
+                if other == site:
+                    continue
+                verdicts = judge(data[other].rows[:, columns(name)], model, INPUTS[name])
+                found = measures(data[other], verdicts.scores, verdicts.probabilities)
+                called = (verdicts.scores > limit) & (verdicts.votes >= 2)
+                shares = [f"{called[data[other].labels == label].mean():.1%}" for label in (CRAWLER, PERSON, TOGETHER)]
+                shown = [*(cell(found[key]) for key, _ in SHOWN), " / ".join(shares)]
+                rows.append([f"{site}, tested on {other}", name, *shown])
+        if site == TRAINED_ON:
+            parts["rules"] = "\n".join(f"- {words(rule, INPUTS['all'])}" for rule in model.rules.rules)
+    curves = {name: [(x, y) for x, y in points if x <= 0.2] for name, points in curves.items()}
+    (OUT / "shape-roc.svg").write_text(draw.lines("False positives and crawlers found", curves, most_x=0.2))
+    last = "called crawlers by the trained threshold: crawlers / people / together"
+    return table(["trained on", "features", *(text for _, text in SHOWN), last], rows)
+
+
+def aggregates(logs):
+    night = night_of({TRAINED_ON: logs[TRAINED_ON][1]})
+    rows = []
+    with lzma.open(real.DATA / "timeseries" / "worldcup98_requests-per-minute.csv.xz", "rt") as file:
+        cup = [(datetime.fromisoformat(row["period"]), float(row["count"])) for row in csv.DictReader(file)]
+    bins = np.array([int((at - cup[0][0]).total_seconds() // 1800) for at, _ in cup])
+    rows.append(("World Cup 1998, all requests", np.bincount(bins, [count for _, count in cup])))
+    with lzma.open(real.DATA / "timeseries" / "wikibase-semlab-2025" / "bot_vs_browser.json.xz") as file:
+        wiki = np.array(json.load(file)["d"], dtype=float)
+    half_hours = (wiki[:, 0] // 30).astype(int)
+    rows.append(("wikibase 2025, browsers' user agents", np.bincount(half_hours, wiki[:, 2])))
+    rows.append(("wikibase 2025, declared bots", np.bincount(half_hours, wiki[:, 1])))
+    shown = []
+    for name, series in rows:
+        whole = rhythm(series, night)
+        windows = [rhythm(series[at : at + 240], night) for at in range(0, len(series) - 239, 240)]
+        called = sum(bool(window.crawl) for window in windows)
+        shown.append([name, f"{whole.depth:.2f}", "crawl" if whole.crawl else "people", f"{called} of {len(windows)}"])
+    return f"{night:.2f}", table(["series", "depth of its day", "called", "windows of 5 days called a crawl"], shown)
+
+
+def family_of(agent):
+    return next((name for name, part in FAMILIES.items() if part in agent.lower()), "")
+
+
+def campaigns(site, visits, sources):
+    """How well the six families are found again, without user agents."""
+    number = {source.name: n for n, source in enumerate(sources)}
+    # Who is left out as a person is told by sessions alone: a bot that loads assets with referrers is taken for one.
+    by_source = defaultdict(list)
+    for visit in visits:
+        by_source[visit.address].append(visit)
+    people = np.array([real.likely_person(by_source[source.name]) for source in sources])
+    targets, rows = {}, ([], [], [])
+    agents = defaultdict(Counter)
+    for visit in visits:
+        mine = number[visit.address]
+        agents[mine][visit.user_agent] += 1
+        if not people[mine]:
+            for column, value in zip(
+                rows, (mine, visit.at, targets.setdefault(visit.target, len(targets))), strict=True
+            ):
+                column.append(value)
+    requests = company.Requests.of_targets(np.array(rows[0]), np.array(rows[1]), np.array(rows[2]), list(targets))
+    every = np.concatenate([source.times for source in sources])
+    plan = plan_of(float(every.min()), float(every.max()))
+    owners = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
+    counts = Counts.of_times(owners, every, plan, len(sources))
+    found = find_campaigns([source.name for source in sources], people, counts, plan, requests)
+    truth = {n: family_of(agents[n].most_common(1)[0][0]) for n in number.values() if sources[n].label == CRAWLER}
+    mine = {n: family for n, family in truth.items() if family}
+    campaign = {member: k for k, one in enumerate(found) for member in one.members}
+    clusters, families = defaultdict(Counter), Counter(mine.values())
+    for n, family in mine.items():
+        clusters[campaign.get(n, f"alone {n}")][family] += 1
+    # As in the paper's own field (Bayer et al. 2009): the best family of each cluster, the best cluster of each family.
+    precision = sum(cluster.most_common(1)[0][1] for cluster in clusters.values())
+    largest = {family: max(cluster[family] for cluster in clusters.values()) for family in families}
+    # Right: in a campaign most of whose declared members are of its family.
+    kinds = [Counter(truth.get(m) or agents[m].most_common(1)[0][0] for m in one.members) for one in found]
+    right = sum(n in campaign and kinds[campaign[n]].most_common(1)[0][0] == family for n, family in mine.items())
+    total = len(mine)
+    # With strangers: of the declared members of campaigns that hold a family, those of the family.
+    held = [(one, kind.most_common(1)[0][0]) for one, kind in zip(found, kinds, strict=True)]
+    held = [(one, name) for one, name in held if name in FAMILIES]
+    members = [(m, name) for one, name in held for m in one.members if sources[m].label == CRAWLER]
+    pure = sum(truth[m] == name for m, name in members)
+    line = [
+        site,
+        total,
+        f"{precision / total:.1%}",
+        f"{pure} of {len(members)}",
+        f"{sum(largest.values()) / total:.1%}",
+        f"{right / total:.1%} ({wilson(right, total)[0]:.1%} to {wilson(right, total)[1]:.1%})",
+    ]
+    told = ", ".join(f"{family} {largest[family]} of {families[family]}" for family in sorted(families))
+    kinds_found = Counter(one.kind for one in found)
+    how = f"{site}: {dict(kinds_found)}; largest part of each family in one campaign: {told}."
+    return line, how, found, sources, mine
+
+
+def k_of(sources, mine):
+    busy = [n for n in mine if len(sources[n].times) >= 100]
+    every = np.concatenate([source.times for source in sources])
+    plan = plan_of(float(every.min()), float(every.max()))
+    rows = np.zeros((len(busy), plan.points))
+    for row, n in enumerate(busy):
+        counts = Counts.of_times(np.zeros(len(sources[n].times)), sources[n].times, plan, 1)
+        for _, block in counts.blocks(np.zeros(1, dtype=np.int64), counts.busiest(plan), plan.points):
+            rows[row] = block[0]
+    return len(busy), similarity.learn_k(rows, [mine[n] for n in busy])
+
+
+def main() -> None:
+    if not real.there():
+        sys.exit(f"the real logs are not there: {real.DATA}")
+    logs = {site: log_of(site) for site in real.LOGS}
+    if "--ship" in sys.argv:
+        bundle = train_shape(
+            {site: sources for site, (_, sources) in logs.items()},
+            seed=SEED,
+            similarity=similarity.K,
+            provenance={"logs": sorted(logs), "labels": "declared bots and human-like sources; user agents hidden"},
+            after=print,
+        )
+        save(bundle, BUNDLE)
+        return
+    parts = {}
+    parts["classified"] = classification(logs, parts)
+    parts["many"] = how_many(logs)
+    parts["night"], parts["aggregates"] = aggregates(logs)
+    lines, hows = [], []
+    for site, (visits, sources) in logs.items():
+        line, how, _, _, mine = campaigns(site, visits, sources)
+        lines.append(line)
+        hows.append(f"- {how}")
+        if site == TRAINED_ON:
+            parts["busy"], parts["k"] = k_of(sources, mine)
+    head = ["log", "sources", "precision", "declared members of its family", "recall", "accuracy"]
+    parts["campaigns"] = table(head, lines) + "\n" + "\n".join(hows)
+    parts["k"] = f"{parts['k']:.2f}" if parts["k"] is not None else "none: no three of a family stay together"
+    (OUT / "logs.md").write_text(PAGE.format(**parts))
+    print((OUT / "logs.md").read_text())
+
+
+PAGE = (Path(__file__).parent / "logs.template.md").read_text()
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""
+Trains the bundles that come with the package: `python -m evaluate.train`, some minutes.
+
+`pathmarker` and `window` from drawn walks alone. `boosted` also from half of the people of Wikispeedia and from the
+real logs beside the checkout: readers, sittings of readers put together, and declared crawlers, user agents hidden.
+Only parameters get into a bundle.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from evaluate import real
+from hedgerow.models.bundle import SHIPPED, Bundle, encoded
+from hedgerow.training.fitting import train
+from hedgerow.training.people import fitted
+from hedgerow.training.rows import PERSON, Sample, samples_of
+from hedgerow.training.simulated import Size, draw_walks, path_rows, train_simulated
+
+FOLDER = real.HERE.parents[0] / "src" / "hedgerow" / "data" / "models"
+SIZE = Size(sites=40, people=1000, crawlers=1000)
+STITCHED = 200
+SEED = 1
+
+
+def log_rows(site: str) -> list[Sample]:
+    """Readers, people put together from readers' sittings, and declared crawlers of one log: two long sessions each."""
+    log = real.read_log(site)
+    walks = [walk for walk in log.walks if walk.label != PERSON or walk.visitor in log.readers]
+    return [
+        sample
+        for walk in [*walks, *real.stitched(site, STITCHED, SEED)]
+        for sample in samples_of(walk)
+        if sample.number < 2
+    ]
+
+
+def mixed(drawn: Sequence[Sample], sites: Sequence[str], *, seed: int = SEED) -> Bundle:
+    """`boosted` from drawn rows and the logs of *sites*."""
+    wiki = [row for walk in real.wiki_walks(0, least=20) for row in samples_of(walk)]
+    rows = [*drawn, *wiki, *(row for site in sites for row in log_rows(site))]
+    logged = [row for row in rows if row.source in sites]
+    readers = {row.visitor for row in logged if row.label == PERSON and "stitched" not in row.visitor}
+    crawlers = {row.visitor for row in logged if row.label != PERSON}
+    told = {
+        "people": f"{SIZE.people} by the generator; {fitted().source}; {len({row.visitor for row in wiki})} of "
+        f"Wikispeedia (the other half is for the test); {len(readers)} readers of {len(sites)} logs, and {STITCHED} of "
+        "each put together from readers' sittings",
+        "crawlers": f"{SIZE.crawlers} simulated; {len(crawlers)} of the logs that name themselves crawlers",
+        "logs": list(sites),
+    }
+    return train(rows, recipe="boosted", seed=seed, provenance=told, apart=tuple(sites))
+
+
+if __name__ == "__main__":
+    if not real.there():
+        sys.exit("The real logs are not there; nothing was changed.")
+    for name in SHIPPED:
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        if name == "boosted":
+            bundle = mixed(path_rows(draw_walks(SEED, SIZE)), tuple(real.LOGS))
+        else:
+            bundle = train_simulated(name, seed=SEED, after=print)
+        (FOLDER / f"{name}.json").write_bytes(encoded(bundle))
+        print(name, {size: measured["crawlers_found"]["value"] for size, measured in bundle.metrics.items()})

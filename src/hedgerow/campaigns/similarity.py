@@ -1,0 +1,300 @@
+"""
+Similarity: crawlers whose traffic rises and falls together (PubCrawl, section 4, algorithm 1).
+
+Series are taken one by one. Each joins the cluster whose medoid it resembles most, if 1 over their squared distance is
+above tau = k / its standard deviation and its volume, amplitude and deviation are near the medoid's; else it founds a
+cluster. Three members or more are a campaign. Then the founders are compared once more with a shift of up to a day
+either way, so that a crawler whose workers start one after the other is found too.
+
+A series has to be compared with very many founders, so most are ruled out cheaply and without loss: by their volume,
+and by the distance over a few principal axes, which is a lower bound of the whole. Memory is bounded by blocks. Same
+series in the same order, same clusters.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+K = 350.0
+
+_BLOCK = 1024
+_ROWS = 128
+_AXES = 16
+_SLACK = 1e-9
+_MOST_SHIFTED = 1000
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """
+    What makes a campaign of synchronous crawlers.
+
+    *k* as in tau = k / deviation. *volume*, *amplitude* and *deviation*: by which share a series may differ from the
+    medoid. *members*: the fewest of a campaign. *active*: the fewest intervals with a request; who was there only once
+    is synchronous with everybody. *shift*: the most intervals by which members may be apart.
+    """
+
+    k: float = K
+    volume: float = 0.25
+    amplitude: float = 0.35
+    deviation: float = 0.30
+    members: int = 3
+    active: int = 8
+    shift: int = 48
+
+
+class Found(NamedTuple):
+    """
+    A campaign: its *kind*, its *members* as numbers of sources, ascending, and a sentence that says why.
+
+    *similarity*: how alike its members are, 0 to 1 (for series, the mean correlation with the medoid).
+    """
+
+    kind: str
+    members: tuple[int, ...]
+    similarity: float
+    text: str
+
+
+class Clusters(NamedTuple):
+    """For each series the number of its medoid (its own, if it founded a cluster), and by how much it was shifted."""
+
+    medoids: Ints
+    shifts: Ints
+
+
+def find(counts: Floats, limits: Limits | None = None, *, interval: float = 1800.0) -> list[Found]:
+    """
+    The campaigns among the sources whose requests in each interval are the rows of *counts*.
+
+    The largest come first. *interval* is in seconds, and only told.
+    """
+    wanted = limits or Limits()
+    busy = np.nonzero(np.count_nonzero(counts, axis=1) >= wanted.active)[0]
+    series, volumes = _shares(counts[busy])
+    clusters = cluster(series, volumes, wanted)
+    clusters = merge_shifted(series, volumes, clusters, wanted)
+    found = []
+    for medoid in np.unique(clusters.medoids).tolist():
+        inside = np.nonzero(clusters.medoids == medoid)[0]
+        if len(inside) >= wanted.members:
+            found.append(_told(series, inside, medoid, clusters.shifts[inside], busy, interval))
+    return sorted(found, key=lambda one: (-len(one.members), one.members))
+
+
+def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, interval: float) -> Found:
+    moved = np.array([_moved(series[row], int(shift)) for row, shift in zip(inside, shifts, strict=True)])
+    alike = float(np.mean([_correlation(row, series[medoid]) for row in moved]))
+    apart = int(np.abs(shifts).max())
+    text = (
+        f"{len(inside)} sources whose requests rise and fall together in intervals of {interval / 60:g} minutes: their "
+        f"correlation is {alike:.2f} on average"
+    )
+    if apart:
+        text += f", once they are shifted by up to {apart * interval / 3600:.1f} hours"
+    return Found("synchronous", tuple(busy[inside].tolist()), round(alike, 4), text + ".")
+
+
+def _shares(counts: Floats) -> tuple[Floats, Floats]:
+    volumes = counts.sum(axis=1)
+    return counts / np.maximum(volumes, 1.0)[:, None], volumes
+
+
+class _Founders:
+    """
+    The founders so far, sorted by volume, along their principal axes.
+
+    Each is kept as (-2 z, 1, z²), so that its product with a row's (z, z² - reach², 1) is the squared distance over the
+    axes less what is allowed: one product and one comparison for each pair. Single precision does for ruling out.
+    """
+
+    def __init__(self, rotated: Floats, volumes: Floats, reach: Floats) -> None:
+        squares = (rotated**2).sum(axis=1)
+        one = np.ones(len(rotated))
+        self._rows = np.column_stack((rotated, squares - reach**2, one)).astype(np.float32)
+        self._columns = np.column_stack((-2.0 * rotated, one, squares)).astype(np.float32)
+        self._slack = np.float32(1e-5 * squares.max())
+        self._volumes = volumes
+        self.numbers = np.zeros(0, dtype=np.int64)
+        self._sorted = np.zeros(0)
+        self._kept = self._columns[:0]
+
+    def add(self, numbers: Ints) -> None:
+        joined = np.concatenate((self.numbers, numbers))
+        volumes = self._volumes[joined]
+        order = np.lexsort((joined, volumes))
+        self.numbers, self._sorted = joined[order], volumes[order]
+        self._kept = self._columns[self.numbers]
+
+    def near(self, rows: Ints, share: float) -> tuple[Ints, Ints]:
+        """Pairs of a row (its place in *rows*) and a founder's number whose distance may be within the row's reach."""
+        volumes = self._volumes[rows]
+        begin = int(np.searchsorted(self._sorted, volumes.min() * share * (1 - _SLACK)))
+        end = int(np.searchsorted(self._sorted, volumes.max() / share * (1 + _SLACK)))
+        beyond = self._rows[rows] @ self._kept[begin:end].T
+        pairs = np.flatnonzero(beyond <= self._slack)
+        place, column = np.divmod(pairs, max(end - begin, 1))
+        return place, self.numbers[begin + column]
+
+
+def cluster(series: Floats, volumes: Floats, limits: Limits) -> Clusters:
+    """Algorithm 1 over rows that are shares of *volumes*, in their order."""
+    count = len(series)
+    medoids = np.arange(count, dtype=np.int64)
+    if count == 0:
+        return Clusters(medoids, medoids.copy())
+    peaks, deviations = series.max(axis=1), series.std(axis=1)
+    stats = np.column_stack((volumes, peaks, deviations))
+    allowed = 1.0 - np.array([limits.volume, limits.amplitude, limits.deviation])
+    reach = np.sqrt(deviations / limits.k)
+    founders = _Founders(_rotate(series), volumes, reach)
+    for begin in range(0, count, _BLOCK):
+        rows = np.arange(begin, min(begin + _BLOCK, count))
+        best, whom = _nearest(series, stats, allowed, founders, rows)
+        within = _distances(series[rows])
+        within[~_comparable(stats[rows][:, None], stats[rows], allowed)] = np.inf
+        new, count_new = np.zeros(len(rows), dtype=np.int64), 0
+        for place in range(len(rows)):
+            distance, medoid = best[place], whom[place]
+            if count_new:
+                near = within[place, new[:count_new]]
+                closest = int(near.argmin())
+                if near[closest] < distance:
+                    distance, medoid = near[closest], rows[new[closest]]
+            # 1 / d² > k / deviation
+            if distance < reach[rows[place]] ** 2:
+                medoids[rows[place]] = medoid
+            else:
+                new[count_new] = place
+                count_new += 1
+        founders.add(rows[new[:count_new]])
+    return Clusters(medoids, np.zeros(count, dtype=np.int64))
+
+
+def _rotate(series: Floats) -> Floats:
+    """The first principal axes; distances over them are never larger than those of the whole."""
+    sample = series[:: max(len(series) // 4096, 1)]
+    centre = sample.mean(axis=0)
+    _, axes = np.linalg.eigh((sample - centre).T @ (sample - centre))
+    found: Floats = (series - centre) @ axes[:, ::-1][:, :_AXES]
+    return found
+
+
+def _nearest(series: Floats, stats: Floats, allowed: Floats, founders: _Founders, rows: Ints) -> tuple[Floats, Ints]:
+    """For each of *rows* the squared distance of the nearest comparable founder within reach, and its number."""
+    best, whom = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
+    order = np.argsort(stats[rows, 0], kind="stable")
+    for begin in range(0, len(rows), _ROWS):
+        part = order[begin : begin + _ROWS]
+        place, number = founders.near(rows[part], float(allowed[0]))
+        kept = _comparable(stats[rows[part[place]]], stats[number], allowed)
+        place, number = part[place[kept]], number[kept]
+        for start in range(0, len(place), 1 << 14):
+            here, there = place[start : start + (1 << 14)], number[start : start + (1 << 14)]
+            squares = ((series[rows[here]] - series[there]) ** 2).sum(axis=1)
+            # The nearest of each row comes last and stays; of equals the founder that came first.
+            last = np.lexsort((-there, -squares))
+            here, there, squares = here[last], there[last], squares[last]
+            better = squares < best[here]
+            best[here[better]], whom[here[better]] = squares[better], there[better]
+    return best, whom
+
+
+def _comparable(mine: Floats, theirs: Floats, allowed: Floats) -> NDArray[np.bool_]:
+    """Whether volume, amplitude and deviation differ by no more than their shares, of the larger one."""
+    return np.asarray((np.minimum(mine, theirs) >= allowed * np.maximum(mine, theirs)).all(axis=-1))
+
+
+def _distances(series: Floats) -> Floats:
+    squares = np.einsum("ij,ij->i", series, series)
+    found: Floats = np.maximum(squares[:, None] + squares - 2.0 * series @ series.T, 0.0)
+    return found
+
+
+def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: Limits) -> Clusters:
+    """
+    The same clusters; those whose medoids are alike after a shift are one.
+
+    Only as many founders as can be compared in seconds: those with most requests.
+    """
+    medoids, shifts = clusters.medoids.copy(), clusters.shifts.copy()
+    founders = np.unique(medoids)
+    if limits.shift < 1 or len(founders) < 2:  # noqa: PLR2004
+        return Clusters(medoids, shifts)
+    busiest = np.lexsort((founders, -volumes[founders]))[:_MOST_SHIFTED]
+    founders = np.sort(founders[busiest])
+    stats = np.column_stack((volumes, series.max(axis=1), series.std(axis=1)))[founders]
+    allowed = 1.0 - np.array([limits.volume, limits.amplitude, limits.deviation])
+    points = series.shape[1]
+    length = 1 << (points + limits.shift).bit_length()
+    spectra = np.fft.rfft(series[founders], length, axis=1)
+    squares = np.einsum("ij,ij->i", series[founders], series[founders])
+    near = np.arange(-limits.shift, limits.shift + 1)
+    target: dict[int, tuple[int, int]] = {}
+    for place in range(1, len(founders)):
+        others = np.array([n for n in range(place) if n not in target], dtype=np.int64)
+        others = others[_comparable(stats[place], stats[others], allowed)]
+        if not len(others):
+            continue
+        products = np.fft.irfft(spectra[others] * np.conj(spectra[place]), length, axis=1)[:, near % length]
+        distance = squares[place] + squares[others][:, None] - 2.0 * products
+        which, moved = divmod(int(distance.argmin()), distance.shape[1])
+        if distance[which, moved] < stats[place, 2] / limits.k:
+            target[place] = (int(others[which]), int(near[moved]))
+    for place, (other, shift) in target.items():
+        inside = clusters.medoids == founders[place]
+        medoids[inside], shifts[inside] = founders[other], shift
+    return Clusters(medoids, shifts)
+
+
+def _moved(row: Floats, shift: int) -> Floats:
+    """The row *shift* intervals later; what leaves at one end is gone."""
+    found = np.zeros_like(row)
+    if shift >= 0:
+        found[shift:] = row[: len(row) - shift]
+    else:
+        found[:shift] = row[-shift:]
+    return found
+
+
+def _correlation(one: Floats, other: Floats) -> float:
+    one, other = one - one.mean(), other - other.mean()
+    scale = float(np.sqrt((one @ one) * (other @ other)))
+    return float(one @ other) / scale if scale > 0 else 1.0
+
+
+def learn_k(counts: Floats, labels: list[str], *, members: int = 3) -> float | None:
+    """
+    The k of sources whose campaigns are known, by bisection clustering (section 6.2).
+
+    All series are one cluster, which is halved again and again: each goes to the nearer of the two that are farthest
+    apart. The largest clusters that have one label only are the reference; for each, k is what its least alike member
+    needs. The answer is the k that nine of ten reference clusters hold together under; None where there is none.
+    """
+    series, _ = _shares(counts)
+    needed = []
+    waiting = [np.arange(len(series))]
+    while waiting:
+        inside = waiting.pop()
+        if len(inside) < members:
+            continue
+        distances = _distances(series[inside])
+        names = {labels[number] for number in inside}
+        if len(names) == 1 and "" not in names:
+            medoid = int(distances.sum(axis=1).argmin())
+            others = np.arange(len(inside)) != medoid
+            far = np.maximum(distances[medoid][others], np.finfo(np.float64).tiny)
+            needed.append(float((series[inside].std(axis=1)[others] / far).min()))
+            continue
+        one, other = np.unravel_index(int(distances.argmax()), distances.shape)
+        if distances[one, other] <= 0:
+            continue
+        nearer = distances[one] <= distances[other]
+        waiting += [inside[nearer], inside[~nearer]]
+    return float(np.quantile(needed, 0.1)) if needed else None

@@ -1,0 +1,29 @@
+"""`hedgerow migrate`: bring the stores to the form that this version needs. Forward only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from hedgerow.build import ledger_path, postgresql_parts, state_path
+from hedgerow.settings import load_settings
+from hedgerow.stores.journal import connect
+from hedgerow.stores.sqlite import migrate
+
+
+def run(*, config: Path | None) -> None:
+    """Migrate what the settings name, and say what was done."""
+    settings = load_settings(config)
+    if settings.ledger.url:
+        first, last = postgresql_parts().migrate(settings.ledger.url)
+        _tell("the ledger in PostgreSQL", first, last)
+    elif settings.ledger.enabled and ledger_path(settings).is_file():
+        _tell(f"the ledger {ledger_path(settings)}", *migrate(ledger_path(settings)))
+    if not settings.state.url and state_path(settings).is_file():
+        connect(state_path(settings)).close()
+        typer.echo(f"{state_path(settings)} is up to date")
+
+
+def _tell(what: str, first: int, last: int) -> None:
+    typer.echo(f"{what} is up to date (version {last})" if first == last else f"{what}: version {first} to {last}")

@@ -1,0 +1,148 @@
+"""
+Decomposition of series into trend, season and rest, by STL (Cleveland et al. 1990), as one matrix product.
+
+Without its robust loop STL is linear: for a given length each step (local regression over the days of one hour, moving
+averages, local regression over neighbours) is a matrix, and so is their composition. The two matrices, for trend and
+season, are built once for each length and kept; a thousand series then cost milliseconds.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_INNER = 5
+_QUANTILE = 0.95
+_KEPT = 8
+_LEAST_DISTANCE = 0.001
+_MOST_DISTANCE = 0.999
+
+
+class Operators(NamedTuple):
+    """The matrices whose product with a series is its trend and its season."""
+
+    trend: Floats
+    season: Floats
+
+
+@lru_cache(maxsize=_KEPT)
+def operators(points: int, period: int, season_window: int, trend_window: int) -> Operators:
+    """
+    STL's matrices for series of *points*, whose season lasts *period* points.
+
+    The windows are odd numbers of points of the local regression (of seasons, for the season's). The low-pass window
+    is the smallest odd number above *period*, as usual. The inner loop runs five times from a trend of 0.
+    """
+    if points < 2 * period:
+        raise ValueError(f"{points} points are less than two seasons of {period}")
+    low_pass = period + 1 + period % 2
+    cycle = _cycle_matrix(points, period, season_window)
+    averages = _moving_average(points + 2, 3) @ _moving_average(points + period + 1, period)
+    averages = averages @ _moving_average(points + 2 * period, period)
+    low = local_regression(points, low_pass) @ averages
+    # The season is what the days of each hour have in common, less what that has of a trend.
+    smooth_season = (cycle[period : period + points] - low @ cycle).copy()
+    smooth_trend = local_regression(points, trend_window)
+    identity = np.eye(points)
+    trend = np.zeros((points, points))
+    season = np.zeros((points, points))
+    for _ in range(_INNER):
+        season = smooth_season @ (identity - trend)
+        trend = smooth_trend @ (identity - season)
+    for matrix in (trend, season):
+        matrix.setflags(write=False)
+    return Operators(trend, season)
+
+
+def local_regression(points: int, window: int, *, beyond: int = 0) -> Floats:
+    """
+    The matrix that smooths *points* evenly spaced values: a line through the *window* nearest, weighted by distance.
+
+    With *beyond* the line is also read that many points before the first and after the last.
+    """
+    at = np.arange(1, points + 1, dtype=np.float64)
+    where = np.arange(1 - beyond, points + beyond + 1)
+    inside = min(window, points)
+    half = (inside + 1) // 2 if window < points else 0
+    matrix = np.zeros((len(where), points))
+    for row, x in enumerate(where):
+        if window >= points:
+            left, right = 1, points
+        else:
+            left = min(max(int(x) - half + 1, 1), points - window + 1)
+            right = left + window - 1
+        reach = max(x - left, right - x)
+        if window > points:
+            reach += (window - points) // 2
+        matrix[row] = _line_weights(at, float(x), left, right, float(reach), points)
+    return matrix
+
+
+def _line_weights(at: Floats, x: float, left: int, right: int, reach: float, points: int) -> Floats:
+    """What each value counts in the value at *x* of the line fitted around it."""
+    distance = np.abs(at - x)
+    weights = np.where(distance <= _LEAST_DISTANCE * reach, 1.0, 0.0)
+    near = (distance > _LEAST_DISTANCE * reach) & (distance <= _MOST_DISTANCE * reach)
+    weights[near] = (1.0 - (distance[near] / reach) ** 3) ** 3
+    weights[: left - 1] = 0.0
+    weights[right:] = 0.0
+    total = weights.sum()
+    if total <= 0:
+        # Far beyond the ends no neighbour counts: the nearest value stands.
+        weights[np.argmin(distance)] = 1.0
+        return weights
+    weights /= total
+    if reach > 0:
+        middle = float(weights @ at)
+        spread = float(weights @ (at - middle) ** 2)
+        if np.sqrt(spread) > _LEAST_DISTANCE * (points - 1):
+            weights = weights * (1.0 + (x - middle) / spread * (at - middle))
+    return weights
+
+
+def _cycle_matrix(points: int, period: int, window: int) -> Floats:
+    """Smooths the values of the same place in each season, one season before the first and after the last included."""
+    matrix = np.zeros((points + 2 * period, points))
+    for place in range(period):
+        mine = np.arange(place, points, period)
+        smooth = local_regression(len(mine), window, beyond=1)
+        matrix[np.ix_(np.arange(place, place + period * (len(mine) + 2), period), mine)] = smooth
+    return matrix
+
+
+def _moving_average(points: int, length: int) -> Floats:
+    rows = points - length + 1
+    matrix = np.zeros((rows, points))
+    for row in range(rows):
+        matrix[row, row : row + length] = 1.0 / length
+    return matrix
+
+
+def decompose(series: Floats, found: Operators) -> tuple[Floats, Floats]:
+    """Trend and season of each row of *series*."""
+    return series @ found.trend.T, series @ found.season.T
+
+
+def trend_dispersion(trend: Floats, series: Floats) -> Floats:
+    """
+    The index of dispersion of the differenced trend: its variance over the mean of the counts.
+
+    The paper writes IDC[dT], variance over mean; but the mean of a differenced series is only its last value less its
+    first, which is about 0 and of either sign. So the mean is that of the series, as in the index of dispersion of
+    counts. It does not depend on how many requests a source sends.
+    """
+    mean = np.maximum(series.mean(axis=1), np.finfo(np.float64).tiny)
+    return np.asarray(np.diff(trend, axis=1).var(axis=1) / mean)
+
+
+def season_over_trend(season: Floats, trend: Floats) -> Floats:
+    """Equation 4: the season's amplitude over the trend's, of which the highest twentieth is left out."""
+    amplitude = season.max(axis=1) - season.min(axis=1)
+    # Where the trend is 0 or below nearly always, the ratio has no meaning but "very large": it is held at a bound.
+    height = np.maximum(np.quantile(trend, _QUANTILE, axis=1), 1e-9)
+    return np.asarray(np.minimum(amplitude / height, 1e3))

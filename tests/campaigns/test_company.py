@@ -1,0 +1,104 @@
+"""Who stands in one network, eats the same, and divides the work; who leaves the same traces."""
+
+import numpy as np
+
+from hedgerow.campaigns import company, traces
+from hedgerow.campaigns.finding import find
+from hedgerow.shape.series import Counts, plan_of
+
+DAY = 86_400.0
+
+
+def site():
+    """Workers of one crawler in two networks, another crawler in a third, two people, and a stranger."""
+    chance = np.random.default_rng(3)
+    names, rows = [], []
+    pages = [f"/{section}/{n}" for section in ("news", "shop", "blog", "wiki", "people", "old") for n in range(400)]
+    pages += [f"/tags?page={n}" for n in range(600)]
+
+    def add(name, asked, times):
+        names.append(name)
+        rows.extend((len(names) - 1, at, page) for at, page in zip(sorted(times), asked, strict=True))
+
+    work = chance.permutation(pages)
+    for worker in range(10):
+        network = "198.51.100" if worker < 5 else "203.0.113"
+        add(f"{network}.{worker}", work[worker * 60 : worker * 60 + 60], chance.uniform(0, 4 * DAY, 60))
+    for worker in range(4):
+        tags = [f"/tags?page={n}" for n in chance.integers(0, 600, 60)]
+        add(f"192.0.2.{worker}", tags, chance.uniform(0, 4 * DAY, 60))
+    for person in range(2):
+        add(f"198.18.0.{person}", chance.choice(pages, 10), DAY + np.arange(10.0))
+    add("198.51.7.9", chance.choice(pages, 30), chance.uniform(0, 4 * DAY, 30))
+    people = np.array([name.startswith("198.18") for name in names])
+    targets = sorted({page for _, _, page in rows})
+    number = {page: n for n, page in enumerate(targets)}
+    kept = [row for row in rows if not people[row[0]]]
+    requests = company.Requests.of_targets(
+        np.array([row[0] for row in kept]),
+        np.array([row[1] for row in kept]),
+        np.array([number[row[2]] for row in kept]),
+        targets,
+    )
+    return names, people, requests
+
+
+def test_networks_with_one_diet_are_one_campaign():
+    names, people, requests = site()
+    found = company.find(names, people, requests)
+    assert [one.members for one in found] == [tuple(range(10)), (10, 11, 12, 13)]
+    assert "in 2 networks (198.51.100.0/24, 203.0.113.0/24)" in found[0].text
+    assert "divide them" in found[0].text
+    assert found[1].text == "4 sources that are no people's: all from 192.0.2.0/24, where hardly anybody else is."
+
+
+def test_a_network_of_people_is_none():
+    names, people, requests = site()
+    people[:3] = True
+    found = company.find(names, people, requests)
+    assert all(not set(one.members) & set(range(5)) for one in found)
+
+
+def test_a_user_agent_that_no_person_has():
+    names, people, requests = site()
+    agents = ["crawl/1"] * 10 + ["tags/2"] * 2 + ["Mozilla"] * 4 + ["crawl/1"]
+    found = company.find(names, people, requests, agents)
+    assert found[0].members == (*range(10), 16)
+    assert "user agent that no person has, 'crawl/1'" in found[0].text
+    assert not any("Mozilla" in one.text for one in found)
+
+
+def test_networks():
+    assert company.network_of("66.249.79.3") == ("66.249.79.0/24", "66.249.64.0/20")
+    assert company.network_of("2001:db8:7::1/64") == ("2001:0db8:0007::/48", "2001:0db8::/32")
+    assert company.network_of("Alice") == ("", "")
+
+
+def test_the_same_walk_and_the_same_minutes():
+    chance = np.random.default_rng(1)
+    rows = []
+    probes = list(range(500, 512))
+    for source in range(4):
+        rows += [(source, 1e6 * source + n, page) for n, page in enumerate(probes)]
+    clock = np.sort(chance.choice(10_000, 12, replace=False)) * 60.0
+    for source in range(4, 7):
+        rows += [(source, at + source, int(chance.integers(0, 400))) for at in clock]
+    for source in range(7, 30):
+        rows += [(source, at, int(chance.integers(0, 400))) for at in chance.uniform(0, 600_000, 12)]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    found = traces.find(*columns)
+    assert [(one.kind, one.members) for one in found] == [("same walk", (0, 1, 2, 3)), ("same minutes", (4, 5, 6))]
+    assert traces.find(*(column[:0] for column in columns)) == []
+
+
+def test_all_ways_together_and_no_people():
+    names, people, requests = site()
+    plan = plan_of(0, 4 * DAY)
+    counts = Counts.of_times(requests.sources, requests.times, plan, len(names))
+    found = find(names, people, counts, plan, requests)
+    assert [len(one.members) for one in found] == [10, 4]
+    assert not any(people[member] for one in found for member in one.members)
+    assert found == find(names, people, counts, plan, requests)
+    instant = plan_of(0, 0)
+    nothing = company.Requests(np.zeros(0, int), np.zeros(0), np.zeros(0, int), np.zeros(0, int))
+    assert find(["a"], np.array([False]), Counts.of_times([0], [0.0], instant, 1), instant, nothing) == []

@@ -1,0 +1,93 @@
+"""Algorithm 1 against its definition; shifts; k learned by bisection."""
+
+import numpy as np
+import pytest
+
+from hedgerow.campaigns import similarity
+from hedgerow.campaigns.similarity import Limits, cluster, find, learn_k
+
+
+def drawn(groups, seed=1, volume=2_000_000, points=240):
+    """Groups of sources that follow one plan each, in an order that mixes them; and each one's group."""
+    chance = np.random.default_rng(seed)
+    rows, labels = [], []
+    for number, size in enumerate(groups):
+        plan = chance.gamma(0.7, 1, points)
+        plan *= volume * chance.uniform(0.3, 3) / plan.sum()
+        rows += [chance.poisson(plan * chance.uniform(0.95, 1.05)) for _ in range(size)]
+        labels += [number] * size
+    order = chance.permutation(len(rows))
+    return np.array(rows, dtype=float)[order], np.array(labels)[order]
+
+
+def by_the_book(series, volumes, limits):
+    """Lines 1 to 13 of algorithm 1."""
+    medoids, found = [], []
+    for i, mine in enumerate(series):
+        best, whom = 0.0, -1
+        for j in medoids:
+            pairs = ((volumes[i], volumes[j], limits.volume), (mine.max(), series[j].max(), limits.amplitude),
+                     (mine.std(), series[j].std(), limits.deviation))  # fmt: skip
+            if all(abs(a - b) <= share * max(a, b) for a, b, share in pairs):
+                distance = ((mine - series[j]) ** 2).sum()
+                likeness = np.inf if distance == 0 else 1 / distance
+                if likeness > best:
+                    best, whom = likeness, j
+        if best > limits.k / mine.std():
+            found.append(whom)
+        else:
+            medoids.append(i)
+            found.append(i)
+    return found
+
+
+@pytest.mark.parametrize("block", [16, 1024])
+def test_as_algorithm_1_is_written(monkeypatch, block):
+    monkeypatch.setattr(similarity, "_BLOCK", block)
+    monkeypatch.setattr(similarity, "_ROWS", 8)
+    counts, _ = drawn([1] * 60 + [2] * 10 + [3, 5, 8, 13], volume=30_000)
+    series, volumes = similarity._shares(counts)
+    limits = Limits(k=60.0)
+    clusters = cluster(series, volumes, limits)
+    expected = by_the_book(series, volumes, limits)
+    assert clusters.medoids.tolist() == expected
+    assert 4 < len(set(expected)) < len(expected)
+
+
+def test_campaigns_are_found_with_a_sentence():
+    counts, labels = drawn([1] * 40 + [4, 7])
+    found = find(counts)
+    assert [len(one.members) for one in found] == [7, 4]
+    for one in found:
+        assert len({labels[member] for member in one.members}) == 1
+        assert one.similarity > 0.9
+        assert one.text.startswith(f"{len(one.members)} sources whose requests rise and fall together")
+    assert find(counts) == found
+
+
+def test_members_that_start_later_are_found():
+    chance = np.random.default_rng(2)
+    plan = np.zeros(240)
+    plan[60:140] = chance.gamma(0.7, 1, 80) * 3000
+    counts = np.array([np.roll(chance.poisson(plan), shift) for shift in (0, 9, 33, -20, 60)], dtype=float)
+    found = find(counts)
+    assert [one.members for one in found] == [(0, 1, 2, 3)]
+    assert "shifted by up to 16.5 hours" in found[0].text
+    assert find(counts, Limits(shift=0)) == []
+
+
+def test_who_came_once_is_synchronous_with_nobody():
+    counts = np.zeros((5, 240))
+    counts[:, 17] = 30
+    assert find(counts) == []
+    assert find(np.zeros((0, 240))) == []
+
+
+def test_k_holds_the_reference_together():
+    counts, labels = drawn([6, 5, 7, 4], seed=3)
+    k = learn_k(counts, [str(label) for label in labels])
+    assert k is not None
+    assert k > similarity.K
+    found = find(counts, Limits(k=k * 0.6))
+    assert sorted(len(one.members) for one in found) == [4, 5, 6, 7]
+    assert learn_k(counts, [""] * len(counts)) is None

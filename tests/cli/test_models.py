@@ -1,0 +1,134 @@
+"""`hedgerow models`, and how a bundle gets from training into the shadow and into use."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from driving import START, settings
+from hedgerow.build import build_ladder, build_panel, build_sessions, build_watch, shelf, use_watch
+from hedgerow.cli import main
+from hedgerow.marker.seal import page_digest, visitor_digest
+from hedgerow.models.bundle import shipped
+from hedgerow.verdict import PASS
+from hedgerow.visit import Marker, Visit
+from hedgerow.watch import Beside
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEDGEROW__DIRECTORY", str(tmp_path))
+
+    def run(*arguments: str) -> SimpleNamespace:
+        monkeypatch.setattr(sys, "argv", ["hedgerow", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return SimpleNamespace(status=end.value.code, out=said.out, err=said.err)
+
+    return run
+
+
+@pytest.fixture
+def own(tmp_path):
+    return settings(f'directory = "{tmp_path}"\n')
+
+
+def watched(own, visits: int = 60) -> None:
+    """A crawler comes by, a watch looks on and is stopped."""
+    beside = Beside(build_watch(own, build_ladder(own), lambda _: None), sessions=build_sessions(own))
+    for n in range(visits):
+        marker = Marker("page", visitor_digest("192.0.2.1"), page_digest(f"/{n - 1}"), f"/{n}")
+        beside.add(Visit(START + n, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{n}", marker=marker), PASS)
+    beside.close()
+
+
+def test_a_new_site_is_judged_by_what_comes_with_hedgerow(run):
+    said = run("models", "show")
+    assert said.status == 0
+    assert "paths: boosted" in said.out
+    assert "windows: window" in said.out
+    assert "has judged nobody yet" in said.out
+    assert "shadow" not in said.out
+
+
+def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
+    place = shelf(own)
+    place.put_shadow(shipped("pathmarker"))
+    watched(own)
+    said = run("models", "show")
+    assert "in the shadow: pathmarker" in said.out
+    assert "agrees in" in said.out
+    assert "of 6;" in said.out
+    assert "192.0.2.1: " in said.out
+    told = json.loads(run("models", "show", "--json").out)
+    assert told[0]["compared"]["judgements"] == 6
+    assert sum(told[0]["judged"].values()) == 6
+    assert told[1]["kind"] == "windows"
+    said = run("models", "promote")
+    assert said.status == 0
+    assert "only 6 judgements" in said.err
+    assert build_panel(own, "paths").bundle.name == "pathmarker"
+    assert build_panel(own, "paths").shadow is None
+    assert run("models", "back").status == 0
+    assert build_panel(own, "paths").bundle.name == "boosted"
+    assert build_panel(own, "paths").shadow.name == "pathmarker"
+    assert run("models", "drop").status == 0
+    assert build_panel(own, "paths").shadow is None
+
+
+def test_the_bundle_before_is_kept(run, own):
+    place = shelf(own)
+    for name in ("pathmarker", "boosted"):
+        place.put_shadow(shipped(name))
+        assert run("models", "promote", "paths").status == 0
+    assert build_panel(own, "paths").bundle.name == "boosted"
+    run("models", "back")
+    assert build_panel(own, "paths").bundle.name == "pathmarker"
+
+
+def test_windows_have_a_shadow_of_their_own(run, own):
+    shelf(own).put_shadow(shipped("window"))
+    assert build_panel(own, "windows").shadow is not None
+    assert build_panel(own, "paths").shadow is None
+    assert run("models", "promote", "windows").status == 0
+    assert shelf(own).current("windows").is_file()
+
+
+@pytest.mark.parametrize("command", ["promote", "back", "drop"])
+def test_where_there_is_none_it_says_so(run, command):
+    said = run("models", command)
+    assert said.status == 1
+    assert said.err.count("\n") == 1
+
+
+def test_what_the_settings_name_is_not_moved(run, own, monkeypatch):
+    shelf(own).put_shadow(shipped("pathmarker"))
+    monkeypatch.setenv("HEDGEROW__WATCH__MODEL", str(shelf(own).shadow("paths")))
+    said = run("models", "promote")
+    assert said.status == 1
+    assert "[watch]" in said.err
+
+
+def test_a_watch_takes_other_bundles_and_keeps_what_it_knows(own):
+    watch = build_watch(own, build_ladder(own), lambda _: None)
+    watch.paths.record.judged["person"] = 5
+    shelf(own).put_shadow(shipped("pathmarker"))
+    use_watch(watch, own, build_ladder(own))
+    assert watch.paths.shadow.name == "pathmarker"
+    assert watch.paths.record.judged == {"person": 5}
+    shelf(own).promote("paths")
+    use_watch(watch, own, build_ladder(own))
+    assert (watch.paths.bundle.name, watch.paths.shadow, watch.paths.record.judged) == ("pathmarker", None, {})
+
+
+def test_a_broken_shadow_is_one_line(run, own):
+    shelf(own).put_shadow(shipped("pathmarker")).write_text("{}")
+    said = run("models", "show")
+    assert said.status == 1
+    assert "is no bundle" in said.err
+    assert said.err.count("\n") == 1

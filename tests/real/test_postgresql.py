@@ -1,0 +1,215 @@
+"""The ledger in PostgreSQL: what every ledger must do, the days it is made of, and what becomes of rows without it."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+
+import msgspec
+import psycopg
+import pytest
+
+from hedgerow.errors import StoreError
+from hedgerow.logs.formats import LEDGER_COLUMNS, visit_of_row
+from hedgerow.stores import postgresql as module
+from hedgerow.stores.ledger import Entry
+from hedgerow.stores.postgresql import MIGRATIONS, PostgresLedger, migrate, reading
+from hedgerow.verdict import PASS, Decision, Evidence
+from stores.ledger_conformance import START, LedgerConformance, visit
+
+from .databases import PATIENCE, PostgresServer
+
+_urls: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def url(server):
+    made = server.new_database()
+    migrate(made)
+    return made
+
+
+def visits(url: str) -> list:
+    with reading(url, LEDGER_COLUMNS.split(", ")) as rows:
+        return [visit_of_row(row) for row in rows]
+
+
+def wait_until(met) -> None:
+    end = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+class TestPostgresLedger(LedgerConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, server):
+        TestPostgresLedger.server = server
+
+    def open(self, where, **options):
+        if str(where) not in _urls:
+            _urls[str(where)] = self.server.new_database()
+            migrate(_urls[str(where)])
+        return PostgresLedger(_urls[str(where)], where / "spool", **options)
+
+    def visits(self, where):
+        return visits(_urls[str(where)])
+
+    def shared(self, where):
+        return PostgresLedger, (_urls[str(where)], where / "spool")
+
+
+def partitions(url: str) -> list[str]:
+    with psycopg.connect(url) as connection:
+        query = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'visits'::regclass ORDER BY 1"
+        return [name for (name,) in connection.execute(query)]
+
+
+def test_each_day_is_a_table_and_old_ones_are_dropped_whole(url, tmp_path):
+    ledger = PostgresLedger(url, tmp_path, keep_days=2.0)
+    for day in range(5):
+        ledger.append(Entry(visit(86_400 * day), PASS, 200))
+    ledger.close()
+    assert partitions(url) == ["visits_20270117", "visits_20270118", "visits_20270119"]
+    assert len(visits(url)) == 3
+
+
+def test_decisions_are_written_too(url, tmp_path):
+    ledger = PostgresLedger(url, tmp_path)
+    evidence = Evidence("trap", "trap", 1.0, "Followed a link.")
+    ledger.append(Entry(visit(), Decision("refuse", (evidence,), 5.0), 403, "ABCD-1234"))
+    ledger.close()
+    with reading(url, ["action", "code", "status", "evidence"], "ref = %s", "ABCD-1234") as rows:
+        ((action, code, status, text),) = rows
+    assert (action, code, status) == ("refuse", "trap", 403)
+    assert msgspec.json.decode(text, type=list[Evidence]) == [evidence]
+
+
+def test_a_row_that_cannot_be_written_takes_no_other_along(url, tmp_path):
+    ledger = PostgresLedger(url, tmp_path)
+    for n in range(5):
+        ledger.append(Entry(visit(n), PASS, 10**12 if n == 2 else 200))
+    ledger.close()
+    assert [one.target for one in visits(url)] == ["/0", "/1", "/3", "/4"]
+    assert ledger.lost == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_while_it_is_away_rows_wait_on_disk_and_none_is_lost_or_written_twice(server, url, tmp_path, number, caplog):
+    ledger = PostgresLedger(url, tmp_path / "spool")
+    ledger.append(Entry(visit(0), PASS, 200))
+    wait_until(lambda: ledger.written == 1)
+    server.stop(number)
+    try:
+        with caplog.at_level(logging.WARNING):
+            for n in range(1, 2_001):
+                ledger.append(Entry(visit(n), PASS, 200))
+            wait_until(lambda: ledger.spool.size and not ledger._waiting)
+    finally:
+        server.start()
+    ledger.append(Entry(visit(2_001), PASS, 200))
+    wait_until(lambda: ledger.written == 2_002)
+    ledger.close()
+    assert [one.target for one in visits(url)] == [f"/{n}" for n in range(2_002)]
+    assert ledger.lost == 0
+    assert not ledger.spool
+    assert "rows wait on disk" in caplog.text
+
+
+def test_what_was_on_disk_when_the_program_ended_is_written_at_the_next_start(server, url, tmp_path):
+    server.stop()
+    try:
+        ledger = PostgresLedger(url, tmp_path / "spool")
+        ledger.append(Entry(visit(0), PASS, 200))
+        ledger.close()
+        assert ledger.spool
+    finally:
+        server.start()
+    ledger = PostgresLedger(url, tmp_path / "spool")
+    wait_until(lambda: ledger.written == 1)
+    ledger.close()
+    assert [one.target for one in visits(url)] == ["/0"]
+
+
+def test_a_spool_is_bounded_and_what_is_on_top_is_counted(server, url, tmp_path):
+    server.stop()
+    try:
+        ledger = PostgresLedger(url, tmp_path / "spool", spool=20_000)
+        for n in range(3_000):
+            ledger.append(Entry(visit(n), PASS, 200))
+        ledger.close()
+    finally:
+        server.start()
+    assert ledger.spool.size <= 20_000
+    assert ledger.lost == 3_000
+    assert ledger.failing
+
+
+def test_a_batch_that_was_written_and_not_removed_is_in_the_ledger_once(url, tmp_path):
+    """The answer to a commit may get lost: then the batch is on disk, and in the ledger as well."""
+    ledger = PostgresLedger(url, tmp_path / "spool")
+    rows = [module.row_of(Entry(visit(n), PASS, 200)) for n in range(3)]
+    assert ledger._write("name", rows)
+    assert ledger.spool.put("name", rows)
+    wait_until(lambda: not ledger.spool)
+    ledger.close()
+    assert len(visits(url)) == 3
+
+
+# ---- Migrations
+
+
+def version(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        return module.version_of(connection)
+
+
+@pytest.mark.parametrize("first", range(len(MIGRATIONS) + 1))
+def test_every_version_leads_to_the_last_and_keeps_its_rows(server, tmp_path, first, monkeypatch):
+    url = server.new_database()
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "MIGRATIONS", MIGRATIONS[:first])
+        migrate(url)
+    assert version(url) == first
+    if first:
+        with psycopg.connect(url) as connection:
+            day = START // 86_400 * 86_400
+            connection.execute(
+                f"CREATE TABLE visits_20270115 PARTITION OF visits FOR VALUES FROM ({day}) TO ({day + 86_400})"
+            )
+            row = module._plain(module.row_of(Entry(visit(1), PASS, 200)))
+            names = ", ".join([*module.COLUMNS, "odd"])
+            connection.execute(f"INSERT INTO visits ({names}) VALUES ({', '.join(['%s'] * len(row))})", row)
+    if first < len(MIGRATIONS):
+        with pytest.raises(StoreError, match="hedgerow migrate"):
+            PostgresLedger(url, tmp_path)
+    assert migrate(url) == (first, len(MIGRATIONS))
+    assert migrate(url) == (len(MIGRATIONS), len(MIGRATIONS))
+    ledger = PostgresLedger(url, tmp_path)
+    ledger.append(Entry(visit(2), PASS, 200))
+    ledger.close()
+    assert [one.target for one in visits(url)] == (["/1"] if first else []) + ["/2"]
+
+
+def test_what_a_newer_hedgerow_has_made_is_left_alone(url, tmp_path):
+    with psycopg.connect(url) as connection:
+        connection.execute("UPDATE hedgerow_schema SET version = 99")
+    with pytest.raises(StoreError, match="newer Hedgerow"):
+        PostgresLedger(url, tmp_path)
+    with pytest.raises(StoreError, match="newer Hedgerow"):
+        migrate(url)
+
+
+def test_nobody_there_is_one_line_without_the_password():
+    with pytest.raises(StoreError, match="cannot reach PostgreSQL") as error:
+        migrate("postgresql://gate:secret@127.0.0.1:1/nowhere")
+    assert "\n" not in str(error.value)
+    assert "secret" not in str(error.value)

@@ -1,0 +1,311 @@
+"""The state in Redis: what every state must do, what gates share, and what becomes of it while Redis is away."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import ipaddress
+import itertools
+import logging
+import signal
+import time
+from contextlib import closing
+
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from hedgerow.build import build_gate
+from hedgerow.marker.seal import Key, Seals
+from hedgerow.recall import StateAway
+from hedgerow.settings import read_settings
+from hedgerow.stores.ledger import NoLedger
+from hedgerow.stores.redis import RedisState
+from hedgerow.stores.redis_link import parse_address
+from hedgerow.stores.redis_more import RedisSightings, RedisSpent, RedisUnwelcome
+from hedgerow.verdict import Change
+from stores.shared_conformance import SharedConformance
+from stores.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
+from stores.state_machine import compared
+from stores.visits import open_redis
+
+from .databases import PATIENCE, RedisServer, command
+from .servers import free_port
+
+_numbers = itertools.count()
+_running: list[RedisServer] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server():
+    _running.append(RedisServer())
+    yield _running[0]
+    _running.pop().close()
+
+
+def fresh(windows, **options):
+    return open_redis(_running[0].url, windows, f"test{next(_numbers)}:", **options)
+
+
+class TestRedisState(StateConformance):
+    @pytest.fixture(autouse=True)
+    def _close(self):
+        TestRedisState.opened = []
+        yield
+        for state in TestRedisState.opened:
+            state.close()
+
+    def state(self, windows, **options):
+        if len(self.opened) > 20:
+            self.opened.pop(0).close()
+        state = fresh(windows, **options)
+        self.opened.append(state)
+        return state
+
+
+class TestRedisShared(SharedConformance):
+    def shared(self, windows):
+        return open_redis, (_running[0].url, windows, f"test{next(_numbers)}:")
+
+
+TestRedisMachine = compared(fresh).TestCase
+
+
+def wait_until(met) -> None:
+    end = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_everything_has_an_end(server):
+    command(server.port, "FLUSHALL")
+    with closing(fresh(WINDOW, remember=100.0)) as state:
+        state.recall(msgspec.structs.replace(ask(0.0, ANN), day=7))
+        state.commit(block(ANN))
+        state.amend(Change(HOME, START, 1, 60.0, weight=0.5, codes=("a",), entry="/x"))
+        assert RedisSpent(state).spend(b"1", START + 60, START)
+        RedisSightings(state).see(b"1", b"net", START)
+        RedisUnwelcome(state)["bot"] = time.time() + 60
+        keys = state.ask(("KEYS", "*"))
+        assert len(keys) >= 10
+        assert all(key.startswith(b"test") for key in keys)
+        assert [key for key in keys if state.ask(("PTTL", key)) <= 0] == []
+
+
+# ---- Away
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog):
+    with closing(RedisServer()) as own, caplog.at_level(logging.WARNING):
+        state = RedisState(parse_address(own.url), WINDOW, prefix="x:")
+        other = open_redis(own.url, WINDOW, "x:")
+        with closing(state), closing(other):
+            state.commit(block("known", "known", until=1e6))
+            own.kill(how)
+            assert [state.recall(ask(n / 10)).counts for n in range(3)] == [(1,), (2,), (3,)]
+            assert state.recall(ask(0.0, "known")).block is not None
+            state.commit(block(until=1e6))
+            state.amend(Change(ANN, START, 1, 60.0, weight=0.5))
+            assert state.away
+            assert state.recall(ask(1.0)).block is not None
+            own.kill(signal.SIGCONT) if how == signal.SIGSTOP else own.start()
+            wait_until(lambda: not state.away and not other.away)
+            wait_until(lambda: other.recall(ask(2.0)).block is not None)
+            assert other.recall(ask(2.0, ANN)).standing.suspicion == 0.5
+            assert "Redis does not answer" in caplog.text
+
+
+def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
+    with closing(RedisServer()) as own:
+        mine, other = (RedisState(parse_address(own.url), WINDOW, prefix="x:", patience=5.0) for _ in range(2))
+        with closing(mine), closing(other):
+            other.commit(block(until=1e6))
+            assert mine.recall(ask(1.0)).block is not None
+            own.kill()
+            assert mine.recall(ask(2.0)).block is not None
+
+
+def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
+    settings = read_settings("", environment={})
+    with closing(RedisServer()) as own:
+        state = RedisState(parse_address(own.url), WINDOW, prefix="x:", closed=True, patience=5.0)
+        with closing(state):
+            gate = build_gate(settings, seals=Seals([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
+            visit = gate.identifier.visit(START, HOME, "GET", "/", [(b"host", b"a")])
+            assert gate.decide(visit).action == "pass"
+            own.kill()
+            with pytest.raises(StateAway):
+                state.recall(ask())
+            decision = gate.decide(visit)
+            assert (decision.action, decision.code) == ("refuse", "store-away")
+            assert not RedisSpent(state, closed=True).spend(b"1", START + 60, START)
+
+
+def test_nobody_there_at_the_start_is_no_reason_not_to_start():
+    with closing(RedisServer()) as own:
+        own.stop()
+        with closing(RedisState(parse_address(own.url), WINDOW, prefix="x:", patience=5.0)) as state:
+            assert state.recall(ask()).counts == (1,)
+            own.start()
+            wait_until(lambda: not state.away)
+            assert state.recall(ask()).counts == (1,)
+
+
+# ---- In an event loop
+
+
+def test_in_a_loop_the_answers_are_the_same_and_all_at_once_go_out_together():
+    async def run(state) -> list:
+        found = await asyncio.gather(*(state.recall_afar(ask(n / 100)) for n in range(50)))
+        await state.recall_afar(ask(0.5, kind="asset"))
+        turned = await state.recount_afar(ask(0.5), "asset")
+        await state.close_afar()
+        return [memory.counts[0] for memory in found] + [turned.counts[0]]
+
+    with closing(fresh(WINDOW)) as state:
+        # Five are allowed: a store may stop counting at one more.
+        assert asyncio.run(run(state)) == [*range(1, 6), *[6] * 46]
+
+
+def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
+    async def run(own: RedisServer, state: RedisState) -> None:
+        async def told():
+            # Sent, and not answered: told again when it is back.
+            state.commit(block(until=1e6))
+            return await state.recall_afar(ask(1.0, ANN))
+
+        assert (await state.recall_afar(ask())).counts == (1,)
+        own.kill(signal.SIGSTOP)
+        hung = await asyncio.gather(*(state.recall_afar(ask(n / 10, ANN)) for n in range(4)), told())
+        assert sorted(memory.counts for memory in hung) == [(1,), (2,), (3,), (4,), (5,)]
+        assert state.alone == 5
+        own.kill(signal.SIGCONT)
+        async with asyncio.timeout(PATIENCE):
+            while state.away:
+                await asyncio.sleep(0.01)
+        assert (await state.recall_afar(ask(1.0))).block is not None
+        # What it was sent while it hung it may have counted, or not.
+        assert (await state.recall_afar(ask(1.0, ANN))).counts in {(1,), (6,)}
+        await state.close_afar()
+
+    with (
+        closing(RedisServer()) as own,
+        closing(RedisState(parse_address(own.url), WINDOW, prefix="x:", patience=0.5)) as state,
+    ):
+        asyncio.run(run(own, state))
+
+
+# ---- What else is shared
+
+
+def test_a_challenge_is_spent_once_at_whatever_gate():
+    name = f"test{next(_numbers)}:"
+    states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
+    first, second = map(RedisSpent, states)
+    assert first.spend(b"one", START + 60, START)
+    assert not first.spend(b"one", START + 60, START)
+    assert not second.spend(b"one", START + 60, START)
+    assert second.spend(b"two", START + 60, START)
+    assert not second.spend(b"three", START, START)
+    for state in states:
+        state.close()
+
+
+def test_a_clearance_that_is_handed_round_between_gates_is_noticed():
+    name = f"test{next(_numbers)}:"
+    states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
+    first, second = map(RedisSightings, states)
+    assert first.see(b"c", b"n1", START) == 1
+    assert second.see(b"c", b"n2", START + 1) == 2
+    assert first.see(b"c", b"n3", START + 2) == 3
+    assert second.are_many(second.see(b"c", b"n2", START + 3))
+    for state in states:
+        state.close()
+
+
+def test_a_bot_that_has_lost_its_welcome_at_one_gate_has_lost_it_at_all():
+    name = f"test{next(_numbers)}:"
+    states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
+    first, second = map(RedisUnwelcome, states)
+    until = time.time() + 60
+    assert first.get("Bot") is None
+    first["Bot"] = until
+    assert second.get("Bot") == until
+    assert second.get("Other") is None
+    for state in states:
+        state.close()
+
+
+# ---- Passwords and TLS
+
+
+def test_a_password_and_a_database():
+    with closing(RedisServer("--requirepass", "s3cret")) as own:
+        url = own.url.removesuffix("0") + "3"
+        with closing(RedisState(parse_address(url, password="s3cret"), WINDOW, prefix="x:", patience=5.0)) as state:
+            assert state.recall(ask()).counts == (1,)
+            assert not state.away
+        with closing(RedisState(parse_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
+            assert state.away
+
+            async def run() -> None:
+                assert (await state.recall_afar(ask())).counts == (1,)
+                await state.close_afar()
+
+            asyncio.run(run())
+            assert state.alone == 1
+
+
+def certificate(folder) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "redis")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+
+
+def test_tls(tmp_path):
+    certificate(tmp_path)
+    port = free_port()
+    options = ["--tls-port", str(port), "--tls-cert-file", str(tmp_path / "cert.pem"), "--tls-auth-clients", "no"]
+    with closing(RedisServer(*options, "--tls-key-file", str(tmp_path / "key.pem"))):
+        url, trusted = f"rediss://127.0.0.1:{port}", str(tmp_path / "cert.pem")
+        with closing(RedisState(parse_address(url, ca_file=trusted), WINDOW, prefix="x:", patience=5.0)) as state:
+            assert state.recall(ask()).counts == (1,)
+            assert not state.away
+
+            async def run() -> tuple[int, ...]:
+                found = await state.recall_afar(ask())
+                await state.close_afar()
+                return found.counts
+
+            assert asyncio.run(run()) == (2,)
+        # A certificate that nobody vouches for is not talked to.
+        with closing(RedisState(parse_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
+            assert state.away
+
+
+@pytest.mark.parametrize("url", ["", "redis://", "http://127.0.0.1", "redis://127.0.0.1:99999", "redis://a/b"])
+def test_what_is_no_address(url):
+    with pytest.raises(ValueError, match="is not an address"):
+        parse_address(url)

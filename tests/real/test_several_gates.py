@@ -1,0 +1,210 @@
+"""Two gates and two watches with one Redis and one PostgreSQL: what one knows all know, and what if one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from hedgerow.marker.seal import page_digest, visitor_digest
+from hedgerow.sessions.pending import Pending
+from hedgerow.shared_watch import PARTS, Streams
+from hedgerow.stores.keyfile import new_key, write_keys
+from hedgerow.stores.postgresql import migrate
+from hedgerow.stores.redis_link import ThreadLink, parse_address
+from hedgerow.verdict import PASS
+from hedgerow.visit import Marker, Visit
+
+from .databases import PATIENCE, PostgresServer, RedisServer
+from .servers import HEDGEROW, Nginx, Protect, Running, ask, wait_for
+
+SETTINGS = """
+[state]
+url = "{redis}"
+prefix = "site:"
+[ledger]
+url = "{postgresql}"
+[watch]
+enabled = false
+[density]
+windows = [{{ count = 30, seconds = 600.0 }}]
+block_for = 600.0
+[identity]
+trusted_proxies = []
+"""
+
+
+@pytest.fixture(scope="module")
+def redis():
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def postgresql():
+    server = PostgresServer()
+    yield server
+    server.close()
+
+
+class Gates:
+    """Two gates in front of one site, as on two machines: each with a directory of its own."""
+
+    def __init__(self, protect: Callable[..., Protect], site: Nginx, redis: RedisServer, url: str) -> None:
+        self.settings = SETTINGS.format(redis=redis.url, postgresql=url)
+        self.url = url
+        # Links that one has marked are opened by the other.
+        keys = {"HEDGEROW_KEYS": write_keys([new_key(time.time())])}
+        self.both = [protect(site.url, settings=self.settings, environment=keys) for _ in range(2)]
+
+    def rows(self) -> int:
+        with psycopg.connect(self.url) as connection:
+            return int(connection.execute("SELECT count(*) FROM visits").fetchone()[0])
+
+    def forgive(self) -> None:
+        request = urllib.request.Request(self.both[0].admin + "/forgive", data=b"key=127.0.0.1", method="POST")
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE):
+            pass
+
+
+@pytest.fixture(scope="module")
+def gates(protect, site, redis, postgresql):
+    url = postgresql.new_database()
+    migrate(url)
+    return Gates(protect, site, redis, url)
+
+
+def test_a_crawler_that_spreads_its_requests_is_caught_as_fast_as_on_one(gates):
+    answers = [ask(gates.both[n % 2]) for n in range(40)]
+    assert answers == [200] * 30 + [429] * 10
+    assert list(gates.both[0].blocked()) == list(gates.both[1].blocked()) == ["127.0.0.1"]
+    wait_for("the ledger", lambda: gates.rows() == 40)
+
+
+def test_forgiven_by_one_is_forgiven_by_all(gates):
+    gates.forgive()
+    assert [ask(gate) for gate in gates.both] == [200, 200]
+
+
+def test_while_redis_hangs_or_is_gone_the_site_is_up_and_what_was_blocked_stays_so(gates, redis):
+    first, second = gates.both
+    while ask(first) == 200:
+        pass
+    assert ask(second) == 429
+    redis.kill(signal.SIGSTOP)
+    try:
+        # Both have seen the block before, and both go on by themselves.
+        assert [ask(gate) for gate in gates.both] == [429, 429]
+    finally:
+        redis.kill(signal.SIGCONT)
+    redis.kill(signal.SIGKILL)
+    try:
+        assert [ask(gate) for gate in gates.both] == [429, 429]
+    finally:
+        redis.start()
+    # A Redis that has lost everything is told what was decided without it, and is used again.
+    for gate in gates.both:
+        wait_for("Redis again", lambda gate=gate: "Redis answers again" in gate.said().rpartition("does not answer")[2])
+    gates.forgive()
+    answers = []
+    while len(answers) < 60 and answers.count(429) < 2:
+        answers.append(ask(gates.both[len(answers) % 2]))
+    assert answers[-2:] == [429, 429]
+
+
+def test_while_postgresql_is_gone_no_row_is_lost(gates, postgresql):
+    before = gates.rows()
+    postgresql.stop(signal.SIGQUIT)
+    try:
+        for n in range(20):
+            ask(gates.both[n % 2], f"/{n}")
+        spools = [gate.folder / "state" / "ledger.spool" for gate in gates.both]
+        wait_for("the spools", lambda: all(spool.is_dir() and any(spool.glob("*.batch")) for spool in spools))
+    finally:
+        postgresql.start()
+    wait_for("all rows", lambda: gates.rows() >= before + 20)
+    wait_for("empty spools", lambda: not any(any(spool.glob("*.batch")) for spool in spools))
+    with psycopg.connect(gates.url) as connection:
+        written = connection.execute(
+            "SELECT target, count(*) FROM visits WHERE target ~ '^/[0-9]+$' GROUP BY target"
+        ).fetchall()
+    assert sorted(written) == sorted((f"/{n}", 1) for n in range(20))
+    for gate in gates.both:
+        assert gate.metric("hedgerow_ledger_lost_total") == 0
+
+
+def test_workers_with_redis_are_gates_like_others(protect, site, redis, postgresql):
+    url = postgresql.new_database()
+    migrate(url)
+    settings = SETTINGS.format(redis=redis.url, postgresql=url).replace('"site:"', '"workers:"')
+    server = protect(site.url, settings=settings, options=["--workers", "2"])
+    assert [ask(server) for _ in range(34)] == [200] * 30 + [429] * 4
+    assert list(server.blocked()) == ["127.0.0.1"]
+    wait_for(
+        "what both have counted", lambda: 'hedgerow_visits_total{action="pass"} 30.0' in server.ask_admin("/metrics")
+    )
+    server.stop()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT count(*) FROM visits").fetchone()[0] == 34
+
+
+# ---- The watches
+
+
+def seen(visitor: str, n: int, at: float) -> Visit:
+    marker = Marker("page", visitor_digest(visitor), page_digest(f"/{n - 1}"), f"/{n}")
+    return Visit(at, visitor, visitor, visitor, "GET", f"/{n}", marker=marker)
+
+
+class Watching:
+    def __init__(self, folder: Path, settings: str, number: int) -> None:
+        config = folder / "watch.toml"
+        config.write_text(settings)
+        self.running = Running(
+            [str(HEDGEROW), "watch", "--config", str(config)], folder / f"watch{number}.log", cwd=folder,
+            environment={"HEDGEROW__DIRECTORY": str(folder)},
+        )  # fmt: skip
+        wait_for("the watch", lambda: "watching as" in self.running.said() or not self.running.alive)
+        assert self.running.alive, self.running.said()
+
+
+def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis, tmp_path):
+    settings = f'[state]\nurl = "{redis.url}"\nprefix = "watched:"\n[ledger]\nenabled = false\n'
+    address = parse_address(redis.url)
+    link, streams = ThreadLink(address, lambda: (), patience=PATIENCE), Streams(address, "watched:")
+    visitors, steps = [f"192.0.2.{n}" for n in range(1, 41)], 12
+    watches = [Watching(tmp_path, settings, n) for n in range(2)]
+
+    def left() -> int:
+        return sum(link.ask_all([("XLEN", f"watched:visits:{part}") for part in range(PARTS + 1)]))
+
+    def holders() -> set[bytes]:
+        return set(link.ask(("MGET", *(f"watched:lease:{part}" for part in range(PARTS + 1)))))
+
+    try:
+        wait_for("both at work", lambda: len(holders() - {None}) == 2 and None not in holders())
+        for n in range(steps):
+            for start in range(0, len(visitors), 10):
+                some = visitors[start : start + 10]
+                assert streams.deliver([(seen(who, n, time.time()), PASS) for who in some], ())
+            if n == steps // 2:
+                os.kill(watches[0].running.pid, signal.SIGKILL)
+        wait_for("all visits", lambda: left() == 0)
+        wait_for("one at work", lambda: len(holders()) == 1)
+        for who in visitors:
+            kept = Pending.from_bytes(link.ask(("GET", f"watched:session:{who}")))
+            assert (who, kept.size) == (who, steps)
+    finally:
+        link.close()
+        streams.close()
+        assert watches[1].running.stop() == 0
+        watches[0].running.process.kill()
+        watches[0].running.process.wait()
+    assert "Traceback" not in watches[1].running.said()
