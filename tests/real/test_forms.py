@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from challenge.asking import answers_of
+from hedgerow.adapters.banlist import desk, feed, link
 from hedgerow.policy.lists import Listing
 
 from .forms import (
@@ -261,6 +262,11 @@ def site() -> Iterator[WsgiServer]:
 @pytest.fixture(scope="module")
 def forms(program, site, tmp_path_factory) -> Iterator[dict[str, Form]]:
     running: list[Form] = []
+    patch = pytest.MonkeyPatch()
+    # The client and its server look around more often than they would, so that nobody waits for them here.
+    patch.setattr(feed, "_PAUSE", 0.02)
+    patch.setattr(desk, "_LOOK_EVERY", 0.02)
+    patch.setattr(link, "_PAUSE", 0.02)
     try:
         for make in (
             AsgiForm,
@@ -274,6 +280,7 @@ def forms(program, site, tmp_path_factory) -> Iterator[dict[str, Form]]:
     finally:
         for form in running:
             form.stop()
+        patch.undo()
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[script.name for script in SCRIPTS])
