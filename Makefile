@@ -28,9 +28,9 @@ check: .venv/.ready
 # What asks no clock and opens no port runs side by side; real servers need the machine for themselves.
 test: setup check
 	$(BIN)/coverage erase
-	$(BIN)/pytest tests --ignore=tests/real --ignore=tests/adapters -n 2 --cov --cov-report=
+	$(BIN)/pytest tests --ignore=tests/real --ignore=tests/adapters -n 2 --durations=10 --cov --cov-report=
 	$(BIN)/pytest tests/adapters --cov --cov-append --cov-report=
-	$(BIN)/pytest tests/real
+	$(BIN)/pytest tests/real --durations=20
 	$(BIN)/coverage report --skip-covered --fail-under=85
 
 bench: setup

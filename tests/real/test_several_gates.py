@@ -28,6 +28,8 @@ SETTINGS = """
 [state]
 url = "{redis}"
 prefix = "site:"
+# Long: on a busy machine the default gives up now and then, and a gate goes on by itself. Here all is to be counted.
+timeout = 3.0
 [ledger]
 url = "{postgresql}"
 [watch]
