@@ -18,6 +18,8 @@ from hedgerow.recall import everyone_at
 from hedgerow.verdict import PASS, Block, Decision
 
 _MOST_KNOWN = 1 << 14
+# How keys end that are not one visitor's: everyone at an address, and networks.
+_OF_SEVERAL = ("/*", "/24", "/48")
 _LONGEST_KNOWN = 400
 
 
@@ -27,7 +29,7 @@ class Local:
     def __init__(self) -> None:
         self._lists = Lists()
         self._blocks: dict[str, Block] = {}
-        self._by_network = False
+        self._wider = False
         self._entries: dict[tuple[ListName, str], Listing] = {}
         self._found: dict[tuple[str, str, str], Decision] = {}
         self._lock = threading.Lock()
@@ -61,9 +63,10 @@ class Local:
         blocks = self._blocks
         if blocks and (address or account):
             prefix = prefix_of(address)
-            visitor = visitor_of(account, prefix)
-            keys = (visitor, everyone_at(prefix), network_of(address) if self._by_network else "")
-            for key in keys:
+            block = blocks.get(visitor_of(account, prefix))
+            if block is not None and block.until > at:
+                return Decision(block.action, (block.evidence,), block.until)
+            for key in (everyone_at(prefix), network_of(address)) if self._wider else ():
                 block = blocks.get(key)
                 if block is not None and block.until > at:
                     return Decision(block.action, (block.evidence,), block.until)
@@ -97,7 +100,7 @@ class Local:
                 self.version = version
                 return
             lists.settle()
-            self._by_network = any("/" in key and not key.endswith("/*") for key in blocks)
+            self._wider = any(key.endswith(_OF_SEVERAL) for key in blocks)
             self._lists, self._blocks, self._entries, self.version = lists, blocks, entries, version
             self._found = {}
         self.changed()
