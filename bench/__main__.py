@@ -7,7 +7,7 @@ import sys
 
 ALL = (
     "decision", "state", "scale", "lists", "client", "signature", "challenge",
-    "memory", "watch", "models", "shape", "page", "maze", "proxy",
+    "memory", "watch", "models", "shape", "page", "maze", "proxy", "report",
 )  # fmt: skip
 
 if __name__ == "__main__":

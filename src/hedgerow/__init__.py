@@ -10,6 +10,7 @@ The map, from the outside in:
                 process, workers, machines           holdings.py what a site remembers in
     watch.py    sees visits behind the fast path     relay.py   visits on their way to a watch elsewhere
     shared_watch.py  one watch of several processes, by streams of Redis
+    report/     who crawls, by a log                 analyse/   log lines -> figures for each source
     replay.py   a log through the same gate          campaigns/ visitors that belong together
     stores/     state, lists, ledger, key            detect/    one file per detector: evidence
     logs/       log lines -> visits                  policy/    from evidence to decision; lists

@@ -155,6 +155,58 @@ def replay(
 
 
 @app.command()
+def report(
+    logs: Annotated[
+        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, patterns, or - for standard input.")
+    ],
+    config: Config = None,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write the result as JSON; - for standard output.")
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a page with plots and tables; it needs no network.")
+    ] = None,
+    ignore_user_agent: Annotated[
+        bool, typer.Option("--ignore-user-agent", help="Hide user agents from every detector.")
+    ] = False,
+    memory: Annotated[float, typer.Option(min=0.5, metavar="GB", help="Memory to keep to.")] = 2.0,
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="The site's own host; without, found from the log.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="FORMAT", help="The server's log_format or LogFormat, or a format's name."),
+    ] = "",
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Thresholds and weights; see hedgerow train heuristics."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many crawlers to show.")] = 10,
+    export: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FORMAT=FILE", help="Write the crawlers as a list; formats as in hedgerow lists export."),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Put the crawlers on the black list of the running Hedgerow.")
+    ] = False,
+    length: Annotated[str, typer.Option("--for", metavar="7d", help="How long entries hold.")] = "7d",
+    sure: Annotated[float, typer.Option(min=0.0, max=1.0, help="The score from which on a crawler is listed.")] = 0.9,
+    resolve: Annotated[
+        bool, typer.Option("--resolve", help="Verify bots by the names of their addresses, asked of the DNS.")
+    ] = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Say how long it took; the JSON then differs.")] = False,
+) -> None:
+    """Say who crawls the site, by its access log."""
+    from hedgerow.cli.report import run
+
+    run(
+        logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
+        memory=memory, hosts=host, form=form, model=model, top=top, timing=timing, exports=export or [],
+        apply=apply, length=length, sure=sure, resolve=resolve,
+    )  # fmt: skip
+
+
+@app.command()
 def check(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Settings; ./hedgerow.toml without.")] = None,
 ) -> None:

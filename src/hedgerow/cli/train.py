@@ -73,17 +73,15 @@ def run(
     config: Config = None,
 ) -> None:
     """
-    Train the models that tell crawlers by their paths.
+    Train the models that tell crawlers by their paths; or, by `train heuristics LOG...`, those of `hedgerow report`.
 
     The visits of `hedgerow crawl` are known by the labels beside the ledger. Everybody else is taken for a person whom
     neither the heuristics nor the shipped models suspect. Where a site has fewer than 20 of either, simulated ones are
     added. Cross-validated by visitor: every figure is of visitors that the model had not seen, with its 95 % interval.
     Needs scikit-learn, the extra `train`. `train shape LOG...` trains the models of the shape of traffic instead.
     """
-    if logs and logs[0] == "shape":
-        from hedgerow.cli.train_shape import run as run_shape
-
-        run_shape(logs[1:], out=out, labels=labels, json_path=json, seed=seed)
+    if logs and logs[0] in {"heuristics", "shape"}:
+        _of_reports(logs[0], logs[1:], out=out, labels=labels, json_path=json, seed=seed)
         return
     try:
         import sklearn  # noqa: F401
@@ -134,6 +132,20 @@ def run(
     if json is not None:
         _write(Path(json), _encoded(told))
     _print(bundle)
+
+
+def _of_reports(
+    what: str, logs: list[str], *, out: Path | None, labels: Path | None, json_path: str | None, seed: int
+) -> None:
+    """Train what `hedgerow report` rests on."""
+    if what == "heuristics":
+        from hedgerow.cli.train_heuristics import run as run_heuristics
+
+        run_heuristics(logs, out=out, labels=labels, json_path=json_path)
+    else:
+        from hedgerow.cli.train_shape import run as run_shape
+
+        run_shape(logs, out=out, labels=labels, json_path=json_path, seed=seed)
 
 
 def _tell(done: str) -> None:

@@ -217,6 +217,11 @@ class Bots:
         """Whether the policy lets this bot pass once it is verified."""
         return self._policies[bot.category] == "pass"
 
+    def provable(self, bot: KnownBot) -> bool:
+        """Whether anything is known, or will be asked, by which a claim to be *bot* could be proven."""
+        listed = any(name in self._ranges for name in bot.ranges)
+        return listed or (bool(bot.domains) and (self._proofs.ask is not None or len(self._proofs) > 0))
+
     def prove(self, bot: KnownBot, address: str, at: float) -> Proof:
         """Whether an address is the bot's own, as far as is known now."""
         lists = [self._ranges[name] for name in bot.ranges if name in self._ranges]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from hedgerow.visit import Kind, Origin
 
 # fmt: off
-_ASSETS = frozenset({
+ASSETS = frozenset({
     "css", "js", "mjs", "map", "wasm", "webmanifest",
     "png", "jpg", "jpeg", "gif", "webp", "avif", "svg", "ico", "cur", "bmp", "tif", "tiff", "jxl", "heic",
     "woff", "woff2", "ttf", "otf", "eot",
@@ -23,7 +23,7 @@ _ASSETS = frozenset({
     "srt", "swf", "pdf", "epub", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "deb", "rpm", "iso", "dmg", "exe",
     "msi", "apk", "jar",
 })
-_CALL_SUFFIXES = frozenset({"json", "xml", "rss", "atom", "ics", "csv", "txt", "yaml", "yml", "git"})
+CALL_SUFFIXES = frozenset({"json", "xml", "rss", "atom", "ics", "csv", "txt", "yaml", "yml", "git"})
 # fmt: on
 _READING = frozenset({"GET", "HEAD"})
 _DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
@@ -39,9 +39,9 @@ _LONGEST_CACHED = 200
 def _kind_of_target(target: str) -> Kind:
     name = target.partition("?")[0].rpartition("/")[2]
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
-    if suffix in _ASSETS:
+    if suffix in ASSETS:
         return "asset"
-    return "call" if suffix in _CALL_SUFFIXES else "page"
+    return "call" if suffix in CALL_SUFFIXES else "page"
 
 
 _cached_kind = lru_cache(maxsize=1 << 13)(_kind_of_target)

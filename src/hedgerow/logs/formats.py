@@ -48,7 +48,8 @@ _ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|.)", re.DOTALL)
 _HEX = "0123456789abcdefABCDEF"
 _UNESCAPED = {rf"\x{a}{b}": chr(int(a + b, 16)) for a in _HEX for b in _HEX}
 _UNESCAPED |= {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\v": "\v", r"\b": "\b", r"\f": "\f"}
-_REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (.*?)(?: HTTP/\S*)?\Z", re.DOTALL)
+_METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ")
+_VERSION = re.compile(r"\S*\Z")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -212,6 +213,20 @@ def _account(user: str) -> str:
     return "" if user in {"-", '""'} else unescape(user)
 
 
+def split_request(whole: str) -> tuple[str, str]:
+    """
+    Method and target of a request line, and no method where it is none.
+
+    The target ends at the last ` HTTP/` that nothing but a version follows. Some requests are as long as a line can be:
+    nothing here looks at a place twice.
+    """
+    method = _METHOD.match(whole)
+    if method is None:
+        return "", whole
+    target, separator, version = whole[method.end() :].rpartition(" HTTP/")
+    return method[0][:-1], target if separator and _VERSION.match(version) else whole[method.end() :]
+
+
 def _split(request: str) -> tuple[str, str]:
     """
     Method and target of an odd request line. What is none (`-`, a TLS greeting, noise) has no method and is
@@ -219,9 +234,7 @@ def _split(request: str) -> tuple[str, str]:
 
     A target may hold spaces: some clients send them as they are.
     """
-    whole = "" if request == "-" else unescape(request)
-    match = _REQUEST.match(whole)
-    return (match[1], match[2]) if match else ("", whole)
+    return split_request("" if request == "-" else unescape(request))
 
 
 LEDGER_COLUMNS = (

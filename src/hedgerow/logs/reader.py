@@ -38,15 +38,10 @@ import zstandard
 
 from hedgerow.errors import LogError
 from hedgerow.identity.welcome import Welcome
-from hedgerow.logs.formats import (
-    LEDGER,
-    LEDGER_COLUMNS,
-    Format,
-    LineParser,
-    readable,
-    recognise,
-    visit_of_row,
-)
+from hedgerow.logs.dialect import AS_IT_IS, Dialect, Parser, W3cParser, choose, is_directive, parser
+from hedgerow.logs.fields import FieldNames, FieldParser
+from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
+from hedgerow.logs.structured import parquet_rows
 from hedgerow.visit import Visit
 
 LONGEST_LINE = 65_536
@@ -55,7 +50,7 @@ LONGEST_LINE = 65_536
 STANDARD_INPUT = "-"
 
 _MOST_SAMPLES = 5
-_SAMPLE_LENGTH = 200
+SAMPLE_LENGTH = 200
 _MOST_LOOK_AHEAD = 100_000
 _BLOCK = 1 << 18
 _ZSTD_PIECE = 1 << 12
@@ -63,6 +58,8 @@ _LOOKED_AT = 1 << 16
 _LINES_LOOKED_AT = 200
 _ROWS = 1000
 _LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_PARQUET_MAGIC = b"PAR1"
 _LEDGER_MAGIC = b"SQLite format 3\0"
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
@@ -74,7 +71,8 @@ class Tally(msgspec.Struct):
     *samples* are the first few bad lines, safe to print. *first* and *last* are the earliest and latest time,
     or None. *formats* names the formats found. *damage* has a sentence for each file that breaks off midway.
     *bytes_read* are bytes of the files as they are, compressed or not, of *bytes_total*, which is 0 where
-    nobody can know.
+    nobody can know. *exact* says that all times have fractions of seconds.
+    *directives* are lines that only say how others are written (W3C logs); they count as no lines.
     """
 
     parsed: int = 0
@@ -86,6 +84,8 @@ class Tally(msgspec.Struct):
     damage: list[str] = []
     bytes_read: int = 0
     bytes_total: int = 0
+    exact: bool = False
+    directives: int = 0
 
     @property
     def lines(self) -> int:
@@ -94,7 +94,7 @@ class Tally(msgspec.Struct):
     def count_bad(self, sample: str) -> None:
         self.bad += 1
         if len(self.samples) < _MOST_SAMPLES:
-            self.samples.append(readable(sample[:_SAMPLE_LENGTH]))
+            self.samples.append(readable(sample[:SAMPLE_LENGTH]))
 
     def count_parsed(self, at: float) -> None:
         self.parsed += 1
@@ -105,6 +105,11 @@ class Tally(msgspec.Struct):
         elif at < self.first:
             self.first = at
 
+    def note_span(self, first: float, last: float) -> None:
+        """Some lines, counted elsewhere, were from *first* to *last*."""
+        self.first = first if self.first is None else min(self.first, first)
+        self.last = last if self.last is None else max(self.last, last)
+
 
 class Reader:
     """
@@ -112,14 +117,21 @@ class Reader:
 
     Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, told by its first bytes), a ledger,
     or "-", standard input. All are looked at before any is read: LogError where one cannot be read at all.
-    *accounts* and *welcome*: see `LineParser`.
+    *accounts* and *welcome*: see `LineParser`. *dialect* says how lines are written, where somebody knows.
     """
 
-    def __init__(self, paths: Sequence[str], *, accounts: bool = False, welcome: Welcome | None = None) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        accounts: bool = False,
+        welcome: Welcome | None = None,
+        dialect: Dialect = AS_IT_IS,
+    ) -> None:
         self.tally = Tally()
         self._accounts = accounts
         self._welcome = welcome
-        self._sources = [_source(path) for path in paths]
+        self._sources = [look_at(path, dialect) for path in paths]
         for source in self._sources:
             if source.format.name not in self.tally.formats:
                 self.tally.formats.append(source.format.name)
@@ -135,11 +147,8 @@ class Reader:
     def __iter__(self) -> Iterator[Visit]:
         return _merged([(source.start, self._visits(source)) for source in self._sources])
 
-    def _visits(self, source: _Text | _Ledger) -> Iterator[Visit]:
-        if isinstance(source, _Ledger):
-            return source.visits(self.tally)
-        parse = LineParser(source.format, accounts=self._accounts, welcome=self._welcome)
-        visits = source.visits(self.tally, parse)
+    def _visits(self, source: Source) -> Iterator[Visit]:
+        visits = source.visits(self.tally, accounts=self._accounts, welcome=self._welcome)
         return visits if source.format.exact else spread(visits)
 
 
@@ -185,14 +194,18 @@ def _spaced(run: list[Visit]) -> Iterator[Visit]:
         yield msgspec.structs.replace(visit, at=visit.at + k / count) if k else visit
 
 
-class _Text:
+class Text:
     """A file of lines. What can be read only once (a pipe) stays open, and what was looked at is kept."""
 
-    def __init__(self, path: str, file: BinaryIO) -> None:
+    def __init__(self, path: str, file: BinaryIO, dialect: Dialect = AS_IT_IS) -> None:
         self.path = path
+        self.dialect = dialect
         self.size: int | None = None
         self._damage: list[str] = []
         self._kept: Iterator[bytes] | None = None
+        self.is_plain = False
+        """Whether it is a file that is not compressed, and can be read from anywhere."""
+        compressed = _begins(file).startswith((_ZSTD_MAGIC, *_COMPRESSIONS))
         blocks = _blocks(file, self._damage)
         looked_at: list[bytes] = []
         while sum(map(len, looked_at)) < _LOOKED_AT and (block := next(blocks, None)) is not None:
@@ -204,31 +217,46 @@ class _Text:
             self._kept = chain(looked_at, blocks)
         elif stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             self.size = os.fstat(file.fileno()).st_size
+            self.is_plain = not compressed
             self._damage.clear()
             file.close()
         else:
             self._kept = _closing(file, chain(looked_at, blocks))
         lines = [line for line in b"".join(looked_at).split(b"\n") if len(line) <= LONGEST_LINE]
-        self.format: Format = recognise(lines[:_LINES_LOOKED_AT])
-        parse = LineParser(self.format)
-        self.start = next((visit.at for line in lines if (visit := parse(line))), -math.inf)
+        self.format: Format = choose(lines[:_LINES_LOOKED_AT], dialect)
+        parse = self.parser()
+        times = (visit.at for line in lines if not is_directive(parse, line) and (visit := parse(line)))
+        self.start = next(times, -math.inf)
         """The time of the first line that has one: when the file's turn comes."""
 
-    def visits(self, tally: Tally, parse: Callable[[bytes], Visit | None]) -> Iterator[Visit]:
+    def parser(self, *, accounts: bool = False, welcome: Welcome | None = None) -> Parser:
+        """What parses a line of it."""
+        return parser(self.format, self.dialect, accounts=accounts, welcome=welcome)
+
+    def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:
+        parse = self.parser(accounts=accounts, welcome=welcome)
+        directives = isinstance(parse, W3cParser)
         seen = 0
-        for lines in _lines(self._read(tally)):
+        for lines in _lines(self.blocks(tally)):
             seen += len(lines)
             for line in lines:
+                if directives and is_directive(parse, line):
+                    tally.directives += 1
+                    continue
                 visit = parse(line) if len(line) <= LONGEST_LINE else None
                 if visit is None:
-                    tally.count_bad(line[:_SAMPLE_LENGTH].decode("latin-1"))
+                    tally.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
                 else:
                     tally.count_parsed(visit.at)
                     yield visit
+        self.report_damage(tally, seen)
+
+    def report_damage(self, tally: Tally, seen: int) -> None:
+        """Say in *tally* where the file breaks off, if it does; *seen* lines were read of it."""
         for reason in self._damage:
             tally.damage.append(f"{readable(self.path)}: breaks off after {seen:,} lines: {reason}")
 
-    def _read(self, tally: Tally) -> Iterator[bytes]:
+    def blocks(self, tally: Tally) -> Iterator[bytes]:
         """The file's blocks; the tally learns how many bytes of the file they were."""
         if self._kept is not None:
             for block in self._kept:
@@ -271,7 +299,7 @@ def _blocks(file: BinaryIO, damage: list[str]) -> Iterator[bytes]:
     """The contents of *file*, decompressed. Where it breaks off the reason is put into *damage*."""
     try:
         magic = _begins(file)
-        if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        if magic.startswith(_ZSTD_MAGIC):
             yield from _unzstd(file)
             return
         plain: BinaryIO = file
@@ -313,7 +341,7 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the file ends before the compressed data do")
 
 
-class _Ledger:
+class Ledger:
     """Our own extended access log: exact times, in the order in which the gate saw the visits."""
 
     format = LEDGER
@@ -340,7 +368,7 @@ class _Ledger:
         connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
         return connection
 
-    def visits(self, tally: Tally) -> Iterator[Visit]:
+    def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:  # noqa: ARG002 - the gate has said
         seen = 0
         with closing(self._connect()) as connection:
             try:
@@ -371,12 +399,46 @@ def _open(path: str) -> BinaryIO:
         raise LogError(f"{readable(path)}: cannot be read: {_reason(error)}") from None
 
 
-def _source(path: str) -> _Text | _Ledger:
+class Parquet:
+    """A Parquet file whose columns have names that we know."""
+
+    def __init__(self, path: str, dialect: Dialect = AS_IT_IS) -> None:
+        self.path = path
+        self.size: int | None = Path(path).stat().st_size
+        self._names = FieldNames(dialect.fields)
+        parse = FieldParser(lambda _: None)
+        first = next(parquet_rows(path, self._names), [])
+        visits = [visit for row in first[:_LINES_LOOKED_AT] if row and (visit := parse.visit(row))]
+        self.format = Format("parquet", exact=any(visit.at % 1 for visit in visits))
+        self.start = visits[0].at if visits else -math.inf
+
+    def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:
+        parse = FieldParser(lambda _: None, accounts=accounts, welcome=welcome)
+        for rows in parquet_rows(self.path, self._names):
+            for row in rows:
+                visit = parse.visit(row) if row else None
+                if visit is None:
+                    tally.count_bad(str(row))
+                else:
+                    tally.count_parsed(visit.at)
+                    yield visit
+        tally.bytes_read += self.size or 0
+
+
+Source = Text | Ledger | Parquet
+
+
+def look_at(path: str, dialect: Dialect = AS_IT_IS) -> Source:
+    """The log *path*, looked at and not yet read; LogError where it cannot be read at all."""
     file = _open(path)
-    if _begins(file).startswith(_LEDGER_MAGIC):
+    begins = _begins(file)
+    if begins.startswith(_LEDGER_MAGIC):
         file.close()
-        return _Ledger(path)
-    return _Text(path, file)
+        return Ledger(path)
+    if begins.startswith(_PARQUET_MAGIC) and path != STANDARD_INPUT:
+        file.close()
+        return Parquet(path, dialect)
+    return Text(path, file, dialect)
 
 
 def _begins(file: BinaryIO) -> bytes:

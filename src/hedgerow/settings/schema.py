@@ -660,6 +660,36 @@ class ServeSettings(Table, frozen=True):
                 yield f"clients.{number}.token", "is another's: each client has its own"
 
 
+class LogsSettings(Table, frozen=True):
+    """
+    How the logs of `hedgerow report` are written.
+
+    *format* is a name, or the server's own log_format or LogFormat; empty: told by the lines. *fields* says what a JSON
+    log or a Parquet file calls our fields.
+    """
+
+    format: str = ""
+    fields: dict[str, str] = {}
+
+    def faults(self) -> Faults:
+        names = (
+            "time",
+            "address",
+            "user",
+            "request",
+            "method",
+            "target",
+            "query",
+            "host",
+            "status",
+            "referrer",
+            "agent",
+        )
+        for name in self.fields:
+            if name not in names:
+                yield "fields", f"no field is called {name!r}; there are {', '.join(names)}"
+
+
 class Settings(Table, frozen=True):
     """All settings. *directory* is where key and ledger live; empty: the user's state directory."""
 
@@ -682,5 +712,6 @@ class Settings(Table, frozen=True):
     ledger: LedgerSettings = LedgerSettings()
     watch: WatchSettings = WatchSettings()
     campaigns: CampaignSettings = CampaignSettings()
+    logs: LogsSettings = LogsSettings()
     admin: AdminSettings = AdminSettings()
     serve: ServeSettings = ServeSettings()

@@ -1,0 +1,197 @@
+"""
+Numbering: texts become small numbers, and rows are made of them.
+
+What a visitor sends is of any number and length. So only so many texts of each kind are kept; those that come later
+share the number 1, "others". 0 is "none".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.describing import (
+    ASSET,
+    CALL,
+    HEAD,
+    PAGE,
+    PREFETCH,
+    describe_all,
+)  # fmt: skip
+from hedgerow.analyse.scanning import (
+    AGENT,
+    CLIENT,
+    HOST,
+    LEAD,
+    OTHER_CLIENT,
+    PLACE,
+    SHAPE,
+    Scanned,
+    ipv4,
+)  # fmt: skip
+from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.visit import Visit
+
+NONE, OTHERS = 0, 1
+_KINDS = {"page": PAGE, "call": CALL, "asset": ASSET, "prefetch": PREFETCH}
+_MOST_TEXTS = 200_000
+_LONGEST_TEXT = 1000
+
+COLUMNS = {
+    "source": np.uint64, "t": np.int64, "page": np.uint64, "parent": np.uint64, "ord": np.uint64, "shape": np.uint32,
+    "lead": np.uint32, "place": np.uint32, "agent": np.uint32, "status": np.uint16, "kind": np.uint8, "flags": np.uint8,
+}  # fmt: skip
+"""
+The columns of a row: who, when (microseconds since 1970), which page, the page that led there (as if it were ours), its
+place in the alphabet, its shape, the shape of the page that led there, the host that led there, the user agent, the
+answer's status, what kind of request it is, and flags.
+"""
+
+Rows = dict[str, NDArray[Any]]
+
+
+class Texts:
+    """Texts of one kind, numbered from 2 on as they come; at most *most* of them."""
+
+    def __init__(self, most: int = _MOST_TEXTS) -> None:
+        self.texts: list[bytes] = [b"", b""]
+        self._numbers: dict[bytes | int, int] = {b"": NONE}
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def number(self, text: bytes, key: bytes | int | None = None) -> int:
+        """The number of *text*, or of its *key*, where that is what tells texts apart."""
+        told = text if key is None else key
+        found = self._numbers.get(told)
+        if found is None:
+            if len(self.texts) >= self._most:
+                return OTHERS
+            found = self._numbers[told] = len(self.texts)
+            self.texts.append(text[:_LONGEST_TEXT])
+        return found
+
+
+class Numbering:
+    """The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources."""
+
+    def __init__(self) -> None:
+        self.agents = Texts()
+        self.places = Texts()
+        self.shapes = Texts()
+        self.hosts: Counter[str] = Counter()
+        """Lines by virtual host, where the log names it."""
+        self._sources: dict[str, int] = {}
+        self._visitors: list[str] = []
+        self._addresses: list[str] = []
+
+    def rows_of(self, scanned: Scanned, data: NDArray[np.uint8]) -> Rows:
+        """The rows of the lines that were scanned; those of odd lines are empty."""
+        words = scanned.words
+        numbers = np.zeros(len(words) + 1, np.uint64)
+        for k, (column, start, end) in enumerate(words.tolist()):
+            text = data[start:end].tobytes()
+            if column == AGENT:
+                numbers[k] = self.agents.number(text)
+            elif column == SHAPE:
+                numbers[k] = self.shapes.number(text, int(scanned.digests[k]))
+            elif column == PLACE:
+                numbers[k] = self.places.number(text.lower())
+            elif column == CLIENT:
+                address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
+                numbers[k] = self._source(prefix_of(address), address)
+        texts = scanned.texts
+        if texts[HOST].max(initial=-1) >= 0:
+            used = texts[HOST][texts[HOST] >= 0]
+            for k, count in enumerate(np.bincount(used, minlength=0).tolist()):
+                if count:
+                    self.hosts[data[words[k, 1] : words[k, 2]].tobytes().decode("latin-1").lower()] += count
+        source = scanned.source
+        others = texts[CLIENT] >= 0
+        if others.any():
+            source[others] = numbers[texts[CLIENT][others]]
+        small = numbers.astype(np.uint32)
+        return {
+            "source": source, "t": scanned.at, "page": scanned.page, "parent": scanned.parent, "ord": scanned.order,
+            "shape": small[texts[SHAPE]], "lead": small[texts[LEAD]], "place": small[texts[PLACE]],
+            "agent": small[texts[AGENT]],
+            "status": scanned.status, "kind": scanned.kind, "flags": scanned.flags,
+        }  # fmt: skip
+
+    def rows_of_visits(self, visits: Sequence[Visit]) -> Rows:
+        """The rows of visits that were parsed line by line."""
+        targets = [_bytes(visit.target) for visit in visits]
+        referrers = [_bytes(visit.referrer) for visit in visits]
+        joined = b"".join(targets) + b"".join(referrers)
+        data = np.frombuffer(joined or b"\0", np.uint8)
+        ends = np.cumsum([len(text) for text in targets + referrers], dtype=np.int64)
+        n = len(visits)
+        told = describe_all(data, ends[:n], ends[n:])
+        page, order, shape, _, flags, hosts, parent, lead = told
+        number = self.shapes.number
+        lead_texts = [b"/" + text.partition(b"://")[2].partition(b"/")[2].partition(b"#")[0] for text in referrers]
+        flags |= np.array([HEAD if visit.method == "HEAD" else 0 for visit in visits], np.uint8)
+        for visit in visits:
+            if visit.host:
+                self.hosts[visit.host.lower()] += 1
+        return {
+            "source": np.array([self.source_of(visit) for visit in visits], np.uint64),
+            "t": np.array([round(visit.at * 1e6) for visit in visits], np.int64),
+            "page": page, "parent": parent, "ord": order,
+            "shape": np.array([number(t, int(s)) for t, s in zip(targets, shape, strict=True)], np.uint32),
+            "lead": np.array([number(t, int(s)) if s else 0 for t, s in zip(lead_texts, lead, strict=True)], np.uint32),
+            "place": np.array([self.places.number(joined[a:b].lower()) for a, b in hosts.tolist()], np.uint32),
+            "agent": np.array([self.agents.number(_bytes(visit.user_agent)) for visit in visits], np.uint32),
+            "status": np.array([visit.status & 0xFFFF for visit in visits], np.uint16),
+            "kind": np.array([_KINDS[visit.kind] for visit in visits], np.uint8),
+            "flags": flags,
+        }  # fmt: skip
+
+    def source_of(self, visit: Visit) -> int:
+        """The number of a visit's visitor."""
+        return self._source(visit.visitor, visit.address)
+
+    def _source(self, visitor: str, address: str) -> int:
+        found = self._sources.get(visitor)
+        if found is None:
+            number = _ipv4(visitor)
+            if number < int(OTHER_CLIENT):
+                return number
+            found = self._sources[visitor] = int(OTHER_CLIENT) + len(self._visitors)
+            self._visitors.append(visitor)
+            self._addresses.append(address)
+        return found
+
+    def name(self, source: int) -> str:
+        """The name of a source: an address, a prefix, an account."""
+        other = source - int(OTHER_CLIENT)
+        return str(IPv4Address(source)) if other < 0 else self._visitors[other]
+
+    def address(self, source: int) -> str:
+        """An address of a source; the first that it had."""
+        other = source - int(OTHER_CLIENT)
+        return str(IPv4Address(source)) if other < 0 else self._addresses[other]
+
+
+@lru_cache(maxsize=1 << 16)
+def _ipv4(visitor: str) -> int:
+    """The number of an IPv4 address; OTHER_CLIENT where it is none."""
+    text = np.frombuffer(_bytes(visitor) or b"-", np.uint8)
+    return int(ipv4(text, 0, len(text)))
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1", "backslashreplace")
+
+
+def fill(rows: Rows, where: NDArray[np.int64], more: Rows) -> None:
+    """Put the rows *more* into the places *where* of *rows*."""
+    for name, column in rows.items():
+        column[where] = more[name]

@@ -1,0 +1,503 @@
+"""
+Scanning: ordinary lines of an access log, in bulk, by a parser that numba compiles.
+
+It takes a line only where it is plain beyond doubt: a client, two words, a time in whole seconds, a request, a
+status, a size, and then nothing or a referrer and a user agent, all without a backslash. That is nearly every
+line of nearly every log. Of any other line it gives only the place; `logs.formats` parses it, and is the reference for
+both: whatever is taken here is parsed there to the same visit. So no line can be lost or merged with another, whatever
+bytes a log holds.
+
+What a line tells becomes numbers on the spot: `describing` says which.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.describing import (
+    ASSET,
+    CALL,
+    HEAD,
+    OLD_HTTP,
+    REFERRED,
+    Bytes,
+    describe,
+    digest,
+    referred,
+    shape_of_referrer,
+)
+
+OTHER_CLIENT = np.uint64(1 << 63)
+"""A source that is no plain IPv4 address has a number from here on."""
+
+LONGEST_LINE = 65_536
+
+CLIENT, AGENT, PLACE, SHAPE, LEAD, HOST = 0, 1, 2, 3, 4, 5
+"""
+The columns of texts: client, user agent, the referrer's host, an example of the page's shape and of its parent's
+shape, the virtual host.
+"""
+_COLUMNS = 6
+_WORDS = 1 << 12
+
+
+class Scanned(NamedTuple):
+    """
+    The lines of a piece of a log, in numbers: one of each for each line, good or not.
+
+    *odd* says that a line is not for us; *starts* and *ends* are its place. *texts* has a column for each kind of text:
+    each row tells which of *words* it is, or -1. *words* are places of different texts in the piece: column, start,
+    end. Shapes are words, too: the place is that of one page of the shape.
+    """
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    odd: NDArray[np.bool_]
+    source: NDArray[np.uint64]
+    at: NDArray[np.int64]
+    page: NDArray[np.uint64]
+    parent: NDArray[np.uint64]
+    order: NDArray[np.uint64]
+    status: NDArray[np.uint16]
+    kind: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    texts: NDArray[np.int32]
+    words: NDArray[np.int64]
+    digests: NDArray[np.uint64]
+
+
+@compiled
+def _two(data: Bytes, i: int) -> Any:
+    a = np.int64(data[i]) - 48
+    b = np.int64(data[i + 1]) - 48
+    if a < 0 or a > 9 or b < 0 or b > 9:
+        return -1
+    return a * 10 + b
+
+
+@compiled
+def _month(a: Any, b: Any, c: Any) -> Any:
+    """The number of a month by its three letters, or 0."""
+    code = a << 16 | b << 8 | c
+    if code == 0x4A616E:
+        return 1
+    if code == 0x466562:
+        return 2
+    if code == 0x4D6172:
+        return 3
+    if code == 0x417072:
+        return 4
+    if code == 0x4D6179:
+        return 5
+    if code == 0x4A756E:
+        return 6
+    if code == 0x4A756C:
+        return 7
+    if code == 0x417567:
+        return 8
+    if code == 0x536570:
+        return 9
+    if code == 0x4F6374:
+        return 10
+    if code == 0x4E6F76:
+        return 11
+    if code == 0x446563:
+        return 12
+    return 0
+
+
+NO_TIME = np.int64(-(1 << 62))
+
+
+@compiled
+def _seconds(data: Bytes, i: int) -> Any:
+    """The seconds since 1970 of the time of 26 bytes at *i* (`10/Oct/2000:13:55:36 -0700`), or NO_TIME."""
+    day, year1, year2 = _two(data, i), _two(data, i + 7), _two(data, i + 9)
+    hour, minute, second = _two(data, i + 12), _two(data, i + 15), _two(data, i + 18)
+    zone_hour, zone_minute = _two(data, i + 22), _two(data, i + 24)
+    month = _month(np.int64(data[i + 3]), np.int64(data[i + 4]), np.int64(data[i + 5]))
+    if day < 1 or year1 < 0 or year2 < 0 or hour < 0 or minute < 0 or second < 0 or zone_hour < 0 or zone_minute < 0:
+        return NO_TIME
+    if month == 0 or hour > 23 or minute > 59 or second > 60 or zone_hour > 23 or zone_minute > 59:
+        return NO_TIME
+    marks = data[i + 2] == 47 and data[i + 6] == 47 and data[i + 11] == 58 and data[i + 14] == 58
+    if not (marks and data[i + 17] == 58 and data[i + 20] == 32):
+        return NO_TIME
+    sign = data[i + 21]
+    if sign != 43 and sign != 45:
+        return NO_TIME
+    year = year1 * 100 + year2
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    longest = 30 if month in (4, 6, 9, 11) else 31 if month != 2 else 29 if leap else 28
+    if year < 1 or day > longest:
+        return NO_TIME
+    # Days since 1970 by the calendar that begins in March.
+    y = year - 1 if month <= 2 else year
+    m = month + 9 if month <= 2 else month - 3
+    era = y // 400
+    of_era = y - era * 400
+    days = era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + (153 * m + 2) // 5 + day - 1 - 719468
+    ahead = (zone_hour * 60 + zone_minute) * 60
+    at = days * 86400 + (hour * 60 + minute) * 60 + second
+    return at - ahead if sign == 43 else at + ahead
+
+
+@compiled
+def ipv4(data: Bytes, start: int, end: int) -> Any:
+    """The number of a plain IPv4 address; OTHER_CLIENT where it is none."""
+    if end - start < 7 or end - start > 15:
+        return OTHER_CLIENT
+    number = np.uint64(0)
+    part: Any = np.int64(0)
+    digits = 0
+    dots = 0
+    for i in range(start, end):
+        c = data[i]
+        if 48 <= c <= 57:
+            if digits and part == 0:
+                return OTHER_CLIENT
+            part = part * 10 + np.int64(c) - 48
+            digits += 1
+            if part > 255:
+                return OTHER_CLIENT
+        elif c == 46 and digits and dots < 3:
+            number = number << np.uint64(8) | np.uint64(part)
+            part = 0
+            digits = 0
+            dots += 1
+        else:
+            return OTHER_CLIENT
+    if dots != 3 or not digits:
+        return OTHER_CLIENT
+    return number << np.uint64(8) | np.uint64(part)
+
+
+@compiled
+def _word_end(data: Bytes, i: int, end: int) -> int:
+    """The end of the word at *i*, where a space stands behind it; -1 where there is none such."""
+    start = i
+    while i < end and data[i] > 32:
+        i += 1
+    return i if i < end and i > start and data[i] == 32 else -1
+
+
+@compiled
+def _number(
+    data: Bytes, start: int, end: int, h: Any, column: int, table: Any, hashes: Any, words: Any, count: int
+) -> Any:
+    """
+    Which of *words* these bytes are; a new one is added, and is then the last.
+
+    Shapes are told by their digest *h*, other texts by digest and length; of clients the bytes are compared.
+    """
+    mask = np.uint64(len(table) - 1)
+    place = (h + np.uint64(column)) & mask
+    while table[place] >= 0:
+        known = table[place]
+        if hashes[known] == h and words[known, 0] == column:
+            if column != CLIENT and (column == SHAPE or words[known, 2] - words[known, 1] == end - start):
+                return known
+            was = words[known, 1]
+            same = words[known, 2] - was == end - start
+            if same:
+                for i in range(end - start):
+                    if data[was + i] != data[start + i]:
+                        same = False
+                        break
+            if same:
+                return known
+        place = (place + np.uint64(1)) & mask
+    table[place] = count
+    hashes[count] = h
+    words[count, 0] = column
+    words[count, 1] = start
+    words[count, 2] = end
+    return count
+
+
+@compiled
+def count_lines(data: Bytes) -> int:
+    """The lines in *data*; the last one may lack its newline."""
+    n = 0
+    for i in range(len(data)):
+        if data[i] == 10:
+            n += 1
+    if len(data) and data[len(data) - 1] != 10:
+        n += 1
+    return n
+
+
+@compiled
+def _quoted_end(data: Bytes, i: int, end: int) -> int:
+    """The place of the quote that ends a quoted field whose first byte is at *i*; -1 where it is not plain."""
+    while i < end:
+        c = data[i]
+        if c == 34:
+            return i
+        if c == 92:
+            return -1
+        i += 1
+    return -1
+
+
+@compiled
+def _is_token(c: int) -> bool:
+    """Whether a method may hold this byte."""
+    if 48 <= c <= 57 or 65 <= c <= 90 or 94 <= c <= 122:
+        return True
+    return c in (33, 35, 36, 37, 38, 39, 42, 43, 45, 46, 124, 126)
+
+
+@compiled
+def _is_space(c: int) -> bool:
+    return 9 <= c <= 13 or 28 <= c <= 32 or c == 0x85 or c == 0xA0
+
+
+@compiled
+def _request(data: Bytes, start: int, end: int, out: Any) -> int:
+    """The target and method of the request at *start*, into *out*; where its quote is, or -1 where it is not plain."""
+    stop = _quoted_end(data, start, end)
+    if stop < 0:
+        return -1
+    i = start
+    while i < stop and _is_token(data[i]):
+        i += 1
+    out[5] = 0
+    out[11] = 0
+    if i in (start, stop) or data[i] != 32:
+        # No method: all of it is target, and "-" is nothing.
+        nothing = stop - start == 1 and data[start] == 45
+        out[3] = start
+        out[4] = start if nothing else stop
+        return stop
+    if i - start == 3 and data[start] == 71 and data[start + 1] == 69 and data[start + 2] == 84:
+        out[5] = 1
+    elif i - start == 4 and data[start] == 72 and data[start + 1] == 69 and data[start + 2] == 65:
+        out[5] = 2 if data[start + 3] == 68 else 0
+    out[3] = i + 1
+    out[4] = stop
+    # The target ends at the last " HTTP/" behind which there is no space.
+    k = stop - 1
+    while k > i and not _is_space(data[k]):
+        k -= 1
+    version = k > i and k + 6 <= stop and data[k] == 32 and data[k + 1] == 72 and data[k + 2] == 84
+    if version and data[k + 3] == 84 and data[k + 4] == 80 and data[k + 5] == 47:
+        out[4] = k
+        if stop - k == 9:
+            out[11] = data[k + 6] == 49 and data[k + 7] == 46 and data[k + 8] == 48
+    return stop
+
+
+@compiled
+def _line(data: Bytes, start: int, end: int, vhost: bool, out: Any) -> bool:
+    """
+    Take one line apart; *out* gets its places and numbers. False where it is not plain.
+
+    out: 0/1 client, 2 seconds, 3/4 target, 5 method (0 other, 1 GET, 2 HEAD), 6 status, 7/8 referrer, 9/10 user agent,
+    11 whether it is HTTP/1.0, 12/13 virtual host.
+    """
+    i = start
+    out[12] = out[13] = start
+    if vhost:
+        stop = _word_end(data, i, end)
+        if stop < 0:
+            return False
+        out[13] = stop
+        i = stop + 1
+    stop = _word_end(data, i, end)
+    if stop < 0:
+        return False
+    if vhost and stop - i == 1 and data[i] == 45:
+        return False
+    out[0] = i
+    out[1] = stop
+    i = stop + 1
+    stop = _word_end(data, i, end)
+    if stop < 0 or (vhost and (stop - i != 1 or data[i] != 45)):
+        return False
+    i = stop + 1
+    stop = _word_end(data, i, end)
+    if stop < 0:
+        return False
+    i = stop + 1
+    # The time, in brackets, and the quote of the request.
+    if i + 31 > end or data[i] != 91 or data[i + 27] != 93 or data[i + 28] != 32 or data[i + 29] != 34:
+        return False
+    at = _seconds(data, i + 1)
+    if at == NO_TIME:
+        return False
+    out[2] = at
+    i = _request(data, i + 30, end, out)
+    if i < 0 or i + 6 > end or data[i] != 34 or data[i + 1] != 32:
+        return False
+    i += 2
+    # Status and size.
+    if data[i] == 45:
+        out[6] = 0
+        i += 1
+    else:
+        status: Any = 0
+        for _ in range(3):
+            if i >= end or not 48 <= data[i] <= 57:
+                return False
+            status = status * 10 + np.int64(data[i]) - 48
+            i += 1
+        out[6] = status
+    if i + 1 >= end or data[i] != 32:
+        return False
+    i += 1
+    if data[i] == 45:
+        i += 1
+    else:
+        size = i
+        while i < end and 48 <= data[i] <= 57:
+            i += 1
+        if i == size:
+            return False
+    out[7] = out[8] = out[9] = out[10] = i
+    if i == end:
+        return True
+    # The referrer and the user agent.
+    if i + 2 > end or data[i] != 32 or data[i + 1] != 34:
+        return False
+    i += 2
+    stop = _quoted_end(data, i, end)
+    if stop < 0 or stop + 3 > end or data[stop + 1] != 32 or data[stop + 2] != 34:
+        return False
+    out[7] = i
+    out[8] = stop
+    i = stop + 3
+    stop = _quoted_end(data, i, end)
+    if stop < 0 or (stop + 1 < end and data[stop + 1] != 32):
+        return False
+    out[9] = i
+    out[10] = stop
+    return True
+
+
+@compiled
+def _is_dash(data: Bytes, start: int, end: int) -> bool:
+    return end == start or (end - start == 1 and data[start] == 45)
+
+
+_PARTIAL_CONTENT = 206
+
+
+@compiled
+def _enter(words: Any, hashes: Any, table: Any, count: int) -> None:
+    """Enter *count* words into an empty table."""
+    mask = np.uint64(len(table) - 1)
+    for k in range(count):
+        place = (hashes[k] + np.uint64(words[k, 0])) & mask
+        while table[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        table[place] = k
+
+
+@compiled
+def _scan_some(
+    data: Bytes, vhost: bool, line: int, start: int, count: int, out: Any, words: Any, hashes: Any, table: Any,
+    starts: Any, ends: Any, odd: Any, source: Any, at: Any, page: Any, parent: Any, order: Any, status: Any, kind: Any,
+    flags: Any, texts: Any,
+) -> Any:  # fmt: skip
+    """
+    Scan from *line* on, which begins at *start*, as far as there is room for words; *count* are there.
+
+    Gives the line that comes next, where it begins, and how many words there are.
+    """
+    length = len(data)
+    room = len(words) - _COLUMNS
+    while line < len(starts) and count <= room:
+        end = start
+        while end < length and data[end] != 10:
+            end += 1
+        starts[line] = start
+        ends[line] = end
+        following = end + 1
+        while end > start and data[end - 1] == 13:
+            end -= 1
+        plain = following - 1 - start <= LONGEST_LINE and _line(data, start, end, vhost, out)
+        start = following
+        line += 1
+        if not plain:
+            continue
+        here = line - 1
+        odd[here] = False
+        at[here] = out[2] * 1_000_000
+        number = ipv4(data, out[0], out[1])
+        source[here] = number
+        if number == OTHER_CLIENT:
+            h = digest(data, out[0], out[1])
+            word = _number(data, out[0], out[1], h, CLIENT, table, hashes, words, count)
+            count = max(count, word + 1)
+            texts[CLIENT, here] = word
+        told, key, shape, what, flag = describe(data, out[3], out[4])
+        page[here] = told
+        order[here] = key
+        status[here] = out[6]
+        if out[5] == 2:
+            flag |= HEAD
+        if out[11]:
+            flag |= OLD_HTTP
+        if out[5] == 0:
+            what = CALL
+        if out[6] == _PARTIAL_CONTENT:
+            what = ASSET
+        kind[here] = what
+        word = _number(data, out[3], out[4], shape, SHAPE, table, hashes, words, count)
+        count = max(count, word + 1)
+        texts[SHAPE, here] = word
+        if not _is_dash(data, out[7], out[8]):
+            flag |= REFERRED
+            host, slash, above = referred(data, out[7], out[8])
+            if slash > host:
+                h = digest(data, host, slash)
+                word = _number(data, host, slash, h, PLACE, table, hashes, words, count)
+                count = max(count, word + 1)
+                texts[PLACE, here] = word
+                parent[here] = above
+                shape, stop = shape_of_referrer(data, slash, out[8])
+                word = _number(data, slash, stop, shape, SHAPE, table, hashes, words, count)
+                count = max(count, word + 1)
+                texts[LEAD, here] = word
+        flags[here] = flag
+        if not _is_dash(data, out[9], out[10]):
+            h = digest(data, out[9], out[10])
+            word = _number(data, out[9], out[10], h, AGENT, table, hashes, words, count)
+            count = max(count, word + 1)
+            texts[AGENT, here] = word
+        if vhost:
+            h = digest(data, out[12], out[13])
+            word = _number(data, out[12], out[13], h, HOST, table, hashes, words, count)
+            count = max(count, word + 1)
+            texts[HOST, here] = word
+    return line, start, count
+
+
+def scan(data: Bytes, *, vhost: bool) -> Scanned:
+    """The lines of *data*; *vhost* says that each begins with a virtual host."""
+    # One type of array, whatever it is a view of: or numba compiles it all once more.
+    data = data.view()
+    data.flags.writeable = False
+    n = count_lines(data)
+    # In the order of the fields of `Scanned`.
+    columns = (
+        np.zeros(n, np.int64), np.zeros(n, np.int64), np.ones(n, np.bool_), np.zeros(n, np.uint64),
+        np.zeros(n, np.int64), np.zeros(n, np.uint64), np.zeros(n, np.uint64), np.zeros(n, np.uint64),
+        np.zeros(n, np.uint16), np.zeros(n, np.uint8), np.zeros(n, np.uint8), np.full((_COLUMNS, n), -1, np.int32),
+    )  # fmt: skip
+    out = np.zeros(14, np.int64)
+    words, hashes = np.zeros((_WORDS, 3), np.int64), np.zeros(_WORDS, np.uint64)
+    table = np.full(4 * _WORDS, -1, np.int64)
+    line = start = count = 0
+    while True:
+        line, start, count = _scan_some(data, vhost, line, start, count, out, words, hashes, table, *columns)
+        if line == n:
+            return Scanned(*columns, words[:count], hashes[:count])
+        words, hashes = np.resize(words, (4 * len(words), 3)), np.resize(hashes, 4 * len(hashes))
+        table = np.full(4 * len(table), -1, np.int64)
+        _enter(words, hashes, table, count)

@@ -1,0 +1,205 @@
+"""
+Tables: a log as the rest of the report sees it, one row of figures for each source.
+
+Which host is the site's own, which pages are listings and which groups of pages are large is found from the log itself:
+
+- A host is the site's own where most of the pages that it leads from are pages that were asked for here. Where there is
+  none such it is the one that most assets came from: a page's images and styles name it. Where a log names its virtual
+  hosts, those are the site's own.
+- A group is large where its pages are many: at least `LARGE` different ones. These are a forum's topics, a shop's
+  articles, a network's profiles: what a crawler is after.
+- A listing is a page that leads to many others: pages of its shape led to at least `LEADS` different pages each, on
+  average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.counting import FOREIGN, OWN, Figures, count
+from hedgerow.analyse.describing import PAGE, digest
+from hedgerow.analyse.numbering import Numbering
+from hedgerow.analyse.reading import Progress, read
+from hedgerow.analyse.store import Store
+from hedgerow.logs.dialect import AS_IT_IS, Dialect
+from hedgerow.logs.reader import Tally
+
+_HOSTS = """
+WITH pages AS (SELECT DISTINCT page FROM rows WHERE kind = 0 AND status < 400),
+led AS (SELECT place, parent, count(*) FILTER (kind = 2) AS assets FROM rows WHERE place > 1 GROUP BY ALL)
+SELECT place, sum(assets) AS assets, count(*) FILTER (parent <> $1) AS parents,
+  count(*) FILTER (parent <> $1 AND page IS NOT NULL) AS there
+FROM led LEFT JOIN pages ON parent = page GROUP BY place ORDER BY place
+"""
+"""By host: assets that it led to, pages that it led from (but the first page, which every site has), and how many of
+those were asked for here."""
+
+_DAYS = """
+SELECT n, count(*) AS days, count(*) FILTER (NOT automatic) AS ordinary FROM (
+  SELECT source, count(*) AS n, source IN (SELECT source FROM chosen) AS automatic
+  FROM rows WHERE kind < 2 GROUP BY source, t // 86400000000
+) GROUP BY n ORDER BY n
+"""
+
+LARGE = 20
+LEADS = 10
+_MICROSECONDS = 1_000_000
+_LEAST_LEADING = 20
+_LEAST_PARENTS = 3
+
+
+class Tables:
+    """
+    The tables of some logs. To be closed.
+
+    *sources* are names, sorted by number (IPv4 addresses by their value, then all others as they came); all arrays are
+    in that order. *tally* says what was read. Times are seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        memory: int,
+        hosts: Sequence[str] = (),
+        progress: Progress | None = None,
+        dialect: Dialect = AS_IT_IS,
+    ) -> None:
+        self.numbering = Numbering()
+        self._counted: dict[float, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
+        self.store = Store(memory=memory)
+        try:
+            self.tally: Tally = read(paths, self.store, self.numbering, progress, dialect)
+            self.hosts = self._own_hosts([host.lower() for host in hosts])
+            """The site's own hosts."""
+            self.figures = self._count()
+        except BaseException:
+            self.store.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.close()
+
+    @cached_property
+    def sources(self) -> list[str]:
+        return [self.numbering.name(source) for source in self.figures.sources.tolist()]
+
+    @property
+    def requests(self) -> NDArray[np.int64]:
+        return self.figures["requests"]
+
+    @property
+    def first(self) -> NDArray[np.float64]:
+        return self.figures.first / _MICROSECONDS
+
+    @property
+    def last(self) -> NDArray[np.float64]:
+        return self.figures.last / _MICROSECONDS
+
+    @property
+    def origin(self) -> float:
+        """The first request of any source: where all series begin."""
+        return float(self.first.min()) if len(self.figures.sources) else 0.0
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first request to the last."""
+        return float(self.last.max()) - self.origin if len(self.figures.sources) else 0.0
+
+    def bins(self, interval_s: float) -> int:
+        """How many intervals of so many seconds the log has."""
+        return int(self.span // interval_s) + 1
+
+    def series(self, interval_s: float, which: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """
+        Requests in each interval from `origin` on: a row for each source, or for each of *which* (their places among
+        the sources, rising). Dense: ask for as many at once as there is room for.
+        """
+        chosen = np.arange(len(self.figures.sources)) if which is None else np.asarray(which, np.int64)
+        dense = np.zeros((len(chosen), self.bins(interval_s)))
+        place, bins, requests = self.sparse(interval_s)
+        wanted = np.full(len(self.figures.sources), -1, np.int64)
+        wanted[chosen] = np.arange(len(chosen))
+        row = wanted[place]
+        there = row >= 0
+        dense[row[there], bins[there]] = requests[there]
+        return dense
+
+    def days(self, automatic: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """
+        Source-days by how many pages and calls they asked for: how many, so many requests, and how many of them are of
+        sources that are not *automatic*. Days begin at midnight UTC.
+        """
+        found = self.store.ask_about(
+            self.figures.sources[automatic],
+            _DAYS,
+        )
+        return tuple(found[name].astype(np.int64) for name in ("days", "n", "ordinary"))  # type: ignore[return-value]
+
+    def sparse(self, interval_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The place of a source, the number of an interval, the requests; no row where there were none."""
+        if interval_s not in self._counted:
+            step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
+            found = self.store.ask(
+                "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL ORDER BY ALL", [origin, step]
+            )
+            place = np.searchsorted(self.figures.sources, found["source"])
+            self._counted = {interval_s: (place, found["bin"].astype(np.int64), found["n"].astype(np.int64))}
+        return self._counted[interval_s]
+
+    def _own_hosts(self, given: list[str]) -> list[str]:
+        if given:
+            return given
+        if self.numbering.hosts:
+            return sorted(self.numbering.hosts)
+        found = self.store.ask(_HOSTS, [int(digest(np.frombuffer(b"/", np.uint8), 0, 1))])
+        own = found["place"][(found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"])].tolist()
+        if not own and len(found["place"]):
+            own = found["place"][np.argmax(found["assets"])].reshape(1).tolist()
+        return sorted(self.numbering.places.texts[place].decode("latin-1") for place in own)
+
+    def _count(self) -> Figures:
+        numbering = self.numbering
+        own = {host.encode("latin-1", "replace") for host in self.hosts}
+        places = np.array([OWN if text in own else FOREIGN for text in numbering.places.texts], np.uint8)
+        shapes = self.store.ask(
+            "SELECT shape, approx_count_distinct(page) AS pages FROM rows WHERE kind = ? AND status < 400 GROUP BY ALL",
+            [PAGE],
+        )
+        profile = np.zeros(len(numbering.shapes), np.bool_)
+        profile[shapes["shape"][shapes["pages"] >= LARGE]] = True
+        profile[:2] = False
+        exact = self.tally.exact
+        return count(
+            self.store.sorted_rows(),
+            exact=exact,
+            agents=len(numbering.agents),
+            places=places,
+            listing=self._listings(places),
+            profile=profile,
+        )
+
+    def _listings(self, places: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        listing = np.zeros(len(self.numbering.shapes), np.bool_)
+        own = np.flatnonzero(places == OWN).tolist()
+        if own:
+            query: dict[str, NDArray[Any]] = self.store.ask(
+                "SELECT lead, approx_count_distinct(page) AS pages, approx_count_distinct(parent) AS parents FROM rows "
+                "WHERE kind = ? AND list_contains(?, place) GROUP BY ALL",
+                [PAGE, own],
+            )
+            many = (query["pages"] >= LEADS * query["parents"]) & (query["pages"] >= _LEAST_LEADING)
+            listing[query["lead"][many]] = True
+            listing[:2] = False
+        return listing

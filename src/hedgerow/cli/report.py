@@ -1,0 +1,202 @@
+"""
+`hedgerow report LOG...`: who crawls the site, by its access log.
+
+Progress goes to standard error, and only where that is a terminal; the summary, or the JSON, to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hedgerow.build import build_store, build_welcome
+from hedgerow.cli.writing import write_file
+from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.exchange.times import parse_duration
+from hedgerow.exchange.writing import TARGETS, Target, write
+from hedgerow.identity.welcome import Acquaintance
+from hedgerow.logs.dialect import Dialect
+from hedgerow.logs.formats import readable
+from hedgerow.logs.reader import STANDARD_INPUT, Tally
+from hedgerow.settings import load_settings
+
+if TYPE_CHECKING:
+    from hedgerow.report.result import Report
+
+STANDARD_OUTPUT = "-"
+INTERRUPTED = 130
+_WIDTH_OF_A_FILE = 160
+_GIGABYTE = 1_000_000_000
+_SHARE_OF_TABLES = 0.6
+
+
+def run(
+    logs: list[str],
+    *,
+    config: Path | None = None,
+    json_path: str | None = None,
+    html_path: str | None = None,
+    ignore_agents: bool = False,
+    memory: float = 2.0,
+    hosts: list[str] | None = None,
+    form: str = "",
+    model: Path | None = None,
+    top: int = 10,
+    timing: bool = False,
+    exports: list[str] | None = None,
+    apply: bool = False,
+    length: str = "7d",
+    sure: float = 0.9,
+    resolve: bool = False,
+) -> None:
+    """Report on *logs*; see the command's help for the rest."""
+    try:
+        from hedgerow.analyse.tables import Tables
+        from hedgerow.report.listing import AUTHOR, listings
+        from hedgerow.report.making import Options, make
+        from hedgerow.report.terminal import print_report
+    except ImportError as error:
+        raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
+    settings = load_settings(config)
+    dialect = Dialect(form or settings.logs.format, settings.logs.fields)
+    dialect.check()
+    targets = [_target(one) for one in exports or []]
+    seconds = _seconds(length)
+    for path in [json_path, html_path, *(path for _, path in targets)]:
+        _check_writable(path)
+    acquaintance = Acquaintance()
+    options = Options(ignore_agents=ignore_agents, model=model, resolve=acquaintance.proofs if resolve else None)
+    # Who is told to stop leaves as little behind as who is interrupted.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    began = time.perf_counter()
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    try:
+        with (
+            _progress() as progress,
+            Tables(
+                _expanded(logs),
+                memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES),
+                hosts=hosts or (),
+                progress=progress,
+                dialect=dialect,
+            ) as tables,
+        ):
+            read = time.perf_counter() - began
+            report = make(tables, build_welcome(settings, acquaintance).bots, options)
+            report.timing = {"read": read} | report.timing
+            _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
+            if STANDARD_OUTPUT not in {json_path, html_path}:
+                print_report(console, report, top=top)
+            if apply:
+                now = time.time()
+                entries = listings(report, since=now, until=now + seconds, sure=sure)
+                taken = build_store(settings).put(entries, replacing=AUTHOR)
+                Console(stderr=True).print(f"{taken:,} crawlers are on the black list for {length}")
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Interrupted; nothing was written.")
+        raise typer.Exit(INTERRUPTED) from None
+    took = time.perf_counter() - began
+    if timing and STANDARD_OUTPUT not in {json_path, html_path}:
+        stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
+        console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+def _write_all(
+    report: Report,
+    json_path: str | None,
+    html_path: str | None,
+    targets: list[tuple[Target, str]],
+    *,
+    sure: float,
+    timing: bool,
+) -> None:
+    """The files that were asked for. Lists say the log's own end as their time: the same log gives the same bytes."""
+    from hedgerow.report.html import page
+    from hedgerow.report.listing import listings
+
+    if json_path is not None:
+        _write(json_path, report.to_json(timing=timing))
+    if html_path is not None:
+        _write(html_path, page(report))
+    at = report.tally.last or 0.0
+    for target, path in targets:
+        _write(path, write(target, listings(report, since=at, until=0.0, sure=sure), at=at))
+
+
+def _target(text: str) -> tuple[Target, str]:
+    name, separator, path = text.partition("=")
+    target = next((one for one in TARGETS if one == name), None)
+    if target is None or not separator or not path:
+        raise SettingsError([f"--export wants FORMAT=FILE, with one of {', '.join(TARGETS)}; not {readable(text)!r}"])
+    return target, path
+
+
+def _seconds(length: str) -> float:
+    try:
+        seconds = parse_duration(length)
+    except ValueError as error:
+        raise SettingsError([readable(str(error))]) from None
+    if seconds <= 0:
+        raise SettingsError([f"--for wants a length of time such as 7d, not {readable(length)!r}"])
+    return seconds
+
+
+def _expanded(logs: list[str]) -> list[str]:
+    """The files that are meant: patterns that the shell left as they are become files."""
+    paths: list[str] = []
+    for log in logs:
+        found = sorted(glob(log)) if log != STANDARD_INPUT and not os.path.exists(log) else []  # noqa: PTH110, PTH207
+        paths += found or [log]
+    return paths
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Tally], None]]:
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("Reading"),
+        BarColumn(),
+        TextColumn("{task.fields[lines]:,} lines"),
+        TextColumn("{task.fields[rate]:,.0f} lines/s"),
+        TimeRemainingColumn(),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None, lines=0, rate=0.0)
+
+        def show(tally: Tally) -> None:
+            rate = tally.lines / (time.monotonic() - began)
+            progress.update(
+                task, completed=tally.bytes_read, total=tally.bytes_total or None, lines=tally.lines, rate=rate
+            )
+
+        yield show
+
+
+def _check_writable(path: str | None) -> None:
+    """Before an hour of work, not after it."""
+    if path is None or path == STANDARD_OUTPUT:
+        return
+    target = Path(path)
+    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
+
+
+def _write(path: str, pieces: Iterator[str]) -> None:
+    """Write the whole or nothing: what is half done has another name."""
+    if path == STANDARD_OUTPUT:
+        for piece in pieces:
+            sys.stdout.write(piece)
+        return
+    write_file(Path(path), pieces)

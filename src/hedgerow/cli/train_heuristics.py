@@ -1,0 +1,49 @@
+"""`hedgerow train heuristics LOG...`: thresholds and weights of `hedgerow report`, learned from labelled logs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+
+from hedgerow.errors import HedgerowError, ModelError
+from hedgerow.logs.formats import readable
+
+STANDARD_OUTPUT = "-"
+_MEMORY = 1_200_000_000
+
+
+def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: str | None) -> None:
+    """Learn from *logs*, each a site of its own; *labels* is a CSV of `source,label`, where "person" is one."""
+    try:
+        from hedgerow.analyse.tables import Tables
+        from hedgerow.report.learning import learn, lesson
+        from hedgerow.report.model import encoded
+    except ImportError as error:
+        raise HedgerowError(f"this needs {error.name}; install hedgerow[report]") from None
+    from hedgerow.identity.bots import Bots, known_bots
+    from hedgerow.models.bundle import load
+    from hedgerow.training.sitelogs import read_labels
+
+    if not logs:
+        raise ModelError("name the logs to learn from: hedgerow train heuristics LOG...")
+    told = read_labels(labels) if labels is not None else None
+    bots, bundle = Bots(known=known_bots()), load()
+    lessons = []
+    for log in logs:
+        with Tables([log], memory=_MEMORY) as tables:
+            lessons.append(lesson(Path(log).name, tables, bots, bundle, told))
+            typer.echo(f"{readable(log)}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
+    model = learn(lessons)
+    if out is not None:
+        try:
+            out.write_bytes(encoded(model))
+        except OSError as error:
+            raise ModelError(f"{str(out)!r} cannot be written: {error.strerror}") from None
+    text = json.dumps(model.provenance, indent=1)
+    if json_path not in {None, STANDARD_OUTPUT}:
+        Path(str(json_path)).write_text(text + "\n", encoding="utf-8")
+    else:
+        sys.stdout.write(text + "\n")

@@ -1,0 +1,109 @@
+"""
+Dialect: how the lines of a log are written, told by the lines themselves or by whoever asks.
+
+`choose` looks at the first lines; `parser` gives what parses the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from hedgerow.errors import LogError
+from hedgerow.identity.welcome import Welcome
+from hedgerow.logs.fields import NAMES, FieldNames, FieldParser
+from hedgerow.logs.formats import UNKNOWN, Format, LineParser, recognise
+from hedgerow.logs.patterns import is_pattern, pattern_extract
+from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
+
+PLAIN = ("common", "combined", "vhost-common", "vhost-combined")
+NAMED = (*PLAIN, "json", "alb", "w3c")
+_LINES_TRIED = 50
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """
+    What somebody says of the lines.
+
+    *form* is a name (`NAMED`) or a server's own log_format or LogFormat; empty: told by the lines. *fields* says what a
+    JSON log or a Parquet file calls some of our fields (`fields.NAMES`).
+    """
+
+    form: str = ""
+    fields: Mapping[str, str] = {}
+
+    def check(self) -> None:
+        """LogError where it makes no sense."""
+        if self.form and is_pattern(self.form):
+            pattern_extract(self.form)
+        elif self.form and self.form not in NAMED:
+            raise LogError(f"no format is called {self.form!r}; there are {', '.join(NAMED)}, or give the server's own")
+        for name in self.fields:
+            if name not in NAMES:
+                raise LogError(f"no field is called {name!r}; there are {', '.join(NAMES)}")
+
+
+AS_IT_IS = Dialect()
+Parser = LineParser | FieldParser
+
+
+class W3cParser(FieldParser):
+    """Lines of a W3C log, and its directives."""
+
+    def __init__(self, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
+        self.fields = W3c()
+        super().__init__(self.fields, accounts=accounts, welcome=welcome)
+
+
+def choose(lines: Sequence[bytes], dialect: Dialect = AS_IT_IS) -> Format:
+    """The format of *lines*; `UNKNOWN` where fewer than half of them are in any that we know."""
+    if dialect.form:
+        name = "pattern" if is_pattern(dialect.form) else dialect.form
+        return _with_exactness(name, lines, dialect)
+    plain = recognise(lines)
+    if plain is not UNKNOWN:
+        return plain
+    if is_w3c(list(lines)):
+        return _with_exactness("w3c", lines, dialect)
+    tried = [line for line in lines if line.strip()][:_LINES_TRIED]
+    names = FieldNames(dialect.fields)
+    good: Counter[str] = Counter()
+    for line in tried:
+        good["json"] += line.lstrip()[:1] == b"{" and json_extract(names, line) is not None
+        good["alb"] += alb_extract(line) is not None
+    best, count = good.most_common(1)[0] if good else ("", 0)
+    return _with_exactness(best, lines, dialect) if 2 * count >= len(tried) > 0 else UNKNOWN
+
+
+def _with_exactness(name: str, lines: Sequence[bytes], dialect: Dialect) -> Format:
+    """The format *name*; its times are exact where any of *lines* has a fraction of a second."""
+    form = Format(name)
+    if name in PLAIN:
+        return Format(name, exact=recognise(lines).exact)
+    parse = parser(form, dialect)
+    visits = [parse(line) for line in lines[:_LINES_TRIED] if not is_directive(parse, line)]
+    return Format(name, exact=any(visit is not None and visit.at % 1 for visit in visits))
+
+
+def parser(
+    form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: Welcome | None = None
+) -> Parser:
+    """What parses lines of *form*."""
+    if form.name == "w3c":
+        return W3cParser(accounts=accounts, welcome=welcome)
+    if form.name == "json":
+        extract = partial(json_extract, FieldNames(dialect.fields))
+        return FieldParser(extract, accounts=accounts, welcome=welcome)
+    if form.name == "alb":
+        return FieldParser(alb_extract, accounts=accounts, welcome=welcome)
+    if form.name == "pattern":
+        return FieldParser(pattern_extract(dialect.form), accounts=accounts, welcome=welcome)
+    return LineParser(form, accounts=accounts, welcome=welcome)
+
+
+def is_directive(parse: Parser, line: bytes) -> bool:
+    """Whether *line* says how the next ones are written, and is none itself."""
+    return isinstance(parse, W3cParser) and parse.fields.is_directive(line)

@@ -1,0 +1,178 @@
+"""
+Fields: what a log says of a visit under names of its own, and how that becomes a `Visit`.
+
+Every format that is not the plain one of nginx and Apache comes through here: a line is first a dictionary of texts
+under our names (`NAMES`), whatever the server calls them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from hedgerow.identity.account import visitor_of
+from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.identity.kind import kind_of, origin_of_referrer
+from hedgerow.identity.welcome import Recognised, Welcome
+from hedgerow.logs.formats import seconds_of, split_request
+from hedgerow.visit import Kind, Origin, Visit
+
+NAMES = {
+    "time": ("time_local", "time_iso8601", "@timestamp", "timestamp", "ts", "StartUTC", "time", "msec", "datetime"),
+    "address": (
+        "remote_addr", "request.client_ip", "request.remote_ip", "ClientHost", "client_ip", "clientip", "remote_ip",
+        "c-ip", "ip", "address", "request.remote_addr", "ClientAddr",
+    ),
+    "user": ("remote_user", "user_id", "ClientUsername", "cs-username", "user", "account"),
+    "request": ("request", "request_line"),
+    "method": ("request_method", "request.method", "RequestMethod", "method", "cs-method"),
+    "target": ("request_uri", "request.uri", "RequestPath", "uri", "url", "target", "path", "cs-uri-stem"),
+    "query": ("args", "query_string", "cs-uri-query"),
+    "host": ("host", "http_host", "request.host", "RequestHost", "server_name", "vhost", "x-host-header", "cs-host"),
+    "status": ("status", "DownstreamStatus", "sc-status", "status_code", "response_code", "OriginStatus"),
+    "referrer": ("http_referer", "request.headers.Referer", "request_Referer", "referer", "referrer", "cs(Referer)"),
+    "agent": (
+        "http_user_agent", "request.headers.User-Agent", "request_User-Agent", "user_agent", "useragent", "agent",
+        "cs(User-Agent)",
+    ),
+}  # fmt: skip
+"""Our names of fields, and what servers call them, the likeliest first. A dot leads into an object."""
+
+_NUMBER = re.compile(r"-?\d{1,16}(?:\.\d{1,12})?\Z", re.ASCII)
+_COMMON_TIME = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}\Z", re.ASCII)
+_MILLISECONDS_FROM = 1e11
+_MICROSECONDS_FROM = 1e14
+_NOBODY = Recognised("")
+_MOST_SECONDS = 1e13
+_UNAUTHORIZED, _PARTIAL_CONTENT = 401, 206
+
+
+@lru_cache(maxsize=1 << 12)
+def moment(text: str) -> float | None:
+    """
+    The seconds since 1970 of a time in any of the usual forms, or None.
+
+    Without a zone it is UTC. A bare number counts seconds, or milli- or microseconds where it would be too far off.
+
+    >>> moment("2000-10-10T20:55:36Z"), moment("10/Oct/2000:13:55:36 -0700"), moment("971211336123")
+    (971211336.0, 971211336.0, 971211336.123)
+    """
+    if _NUMBER.match(text):
+        number = float(text)
+        size = abs(number)
+        return number / (1e6 if size >= _MICROSECONDS_FROM else 1e3 if size >= _MILLISECONDS_FROM else 1)
+    if _COMMON_TIME.match(text):
+        return seconds_of(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    at = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return at if abs(at) < _MOST_SECONDS else None
+
+
+class FieldNames:
+    """Finds fields in an object by their names. *given* says what some are called, before all that is usual."""
+
+    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+        self._names = {
+            name: tuple(
+                tuple(one.split(".")) if "." in one else (one,) for one in ((given or {}).get(name, ""), *usual)
+            )
+            for name, usual in NAMES.items()
+        }
+        for name, ways in self._names.items():
+            self._names[name] = tuple(way for way in ways if way != ("",))
+
+    def texts(self, data: Mapping[str, Any]) -> dict[str, str]:
+        """The fields of an object, as texts under our names."""
+        found = {}
+        for name, ways in self._names.items():
+            for way in ways:
+                value = _follow(data, way)
+                if value is not None:
+                    found[name] = value
+                    break
+        return found
+
+
+def _follow(data: Any, way: tuple[str, ...]) -> str | None:
+    for step in way:
+        if not isinstance(data, Mapping):
+            return None
+        data = data.get(step)
+    if isinstance(data, list) and data:
+        data = data[0]
+    if isinstance(data, bool) or data is None or isinstance(data, dict | list):
+        return None
+    if isinstance(data, datetime):
+        return data.isoformat()
+    return data if isinstance(data, str) else repr(data)
+
+
+class FieldParser:
+    """
+    Lines of a format that *extract* takes apart into texts under our names; None where it cannot.
+
+    *accounts* and *welcome*: see `LineParser`.
+    """
+
+    def __init__(
+        self,
+        extract: Callable[[bytes], dict[str, str] | None],
+        *,
+        accounts: bool = False,
+        welcome: Welcome | None = None,
+    ) -> None:
+        self._extract = extract
+        self._accounts = accounts
+        self._welcome = welcome
+
+    def __call__(self, line: bytes) -> Visit | None:
+        found = self._extract(line)
+        return self.visit(found) if found is not None else None
+
+    def visit(self, found: Mapping[str, str]) -> Visit | None:
+        """The visit that these fields tell of; without a time and a client it is none."""
+        at = moment(found.get("time", ""))
+        client = found.get("address", "").partition(",")[0].strip()
+        if at is None or not client or client == "-":
+            return None
+        address = parse_address(client) or client
+        prefix = prefix_of(address)
+        method, target = _asked(found)
+        host = _text(found, "host").lower().removesuffix(":443").removesuffix(":80")
+        if "://" in target[:8]:
+            place = urlsplit(target) if "[" not in target else None
+            if place is not None:
+                host = host or place.netloc.lower().removesuffix(":443").removesuffix(":80")
+                target = "/" + target.partition("://")[2].partition("/")[2]
+        status = found.get("status", "")
+        code = int(status) if status.isascii() and status.isdigit() and len(status) == 3 else 0  # noqa: PLR2004
+        referrer, agent = _text(found, "referrer"), _text(found, "agent")
+        kind: Kind = "asset" if code == _PARTIAL_CONTENT else kind_of(method, target)
+        origin: Origin = origin_of_referrer(referrer, host) if host else "unknown"
+        account = _text(found, "user") if self._accounts and code != _UNAUTHORIZED else ""
+        seen = self._welcome.of_address(at, address, agent) if self._welcome is not None else _NOBODY
+        return Visit(
+            at, address, visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
+            referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,
+        )  # fmt: skip
+
+
+def _text(found: Mapping[str, str], name: str) -> str:
+    text = found.get(name, "")
+    return "" if text == "-" else text
+
+
+def _asked(found: Mapping[str, str]) -> tuple[str, str]:
+    """Method and target."""
+    method, target = _text(found, "method"), _text(found, "target")
+    if not target and "request" in found:
+        return split_request(_text(found, "request"))
+    query = _text(found, "query").removeprefix("?")
+    return method, f"{target}?{query}" if query and "?" not in target else target

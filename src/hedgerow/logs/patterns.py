@@ -1,0 +1,158 @@
+r"""
+Patterns: a format as it stands in a server's settings, nginx's `log_format` or Apache's `LogFormat`, becomes a parser.
+
+    $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"
+    %h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"
+
+What stands between the fields tells where each ends. A field in quotes ends at the quote that is not escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from hedgerow.errors import LogError
+from hedgerow.logs.formats import unescape
+
+_NGINX = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_APACHE = re.compile(r"%[!0-9,]*[<>]?(?:\{([^}]*)\})?(\^?[a-zA-Z]{1,2}|%)")
+_FIELDS = {
+    "remote_addr": "address", "realip_remote_addr": "", "binary_remote_addr": "", "remote_user": "user",
+    "time_local": "time", "time_iso8601": "time", "msec": "time", "request": "request", "request_method": "method",
+    "request_uri": "target", "uri": "target", "args": "query", "query_string": "query", "status": "status",
+    "host": "host", "http_host": "host", "server_name": "host", "http_referer": "referrer", "http_user_agent": "agent",
+}  # fmt: skip
+_LETTERS = {
+    "h": "address", "a": "address", "u": "user", "t": "time", "r": "request", "m": "method", "U": "target",
+    "q": "query", "s": "status", "v": "host", "V": "host",
+}  # fmt: skip
+_HEADERS = {"referer": "referrer", "user-agent": "agent", "host": "host"}
+_NUMBERED_TIMES = {"sec", "msec", "usec", "begin:sec", "begin:msec", "begin:usec", "end:sec", "end:msec", "end:usec"}
+_LONGEST = 4096
+_TIMES = {"%d/%b/%Y:%T %z": "", "%d/%b/%Y:%H:%M:%S %z": ""}
+
+Extract = Callable[[bytes], "dict[str, str] | None"]
+
+
+def is_pattern(text: str) -> bool:
+    """Whether *text* is a format as it stands in a server's settings, and no name."""
+    return "$" in text or "%" in text
+
+
+def pattern_extract(pattern: str) -> Extract:
+    """What takes lines of *pattern* apart; LogError where it names no client or no time."""
+    if len(pattern) > _LONGEST:
+        raise LogError("the format is too long; give the log_format or LogFormat of the server")
+    unquoted = pattern.replace('\\"', '"')
+    parts = _merged(_nginx_parts(unquoted) if "$" in unquoted else _apache_parts(unquoted))
+    names = [name for name, _ in parts if name]
+    for needed, said in (("address", "the client ($remote_addr or %h)"), ("time", "the time ($time_local or %t)")):
+        if needed not in names:
+            raise LogError(f"the format does not name {said}; without it nothing can be told from a log")
+    expression = re.compile(_expression(parts), re.ASCII | re.DOTALL)
+    wanted = [(k, name) for k, name in enumerate((n for n, _ in parts if n is not None), 1) if name]
+    zone = next((form for name, form in parts if name == "time" and form and "%" in form), "")
+
+    def extract(line: bytes) -> dict[str, str] | None:
+        match = expression.match(line.rstrip(b"\r").decode("latin-1"))
+        if match is None:
+            return None
+        found: dict[str, str] = {}
+        for k, name in wanted:
+            # Two fields of one meaning: the first that says something.
+            if found.get(name, "-") == "-":
+                found[name] = unescape(match[k])
+        if zone:
+            found["time"] = _strptime(found["time"], zone)
+        return found
+
+    return extract
+
+
+def _nginx_parts(pattern: str) -> list[tuple[str | None, str]]:
+    """Fields and what stands between them: a name ("" where nobody wants to know) or None, and a text."""
+    parts: list[tuple[str | None, str]] = []
+    end = 0
+    for match in _NGINX.finditer(pattern):
+        parts += [(None, pattern[end : match.start()]), (_FIELDS.get(match[1] or match[2], ""), "")]
+        end = match.end()
+    return [*parts, (None, pattern[end:])]
+
+
+def _apache_parts(pattern: str) -> list[tuple[str | None, str]]:
+    parts: list[tuple[str | None, str]] = []
+    end = 0
+    for match in _APACHE.finditer(pattern):
+        parts.append((None, pattern[end : match.start()]))
+        end = match.end()
+        inside, letter = match[1], match[2]
+        if letter == "%":
+            parts.append((None, "%"))
+        elif letter == "t" and not inside:
+            parts += [(None, "["), ("time", ""), (None, "]")]
+        elif letter == "t" and inside in _NUMBERED_TIMES:
+            parts.append(("time", ""))
+        elif letter == "t":
+            form = inside.removeprefix("begin:").removeprefix("end:")
+            parts.append(("time", _TIMES.get(form, form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d"))))
+        elif letter == "i":
+            parts.append((_HEADERS.get(inside.lower(), ""), ""))
+        else:
+            parts.append((_LETTERS.get(letter, ""), ""))
+    return [*parts, (None, pattern[end:])]
+
+
+def _merged(parts: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]:
+    """The same, with one text between two fields; LogError where there is none, and nobody can tell them apart."""
+    merged: list[tuple[str | None, str]] = [(None, "")]
+    for name, literal in parts:
+        before = merged[-1]
+        if name is None and before[0] is None:
+            merged[-1] = (None, before[1] + literal)
+        elif name is not None and len(merged) > 1 and before == (None, ""):
+            if (merged[-2][0], name) != ("target", "query"):
+                raise LogError("two fields of the format touch each other; nobody could tell where one ends")
+            # Together they are the target.
+            merged.pop()
+        else:
+            merged.append((name, literal))
+    return merged
+
+
+def _expression(parts: list[tuple[str | None, str]]) -> str:
+    """
+    Each field ends where what stands behind it begins.
+
+    Everything is possessive or atomic, so that no line, however made, is looked at more than a few times over.
+    """
+    text = ""
+    taken = False
+    for k, (name, literal) in enumerate(parts):
+        if name is None:
+            text += "" if taken else re.escape(literal)
+            taken = False
+            continue
+        behind = parts[k + 1][1] if k + 1 < len(parts) else ""
+        if behind.startswith('"'):
+            text += r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
+        elif not behind:
+            text += r"(.*+)"
+        elif behind.startswith(" ") and literal:
+            text += f"((?:[^ ]*+ ){{{literal.count(' ')}}}[^ ]*+)"
+        elif behind.startswith(" ") and name in {"user", "time", "request", "agent"}:
+            # It may hold spaces: it ends at the first place where all of what stands behind it does.
+            text += f"(?>(.*?){re.escape(behind)})"
+            taken = True
+        else:
+            text += f"([^{re.escape(behind[0])}]*+)"
+    return text + r"\Z"
+
+
+def _strptime(text: str, form: str) -> str:
+    try:
+        found = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is put right below
+    except ValueError:
+        return ""
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()

@@ -1,0 +1,101 @@
+"""
+Structured logs: JSON lines (Caddy, Traefik, nginx), AWS load balancers, CloudFront, IIS and all that is W3C, Parquet.
+
+The directives of a W3C log (`#Fields: ...`) are no lines of it: they say how the next ones are written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from hedgerow.errors import LogError
+from hedgerow.logs.fields import FieldNames
+
+_ALB = re.compile(
+    r'(?:h2|https?|grpcs?|wss?) (\S+) \S+ (\S+) \S+ \S+ \S+ \S+ (\d{3}|-) \S+ \S+ \S+ "([^"]*+)" '
+    r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?: .*)?\Z',
+    re.ASCII,
+)
+_JSON = msgspec.json.Decoder()
+_W3C_NEEDED = {"c-ip", "time"}
+
+
+def json_extract(names: FieldNames, line: bytes) -> dict[str, str] | None:
+    """The fields of a line that is a JSON object."""
+    try:
+        data = _JSON.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return names.texts(data) if isinstance(data, dict) else None
+
+
+def alb_extract(line: bytes) -> dict[str, str] | None:
+    """The fields of a line of an AWS application load balancer; it tells no referrers."""
+    match = _ALB.match(line.decode("latin-1"))
+    if match is None:
+        return None
+    at, client, status, request, agent = match.groups()
+    return {"time": at, "address": client, "status": status, "request": request, "agent": agent}
+
+
+class W3c:
+    """Takes lines of a W3C log apart: IIS, CloudFront. Reads the directives as they come."""
+
+    def __init__(self) -> None:
+        self._fields: list[str] = []
+        self._names = FieldNames()
+        self._date = ""
+
+    def is_directive(self, line: bytes) -> bool:
+        """Whether *line* is a directive; if so it is obeyed."""
+        if not line.startswith(b"#"):
+            return False
+        name, _, rest = line[1:].decode("latin-1").strip().partition(":")
+        if name.lower() == "fields":
+            self._fields = rest.split()
+        elif name.lower() == "date":
+            self._date = rest.split()[0] if rest.split() else ""
+        return True
+
+    def __call__(self, line: bytes) -> dict[str, str] | None:
+        text = line.rstrip(b"\r").decode("latin-1")
+        values = text.split("\t") if "\t" in text else text.split(" ")
+        if not self._fields or len(values) != len(self._fields):
+            return None
+        row = {name: value for name, value in zip(self._fields, values, strict=True) if value != "-"}
+        found = self._names.texts(row)
+        found["time"] = f"{row.get('date', self._date)}T{row.get('time', '')}+00:00"
+        tabs = "\t" in text
+        for name in ("agent", "referrer"):
+            # IIS writes a plus for a space, CloudFront encodes.
+            if name in found:
+                found[name] = unquote(found[name]) if tabs else found[name].replace("+", " ")
+        return found
+
+
+def is_w3c(lines: list[bytes]) -> bool:
+    """Whether the directives in *lines* name what is needed."""
+    for line in lines:
+        if line.startswith(b"#Fields:"):
+            return set(line[8:].decode("latin-1").split()) >= _W3C_NEEDED
+    return False
+
+
+def parquet_rows(path: str, names: FieldNames) -> Iterator[list[dict[str, str] | None]]:
+    """The rows of a Parquet file, some at a time, as fields; None where a row cannot be read."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise LogError(f"{path}: Parquet needs pyarrow; install hedgerow[report]") from None
+    try:
+        file = parquet.ParquetFile(path)
+        for batch in file.iter_batches(batch_size=20_000):
+            rows: list[Mapping[str, Any]] = batch.to_pylist()
+            yield [names.texts(row) for row in rows]
+    except (OSError, ValueError) as error:
+        raise LogError(f"{path}: is no Parquet that can be read: {str(error).partition(chr(10))[0]}") from None

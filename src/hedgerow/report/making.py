@@ -1,0 +1,104 @@
+"""Making: the stages of a report, one after the other, with what each took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from hedgerow.analyse.tables import Tables
+from hedgerow.identity.bots import Bots, Name, Proofs
+from hedgerow.lookups.names import DnsResolver
+from hedgerow.models.bundle import load as load_bundle
+from hedgerow.report.containment import contain, limits
+from hedgerow.report.declared import Declared
+from hedgerow.report.heuristics import Votes
+from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
+from hedgerow.report.manner import ByManner
+from hedgerow.report.model import load
+from hedgerow.report.paths import ByPath
+from hedgerow.report.resolving import resolve
+from hedgerow.report.result import Report
+from hedgerow.report.shapes import ByShape
+from hedgerow.report.together import campaigns
+
+
+class Options(msgspec.Struct, frozen=True):
+    """
+    How a report is made.
+
+    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* a bundle for
+    paths; those that come with Hedgerow where there is none. *resolve* is where what is known of names is kept, if bots
+    are to be verified by the DNS.
+    """
+
+    ignore_agents: bool = False
+    model: Path | None = None
+    resolve: Proofs | None = None
+    paths: Path | None = None
+
+
+class _Watch:
+    """Seconds by what they went to."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+
+def make(tables: Tables, bots: Bots, options: Options) -> Report:
+    """The report of the log in *tables*."""
+    watch = _Watch()
+    model = load(options.model)
+    figures = tables.figures
+    opinions: dict[str, Opinion] = {}
+    declared = None
+    with watch("heuristics"):
+        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents)
+        opinions["heuristics"] = ByHeuristics(votes)
+        opinions["manner"] = ByManner(figures, model.manner)
+    with watch("paths"):
+        opinions["path"] = ByPath(figures, load_bundle(options.paths))
+    with watch("shapes"):
+        shapes = ByShape(tables)
+        opinions["shape"] = shapes
+    if not options.ignore_agents:
+        with watch("declared"):
+            declared = _declared(tables, bots, options)
+            opinions["declared"] = ByDeclaration(declared)
+    with watch("judging"):
+        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust, offset=model.offset)
+    with watch("containment"):
+        containment = contain(tables, judgements)
+        density = limits(tables, judgements, declared)
+    with watch("campaigns"):
+        together = campaigns(tables, judgements, shapes, declared)
+    report = Report(
+        tables, judgements, declared=declared, campaigns=together, containment=containment, density=density,
+        votes=votes, rules=shapes.rules,
+    )  # fmt: skip
+    report.timing |= watch.seconds
+    return report
+
+
+def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
+    """What sources declare; where names are to be asked for, once more when they are known."""
+    proofs = options.resolve
+    if proofs is None:
+        return Declared(tables, bots)
+    questions: list[Name] = []
+    proofs.ask = questions.append
+    Declared(tables, bots)
+    proofs.ask = None
+    resolve(questions, proofs, DnsResolver())
+    return Declared(tables, bots)

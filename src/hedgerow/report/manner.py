@@ -1,0 +1,106 @@
+"""
+Manner: how a source goes about the site, in ten figures that need no user agent.
+
+A browser brings the images and styles of a page along and says where it comes from; a crawler wants pages, asks for
+robots.txt, and comes from nowhere. None of this is proof; together, weighed by what labelled logs have shown, it tells
+most sources with as few as five page visits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.counting import Figures
+from hedgerow.verdict import Evidence
+
+NAMES = (
+    "assets", "unreferred", "own", "heads", "robots", "errors", "calls", "old_http", "pages_a_day", "pages_a_minute",
+)  # fmt: skip
+"""
+Assets for each page (logarithm); shares of page visits without a referrer and from a page of the site; shares of
+requests for headers only, answered by an error, that are calls, in HTTP/1.0; whether it asks for robots.txt; page
+visits on a day with any, and the most in a minute (logarithms).
+"""
+LEAST_PAGES = 5
+_MOST_SHOWN = 2
+_LEAST_SHOWN = 0.5
+
+
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A weighted sum of figures brought to one size; above 0 it speaks for a crawler."""
+
+    means: tuple[float, ...] = ()
+    scales: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
+    offset: float = 0.0
+
+    def parts(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each figure adds."""
+        found: NDArray[np.float64] = (rows - np.array(self.means)) / np.array(self.scales) * np.array(self.weights)
+        return found
+
+    def odds(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(self.parts(rows).sum(1) + self.offset, np.float64)
+
+
+def figures_of(figures: Figures) -> NDArray[np.float64]:
+    """The ten figures of each source."""
+    pages, requests = np.maximum(figures["pages"], 1), np.maximum(figures["requests"], 1)
+    return np.column_stack(
+        [
+            np.log1p(figures["assets"] / pages),
+            figures["unreferred"] / pages,
+            figures["own"] / pages,
+            figures["heads"] / requests,
+            (figures["robots"] > 0).astype(np.float64),
+            figures["errors"] / requests,
+            figures["calls"] / requests,
+            figures["old_http"] / requests,
+            np.log1p(figures["close_pages"] / np.maximum(figures["days"], 1)),
+            np.log1p(figures["peak_2"]),
+        ]
+    )
+
+
+class ByManner:
+    """The opinion on each source that has enough page visits."""
+
+    def __init__(self, figures: Figures, weights: Weights) -> None:
+        rows = figures_of(figures)
+        self._rows = rows
+        self._weights = weights
+        told = 1 / (1 + np.exp(-weights.odds(rows)))
+        self.probability: NDArray[np.float64] = np.where(figures["pages"] >= LEAST_PAGES, told, np.nan)
+
+    def evidence(self, source: int) -> Sequence[Evidence]:
+        """What spoke most for a crawler, if the whole does."""
+        if not self.probability[source] > 0.5:  # noqa: PLR2004 - nan is not
+            return []
+        row = self._rows[source]
+        parts = self._weights.parts(row[None, :])[0]
+        strongest = [k for k in np.argsort(-parts, kind="stable")[:_MOST_SHOWN].tolist() if parts[k] > _LEAST_SHOWN]
+        weight = round(float(self.probability[source]), 3)
+        return [
+            Evidence("manner", f"manner-{NAMES[k].replace('_', '-')}", weight, _sentence(NAMES[k], float(row[k])))
+            for k in strongest
+        ]
+
+
+def _sentence(name: str, value: float) -> str:
+    share = f"{value:.0%}".replace("%", " %")
+    return {
+        "assets": f"It brought {np.expm1(value):.1f} images, styles and scripts along with each page.",
+        "unreferred": f"{share} of its page visits say nothing of where they come from.",
+        "own": f"{share} of its page visits come from a page of the site.",
+        "heads": f"{share} of its requests want headers only.",
+        "robots": "It asked for robots.txt." if value else "It did not ask for robots.txt.",
+        "errors": f"{share} of its requests were answered by an error.",
+        "calls": f"{share} of its requests are no pages and no parts of pages.",
+        "old_http": f"{share} of its requests are in HTTP/1.0.",
+        "pages_a_day": f"It asked for {np.expm1(value):.0f} pages on a day.",
+        "pages_a_minute": f"It asked for at most {np.expm1(value):.0f} pages in a minute.",
+    }[name]

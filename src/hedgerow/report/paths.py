@@ -1,0 +1,98 @@
+"""
+Paths: what the models of the live engine say of the sessions in a log, the referrer standing for the parent.
+
+One model is asked for all sessions of a stage at once. The sessions of a source are weighed together: by the mean of
+their probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.counting import Figures
+from hedgerow.models.bundle import Bundle, Stage
+from hedgerow.models.scoring import Trees
+from hedgerow.verdict import Evidence
+
+_SENTENCES = {
+    "depth-first": "It follows links like a crawler that goes into the depth first.",
+    "width-first": "It follows links like a crawler that takes all links of a page before it goes on.",
+    "random-like": "It follows links like a crawler, in no order that a person would take.",
+    "suspect": "It follows links like a crawler.",
+}
+_LONGEST_EXPONENT = 500.0
+
+
+@compiled
+def _tree_scores(
+    rows: Any, roots: Any, feature: Any, threshold: Any, left: Any, right: Any, value: Any, offset: float
+) -> Any:
+    """What `Trees.score` says of each row; numbers are compared in single precision, as there."""
+    scores = np.full(len(rows), offset)
+    for k in range(len(rows)):
+        for root in roots:
+            node = root
+            while feature[node] >= 0:
+                node = left[node] if rows[k, feature[node]] <= threshold[node] else right[node]
+            scores[k] += value[node]
+    return scores
+
+
+def scores(stage: Stage, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The scores of many rows by the model of one stage."""
+    model = stage.model
+    if not isinstance(model, Trees):
+        return np.array([model.score(row) for row in rows.tolist()])
+    found: NDArray[np.float64] = _tree_scores(
+        rows.astype(np.float32).astype(np.float64), np.array(model.roots), np.array(model.feature),
+        np.array(model.threshold), np.array(model.left), np.array(model.right), np.array(model.value), model.offset,
+    )  # fmt: skip
+    return found
+
+
+def _stages(bundle: Bundle, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which stage is asked about a session of so many steps: the last one that has no more."""
+    return np.searchsorted(np.array([stage.size for stage in bundle.stages]), sizes, side="right") - 1
+
+
+class ByPath:
+    """The opinion of *bundle* on each source that has a session of at least ten steps."""
+
+    def __init__(self, figures: Figures, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._sessions, self._paths = figures.sessions, figures.paths
+        sizes = self._sessions[:, 1]
+        chosen = _stages(bundle, sizes)
+        width = len(bundle.features)
+        self._each = np.full(len(sizes), np.nan)
+        crawls = np.zeros(len(sizes), np.bool_)
+        for number, stage in enumerate(bundle.stages):
+            here = np.flatnonzero(chosen == number)
+            if len(here):
+                found = scores(stage, self._paths[here, :width])
+                exponent = np.clip(stage.slope * found + stage.intercept, -_LONGEST_EXPONENT, _LONGEST_EXPONENT)
+                self._each[here] = 1 / (1 + np.exp(-exponent))
+                crawls[here] = found > stage.threshold
+        self.crawls = crawls
+        """Which sessions are a crawler's by the stage's own threshold."""
+        count = len(figures.sources)
+        told = np.bincount(self._sessions[:, 0], minlength=count)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(self._sessions[:, 0], weights=self._each, minlength=count) / told
+        self.probability: NDArray[np.float64] = mean
+
+    def evidence(self, source: int) -> Sequence[Evidence]:
+        start, end = np.searchsorted(self._sessions[:, 0], [source, source + 1])
+        crawls = np.flatnonzero(self.crawls[start:end]) + start
+        if not len(crawls):
+            return []
+        surest = int(crawls[np.argmax(self._each[crawls])])
+        stage = self._bundle.stages[int(_stages(self._bundle, self._sessions[surest, 1:2])[0])]
+        row = self._paths[surest, : len(self._bundle.features)].tolist()
+        identity = stage.kinds.name(row) if stage.kinds else "suspect"
+        return [Evidence("path", f"path-{identity}", round(float(self._each[surest]), 3), _SENTENCES[identity])]

@@ -1,0 +1,169 @@
+"""
+Result: the report as a whole, as arrays; and as JSON, source by source.
+
+The same log gives the same bytes. How long it took is no part of that: it stands under "timing", and only where it was
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.tables import Tables
+from hedgerow.logs.formats import readable
+from hedgerow.logs.reader import Tally
+from hedgerow.replay import iso
+from hedgerow.report.containment import Containment, to_json
+from hedgerow.report.declared import Declared
+from hedgerow.report.heuristics import Votes
+from hedgerow.report.judging import LABELS, Judgements
+from hedgerow.verdict import Evidence
+from hedgerow.windows.proposal import Proposal
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One source as the report has it."""
+
+    source: str
+    requests: int
+    label: str
+    score: float
+    evidence: list[Evidence]
+    campaign: str | None
+    first: float
+    last: float
+    pages: int
+    agent: str
+    bot: str
+
+
+class Campaign(msgspec.Struct, frozen=True):
+    """Sources that belong together, and a sentence why."""
+
+    id: str
+    kind: str
+    members: list[str]
+    similarity: float
+    text: str
+
+
+class Report:
+    """
+    What a log tells: *tally*, *tables*, *judgements*, *campaigns*.
+
+    `source` gives one of the sources by its place; `ranked` are all places, those with the most crawled requests first.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        judgements: Judgements,
+        *,
+        declared: Declared | None = None,
+        campaigns: Sequence[Campaign] = (),
+        containment: Containment | None = None,
+        density: Sequence[Proposal] = (),
+        votes: Votes | None = None,
+        rules: Sequence[str] = (),
+    ) -> None:
+        self.tables = tables
+        self.tally: Tally = tables.tally
+        self.judgements = judgements
+        self.campaigns = list(campaigns)
+        self.containment = containment
+        self.density = list(density)
+        """Density windows that fit the log."""
+        self.votes = votes
+        self.rules = list(rules)
+        """The rules about the shape of traffic, in words."""
+        self.timing: dict[str, float] = {}
+        """Seconds by what they went to."""
+        self._declared = declared
+        self._pages = tables.figures["pages"]
+        self._first, self._last = tables.first, tables.last
+        self._requests = tables.requests
+        self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
+
+    @property
+    def ranked(self) -> NDArray[np.int64]:
+        """The places of all sources: crawlers first, then good bots, unknown and people, by requests."""
+        rank = np.array([0, 3, 1, 2])[self.judgements.label]
+        return np.lexsort((np.arange(len(rank)), -self.tables.requests, rank))
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Sources and requests by label."""
+        label = self.judgements.label
+        sources = np.bincount(label, minlength=len(LABELS))
+        requests = np.bincount(label, weights=self.tables.requests, minlength=len(LABELS)).astype(np.int64)
+        return {name: (int(sources[k]), int(requests[k])) for k, name in enumerate(LABELS)}
+
+    def may_be_welcome(self, place: int) -> bool:
+        """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
+        return self._declared is not None and self._declared.may_be_welcome(place)
+
+    def source(self, place: int) -> Source:
+        tables, judgements = self.tables, self.judgements
+        name = tables.sources[place]
+        return Source(
+            name,
+            int(self._requests[place]),
+            LABELS[judgements.label[place]],
+            round(float(judgements.score[place]), 4),
+            judgements.evidence(place),
+            self._campaign_of.get(name),
+            float(self._first[place]),
+            float(self._last[place]),
+            int(self._pages[place]),
+            self._declared.agent(place) if self._declared is not None else "",
+            self._declared.bot(place) if self._declared is not None else "",
+        )
+
+    def to_json(self, *, timing: bool = False) -> Iterator[str]:
+        """The report as JSON, in pieces."""
+        tally = self.tally
+        head: dict[str, Any] = {
+            "lines": tally.lines, "parsed": tally.parsed, "bad": tally.bad, "from": iso(tally.first),
+            "to": iso(tally.last), "format": ", ".join(tally.formats), "samples": tally.samples,
+            "damage": tally.damage, "hosts": self.tables.hosts,
+        }  # fmt: skip
+        totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
+        yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
+        for number, place in enumerate(self.ranked.tolist()):
+            yield (",\n" if number else "\n") + _dump(_plain(self.source(place)))
+        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        if self.containment is not None:
+            yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
+        told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
+        yield f',\n"timing": {_dump(told)}}}\n'
+
+
+def _plain(source: Source) -> dict[str, Any]:
+    return (
+        {
+            "source": readable(source.source),
+            "requests": source.requests,
+            "label": source.label,
+            "score": source.score,
+            "evidence": [
+                {"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in source.evidence
+            ],
+            "campaign": source.campaign,
+            "first": iso(source.first),
+            "last": iso(source.last),
+            "pages": source.pages,
+        }
+        | ({"user_agent": readable(source.agent)} if source.agent else {})
+        | ({"bot": source.bot} if source.bot else {})
+    )
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def _dump(data: Any) -> str:
+    return _ENCODER.encode(data).decode("utf-8")

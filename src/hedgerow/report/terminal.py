@@ -1,0 +1,102 @@
+"""Terminal: the report as a person reads it in twenty seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hedgerow.logs.formats import readable
+from hedgerow.replay import iso
+from hedgerow.report.judging import CRAWLER, LABELS
+from hedgerow.report.result import Report
+
+_WORDS = {"crawler": "crawlers", "person": "people", "good-bot": "good bots", "unknown": "unknown (too few pages)"}
+_LONGEST_AGENT = 60
+_MOST_CAMPAIGNS = 3
+
+
+def print_report(console: Console, report: Report, *, top: int = 10) -> None:
+    """Print what was read, who is what, and the *top* crawlers with why."""
+    _print_log(console, report)
+    totals = report.totals()
+    requests = max(1, sum(count for _, count in totals.values()))
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "sources", "requests", "share"):
+        table.add_column(column, justify="right" if column else "left")
+    for label in LABELS:
+        sources, count = totals[label]
+        table.add_row(_WORDS[label], f"{sources:,}", f"{count:,}", f"{count / requests:.1%}".replace("%", " %"))
+    console.print(table)
+    _print_top(console, report, top)
+    _print_campaigns(console, report)
+    _print_limits(console, report)
+
+
+def _print_log(console: Console, report: Report) -> None:
+    tally = report.tally
+    text = f"{tally.lines:,} lines ({', '.join(tally.formats)}): {tally.parsed:,} read, {tally.bad:,} bad"
+    if tally.first is not None and tally.last is not None:
+        days = timedelta(seconds=tally.last - tally.first) / timedelta(days=1)
+        text += f"; {_moment(tally.first)} to {_moment(tally.last)} UTC, {days:,.1f} days"
+    console.print(Text(text))
+    for sample in tally.samples:
+        console.print(Text(f"  bad: {sample}" if sample else "  bad: an empty line"), soft_wrap=True)
+    for damage in tally.damage:
+        console.print(Text(f"  damaged: {damage}"), soft_wrap=True)
+
+
+def _print_top(console: Console, report: Report, top: int) -> None:
+    ranked = report.ranked
+    crawlers = ranked[report.judgements.label[ranked] == CRAWLER]
+    if not len(crawlers):
+        console.print("Nobody is held to be a crawler.")
+        return
+    if not top:
+        return
+    table = Table(title=None)
+    table.add_column("crawler", overflow="fold")
+    table.add_column("requests", justify="right")
+    table.add_column("score", justify="right")
+    table.add_column("why", overflow="fold")
+    for place in crawlers[:top].tolist():
+        source = report.source(place)
+        why = " ".join(evidence.text for evidence in source.evidence[:3])
+        name = readable(source.source)
+        if source.agent:
+            name += f"\n{readable(source.bot or source.agent[:_LONGEST_AGENT])}"
+        table.add_row(Text(name), f"{source.requests:,}", f"{source.score:.2f}", Text(readable(why)))
+    console.print(table)
+    if len(crawlers) > top:
+        console.print(f"and {len(crawlers) - top:,} more; --top shows more of them, --json all")
+
+
+def _moment(at: float) -> str:
+    text = iso(at)
+    return text[:16].replace("T", " ") if text else "?"
+
+
+def _print_limits(console: Console, report: Report) -> None:
+    """One line each: what fits the log."""
+    found = report.containment
+    if found is not None and found.k1 is not None and found.k2 is not None:
+        touched = next(one for one in found.grid if (one["k1"], one["k2"]) == (found.k1, found.k2))
+        share = touched["sources"] / max(1, found.sources), touched["requests"] / max(1, found.requests)
+        console.print(
+            f"Containment that fits this log: k1 = {found.k1}, k2 = {found.k2}; "
+            f"touches {share[0]:.2%} of source-days and {share[1]:.2%} of requests".replace("%", " %")
+        )
+    if report.density:
+        windows = ", ".join(f"{one.window.count} in {one.window.seconds:g} s" for one in report.density)
+        console.print(f"Density limits that fit this log: {windows}")
+
+
+def _print_campaigns(console: Console, report: Report) -> None:
+    if not report.campaigns:
+        return
+    members = sum(len(campaign.members) for campaign in report.campaigns)
+    console.print(f"{len(report.campaigns):,} campaigns with {members:,} members; the largest:")
+    for campaign in report.campaigns[:_MOST_CAMPAIGNS]:
+        console.print(Text(f"  {len(campaign.members):,} sources: {readable(campaign.text)}"), soft_wrap=True)

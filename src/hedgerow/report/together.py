@@ -1,0 +1,49 @@
+"""Together: the campaigns of a log (`campaigns.finding`), from its tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.analyse.tables import Tables
+from hedgerow.campaigns.company import Requests
+from hedgerow.campaigns.finding import find
+from hedgerow.campaigns.similarity import Limits
+from hedgerow.report.declared import Declared
+from hedgerow.report.judging import PERSON, UNKNOWN, Judgements
+from hedgerow.report.result import Campaign
+from hedgerow.report.shapes import ByShape
+
+MOST_SOURCES = 20_000
+"""Sources whose single requests are looked at: those with the most."""
+
+_QUERY = """
+SELECT source, t, page, shape FROM rows WHERE kind = 0 AND source IN (SELECT source FROM chosen)
+QUALIFY row_number() OVER (PARTITION BY source ORDER BY t, number) <= 200 ORDER BY source, t, number
+"""
+
+
+def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared: Declared | None) -> list[Campaign]:
+    """
+    The campaigns, the largest first.
+
+    Most people come for a page or two and stay unknown; who brings a page's images and styles along is taken for one
+    here, or all who have the newest browser would be a campaign.
+    """
+    label = judgements.label
+    people = (label == PERSON) | ((label == UNKNOWN) & (tables.figures["assets"] > 0))
+    chosen = np.flatnonzero(~people)
+    chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
+    rows = tables.store.ask_about(tables.figures.sources[chosen], _QUERY)
+    requests = Requests(
+        np.searchsorted(tables.figures.sources, rows["source"]).astype(np.int64),
+        rows["t"] / 1e6,
+        rows["page"].astype(np.uint64).view(np.int64),
+        rows["shape"].astype(np.int64),
+    )
+    names = tables.sources
+    agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
+    found = find(names, people, shapes.counts, shapes.plan, requests, agents, limits=Limits(k=shapes.similarity))
+    return [
+        Campaign(f"c{number}", one.kind, [names[k] for k in one.members], round(float(one.similarity), 4), one.text)
+        for number, one in enumerate(found, 1)
+    ]

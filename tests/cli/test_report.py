@@ -1,0 +1,91 @@
+"""`hedgerow report` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from hedgerow.cli import app
+from report.logs import site_log
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "access.log"
+    path.write_text(site_log())
+    return path
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, ["report", *arguments])
+
+
+def test_a_summary_json_and_lists(log, tmp_path):
+    written = ("--json", str(tmp_path / "r.json"), "--export", f"nftables={tmp_path}/l.nft")
+    result = run(str(tmp_path / "acc*.log"), *written)
+    assert result.exit_code == 0, result.output
+    assert "crawlers" in result.output
+    assert "198.51.100." in result.output
+    data = json.loads((tmp_path / "r.json").read_text())
+    assert data["log"]["format"] == "combined"
+    assert data["timing"] == {}
+    assert "198.51.100." in (tmp_path / "l.nft").read_text()
+    assert json.loads(run(str(log), "--json", "-", "--timing").stdout)["timing"]["read"] > 0
+
+
+def test_apply_puts_crawlers_on_the_black_list_for_a_while(log):
+    assert run(str(log), "--apply", "--for", "2h").exit_code == 0
+    shown = json.loads(CliRunner().invoke(app, ["lists", "show", "--json"]).stdout)
+    assert len(shown) == 10
+    assert all(one["list"] == "black" and one["author"] == "hedgerow report" and one["until"] for one in shown)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("{log}", "--format", "nonsense"),
+        ("{log}", "--export", "nftables"),
+        ("{log}", "--for", "soon"),
+        ("{log}.gone",),
+        ("{log}", "--json", "/gone/r.json"),
+        ("{log}", "--model", "{log}"),
+    ],
+)
+def test_wrong_use_is_one_line(log, arguments):
+    command = [sys.executable, "-m", "hedgerow", "report", *(a.format(log=log) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode in {1, 2}
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stdout == ""
+
+
+def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
+    """It waits for standard input when the signal comes."""
+    place = tmp_path / "tmp"
+    place.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hedgerow", "report", "-", "--json", str(tmp_path / "r.json")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"TMPDIR": str(place)},
+    )  # fmt: skip
+    try:
+        until = time.monotonic() + 120
+        while not list(place.iterdir()) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        # Where it reads is where it notices.
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert "Interrupted" in told
+    assert list(tmp_path.iterdir()) == [place]
+    assert list(place.iterdir()) == []

@@ -1,0 +1,152 @@
+"""Formats beyond nginx's and Apache's own: each sample line and what it must give."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.errors import LogError
+from hedgerow.logs.dialect import NAMED, Dialect, choose, parser
+from hedgerow.logs.formats import Format
+from hedgerow.logs.reader import Reader
+
+AT = 971211336.0
+CADDY = {
+    "level": "info", "ts": AT + 0.5, "logger": "http.log.access", "status": 200, "size": 10900,
+    "request": {
+        "remote_ip": "192.0.2.1", "client_ip": "192.0.2.1", "proto": "HTTP/2.0", "method": "GET",
+        "host": "e.org", "uri": "/a?b=1", "headers": {"User-Agent": ["curl/7"], "Referer": ["http://e.org/"]},
+    },
+}  # fmt: skip
+TRAEFIK = {
+    "ClientHost": "192.0.2.1", "ClientUsername": "-", "DownstreamStatus": 200, "RequestMethod": "GET",
+    "RequestPath": "/a?b=1", "RequestHost": "e.org", "StartUTC": "2000-10-10T20:55:36.500000000Z", "time": "x",
+    "request_User-Agent": "curl/7", "request_Referer": "http://e.org/",
+}  # fmt: skip
+NGINX = {
+    "time_iso8601": "2000-10-10T13:55:36-07:00", "remote_addr": "192.0.2.1", "request": "GET /a?b=1 HTTP/1.1",
+    "status": "200", "http_referer": "http://e.org/", "http_user_agent": "curl/7", "host": "e.org",
+}  # fmt: skip
+ALB = (
+    "https 2000-10-10T20:55:36.500000Z app/lb/50dc6c495c0c9188 192.0.2.1:2817 10.0.0.1:80 0.08 0.04 0.03 200 200 0 57 "
+    '"GET https://e.org:443/a?b=1 HTTP/1.1" "curl/7" ECDHE TLSv1.2 arn:x "Root=1" "e.org" "-" 0 2000 "forward" "-" "-"'
+)
+CLOUDFRONT = (
+    "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status "
+    "cs(Referer) cs(User-Agent) cs-uri-query cs(Cookie) x-edge-result-type x-edge-request-id x-host-header\n"
+    "2000-10-10\t20:55:36\tFRA2\t2390\t192.0.2.1\tGET\td1.cloudfront.net\t/a\t200\thttp://e.org/\tcurl/7%20x\tb=1\t-\tHit"
+    "\tabc\te.org"
+)
+IIS = (
+    "#Software: Microsoft Internet Information Services 10.0\n#Date: 2000-10-10 00:00:00\n"
+    "#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) "
+    "sc-status cs-host\n"
+    "2000-10-10 20:55:36 10.0.0.1 GET /a b=1 443 - 192.0.2.1 curl/7+x http://e.org/ 200 e.org"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "exact", "agent"),
+    [
+        (json.dumps(CADDY), "json", True, "curl/7"),
+        (json.dumps(TRAEFIK), "json", True, "curl/7"),
+        (json.dumps(NGINX), "json", False, "curl/7"),
+        (ALB, "alb", True, "curl/7"),
+        (CLOUDFRONT, "w3c", False, "curl/7 x"),
+        (IIS, "w3c", False, "curl/7 x"),
+    ],
+)
+def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
+    path = tmp_path / "log"
+    path.write_text(text + "\nno line of it\n")
+    reader = Reader([str(path)])
+    (visit,) = reader
+    assert reader.tally.formats == [name]
+    assert (reader.tally.parsed, reader.tally.bad) == (1, 1)
+    assert reader.tally.directives == text.count("#")
+    assert visit.at == AT + 0.5 * exact
+    assert (visit.address, visit.method, visit.target, visit.status) == ("192.0.2.1", "GET", "/a?b=1", 200)
+    assert visit.user_agent == agent
+    assert visit.host == "e.org"
+    assert visit.referrer == ("" if name == "alb" else "http://e.org/")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (
+            '$host $remote_addr [$time_local] "$request" $status rt=$request_time "$http_user_agent" "$http_referer"',
+            r'e.org 192.0.2.1 [10/Oct/2000:13:55:36 -0700] "GET /a?b=1 HTTP/1.1" 200 rt=0.1 "a \"b\"" "http://e.org/"',
+        ),
+        (
+            "$msec|$remote_addr|$remote_user|$request_method|$uri|$args|$status|$http_referer|$http_user_agent|$host",
+            '971211336.000|192.0.2.1|-|GET|/a|b=1|200|http://e.org/|a "b"|e.org',
+        ),
+        (
+            r"%v %h %l %u %t \"%r\" %>s \"%{Referer}i\" \"%{User-Agent}i\" %D",
+            r'e.org 192.0.2.1 - j d [10/Oct/2000:13:55:36 -0700] "GET /a?b=1 HTTP/1.1" 200 "http://e.org/" "a \"b\"" 1',
+        ),
+        (
+            "%{%Y-%m-%d %H:%M:%S}t %a %m %U%q %s '%{Referer}i' '%{User-agent}i' %V",
+            """2000-10-10 20:55:36 192.0.2.1 GET /a?b=1 200 'http://e.org/' 'a "b"' e.org""",
+        ),
+    ],
+)
+def test_a_server_s_own_format(pattern, line):
+    form = choose([line.encode()], Dialect(pattern))
+    visit = parser(form, Dialect(pattern))(line.encode())
+    assert form == Format("pattern")
+    assert visit is not None
+    assert visit.at == AT
+    assert (visit.address, visit.method, visit.target, visit.status) == ("192.0.2.1", "GET", "/a?b=1", 200)
+    assert (visit.host, visit.referrer, visit.user_agent) == ("e.org", "http://e.org/", 'a "b"')
+
+
+def test_names_of_fields_can_be_given():
+    line = b'{"when": 971211336, "who": {"ip": "192.0.2.1"}, "request": "GET / HTTP/1.1"}'
+    dialect = Dialect(fields={"time": "when", "address": "who.ip"})
+    visit = parser(choose([line], dialect), dialect)(line)
+    assert visit is not None
+    assert (visit.at, visit.address) == (AT, "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said"),
+    [
+        (Dialect("apache"), "no format is called 'apache'"),
+        (Dialect("$status $request"), "does not name the client"),
+        (Dialect("%h %r"), "does not name the time"),
+        (Dialect("%h%u %t"), "touch each other"),
+        (Dialect(fields={"adress": "x"}), "no field is called 'adress'"),
+    ],
+)
+def test_what_makes_no_sense_is_said(dialect, said):
+    with pytest.raises(LogError, match=said):
+        dialect.check()
+
+
+@given(st.lists(st.binary(max_size=80), max_size=5), st.sampled_from(NAMED))
+def test_any_bytes_in_any_format_are_a_visit_or_none(lines, name):
+    parse = parser(Format(name))
+    for line in lines:
+        parse(line)
+    choose(lines)
+
+
+def test_parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "log.parquet"
+    rows = [NGINX, NGINX | {"remote_addr": None}]
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+    reader = Reader([str(path)])
+    (visit,) = reader
+    assert (reader.tally.formats, reader.tally.parsed, reader.tally.bad) == (["parquet"], 1, 1)
+    assert (visit.at, visit.target, visit.status) == (AT, "/a?b=1", 200)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(LogError, match="is no Parquet"):
+        list(Reader([str(path)]))

@@ -1,0 +1,45 @@
+"""Thresholds and weights are learned from labelled logs, and are good on one that was not seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.analyse.tables import Tables
+from hedgerow.errors import ModelError
+from hedgerow.identity.bots import Bots, known_bots
+from hedgerow.models.bundle import shipped
+from hedgerow.report.learning import learn, lesson
+from hedgerow.report.model import encoded, load
+from report.logs import site_log
+
+
+def lessons(tmp_path, *, labels=None, seeds=(1, 2)):
+    found = []
+    for seed in seeds:
+        path = tmp_path / f"{seed}.log"
+        path.write_text(site_log(seed, agent="curl/8" if labels is None else "Mozilla/5.0"))
+        with Tables([str(path)], memory=400_000_000) as tables:
+            found.append(lesson(path.name, tables, Bots(known=known_bots()), shipped("boosted"), labels))
+    return found
+
+
+def test_a_log_that_was_left_out_is_judged_well(tmp_path):
+    model = learn(lessons(tmp_path))
+    told = model.provenance["left_out"]["2.log"]
+    assert told["crawlers_right"] == told["people_right"] == told["area"] == 1.0
+    (tmp_path / "model.json").write_bytes(encoded(model))
+    assert load(tmp_path / "model.json") == model
+
+
+def test_labels_of_one_s_own(tmp_path):
+    labels = {f"198.51.100.{n}": "suspect" for n in range(10)} | {f"192.0.2.{n}": "person" for n in range(20)}
+    (one,) = lessons(tmp_path, labels=labels, seeds=(1,))
+    assert (one.crawlers.sum(), (~one.crawlers).sum()) == (10, 20)
+
+
+def test_too_little_to_learn_from_is_said(tmp_path):
+    with pytest.raises(ModelError, match="fewer than 5"):
+        learn(lessons(tmp_path, labels={"192.0.2.1": "person"}, seeds=(1,)))
+    (tmp_path / "bad.json").write_text('{"format": "x"}')
+    with pytest.raises(ModelError, match="is no model of a report"):
+        load(tmp_path / "bad.json")

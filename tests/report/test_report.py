@@ -1,0 +1,147 @@
+"""The report as a whole: labels, the contract of the JSON, and that the same log gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hedgerow.analyse.tables import Tables
+from hedgerow.identity.bots import Bot, Bots, known_bots
+from hedgerow.models.bundle import shipped
+from hedgerow.report.heuristics import NAMES, Thresholds, Votes
+from hedgerow.report.listing import listings
+from hedgerow.report.making import Options, make
+from hedgerow.report.paths import scores
+from report.logs import line, site_log
+
+MEMORY = 400_000_000
+BOTS = Bots(known=known_bots())
+
+
+def report_of(path: Path, **options):
+    with Tables([str(path)], memory=MEMORY) as tables:
+        return json.loads("".join(make(tables, BOTS, Options(**options)).to_json()))
+
+
+def labels_of(data) -> dict[str, str]:
+    return {one["source"]: one["label"] for one in data["sources"]}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "access.log"
+    path.write_text(site_log() + "no line\n")
+    return path
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_crawlers_are_told_from_people(log, hidden):
+    data = report_of(log, ignore_agents=hidden)
+    found = labels_of(data)
+    assert all(label == ("crawler" if source.startswith("198.") else "person") for source, label in found.items())
+    assert data["log"]["lines"] == data["log"]["parsed"] + 1 == 30 * 48 + 600 + 1
+    assert data["log"]["hosts"] == ["e.org"]
+    for one in data["sources"]:
+        assert 0 <= one["score"] <= 1
+        assert set(one) >= {"source", "requests", "label", "score", "evidence", "campaign"}
+        assert one["label"] != "crawler" or one["evidence"]
+        assert all(set(e) == {"detector", "code", "weight", "text"} for e in one["evidence"])
+    assert sum(one["requests"] for one in data["sources"]) == data["log"]["parsed"]
+
+
+def test_hidden_user_agents_change_nothing(tmp_path):
+    """Whatever a crawler calls itself, with --ignore-user-agent it is judged by what it does."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text(site_log())
+    other.write_text(site_log(agent="Googlebot/2.1 (+http://www.google.com/bot.html)"))
+    assert report_of(one, ignore_agents=True) == report_of(other, ignore_agents=True)
+    assert labels_of(report_of(other))["198.51.100.1"] == "crawler"
+
+
+def test_the_same_log_gives_the_same_bytes(log):
+    texts = set()
+    for _ in range(2):
+        with Tables([str(log)], memory=MEMORY) as tables:
+            texts.add("".join(make(tables, BOTS, Options()).to_json()))
+    assert len(texts) == 1
+
+
+def test_a_verified_bot_is_a_good_one(log):
+    with Tables([str(log)], memory=MEMORY) as tables:
+        bots = Bots([Bot("ours", ("198.51.100.0/24",))], known=known_bots())
+        # Bots of the settings are known by their networks, whatever they say.
+        assert bots.verified("198.51.100.1", "x") == "ours"
+        report = make(tables, bots, Options())
+        assert report.totals()["crawler"][0] + report.totals()["good-bot"][0] == 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        line("192.0.2.1", 0.0, "/"),
+        line("192.0.2.1", 1.7e9, "/") * 50,
+        line("192.0.2.1", -1e10, "/") + line("192.0.2.1", 2e10, "/a"),
+        "".join(line(f"192.0.2.{n}", 1.7e9, f"/{n}") for n in range(50)),
+    ],
+    ids=["empty", "blank", "one line", "one source in one second", "a thousand years", "one second"],
+)
+def test_logs_at_the_edge(tmp_path, text):
+    path = tmp_path / "log"
+    path.write_text(text)
+    data = report_of(path)
+    assert data["log"]["lines"] == text.count("\n")
+    assert sum(one["requests"] for one in data["sources"]) == data["log"]["parsed"]
+
+
+def test_every_source_with_five_page_views_has_a_label(log):
+    data = report_of(log)
+    assert all(one["label"] != "unknown" for one in data["sources"] if one["pages"] >= 5)
+
+
+def test_lists_hold_crawlers_only(log):
+    with Tables([str(log)], memory=MEMORY) as tables:
+        found = list(listings(make(tables, BOTS, Options()), since=1.0, until=2.0, sure=0.5))
+    assert {one.subject for one in found} == {f"198.51.100.{n}" for n in range(10)}
+    assert all((one.list, one.since, one.until) == ("black", 1.0, 2.0) and one.reason for one in found)
+
+
+def test_series_are_counts_in_common_intervals(log):
+    with Tables([str(log)], memory=MEMORY) as tables:
+        series = tables.series(1800.0)
+        assert series.shape == (40, tables.bins(1800.0))
+        assert (series.sum(1) == tables.requests).all()
+        some = np.array([3, 7, 39])
+        assert (tables.series(1800.0, some) == series[some]).all()
+        assert tables.sources[0] == "192.0.2.0"
+
+
+def test_order_and_errors_and_queries(tmp_path):
+    """The heuristics, one by one: what each is about."""
+    pages = [f"/item/{name}" for name in "abcdefghijklmnopqrstuvwxyz"]
+    text = "".join(line("192.0.2.1", 1.7e9 + n, page) for n, page in enumerate(pages))
+    text += "".join(line("192.0.2.2", 1.7e9 + n, "/item/a?x=1", status=404, agent=f"a{n == 0}") for n in range(200))
+    path = tmp_path / "log"
+    path.write_text(text)
+    with Tables([str(path)], memory=MEMORY) as tables:
+        votes = Votes(tables.figures, Thresholds())
+    first, second = (dict(zip(NAMES, row, strict=True)) for row in votes.votes.tolist())
+    assert first == {
+        "errors": 0, "revisits": 1, "referrer": 1, "cookies": -1, "unbalanced": -1, "parameters": 1, "order": 1,
+    }  # fmt: skip
+    assert second == {
+        "errors": 1, "revisits": 0, "referrer": 1, "cookies": -1, "unbalanced": 1, "parameters": 0, "order": -1,
+    }  # fmt: skip
+    assert votes.crawlers.tolist() == [True, True]
+
+
+@pytest.mark.parametrize("name", ["boosted", "pathmarker"])
+def test_scores_in_bulk_are_those_of_one(name):
+    bundle = shipped(name)
+    rows = np.random.default_rng(1).gamma(1.0, 2.0, (40, len(bundle.features)))
+    for stage in bundle.stages:
+        assert np.allclose(scores(stage, rows), [stage.model.score(row) for row in rows.tolist()])
