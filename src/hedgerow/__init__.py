@@ -4,8 +4,8 @@ Hedgerow stands in front of a web site, or reads its logs, and tells crawlers fr
 The map, from the outside in:
 
     cli/        the commands                         settings/  TOML and environment -> checked settings
-    adapters/   asgi (the middleware), proxy,        build.py   settings -> a gate
-                upstream, server, workers, admin     gate.py    identify -> recall -> judge -> commit -> ledger
+    adapters/   asgi (the middleware), wsgi, proxy,  build.py   settings -> a gate
+                forward_auth, banlist, workers, ...  gate.py    identify -> recall -> judge -> commit -> ledger
     storage.py  settings -> stores, for one          engine.py  pure: what is asked, what is decided
                 process, workers, machines           holdings.py what a site remembers in
     watch.py    sees visits behind the fast path     relay.py   visits on their way to a watch elsewhere

@@ -84,11 +84,13 @@ class Identifier:
         *,
         scheme: str = "",
         version: str = "",
+        in_order: bool = True,
     ) -> Visit:
         """
         The visit of a live request. *peer* is the address of the connection, *target* path and query as sent.
 
-        *scheme* and *version* are those of the connection; a trusted proxy knows the scheme better.
+        *scheme* and *version* are those of the connection; a trusted proxy knows the scheme better. *in_order*: the
+        headers stand as the client has sent them, and nobody has sorted them on the way.
         """
         fields = dict(headers)
         trusted = self._proxies.trusts(peer)
@@ -109,7 +111,7 @@ class Identifier:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
                 fingerprint = fields.get(self._tls_header, b"")[:_LONGEST_FINGERPRINT].decode("latin-1")
-        signs = signs_of(fields, scheme=scheme, host=host, version=version, direct=not trusted)
+        signs = signs_of(fields, scheme=scheme, host=host, version=version, direct=in_order and not trusted)
         if b"signature-input" in fields:
             request = Request(at, method, scheme, host, asked, headers)
             seen = self.welcome.of(request, address, user_agent, target)

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from challenge.asking import ANSWER, solve
+from challenge.asking import ANSWER, hidden, solve
 from driving import PAGE, START, Application, Client
 from hedgerow.adapters import challenge_pages, challenging
 from hedgerow.challenge.clearance import COOKIE
@@ -87,15 +87,12 @@ class Suspect(Client):
         )
 
     def choose(self, page, kind: str, **more: Any):
-        return self.send("choose", {"ticket": hidden(page)["ticket"], "kind": kind}, **more)
+        return self.send("choose", {"ticket": hidden(page.body)["ticket"], "kind": kind}, **more)
 
     def answer(self, page, answer: str | None = None, **more: Any):
-        return self.send("answer", {**hidden(page), "answer": solution(page) if answer is None else answer}, **more)
-
-
-def hidden(page) -> dict[str, str]:
-    found = re.findall(rb'<input type="hidden" name="(\w+)" value="([^"]*)">', page.body)
-    return {name.decode(): unescape(value.decode()) for name, value in found}
+        return self.send(
+            "answer", {**hidden(page.body), "answer": solution(page) if answer is None else answer}, **more
+        )
 
 
 def solution(page) -> str:
@@ -200,7 +197,7 @@ def test_a_wrong_answer_gives_a_new_one():
     assert wrong.status == 403
     assert b'role="alert"' in wrong.body
     assert b"That was not right" in wrong.body
-    assert hidden(wrong)["challenge"] != hidden(page)["challenge"]
+    assert hidden(wrong.body)["challenge"] != hidden(page.body)["challenge"]
     assert suspect.answer(wrong).header("location") == b"/docs/?page=2"
     assert suspect.told.failed_ == ["wrong"]
     assert suspect.told.issued_ == [("work", False), ("image", True), ("image", True)]
@@ -257,7 +254,7 @@ def test_nobody_is_sent_to_another_site(target):
 def test_a_parameter_does_not_change_where_one_is_sent():
     suspect = Suspect()
     page = suspect.window()
-    fields = {**hidden(page), "answer": solution(page), "target": "//evil.example/", "next": "//evil.example/"}
+    fields = {**hidden(page.body), "answer": solution(page), "target": "//evil.example/", "next": "//evil.example/"}
     assert suspect.send("answer?next=//evil.example/", fields).header("location") == b"/docs/?page=2"
 
 
@@ -637,7 +634,7 @@ def test_a_provider_confirms(provider, name, field, source):
     assert "unsafe" not in policy
     others = {"cloudflare", "hcaptcha", "google"} - {source.split(".")[1]}
     assert not any(other in policy for other in others)
-    solved = suspect.send("answer", {**hidden(page), field: "token"})
+    solved = suspect.send("answer", {**hidden(page.body), field: "token"})
     assert solved.header("location") == b"/docs/?page=2"
     assert provider.asked == [{"secret": "shh", "response": "token", "remoteip": "192.0.2.1"}]
     assert suspect.told.kinds == ["external"]
@@ -647,11 +644,11 @@ def test_a_provider_denies(provider):
     provider.says = (200, b'{"success": false, "error-codes": ["invalid-input-response"]}')
     suspect = external("turnstile", provider.url)
     page = suspect.window()
-    denied = suspect.send("answer", {**hidden(page), "cf-turnstile-response": "token"})
+    denied = suspect.send("answer", {**hidden(page.body), "cf-turnstile-response": "token"})
     assert (denied.status, suspect.told.failed_) == (403, ["wrong"])
     # Nor is it asked twice about one challenge, nor about an empty answer.
-    suspect.send("answer", {**hidden(page), "cf-turnstile-response": "token"})
-    suspect.send("answer", {**hidden(suspect.window()), "cf-turnstile-response": ""})
+    suspect.send("answer", {**hidden(page.body), "cf-turnstile-response": "token"})
+    suspect.send("answer", {**hidden(suspect.window().body), "cf-turnstile-response": ""})
     assert len(provider.asked) == 1
     assert suspect.told.failed_ == ["wrong", "spent", "wrong"]
 
@@ -662,7 +659,7 @@ def test_a_provider_denies(provider):
 def test_an_outage_falls_back_to_another_kind(provider, says):
     provider.says = says
     suspect = external("hcaptcha", provider.url)
-    page = suspect.send("answer", {**hidden(suspect.window()), "h-captcha-response": "token"})
+    page = suspect.send("answer", {**hidden(suspect.window().body), "h-captcha-response": "token"})
     assert page.status == 403
     assert b"hCaptcha cannot be reached" in page.body
     assert b"<img" in page.body
@@ -673,7 +670,7 @@ def test_an_outage_falls_back_to_another_kind(provider, says):
 
 def test_a_provider_that_is_not_there():
     suspect = external("turnstile", "http://127.0.0.1:9/siteverify")
-    page = suspect.send("answer", {**hidden(suspect.window()), "cf-turnstile-response": "token"})
+    page = suspect.send("answer", {**hidden(suspect.window().body), "cf-turnstile-response": "token"})
     assert b"<img" in page.body
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from typing import Any
 
 import altcha
@@ -49,3 +51,16 @@ def solve(question: str) -> str:
     found = altcha.solve_challenge(asked)
     assert found is not None
     return altcha.Payload(asked, found).to_base64()
+
+
+def hidden(body: bytes) -> dict[str, str]:
+    """The hidden fields of a challenge's page."""
+    found = re.findall(rb'<input type="hidden" name="(\w+)" value="([^"]*)">', body)
+    return {name.decode(): unescape(value.decode()) for name, value in found}
+
+
+def answers_of(body: bytes) -> dict[str, str]:
+    """What the script of a challenge's page sends, once it has calculated."""
+    question = re.search(rb'data-question="([^"]*)"', body)
+    assert question, "the page has no calculation"
+    return {**hidden(body), "answer": solve(unescape(question[1].decode()))}

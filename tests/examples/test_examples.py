@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import re
+import sqlite3
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
+
+from real.servers import Running, answers, free_port, wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TRAP = re.compile(r'<a class="[a-z]{7}" href="(/~[\w-]{40,})"></a>')
@@ -47,6 +50,36 @@ def test_an_example_serves_pages_with_bait_and_blocks_who_takes_it(app):
     assert [fell.status_code, after.status_code] == [403, 403]
     assert after.headers["hedgerow-decision"].startswith("refuse; code=trap; ref=")
     assert "no person can see" in after.text
+
+
+@pytest.mark.parametrize("name", ["flask_app", "django_wsgi_app"])
+def test_an_example_under_wsgi_does_the_same(name, tmp_path):
+    """Each in a process of its own, by gunicorn with threads, as one would run it; Django has one project a process."""
+    port = free_port()
+    command = [
+        sys.executable, "-m", "gunicorn", "--threads", "16", "--bind", f"127.0.0.1:{port}", "--chdir", str(EXAMPLES),
+        "--worker-tmp-dir", str(tmp_path), "--no-control-socket", f"{name}:app",
+    ]  # fmt: skip
+    log = tmp_path / "gunicorn.log"
+    running = Running(command, log, cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")})
+    try:
+        wait_for(name, lambda: answers(port) or not running.alive)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            start = client.get("/")
+            page = client.get("/page/1")
+            trap = TRAP.search(start.text)
+            assert trap, start.text
+            fell = client.get(trap[1])
+            after = client.get("/page/2", headers={"accept": "text/html"})
+    finally:
+        status = running.stop()
+    assert [start.status_code, page.status_code, fell.status_code, after.status_code] == [200, 200, 403, 403]
+    assert int(start.headers["content-length"]) == len(start.content)
+    assert after.headers["hedgerow-decision"].startswith("refuse; code=trap; ref=")
+    assert status == 0, running.said()
+    # What waited was written at the end.
+    with sqlite3.connect(tmp_path / "state" / "ledger.sqlite") as ledger:
+        assert ledger.execute("SELECT count(*) FROM visits").fetchone() == (4,)
 
 
 def test_accounts_behind_one_address_are_different_visitors(tmp_path, monkeypatch):

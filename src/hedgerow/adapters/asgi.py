@@ -26,6 +26,7 @@ from hedgerow.adapters.manners import read_robots
 from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
 from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.gate import VISITOR_COOKIE
@@ -63,6 +64,11 @@ class Hedgerow:
     of a visit in seconds since 1970.
     """
 
+    waiting: Waiting = ON_LOOP
+    """How it waits; another in the form for servers without an event loop."""
+    in_order = True
+    """Whether the server gives headers in the order in which the client has sent them."""
+
     def __init__(
         self,
         app: App,
@@ -79,6 +85,7 @@ class Hedgerow:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
         self.site = site
+        site.wait_by(self.waiting)
         self._clock = clock
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -114,6 +121,7 @@ class Hedgerow:
         visit = identifier.visit(
             self._clock(), peer, method, target, scope["headers"],
             scheme=scope.get("scheme", ""), version=scope.get("http_version", ""),
+            in_order=self.in_order,
         )  # fmt: skip
         scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
         if visit.asked:
@@ -124,10 +132,24 @@ class Hedgerow:
         return visit
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        site = self.site
         visit = self._visit(scope, scope["method"])
-        gate = site.gate
-        decision = gate.decide(visit) if gate.afar is None else await gate.decide_afar(visit)
+        await self._act(visit, await self._decide(visit), scope, receive, send)
+
+    async def _decide(self, visit: Visit) -> Decision:
+        gate = self.site.gate
+        return gate.decide(visit) if gate.afar is None else await gate.decide_afar(visit)
+
+    def _lets_in(self, visit: Visit, decision: Decision) -> bool:
+        """Whether a visit that is not to a path of ours goes on to the application."""
+        return (
+            (decision.action == "pass" or self.site.settings.observe)
+            and not _leads_nowhere(visit)
+            and not (visit.bot and visit.asked)
+        )
+
+    async def _act(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a visit as was decided."""
+        site = self.site
         if site.challenging.owns(visit) and (decision.action in {"pass", "challenge"} or site.settings.observe):
             # What a challenged visitor needs to answer.
             reference = new_reference()
@@ -135,19 +157,15 @@ class Hedgerow:
             served = await site.challenging.serve(visit, decision, scope["headers"], receive, reference, secure=secure)
             await self._answer(visit, decision, served, send, reference)
             return
-        if decision.action != "pass" and not site.settings.observe:
+        if self._lets_in(visit, decision):
+            await self._pass(visit, decision, scope, receive, send)
+        elif decision.action != "pass" and not site.settings.observe:
             await self._turn_away(visit, decision, scope["headers"], receive, send)
-            return
-        if visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE):
-            # One of our links that leads nowhere: changed, or a trap that is held against nobody.
+        elif _leads_nowhere(visit):
             await self._answer(visit, decision, pages.not_found(**_manner(visit, scope["headers"])), send)
-            return
-        if visit.bot and visit.asked:
+        else:
             # Somebody has shown a good bot a marked link: it is told the page's own address.
-            answer = pages.moved(visit.target)
-            await self._answer(visit, decision, answer, send)
-            return
-        await self._pass(visit, decision, scope, receive, send)
+            await self._answer(visit, decision, pages.moved(visit.target), send)
 
     async def _pass(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
         headers = scope["headers"]
@@ -221,6 +239,9 @@ class Hedgerow:
                     self.site.record(visit, decision, 200)
                     await self._drip(stay.pieces(body), receive, send)
                 return
+        await self._refuse(visit, decision, headers, send)
+
+    async def _refuse(self, visit: Visit, decision: Decision, headers: RawHeaders, send: Send) -> None:
         reference = new_reference()
         answer = None
         if decision.code == TOO_MANY:
@@ -231,29 +252,18 @@ class Hedgerow:
 
     async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
         """Send a page slowly, and stop as soon as the client has left or the site is about to."""
-
-        async def leave() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        left = asyncio.ensure_future(leave())
         headers = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"cache-control", b"no-store"),
             (b"x-robots-tag", b"noindex, nofollow"),
         ]
-        try:
+        async with self.waiting.lookout(receive) as lookout:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             for pause, piece in pieces:
-                if pause:
-                    await asyncio.wait({left}, timeout=pause)
-                if left.done() or self.site.closing:
+                if await lookout.wait(pause) or self.site.closing:
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
-        finally:
-            left.cancel()
-            await asyncio.gather(left, return_exceptions=True)
 
     def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.Answer:
         said = self.site.settings.responses
@@ -294,6 +304,11 @@ class Hedgerow:
             await send({"type": "websocket.http.response.body", "body": answer.body})
         else:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+
+
+def _leads_nowhere(visit: Visit) -> bool:
+    """Whether it asks for one of our links that leads nowhere: changed, or a trap that is held against nobody."""
+    return visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE)
 
 
 def _manner(visit: Visit, headers: RawHeaders) -> dict[str, Any]:

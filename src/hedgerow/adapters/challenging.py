@@ -10,7 +10,6 @@ Challenges over HTTP: the page instead of what was asked for, the answers that c
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
@@ -23,6 +22,7 @@ from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.pages import Answer, header_word, not_found
 from hedgerow.adapters.pool import Pool
 from hedgerow.adapters.siteverify import SiteVerify
+from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.challenge.challenges import Challenges, Failed, Issued, Solved, Ticket, Unconfirmed
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.external import PROVIDERS, Provider
@@ -57,6 +57,8 @@ _LOOK_EVERY = 0.05
 
 class Challenging:
     """The challenges of a site under these settings."""
+
+    waiting: Waiting = ON_LOOP
 
     def __init__(
         self,
@@ -180,7 +182,7 @@ class Challenging:
         if self._external is None or self._verify is None:
             # Given out under settings of before.
             return Failed("outage", ticket, "external")
-        confirmed = await self._verify.confirms(sent.get(self._external.field, ""), visit.address)
+        confirmed = await self._verify.confirms(sent.get(self._external.field, ""), visit.address, self.waiting)
         if confirmed is None:
             return Failed("outage", ticket, "external")
         return Solved("external", ticket) if confirmed else Failed("wrong", ticket, "external")
@@ -240,7 +242,7 @@ class Challenging:
             issued = self._challenges.issue(visit, ticket, kind)
             if issued is not None:
                 return issued
-            await asyncio.sleep(_LOOK_EVERY)
+            await self.waiting.sleep(_LOOK_EVERY)
         return None
 
     async def _form(self, visit: Visit, fields: Mapping[bytes, bytes], receive: Receive) -> tuple[Form | None, bool]:

@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 _SECONDS = 10.0
 _OK = 200
 _CLIENT_ERRORS = range(400, 500)
-_KEPT = frozenset({b"host", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
+KEPT = frozenset({b"host", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded"})
+"""The headers of a request that its question for the robots.txt has too."""
 
 
 async def read_robots(app: App, scope: Scope, manners: Manners, visit: Visit) -> None:
@@ -23,7 +24,7 @@ async def read_robots(app: App, scope: Scope, manners: Manners, visit: Visit) ->
     asked = asyncio.Event()
     status = 0
     pieces: list[bytes] = []
-    headers = [pair for pair in scope["headers"] if pair[0] in _KEPT]
+    headers = [pair for pair in scope["headers"] if pair[0] in KEPT]
 
     async def receive() -> Message:
         if asked.is_set():
@@ -50,8 +51,13 @@ async def read_robots(app: App, scope: Scope, manners: Manners, visit: Visit) ->
     except Exception as error:  # noqa: BLE001 - whatever the application breaks on, the visit goes on
         log.info("the robots.txt of %s cannot be read: %s", ascii(visit.host), ascii(str(error)))
         return
+    learn_robots(manners, visit, status, b"".join(pieces))
+
+
+def learn_robots(manners: Manners, visit: Visit, status: int, body: bytes) -> None:
+    """Tell *manners* what the application has answered; an answer that says nothing leaves what is known."""
     if status == _OK:
-        manners.learn(visit.host, b"".join(pieces)[:LIMIT], visit.at)
+        manners.learn(visit.host, body[:LIMIT], visit.at)
     elif status in _CLIENT_ERRORS:
         # There is none: everything may be fetched.
         manners.learn(visit.host, b"", visit.at)

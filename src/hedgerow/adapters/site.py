@@ -17,6 +17,7 @@ import msgspec
 
 from hedgerow.adapters.challenging import Challenging
 from hedgerow.adapters.tally import Tally, joined
+from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.build import (
     build_clearances,
     build_follower,
@@ -107,6 +108,7 @@ class Site:
         """Pages passed on without bait, by reason."""
         self.upstream_errors: Counter[str] = Counter()
         self.closed = False
+        self._waiting: Waiting = ON_LOOP
         self.closing = False
         """Set when the site is about to stop: nobody is detained any longer."""
         self.use(settings)
@@ -175,10 +177,15 @@ class Site:
         hooks = self._hooks or gate
         counted = self.challenging.counted if before is not None else None
         self.challenging = Challenging(settings, self._seals, self.spent, hooks, clearances, counted)
+        self.challenging.waiting = self._waiting
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
         self.settings, self.gate, self.maze = settings, gate, maze
+
+    def wait_by(self, waiting: Waiting) -> None:
+        """Wait in this way from now on."""
+        self._waiting = self.challenging.waiting = waiting
 
     def _look_up(self, settings: Settings) -> None:
         """Answer questions about bots under these settings, or none."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import logging
 import ssl
+from functools import partial
 from urllib.parse import urlsplit
 
+from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.challenge.external import is_confirmed, verify_body
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ class SiteVerify:
         self._timeout = timeout
         self._waiting = 0
 
-    async def confirms(self, answer: str, client: str) -> bool | None:
+    async def confirms(self, answer: str, client: str, waiting: Waiting = ON_LOOP) -> bool | None:
         """Yes, no, or None where there was no answer in time."""
         if not answer:
             return False
@@ -35,7 +36,7 @@ class SiteVerify:
             return None
         self._waiting += 1
         try:
-            return await asyncio.wait_for(asyncio.to_thread(self._ask, answer, client), 2 * self._timeout)
+            return await waiting.run(partial(self._ask, answer, client), 2 * self._timeout)
         except (OSError, TimeoutError, http.client.HTTPException, ValueError) as error:
             log.warning("the provider of challenges at %s does not answer: %s", self._where.netloc, error)
             return None

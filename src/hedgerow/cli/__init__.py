@@ -79,6 +79,55 @@ def protect(
 
 
 @app.command()
+def serve(
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where other servers ask.")] = "",
+    config: Config = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Decide and record everything, enforce nothing.")] = False,
+    admin: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Overview, health and metrics; keep it on a private address."),
+    ] = "",
+) -> None:
+    """Decide for other servers (forward-auth), and keep ban-list clients up to date."""
+    from hedgerow.cli.serve import run
+
+    run(listen=listen, config=default_config(config), observe=observe, admin=admin)
+
+
+@app.command()
+def client(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="A hedgerow serve, such as https://host:8090.")],
+    token_file: Annotated[
+        Path, typer.Option(metavar="FILE", help="Holds the token by which the server knows this client.")
+    ],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where servers on this machine ask.")
+    ] = "127.0.0.1:8091",
+    trust: Annotated[
+        list[str] | None, typer.Option(metavar="NETWORK", help="A server that may ask; 127.0.0.1/32 without.")
+    ] = None,
+    nginx: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep a file for nginx's geo current.")] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Keep a map for HAProxy (map_ip) or Apache (RewriteMap) current."),
+    ] = None,
+    reload: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Run when a file has changed, such as 'nginx -s reload'.")
+    ] = "",
+    account_cookie: Annotated[str, typer.Option(metavar="NAME", help="As in the server's settings.")] = "",
+    ca_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Who vouches for the server, for https.")] = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Refuse nobody, only send visits.")] = False,
+) -> None:
+    """Check requests against local lists, which a remote Hedgerow keeps current; send it the visits."""
+    from hedgerow.cli.client import run
+
+    run(
+        server, token_file=token_file, listen=listen, trust=trust or ["127.0.0.1/32"], nginx=nginx, map_file=map_file,
+        reload=reload, account_cookie=account_cookie, ca_file=ca_file, observe=observe,
+    )  # fmt: skip
+
+
+@app.command()
 def replay(
     logs: Annotated[
         list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")

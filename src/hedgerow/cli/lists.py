@@ -7,7 +7,6 @@ import getpass
 import io
 import json
 import os
-import secrets
 import sys
 import time
 import urllib.request
@@ -24,6 +23,7 @@ from rich.text import Text
 
 from hedgerow.build import build_store
 from hedgerow.cli.options import Config, default_config
+from hedgerow.cli.writing import write_file
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.exchange.reading import FORMATS, Defaults, Format, Reading
 from hedgerow.exchange.times import iso, parse_duration, parse_moment
@@ -272,21 +272,7 @@ def export(
         for piece in pieces:
             sys.stdout.write(piece)
         return
-    _write_file(Path(output), pieces)
-
-
-def _write_file(path: Path, pieces: Iterator[str]) -> None:
-    """In one step: a server that reads the file sees all of the old or all of the new."""
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        try:
-            with beside.open("x", encoding="utf-8") as file:
-                file.writelines(pieces)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise HedgerowError(f"{readable(str(path))}: cannot be written: {error.strerror}") from None
+    write_file(Path(output), pieces)
 
 
 # ---- What is typed

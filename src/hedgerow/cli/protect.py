@@ -34,7 +34,7 @@ log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
 _TELL_EVERY = 1.0
-_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin")
+_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
 _OF_THE_WATCH = ("enabled", "queue", "sessions")
 
 
@@ -92,7 +92,7 @@ def _run_site(
     if door is not None:
         server = make_server(
             Hedgerow(build_proxy(settings), site=site), *split_listen(settings.proxy.listen),
-            limits=_limits(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
+            limits=limits_of(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
         servers.append((server, door))
     if side is not None:
@@ -101,7 +101,7 @@ def _run_site(
     if own is None and door is not None:
         _announce(settings, door, side)
     try:
-        uvloop.run(_serve(servers, site, read))
+        uvloop.run(serve_on(servers, site, read))
     finally:
         site.close()
 
@@ -116,6 +116,16 @@ def collect_less() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def check_listen(**options: str) -> None:
+    """Stop where an option that names a listener is wrong."""
+    for option, text in options.items():
+        if text:
+            try:
+                split_listen(text)
+            except ValueError as error:
+                raise SettingsError([f"--{option}: {error}"]) from None
+
+
 def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *, observe: bool) -> Settings:
     """Settings with what was typed in place of what was written; faults in it are wrong use."""
     replace = msgspec.structs.replace
@@ -124,12 +134,7 @@ def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *,
         if faults:
             raise SettingsError(faults)
         settings = replace(settings, proxy=replace(settings.proxy, upstream=upstream))
-    for option, text in (("--listen", listen), ("--admin", admin)):
-        if text:
-            try:
-                split_listen(text)
-            except ValueError as error:
-                raise SettingsError([f"{option}: {error}"]) from None
+    check_listen(listen=listen, admin=admin)
     if listen:
         settings = replace(settings, proxy=replace(settings.proxy, listen=listen))
     if admin:
@@ -171,7 +176,7 @@ def build_proxy(settings: Settings) -> Proxy:
     return Proxy(upstream, preserve_host=proxy.preserve_host, message_limit=proxy.websocket_message)
 
 
-def _limits(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> Limits:
     proxy = settings.proxy
     return Limits(
         request_line=proxy.longest_url,
@@ -185,17 +190,17 @@ def _limits(settings: Settings) -> Limits:
 
 def _announce(settings: Settings, door: socket.socket, side: socket.socket | None) -> None:
     mode = ", observing only" if settings.observe else ""
-    log.info("protecting %s at %s%s", settings.proxy.upstream, _url(door), mode)
+    log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(door), mode)
     if side is not None:
-        log.info("overview, health and metrics at %s", _url(side))
+        log.info("overview, health and metrics at %s", url_of(side))
 
 
-def _url(bound: socket.socket) -> str:
+def url_of(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def _serve(
+async def serve_on(
     servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: Callable[[], Settings]
 ) -> None:
     """Run *servers*, each on its socket, until one of them ends or a signal comes."""

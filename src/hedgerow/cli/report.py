@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hedgerow.build import build_store, build_welcome
+from hedgerow.cli.writing import write_file
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
@@ -198,12 +199,4 @@ def _write(path: str, pieces: Iterator[str]) -> None:
         for piece in pieces:
             sys.stdout.write(piece)
         return
-    begun = Path(f"{path}.part")
-    try:
-        with begun.open("w", encoding="utf-8") as file:
-            file.writelines(pieces)
-        begun.replace(path)
-    except OSError as error:
-        raise HedgerowError(f"{readable(path)}: cannot be written: {error.strerror}") from None
-    finally:
-        begun.unlink(missing_ok=True)
+    write_file(Path(path), pieces)

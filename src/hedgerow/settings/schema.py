@@ -599,6 +599,11 @@ class CampaignSettings(Table, frozen=True):
                 yield name, f"is a share: must be less than 1, is {value:g}"
 
 
+def _token_faults(token: str) -> Faults:
+    if len(token) < _SHORTEST_TOKEN or not token.isascii() or " " in token:
+        yield "token", f"must be at least {_SHORTEST_TOKEN} ASCII characters without spaces"
+
+
 class AdminSettings(Table, frozen=True):
     """
     Health, metrics and the overview, on a listener of their own. Empty: none.
@@ -610,13 +615,49 @@ class AdminSettings(Table, frozen=True):
     token: str = ""
 
     def faults(self) -> Faults:
-        if self.token and (len(self.token) < _SHORTEST_TOKEN or not self.token.isascii() or " " in self.token):
-            yield "token", f"must be at least {_SHORTEST_TOKEN} ASCII characters without spaces"
+        if self.token:
+            yield from _token_faults(self.token)
         if self.listen:
             try:
                 split_listen(self.listen)
             except ValueError as error:
                 yield "listen", str(error)
+
+
+class ListClient(Table, frozen=True):
+    """A ban-list client: its *name*, and the *token* that it shows."""
+
+    name: str
+    token: str
+
+    def faults(self) -> Faults:
+        if not self.name:
+            yield "name", "must not be empty"
+        yield from _token_faults(self.token)
+
+
+class ServeSettings(Table, frozen=True):
+    """
+    The service for other servers: where it listens, and which ban-list *clients* may speak to it.
+
+    *spoe*: where HAProxy asks; empty: nowhere. *pending*: refusals that wait for a front to come for them, at the most.
+    """
+
+    listen: str = "127.0.0.1:8090"
+    spoe: str = ""
+    clients: tuple[ListClient, ...] = ()
+    pending: int = 10_000
+
+    def faults(self) -> Faults:
+        yield from _positive(self, "pending")
+        for name, text in (("listen", self.listen), ("spoe", self.spoe or self.listen)):
+            try:
+                split_listen(text)
+            except ValueError as error:
+                yield name, str(error)
+        for number, client in enumerate(self.clients):
+            if any(other.token == client.token for other in self.clients[:number]):
+                yield f"clients.{number}.token", "is another's: each client has its own"
 
 
 class LogsSettings(Table, frozen=True):
@@ -673,3 +714,4 @@ class Settings(Table, frozen=True):
     campaigns: CampaignSettings = CampaignSettings()
     logs: LogsSettings = LogsSettings()
     admin: AdminSettings = AdminSettings()
+    serve: ServeSettings = ServeSettings()

@@ -1,0 +1,87 @@
+"""`hedgerow client SERVER`: the ban-list client as a sidecar of another server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shlex
+import signal
+import socket
+from pathlib import Path
+
+import uvicorn
+import uvloop
+
+from hedgerow.adapters.banlist.client import Client
+from hedgerow.adapters.banlist.files import FileFormat, Files
+from hedgerow.adapters.banlist.sidecar import Sidecar
+from hedgerow.adapters.server import make_server
+from hedgerow.cli.protect import bind, check_listen, url_of
+from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.identity.address import check_network
+
+log = logging.getLogger("hedgerow")
+
+
+def run(
+    server: str,
+    *,
+    token_file: Path,
+    listen: str,
+    trust: list[str],
+    nginx: Path | None,
+    map_file: Path | None,
+    reload: str,
+    account_cookie: str,
+    ca_file: Path | None,
+    observe: bool,
+) -> None:
+    """Serve until told to stop."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    check_listen(listen=listen)
+    try:
+        for network in trust:
+            check_network(network)
+    except ValueError as error:
+        raise SettingsError([f"--trust: {error}"]) from None
+    client = Client(
+        server, read_token(token_file), trusted_proxies=trust, account_cookie=account_cookie,
+        ca_file=str(ca_file or ""), observe=observe,
+    )  # fmt: skip
+    kinds: tuple[tuple[Path | None, FileFormat], ...] = ((nginx, "nginx"), (map_file, "map"))
+    files = Files(client.local, {path: kind for path, kind in kinds if path is not None}, shlex.split(reload))
+    with contextlib.ExitStack() as stack:
+        door = stack.enter_context(bind(listen, "--listen"))
+        sidecar = make_server(Sidecar(client), *door.getsockname()[:2])
+        try:
+            files.start()
+        except OSError as error:
+            raise HedgerowError(f"cannot write {error.filename}: {error.strerror}") from None
+        stack.callback(files.close)
+        log.info("asking %s, answering at %s", server, url_of(door))
+        uvloop.run(_serve(sidecar, door))
+    log.info("%d visits sent, %d dropped", client.link.sent, client.link.dropped)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file; a command line is everybody's to read."""
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HedgerowError(f"cannot read the token in {path}: {getattr(error, 'strerror', error)}") from None
+    if not token.isascii() or not token or " " in token:
+        raise HedgerowError(f"{path} holds no token: one line, without spaces, as in [[serve.clients]] of the server")
+    return token
+
+
+async def _serve(server: uvicorn.Server, door: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    await server.serve(sockets=[door])

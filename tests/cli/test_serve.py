@@ -1,0 +1,91 @@
+"""`hedgerow serve` and `hedgerow client`: wrong use is one line and exit status 2; they start, answer and stop well."""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+
+import pytest
+
+from hedgerow.cli import main
+from real.servers import HEDGEROW, Running, free_port, wait_for
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["hedgerow", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, capsys.readouterr().err
+
+    return run
+
+
+def test_a_service_that_trusts_nobody_does_not_start(run):
+    status, said = run("serve")
+    assert status == 2
+    assert "trusted_proxies" in said
+
+
+@pytest.mark.parametrize("option", ["--listen", "--admin"])
+def test_a_listener_that_is_none(run, option):
+    status, said = run("serve", option, "nowhere")
+    assert (status, said.startswith(f"{option}: ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted", "words"),
+    [
+        (["https://x:1"], 2, "token-file"),
+        (["https://x:1", "--token-file", "none"], 1, "cannot read the token"),
+        (["https://x:1", "--token-file", "empty"], 1, "holds no token"),
+        (["x", "--token-file", "token"], 1, "is not the address of a server"),
+        (["https://x:1", "--token-file", "token", "--trust", "10.0.0.1/8"], 2, "--trust"),
+        (["https://x:1", "--token-file", "token", "--listen", "x"], 2, "--listen"),
+        (["http://127.0.0.1:9", "--token-file", "token", "--listen", "127.0.0.1:0", "--map", "no/such/file"], 1,
+         "cannot write no/such/file"),
+    ],
+)  # fmt: skip
+def test_a_client_that_is_told_wrong_says_so_in_one_line(run, tmp_path, arguments, wanted, words):
+    (tmp_path / "token").write_text("token-of-the-shop\n")
+    (tmp_path / "empty").write_text("\n")
+    status, said = run("client", *arguments)
+    assert status == wanted
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_they_find_each_other_and_stop_well(tmp_path):
+    """A client and a service, both as anybody would start them; each ends with 0 and has nothing to complain of."""
+    port, side = free_port(), free_port()
+    (tmp_path / "token").write_text("token-of-the-shop")
+    (tmp_path / "hedgerow.toml").write_text(
+        "[identity]\ntrusted_proxies = ['127.0.0.1/32']\n[serve]\nspoe = '127.0.0.1:0'\n"
+        "[[serve.clients]]\nname = 'shop'\ntoken = 'token-of-the-shop'\n"
+    )
+    environment = {"HEDGEROW__DIRECTORY": str(tmp_path / "state")}
+    service = Running(
+        [str(HEDGEROW), "serve", "--listen", f"127.0.0.1:{port}"], tmp_path / "serve.log", cwd=tmp_path,
+        environment=environment,
+    )  # fmt: skip
+    client = Running(
+        [str(HEDGEROW), "client", f"http://127.0.0.1:{port}", "--token-file", "token", "--listen", f"127.0.0.1:{side}"],
+        tmp_path / "client.log", cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        wait_for("both", lambda: "follows the lists" in service.said() or not service.alive or not client.alive)
+        told = {"x-forwarded-uri": "/", "x-forwarded-method": "GET", "x-forwarded-for": "192.0.2.1"}
+        for where in (port, side):
+            request = urllib.request.Request(f"http://127.0.0.1:{where}/auth", headers=told)
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert answer.status == 200
+    finally:
+        ended = [client.stop(), service.stop()]
+    assert ended == [0, 0], client.said() + service.said()
+    assert "1 visits sent, 0 dropped" in client.said()
+    for said in (client.said(), service.said()):
+        assert "Traceback" not in said
+        assert "ERROR" not in said
