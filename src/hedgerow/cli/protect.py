@@ -53,8 +53,8 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
         door = stack.enter_context(bind(settings.proxy.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
         if workers == 1:
-            # Until its handler is there, a SIGHUP would end us.
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            # Until its handler is there, a SIGHUP would end us; it waits until then (see `serve_on`).
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
             _run_site(read, door, side, lambda _: None)
         else:
             _run_workers(workers, read, door, side)
