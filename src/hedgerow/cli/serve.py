@@ -48,8 +48,8 @@ def run(*, listen: str, config: Path | None, observe: bool, admin: str) -> None:
         servers = [(service, door)]
         if side is not None:
             servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
-        # Until its handler is there, a SIGHUP would end us.
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Until its handler is there, a SIGHUP would end us; it waits until then (see `serve_on`).
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         collect_less()
         log.info("deciding for other servers at %s%s", url_of(door), ", observing only" if settings.observe else "")
         if spoe is not None:
