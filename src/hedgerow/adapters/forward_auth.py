@@ -160,8 +160,8 @@ class _Guarded:
 
 
 async def _nobody(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application of a service that lets in and never passes on."""
-    raise NotImplementedError
+    """The application of a service that lets in and never passes on: nothing may come here."""
+    raise RuntimeError("a request was passed on by a service that only decides")
 
 
 def asked_in(scope: Scope, own: str) -> Scope | None:
