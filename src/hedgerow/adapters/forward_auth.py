@@ -159,7 +159,7 @@ class _Guarded:
         await self._send(message)
 
 
-async def _nobody(scope: Scope, receive: Receive, send: Send) -> None:
+async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:
     """The application of a service that lets in and never passes on: nothing may come here."""
     raise RuntimeError("a request was passed on by a service that only decides")
 
