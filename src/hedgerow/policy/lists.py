@@ -312,8 +312,9 @@ class Lists:
             pass
         else:
             for shift, notes in chain:
-                if note := _first(notes, at):
-                    return _listing(_network_of(address, shift), note)
+                for note in notes:
+                    if not note.until or note.until > at:
+                        return _listing(_network_of(address, shift) if shift else address, note)
             if self._asns and (note := _first(self._asns.get(number := self._operator(address), ()), at)):
                 return _listing(f"{ASN}{number}", note)
         if self._patterns:
@@ -359,21 +360,19 @@ def _listing(subject: str, note: _Note) -> Listing:
 
 def _network_of(address: str, shift: int) -> str:
     """The network with so many open bits that holds an address, as one writes it."""
-    if not shift:
-        return address
-    version, packed = (_V6, packed_v6(address)) if ":" in address else (_V4, packed_v4(address))
-    return network_text(version, int.from_bytes(packed) >> shift << shift, shift)
+    if ":" in address:
+        return network_text(_V6, int.from_bytes(packed_v6(address)) >> shift << shift, shift)
+    start = int.from_bytes(packed_v4(address)) >> shift << shift
+    return f"{written_v4(start.to_bytes(4))}/{_V4_BITS - shift}"
 
 
 def _whose(subject: str) -> str:
     """How a visitor is told of a subject, which is in its canonical form."""
-    if subject.startswith(ACCOUNT):
-        return "This account"
-    if subject.startswith(AGENT):
-        return "This user agent"
+    if not subject.startswith((ACCOUNT, AGENT, ASN)):
+        return "This network" if "/" in subject else "This address"
     if subject.startswith(ASN):
         return "The operator of this network"
-    return "This network" if "/" in subject else "This address"
+    return "This account" if subject.startswith(ACCOUNT) else "This user agent"
 
 
 def decide(listing: Listing) -> Decision:
@@ -384,15 +383,14 @@ def decide(listing: Listing) -> Decision:
     visitor.
     """
     text = f"{_whose(listing.subject)} is on the {listing.list} list."
-    said = f"reason: {listing.reason}" if listing.reason else ""
-    if listing.author:
-        said += f"; by: {listing.author}" if said else f"by: {listing.author}"
+    reason = f"reason: {listing.reason}" if listing.reason else ""
+    author = f"by: {listing.author}" if listing.author else ""
     evidence = Evidence(
         "lists",
         f"list-{listing.list}",
         1.0 if listing.list == "black" else 0.0,
         text,
         key=listing.subject,
-        details=said,
+        details=f"{reason}; {author}" if reason and author else reason or author,
     )
     return Decision("refuse" if listing.list == "black" else "pass", (evidence,), listing.until)
