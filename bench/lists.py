@@ -20,15 +20,15 @@ _BITS = {4: 32, 6: 128}
 
 
 def networks(rng: random.Random) -> Iterator[tuple[int, int, int]]:
-    """Mostly single addresses and /24s, the rest of every length from /10 to /31; an eighth of it IPv6, from /20 on."""
+    """Mostly single addresses and /24s, the rest of every length from /10 to /31; an eighth of it IPv6."""
     for n in range(NETWORKS):
         if n % 8:
             shift = rng.choice([0] * 14 + [8] * 3 + [*range(1, 16)][n % 15 : n % 15 + 1] * 3)
-            shift = shift if n % 5000 else rng.randrange(16, 23)
+            shift = shift if n % 4999 else rng.randrange(16, 23)
             yield 4, rng.getrandbits(32) >> shift << shift, shift
         else:
             shift = 128 - rng.choice([32, 40, 48, 56, 64, 128])
-            shift = shift if n % 5000 else rng.randrange(97, 109)
+            shift = shift if n % 5000 else 99
             yield 6, (0x2001 << 112 | rng.getrandbits(96) << 16) >> shift << shift, shift
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.identity.numbers import canonical, packed_v4, packed_v6, written_v4, written_v6
+from hedgerow.identity.numbers import canonical, packed_v4, packed_v6, written_prefix, written_v4, written_v6
 
 _V6 = st.one_of(st.integers(0, 2**128 - 1), st.integers(0, 2**50), st.integers(0, 2**64 - 1).map(lambda n: n << 64))
 
@@ -24,6 +24,12 @@ def test_ipv6(address):
     assert packed_v6(str(address)) == packed_v6(address.exploded.upper()) == address.packed
     assert written_v6(address.packed) == str(address)
     assert canonical(address.exploded) == str(address.ipv4_mapped or address)
+
+
+@given(st.lists(st.sampled_from([0, 0, 1, 0x10, 0xFF00]), min_size=8, max_size=8), st.integers(0, 64))
+def test_prefixes(groups, bits):
+    address = ":".join(f"{group:x}" for group in groups)
+    assert written_prefix(packed_v6(address), bits) == str(IPv6Network((address, bits), strict=False))
 
 
 @given(st.text("0123456789abf:.%/ ", max_size=20))

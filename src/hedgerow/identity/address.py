@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from struct import Struct
 
-from hedgerow.identity.numbers import canonical, packed_v6
+from hedgerow.identity.numbers import canonical, packed_v6, written_prefix
 
 _IPV4_NETWORK_BITS = 24
 _IPV6_NETWORK_BITS = 48
@@ -24,8 +23,6 @@ _IPV6_VISITOR_BITS = 64
 # entries, each as long as a client likes, are no bound at all.
 _LONGEST = 100
 
-# How so many bits of an IPv6 address are written, and its groups in them.
-_GROUPS = {48: ("%x:%x:%x", Struct(">3H10x").unpack), 64: ("%x:%x:%x:%x", Struct(">4H8x").unpack)}
 _IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+\Z", re.ASCII)
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::\d+)?\Z")
 _PAIR = re.compile(r"""\s*+([^\s;=,"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;,"\s]*+)\s*+(?:;|\Z)""")
@@ -58,12 +55,7 @@ def _ipv6_prefix(address: str, bits: int) -> str:
         packed = packed_v6(address.partition("%")[0])
     except (OSError, ValueError):
         return address
-    # All that follows is zeros, more of them than can be before: it is they that are left out.
-    form, groups = _GROUPS[bits]
-    text = form % groups(packed)
-    while text.endswith(":0"):
-        text = text[:-2]
-    return f"{'' if text == '0' else text}::/{bits}"
+    return written_prefix(packed, bits)
 
 
 def prefix_of(address: str) -> str:

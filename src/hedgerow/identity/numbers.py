@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from ipaddress import IPv6Address
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from struct import Struct
 
 packed_v4 = partial(inet_pton, AF_INET)
 """The four bytes of an IPv4 address in its canonical form; nothing else is one."""
@@ -17,6 +18,10 @@ packed_v6 = partial(inet_pton, AF_INET6)
 """The sixteen bytes of an IPv6 address, without a zone."""
 written_v4 = partial(inet_ntop, AF_INET)
 
+_high_half = Struct(">Q8x").unpack
+_half = Struct(">Q").pack
+_groups = Struct(">4H").unpack
+_HIGH = "%x:%x:%x:%x"
 _MAPPED = bytes(10) + b"\xff\xff"
 _NOTHING = bytes(10)
 
@@ -25,6 +30,21 @@ def written_v6(packed: bytes) -> str:
     """An IPv6 address in its canonical form."""
     # The C library ends addresses that hold one of IPv4 with that one.
     return str(IPv6Address(packed)) if packed.startswith(_NOTHING) else inet_ntop(AF_INET6, packed)
+
+
+def written_prefix(packed: bytes, bits: int) -> str:
+    """
+    The IPv6 network of the first *bits* of an address, at most 64, as one writes it.
+
+    >>> written_prefix(packed_v6("2001:db8:1:2:3::"), 48), written_prefix(bytes(16), 0)
+    ('2001:db8:1::/48', '::/0')
+    """
+    (high,) = _high_half(packed)
+    text = _HIGH % _groups(_half(high >> 64 - bits << 64 - bits))
+    # The zeros at the end are more than there can be before them: it is they that are left out.
+    while text.endswith(":0"):
+        text = text[:-2]
+    return f"{'' if text == '0' else text}::/{bits}"
 
 
 def canonical(text: str) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from hedgerow.identity.numbers import packed_v4, packed_v6, written_v4, written_v6
+from hedgerow.identity.numbers import packed_v4, packed_v6, written_prefix, written_v4, written_v6
 from hedgerow.policy.networks import NetworksV4, NetworksV6
 from hedgerow.verdict import Decision, Evidence
 
@@ -361,7 +361,10 @@ def _listing(subject: str, note: _Note) -> Listing:
 def _network_of(address: str, shift: int) -> str:
     """The network with so many open bits that holds an address, as one writes it."""
     if ":" in address:
-        return network_text(_V6, int.from_bytes(packed_v6(address)) >> shift << shift, shift)
+        packed = packed_v6(address)
+        if shift >= _V6_BITS // 2:
+            return written_prefix(packed, _V6_BITS - shift)
+        return network_text(_V6, int.from_bytes(packed) >> shift << shift, shift)
     start = int.from_bytes(packed_v4(address)) >> shift << shift
     return f"{written_v4(start.to_bytes(4))}/{_V4_BITS - shift}"
 
