@@ -243,7 +243,7 @@ _ADDRESS = st.one_of(_START4.map(lambda n: network_text(4, n, 0)), _START6.map(l
 
 
 @given(st.lists(_ENTRY, max_size=25), st.lists(st.integers(0, 24), max_size=10), st.lists(_ADDRESS, max_size=25))
-@hypothesis_settings(max_examples=300)
+@hypothesis_settings(max_examples=100)
 def test_a_look_up_is_that_of_a_plain_scan(entries, dropped, addresses):
     lists = Lists(entries[::2])
     kept = {(e.list, e.subject): e for e in entries[::2]}

@@ -69,7 +69,7 @@ def compare(networks: Networks[str], plain: dict[tuple[int, int], str], version:
 
 
 @given(_ROUNDS)
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=60)
 def test_a_look_up_is_that_of_a_plain_scan(asked):
     version, rounds, numbers = asked
     networks: Networks[str] = KINDS[version][0]()

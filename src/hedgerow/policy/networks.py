@@ -149,15 +149,15 @@ class Networks(ABC, Generic[_T]):
         if self._large_changed:
             self._settle_large(made)
             self._large_changed = False
-        rows: dict[int, dict[int, _Row[_T]]] = {}
-        while self._changed:
-            bucket, members = self._changed.popitem()
-            number, n = divmod(bucket, _BUCKETS)
-            rows.setdefault(number, {})[n] = self._row(bucket, members, made)
-            pause()
-        for number, changed in rows.items():
-            self._chunks[number] = self._with_rows(self._chunks[number], changed)
-            pause()
+        by_chunk: dict[int, list[int]] = {}
+        for bucket in self._changed:
+            by_chunk.setdefault(bucket // _BUCKETS, []).append(bucket)
+        for number, buckets in by_chunk.items():
+            rows = {}
+            for bucket in buckets:
+                rows[bucket % _BUCKETS] = self._row(bucket, self._changed.pop(bucket), made)
+                pause()
+            self._chunks[number] = self._with_rows(self._chunks[number], rows)
 
     def _with_rows(self, chunk: _Chunk, rows: Mapping[int, _Row[_T]]) -> _Chunk:
         """A chunk with other rows for some of its buckets."""
