@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from threading import Event, Thread
 
 import msgspec
@@ -296,6 +296,14 @@ _MOST_LINKED = 4
 _COOKIE_AGE = 30 * 86_400
 
 
+@lru_cache(maxsize=1 << 12)
+def _cookie_of(seal: Seal, minted_for: bytes, known: bytes, *, secure: bool) -> bytes:
+    """The cookie for a visitor. Who does not keep it gets the same with every page."""
+    token = seal.seal("visitor", minted_for, bytes(VISITOR_BYTES), known)
+    more = b"; Secure" if secure else b""
+    return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, more)
+
+
 def _readable(target: bytes, token: bytes) -> bytes:
     return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token
 
@@ -418,6 +426,4 @@ class Page:
         if self._minted_for in known:
             return b""
         all_known = b"".join([*known, self._minted_for][-_MOST_LINKED:])
-        token = self._seal.seal("visitor", self._minted_for, bytes(VISITOR_BYTES), all_known)
-        secure = b"; Secure" if self._secure else b""
-        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, secure)
+        return _cookie_of(self._seal, self._minted_for, all_known, secure=self._secure)

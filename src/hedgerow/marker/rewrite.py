@@ -33,6 +33,11 @@ Piece = tuple[bytes, Literal["", "token"] | Fill, bytes]
 """A literal, and what follows it: nothing, a token, which seals the bytes, or something that is filled in."""
 Lure = tuple[bytes, int]
 """How the address of a hidden link begins, and how much its token seals: as the link before it."""
+Link = tuple[bytes, bytes, bytes, Lure] | tuple[()]
+"""
+What a link becomes: what stands before its token, what the token seals, what stands behind it, and how a hidden link
+after it looks. Empty where the link stays.
+"""
 
 _REFRESH = re.compile(rb"(\s*[\d.]*\s*[;,]?\s*(?:[uU][rR][lL]\s*=\s*)?)([\"']?)(.*?)\2?\s*\Z", re.DOTALL)
 _WIDGET = re.compile(
@@ -45,6 +50,8 @@ _TELLING = frozenset({"base", "head", "spot", "end"})
 _STANDS_ALONE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
 # A second slash begins a host.
 _AUTHORITY = frozenset({b"/", b"\\"})
+# How a link to the same page begins.
+_FRAGMENT = frozenset({b"#", b""})
 _ORDINARY = 15
 _MANY = 8
 _NOTHING: Piece = (b"", "", b"")
@@ -103,15 +110,19 @@ def _folder(place: Place) -> bytes:
     return place.host + place.target.partition(b"?")[0]
 
 
-class _Known(dict[tuple[bytes, bytes], "tuple[Sequence[Piece], Lure | None]"]):
+class _Known(dict["bytes | tuple[bytes, bytes]", "Link"]):
     """What became of links before. Pages of a site share most of theirs. Emptied when it is full."""
 
     _MOST = 50_000
 
-    def __setitem__(self, key: tuple[bytes, bytes], value: tuple[Sequence[Piece], Lure | None]) -> None:
+    def __setitem__(self, key: bytes | tuple[bytes, bytes], value: Link) -> None:
         if len(self) >= self._MOST:
             self.clear()
         super().__setitem__(key, value)
+
+
+def _pieces(link: Link) -> Sequence[Piece]:
+    return ((link[0], "token", link[1]), (link[2], "", b"")) if link else ()
 
 
 def quoted(value: bytes) -> bytes:
@@ -233,43 +244,56 @@ class Preparer:
 
     def prepare(self, data: bytes, finds: Sequence[Find]) -> Prepared:
         """Cut *data* at *finds*."""
+        change: Sequence[Piece]
         prepared = Prepared([], [], [], [])
         parts, tokens, contents, fills = prepared.parts, prepared.tokens, prepared.contents, prepared.fills
         # What was behind the last change and belongs before the next literal.
         behind = b""
         position = 0
         known = self._rules.known_on_scripted if self._scripted else self._rules.known
+        lure, until_next = self._lure, self._until_next
         for start, end, kind, text in finds:
             if kind == "page":
-                if text[:1] == b"#" or not text:
-                    change = self._fragment(data, start, text)
-                else:
-                    plain = text[:1] == b"/" and text[1:2] not in _AUTHORITY and not self._elsewhere
-                    key = (b"" if plain else self._folder, text)
-                    found = known.get(key)
-                    if found is None:
-                        found = known[key] = self._link(kind, text)
-                    change, self._lure = found[0], found[1] or self._lure
-            elif kind == "spot" and self._until_next != 1:
-                self._until_next -= 1
+                plain = text[:1] == b"/" and text[1:2] not in _AUTHORITY and not self._elsewhere
+                key = text if plain else (self._folder, text)
+                link = known.get(key)
+                if link is None and text[:1] not in _FRAGMENT:
+                    link = known[key] = self._link(kind, text)
+                if link:
+                    opening, sealed, closing, lure = link
+                    parts.append(behind + data[position:start] + opening)
+                    tokens.append(len(parts))
+                    contents.append(sealed)
+                    parts.append(b"")
+                    behind = closing
+                    position = end
+                    continue
+                change = self._fragment(data, start, text) if link is None else ()
+            elif kind == "spot" and until_next != 1:
+                until_next -= 1
                 continue
             elif start == end:
+                self._lure, self._until_next = lure, until_next
                 change = self._spot(kind, text)
+                until_next = self._until_next
                 known = self._rules.known_on_scripted if self._scripted else known
             else:
                 change = self._change(kind, text)
-            if change:
-                before = behind + data[position:start]
-                for literal, op, sealed in change[:-1]:
-                    parts += (before + literal, b"")
-                    before = b""
-                    if op == "token":
-                        tokens.append(len(parts) - 1)
-                        contents.append(sealed)
-                    elif op:
-                        fills.append((len(parts) - 1, op))
-                behind = before + change[-1][0]
-                position = end
+            if not change:
+                continue
+            before = behind + data[position:start]
+            for literal, op, sealed in change[:-1]:
+                parts.append(before + literal)
+                before = b""
+                if op == "token":
+                    tokens.append(len(parts))
+                    contents.append(sealed)
+                elif op:
+                    fills.append((len(parts), op))
+                parts.append(b"")
+            behind = before + change[-1][0]
+            position = end
+        self._lure, self._until_next = lure, until_next
         parts.append(behind + data[position:])
         return prepared
 
@@ -307,7 +331,7 @@ class Preparer:
     def _change(self, kind: str, text: bytes) -> Sequence[Piece]:
         """What an attribute's value becomes; nothing where it stays."""
         if kind in {"frame", "form", "query"}:
-            return self._link(kind, text)[0]
+            return _pieces(self._link(kind, text))
         if kind == "base":
             return self._rebase(text)
         if kind == "refresh":
@@ -318,31 +342,30 @@ class Preparer:
             return ((b'"strict-origin-when-cross-origin"', "", b""),)
         return ()
 
-    def _link(self, kind: str, text: bytes, lead: bytes = b"") -> tuple[Sequence[Piece], Lure | None]:
+    def _link(self, kind: str, text: bytes, lead: bytes = b"") -> Link:
         """What a link becomes, and how a hidden link behind it looks; nothing where it stays."""
         if self._elsewhere and not text.lstrip().lower().startswith((b"http", b"//")):
-            return (), None
+            return ()
         if self._inserted and not _STANDS_ALONE.match(text):
-            return (), None
+            return ()
         found = resolve(text, self._place)
         if found is None:
-            return (), None
+            return ()
         target, fragment = found
         mode = self._mode_of(target)
         if mode == "off":
-            return (), None
+            return ()
         behind = fragment.replace(b"&", b"&amp;").replace(b'"', b"%22") + b'"'
         if mode == "opaque":
             sealed = content("frame" if kind == "frame" else "page" if kind == "page" else "form", target)
-            return ((b'"' + lead + self._prefix, "token", sealed), (behind, "", b"")), (self._prefix, len(target))
+            return b'"' + lead + self._prefix, sealed, behind, (self._prefix, len(target))
         if kind == "query":
             # A form that asks by its address throws the query of that address away: it gets a hidden field instead.
-            return (), None
+            return ()
         joint = b"&" if b"?" in target else b"?"
         address = quoted(target + joint + PARAMETER + b"=")[1:-1]
         sealed = content("page", page_digest(target.decode("latin-1")))
-        opening = b'"' + quoted(lead)[1:-1] + address
-        return ((opening, "token", sealed), (behind, "", b"")), (address, PAGE_BYTES)
+        return b'"' + quoted(lead)[1:-1] + address, sealed, behind, (address, PAGE_BYTES)
 
     def _mode_of(self, target: bytes) -> Mode:
         mode = self._rules.mode_of(target.decode("latin-1"))
@@ -377,7 +400,7 @@ class Preparer:
         match = _REFRESH.match(text)
         if match is None or not match[3]:
             return ()
-        return self._link("page", match[3], lead=match[1] if b"=" in match[1] else match[1] + b"url=")[0]
+        return _pieces(self._link("page", match[3], lead=match[1] if b"=" in match[1] else match[1] + b"url="))
 
     def _inner(self, text: bytes) -> Sequence[Piece]:
         """A page inside an attribute, with all that an attribute needs escaped."""
@@ -415,8 +438,7 @@ class PageWriter:
     def write(self, prepared: Prepared) -> bytes:
         parts = prepared.parts.copy()
         if prepared.contents:
-            # The list of tokens may be longer, by what is behind the last of them.
-            for place, token in zip(*self._tokens(prepared), strict=False):
+            for place, token in zip(*self._tokens(prepared), strict=True):
                 parts[place] = token
         for place, name in prepared.fills:
             if name == "scripted":
@@ -425,7 +447,7 @@ class PageWriter:
                 parts[place] = self._fills[name]
         return b"".join(parts)
 
-    def _tokens(self, prepared: Prepared) -> tuple[Sequence[int], list[bytes]]:
+    def _tokens(self, prepared: Prepared) -> tuple[Sequence[int], Sequence[bytes]]:
         """Where the tokens go, and the tokens: a few one by one, more of them all at once."""
         seal = self._seal
         if len(prepared.contents) < _MANY:
