@@ -301,6 +301,9 @@ class Preparer:
         """What is added at a spot where something is due."""
         if kind == "fields":
             return self._field(text)
+        if kind == "action":
+            link = self._own_link(text.decode("ascii"))
+            return _pieces((b" action=" + link[0], *link[1:])) if link else ()
         if kind == "start":
             return ((b"", "base", b""), _NOTHING) if self.needs_base else ()
         if kind == "scripted":
@@ -331,7 +334,8 @@ class Preparer:
     def _change(self, kind: str, text: bytes) -> Sequence[Piece]:
         """What an attribute's value becomes; nothing where it stays."""
         if kind in {"frame", "form", "query"}:
-            return _pieces(self._link(kind, text))
+            own = not text.strip() and kind != "frame"
+            return _pieces(self._own_link(kind) if own else self._link(kind, text))
         if kind == "base":
             return self._rebase(text)
         if kind == "refresh":
@@ -351,7 +355,9 @@ class Preparer:
         found = resolve(text, self._place)
         if found is None:
             return ()
-        target, fragment = found
+        return self._marked_link(kind, *found, lead)
+
+    def _marked_link(self, kind: str, target: bytes, fragment: bytes, lead: bytes) -> Link:
         mode = self._mode_of(target)
         if mode == "off":
             return ()
@@ -366,6 +372,17 @@ class Preparer:
         address = quoted(target + joint + PARAMETER + b"=")[1:-1]
         sealed = content("page", page_digest(target.decode("latin-1")))
         return b'"' + quoted(lead)[1:-1] + address, sealed, behind, (address, PAGE_BYTES)
+
+    def _own_link(self, kind: str) -> Link:
+        """
+        What the address of a form becomes that names none, and so goes to its page's own, whatever the base is.
+
+        Where the page was asked for by an opaque link the browser has it already, and where the base is another site
+        nothing of ours leads back.
+        """
+        if self._marked or self._inserted or self._elsewhere:
+            return ()
+        return self._marked_link(kind, self._site.target, b"", b"")
 
     def _mode_of(self, target: bytes) -> Mode:
         mode = self._rules.mode_of(target.decode("latin-1"))

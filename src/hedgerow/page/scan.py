@@ -21,15 +21,16 @@ from hedgerow.page.entities import attribute_text
 
 FindKind = Literal[
     "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer",
-    "scripted",
+    "scripted", "action",
 ]  # fmt: skip
 Find = tuple[int, int, FindKind, bytes]
 """
 Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
 Where start equals end, something may be added there: where the head begins ("start") and ends ("head"), behind a link
-("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"); or it is a sign
-that the page is a script's, which goes by the address that the browser shows ("scripted"). Else the bytes
+("spot"), inside a form ("fields"; its text is the form's action), in the tag of a form that names no address ("action";
+its text is "form" or "query", as below) and at the end of the body ("end"); or it is a sign that the page is a
+script's, which goes by the address that the browser shows ("scripted"). Else the bytes
 from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
 ("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, a
 policy on referrers (the page's or an element's), or the whole page in a "srcdoc".
@@ -402,6 +403,8 @@ class Scanner:
         action = attribute_text(raw)
         if start < stop:
             finds.append((start, stop, "form" if posts else "query", action))
+        elif b"action" not in values:
+            finds.append((end - 1, end - 1, "action", b"form" if posts else b"query"))
         if not posts:
             finds.append((end, end, "fields", action))
 
