@@ -13,8 +13,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.identity.kind import kind_of
+from hedgerow.marker.prepare import Prepared, Preparer, based
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Prepared, Preparer, Rewriter, Rules, Skeletons, based
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.marker.rules import Rules
 from hedgerow.marker.seal import Key, Seal, page_digest
 from hedgerow.page.entities import attribute_text
 from page.nasty import pages, random_page

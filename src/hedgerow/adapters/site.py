@@ -37,8 +37,10 @@ from hedgerow.identity.welcome import Acquaintance
 from hedgerow.lookups.background import Background
 from hedgerow.lookups.names import DnsResolver
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
+from hedgerow.marker.prepare import PARAMETER, Fill, Preparer, based, is_deep
 from hedgerow.marker.resolve import Place, resolve
-from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based, is_deep
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.marker.rules import Spacing
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_base, allow_style
 from hedgerow.policy.lists import Lists
