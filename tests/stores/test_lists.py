@@ -16,7 +16,6 @@ from hedgerow.policy.lists import Lists
 from hedgerow.stores import lists as module
 from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.lists import Follower, SqliteLists
-from hedgerow.visit import Visit
 
 from .lists_conformance import NOW, ListsConformance, entry
 
@@ -27,7 +26,7 @@ class TestSqliteLists(ListsConformance):
 
 
 def found(lists: Lists, address: str = "192.0.2.1") -> str:
-    listing = lists.find(Visit(NOW, address, address, address, "GET", "/"))
+    listing = lists.find(NOW, address)
     return f"{listing.list} {listing.subject}" if listing else ""
 
 
