@@ -130,7 +130,10 @@ def client(
 @app.command()
 def replay(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")
+        list[str],
+        typer.Argument(
+            metavar="LOG...", help="Access logs, a ledger (also postgresql://...), or - for standard input."
+        ),
     ],
     config: Config = None,
     json: Annotated[
@@ -157,7 +160,10 @@ def replay(
 @app.command()
 def report(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, patterns, or - for standard input.")
+        list[str],
+        typer.Argument(
+            metavar="LOG...", help="Access logs, a ledger (also postgresql://...), patterns, or -: standard input."
+        ),
     ],
     config: Config = None,
     json: Annotated[

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
-from hedgerow.errors import HedgerowError
+from hedgerow.cli.ledgers import has_ledger, open_ledger
+from hedgerow.errors import HedgerowError, StoreError
 from hedgerow.logs.along import Along
 from hedgerow.settings import Settings, load_settings
 from hedgerow.storage import redis_parts
@@ -24,6 +25,7 @@ from hedgerow.watch import Watch
 log = logging.getLogger("hedgerow")
 
 _PAUSE = 0.1
+_AGAIN = 1.0
 _SAVE_EVERY = 10.0
 _FAR_BEHIND = 50_000
 
@@ -77,8 +79,7 @@ def look_along(
 
     *reread* gives other settings, where there are any; with them the bundles are taken as they are then.
     """
-    path = ledger_path(settings)
-    while not path.is_file():
+    while not has_ledger(settings):
         if stop.wait(_PAUSE):
             return
     found: list[Change] = []
@@ -86,12 +87,23 @@ def look_along(
     watch.note = journal.note_campaign
     watch.keep()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
-    name, saved_at, late = str(path.absolute()), time.monotonic(), False
-    with closing(Along(path, sessions.position(name))) as along, closing(connect(state_path(settings))) as orders:
-        log.info("watching along %s, from row %d on", path, along.after)
+    saved_at, late = time.monotonic(), False
+    with closing(open_ledger(settings)) as ledger, closing(connect(state_path(settings))) as orders:
+        name = ledger.name if settings.ledger.url else str(ledger_path(settings).absolute())
+        along = Along(ledger, sessions.position(name))
+        log.info("watching along the ledger %s, from row %d on", ledger.name, along.after)
+        away = False
         while not stop.is_set():
             _reload(watch, reread)
-            visits = along.read()
+            try:
+                visits, behind = along.read(), along.behind
+            except StoreError as error:
+                if not away:
+                    log.warning("%s; goes on when it answers", error)
+                away = True
+                stop.wait(_AGAIN)
+                continue
+            away = False
             for visit, decision in visits:
                 watch.see(visit, decision)
             if found:
@@ -100,9 +112,9 @@ def look_along(
             if time.monotonic() - saved_at > _SAVE_EVERY:
                 _save(watch, sessions, (name, along.after))
                 saved_at = time.monotonic()
-                if (along.behind > _FAR_BEHIND) is not late:
+                if (behind > _FAR_BEHIND) is not late:
                     late = not late
-                    log.warning("%d visits behind" if late else "no longer behind: %d visits", along.behind)
+                    log.warning("%d visits behind" if late else "no longer behind: %d visits", behind)
             if not visits:
                 stop.wait(_PAUSE)
         _save(watch, sessions, (name, along.after))
