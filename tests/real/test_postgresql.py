@@ -17,14 +17,18 @@ from hedgerow.cli import main
 from hedgerow.errors import LogError, ModelError, StoreError
 from hedgerow.logs.along import Along
 from hedgerow.logs.reader import Reader
+from hedgerow.policy.lists import Lists
 from hedgerow.stores import postgresql as module
 from hedgerow.stores.ledger import Entry
+from hedgerow.stores.lists import Follower
 from hedgerow.stores.postgresql import MIGRATIONS, PostgresLedger, migrate
+from hedgerow.stores.postgresql_lists import PostgresLists
 from hedgerow.stores.postgresql_reading import PostgresReading
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.training import sitelogs
 from hedgerow.verdict import PASS, Decision, Evidence
 from stores.ledger_conformance import START, LedgerConformance, visit
+from stores.lists_conformance import ListsConformance, entry, found
 
 from .databases import PATIENCE, PostgresServer
 
@@ -72,6 +76,42 @@ class TestPostgresLedger(LedgerConformance):
 
     def shared(self, where):
         return PostgresLedger, (_urls[str(where)], where / "spool")
+
+
+class TestPostgresLists(ListsConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, server):
+        TestPostgresLists.server = server
+
+    def store(self, where, clock):
+        if str(where) not in _urls:
+            _urls[str(where)] = self.server.new_database()
+            migrate(_urls[str(where)])
+        return PostgresLists(_urls[str(where)], clock=clock)
+
+
+def test_lists_stay_as_they_are_while_it_is_away_and_go_on(server, url):
+    store = PostgresLists(url)
+    store.add(entry())
+    server.stop()
+    try:
+        late = Follower(store, Lists())
+        late.start()
+        with pytest.raises(StoreError, match="cannot reach PostgreSQL"):
+            store.add(entry("192.0.2.2"))
+    finally:
+        server.start()
+    wait_until(lambda: found(late.lists) == "black 192.0.2.1")
+    server.stop()
+    try:
+        with pytest.raises(StoreError, match="PostgreSQL"):
+            late.take()
+        assert found(late.lists) == "black 192.0.2.1"
+    finally:
+        server.start()
+    store.remove("black", "192.0.2.1")
+    wait_until(lambda: found(late.lists) == "")
+    late.close()
 
 
 def partitions(url: str) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from hedgerow.errors import StoreError
+from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.stores.queued import QueuedLedger
 from hedgerow.stores.spool import Row, Spool, new_name
 from hedgerow.stores.sqlite import row_of
@@ -61,6 +61,17 @@ MIGRATIONS = (
     """
     CREATE INDEX visits_number ON visits (id);
     """,
+    """
+    CREATE TABLE list_entries (
+        list text COLLATE "C" NOT NULL, subject text COLLATE "C" NOT NULL, sort text NOT NULL, reason text NOT NULL,
+        author text NOT NULL, since double precision NOT NULL, until double precision NOT NULL,
+        change bigint NOT NULL, gone integer NOT NULL, PRIMARY KEY (list, subject)
+    );
+    CREATE INDEX list_entries_change ON list_entries (change);
+    CREATE TABLE list_changes (number bigint PRIMARY KEY, at double precision NOT NULL);
+    CREATE TABLE list_purged (number bigint NOT NULL);
+    INSERT INTO list_purged VALUES (0);
+    """,
 )
 """What leads from each version to the next; the first makes version 1. Never changed, only added to."""
 
@@ -72,7 +83,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
     try:
         return psycopg.connect(url, connect_timeout=_CONNECT, application_name="hedgerow")
     except psycopg.Error as error:
-        raise StoreError(f"cannot reach PostgreSQL: {line_of(error)}") from None
+        raise StoreAwayError(f"cannot reach PostgreSQL: {line_of(error)}") from None
 
 
 def line_of(error: Exception) -> str:
@@ -107,9 +118,22 @@ def migrate(url: str) -> tuple[int, int]:
     return first, len(MIGRATIONS)
 
 
+def need_tables(connection: psycopg.Connection[Any]) -> None:
+    """StoreError where the tables are not those of this version."""
+    version = version_of(connection)
+    connection.rollback()
+    _refuse_newer(version)
+    if version < len(MIGRATIONS):
+        raise StoreError(
+            f"the tables in PostgreSQL are of version {version}, this needs {len(MIGRATIONS)}: run hedgerow migrate"
+        )
+
+
 def _refuse_newer(version: int) -> None:
     if version > len(MIGRATIONS):
-        raise StoreError(f"the ledger is of version {version}, of a newer Hedgerow; this one knows {len(MIGRATIONS)}")
+        raise StoreError(
+            f"the tables in PostgreSQL are of version {version}, of a newer Hedgerow; this one knows {len(MIGRATIONS)}"
+        )
 
 
 def _plain(row: Row) -> tuple[object, ...]:
@@ -153,11 +177,8 @@ class PostgresLedger(QueuedLedger):
         except StoreError as error:
             log.warning("%s; rows wait on disk", error)
             return
-        version = version_of(connection)
-        connection.close()
-        _refuse_newer(version)
-        if version < len(MIGRATIONS):
-            raise StoreError(f"the ledger is of version {version}, this needs {len(MIGRATIONS)}: run hedgerow migrate")
+        with connection:
+            need_tables(connection)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
