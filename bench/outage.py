@@ -3,8 +3,8 @@ Whole requests through two gates with one Redis and one PostgreSQL, while either
 
 100 requests a second, each by another visitor, go to the two gates in turns. Redis is stopped (SIGSTOP) and killed
 (SIGKILL), and what requests took meanwhile stands next to what they took before. PostgreSQL is killed for a minute
-(`OUTAGE` in the environment: other seconds); then each request must have exactly one row. Last, how soon a change on one machine holds on
-the other.
+(`OUTAGE` in the environment: other seconds); then each request must have exactly one row. Last, how soon a change on
+one machine holds on the other.
 """
 
 from __future__ import annotations

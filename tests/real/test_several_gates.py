@@ -256,6 +256,11 @@ def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis
 
     try:
         wait_for("both at work", lambda: len(holders() - {None}) == 2 and None not in holders())
+        # Settings and models are read again in between; wrong ones change nothing.
+        for text, said in ((settings, "has reloaded"), (settings + '[watch]\nmodel = "nowhere"\n', "not reloaded")):
+            (tmp_path / "watch.toml").write_text(text)
+            os.kill(watches[1].running.pid, signal.SIGHUP)
+            wait_for(said, lambda said=said: said in watches[1].running.said())
         for n in range(steps):
             for start in range(0, len(visitors), 10):
                 some = visitors[start : start + 10]

@@ -37,14 +37,6 @@ def run(*, config: Path | None) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if settings.state.url:
-        share_work(settings, stop)
-        return
-    if settings.watch.enabled:
-        raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
-    sessions = build_sessions(settings)
-    if sessions is None or not settings.ledger.enabled:
-        raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
     again = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: again.set())
 
@@ -54,17 +46,29 @@ def run(*, config: Path | None) -> None:
         again.clear()
         return load_settings(config)
 
+    if settings.state.url:
+        share_work(settings, stop, reread)
+        return
+    if settings.watch.enabled:
+        raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
+    sessions = build_sessions(settings)
+    if sessions is None or not settings.ledger.enabled:
+        raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
     with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
         look_along(settings, sessions, journal, stop, reread)
 
 
-def share_work(settings: Settings, stop: threading.Event) -> None:
-    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set."""
+def share_work(settings: Settings, stop: threading.Event, reread: Callable[[], Settings | None] = lambda: None) -> None:
+    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set; *reread* as below."""
     parts = redis_parts()
     with closing(parts.build_redis(settings)) as state:
         watch = parts.SiteWatch(settings, state)
         log.info("watching as %s", watch.name)
-        watch.run(stop)
+        working = threading.Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
+        working.start()
+        while working.is_alive() and not stop.wait(_PAUSE):
+            _reload(watch.follow, reread)
+        working.join()
 
 
 def look_along(
@@ -93,8 +97,13 @@ def look_along(
         along = Along(ledger, sessions.position(name))
         log.info("watching along the ledger %s, from row %d on", ledger.name, along.after)
         away = False
+
+        def use(settings: Settings) -> None:
+            use_watch(watch, settings, build_ladder(settings))
+            log.info("reloaded the settings and the bundles")
+
         while not stop.is_set():
-            _reload(watch, reread)
+            _reload(use, reread)
             try:
                 visits, behind = along.read(), along.behind
             except StoreError as error:
@@ -120,12 +129,11 @@ def look_along(
         _save(watch, sessions, (name, along.after))
 
 
-def _reload(watch: Watch, reread: Callable[[], Settings | None]) -> None:
+def _reload(use: Callable[[Settings], None], reread: Callable[[], Settings | None]) -> None:
     """Go on under other settings, where there are any and they are right."""
     try:
         if (settings := reread()) is not None:
-            use_watch(watch, settings, build_ladder(settings))
-            log.info("reloaded the settings and the bundles")
+            use(settings)
     except HedgerowError as error:
         log.error("not reloaded: %s", error)  # noqa: TRY400 - the fault is the operator's, not ours
 
