@@ -31,7 +31,7 @@ from hedgerow.settings import Settings
 from hedgerow.stores.journal import connect, read
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lmdb import LmdbState, remove_environment
-from hedgerow.stores.lmdb_more import LmdbSightings, LmdbTallies, LmdbUnwelcome
+from hedgerow.stores.lmdb_more import LmdbPending, LmdbSightings, LmdbTallies, LmdbUnwelcome
 from hedgerow.stores.state import StateStore
 
 
@@ -93,12 +93,12 @@ def worker_stores(settings: Settings, watch: socket.socket) -> Stores:
     state = build_lmdb(settings)
     if settings.state.url:
         stores: Stores = redis_parts().build(settings, ledger=build_ledger(settings))
-        stores.watches, stores.tallies = False, LmdbTallies(state)
+        stores.watches, stores.tallies, stores.pending = False, LmdbTallies(state), LmdbPending(state)
         return stores
     relay = Relay(send_to(watch), queue=settings.watch.queue) if settings.watch.enabled else None
     return Stores(
         state, build_ledger(settings), build_spent(settings), LmdbSightings(state), LmdbUnwelcome(state),
-        watches=False, relay=relay, tallies=LmdbTallies(state),
+        watches=False, relay=relay, tallies=LmdbTallies(state), pending=LmdbPending(state),
     )  # fmt: skip
 
 
