@@ -21,6 +21,7 @@ from hedgerow.build import (
     build_spent,
     build_state,
     obedient_journal,
+    postgresql_parts,
     state_directory,
     state_path,
 )
@@ -67,6 +68,9 @@ def shared_path(settings: Settings) -> Path:
 
 def prepare_shared(settings: Settings) -> None:
     """Make the file that workers share anew, with what was remembered before. Starts no thread: workers are forked."""
+    for url in {settings.ledger.url, settings.lists.url} - {""}:
+        # What is wrong with the tables is told once, and not by every worker again and again.
+        postgresql_parts().check(url)
     remove_environment(shared_path(settings))
     with closing(build_lmdb(settings)) as state:
         if settings.state.durable and not settings.state.url:

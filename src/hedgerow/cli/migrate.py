@@ -15,6 +15,10 @@ from hedgerow.stores.sqlite import migrate
 def run(*, config: Path | None) -> None:
     """Migrate what the settings name, and say what was done."""
     settings = load_settings(config)
+    files = [ledger_path(settings), state_path(settings)]
+    if not settings.ledger.url and not settings.lists.url and not any(path.is_file() for path in files):
+        typer.echo(f"there is nothing to migrate in {files[1].parent}: a gate makes its files itself")
+        return
     for url in dict.fromkeys(filter(None, (settings.ledger.url, settings.lists.url))):
         what = " and ".join(name for name in ("ledger", "lists") if getattr(settings, name).url == url)
         _tell(f"PostgreSQL ({what})", *postgresql_parts().migrate(url))

@@ -352,7 +352,7 @@ class Ledger:
                 self.size: int | None = reading.size
                 first = reading.oldest()
         except StoreError as error:
-            raise LogError(f"{error}; is it a ledger of Hedgerow?") from None
+            raise LogError(str(error) if is_url(path) else f"{error}; is it a ledger of Hedgerow?") from None
         self.start = first if first is not None else -math.inf
 
     def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:  # noqa: ARG002 - the gate has said

@@ -118,6 +118,17 @@ def migrate(url: str) -> tuple[int, int]:
     return first, len(MIGRATIONS)
 
 
+def check(url: str) -> None:
+    """Stop the start where the tables are not right; a PostgreSQL that is away is no reason not to start."""
+    try:
+        connection = connect(url)
+    except StoreAwayError as error:
+        log.warning("%s; rows wait on disk", error)
+        return
+    with connection:
+        need_tables(connection)
+
+
 def need_tables(connection: psycopg.Connection[Any]) -> None:
     """StoreError where the tables are not those of this version."""
     version = version_of(connection)
@@ -167,18 +178,8 @@ class PostgresLedger(QueuedLedger):
         self._tried_at = -_AGAIN
         self._days: set[int] = set()
         self._purged_at = 0.0
-        self._check()
+        check(url)
         self._start()
-
-    def _check(self) -> None:
-        """Stop the start where the tables are not right; a PostgreSQL that is away is no reason not to start."""
-        try:
-            connection = connect(self._url)
-        except StoreError as error:
-            log.warning("%s; rows wait on disk", error)
-            return
-        with connection:
-            need_tables(connection)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

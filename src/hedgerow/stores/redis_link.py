@@ -118,9 +118,12 @@ class ThreadLink:
         self._reader = hiredis.Reader()
         self._stop = threading.Event()
         self._reconnecting: threading.Thread | None = None
+        self.why = ""
+        """Why it could not be reached at the start."""
         try:
             self._connect()
         except OSError as error:
+            self.why = str(error)
             log.warning("Redis cannot be reached (%s); tried again", error)
             self._lose()
 
