@@ -34,7 +34,7 @@ Response = Literal["challenge", "record"]
 
 _MOST_MISSED = 100_000
 _AT_ONCE = 8
-_MOST_AT_ONCE = 64
+_MOST_AT_ONCE = 16
 _PAUSE = 0.05
 _IDLE = 10.0
 _BREATH = 0.00005

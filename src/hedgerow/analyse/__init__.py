@@ -6,3 +6,9 @@ Knows how lines are read fast (`scanning`, a compiled parser for ordinary lines;
 a limit of memory (`store`, DuckDB; `spark_store` on a cluster) and what is counted for each source (`counting`). Never
 judges: that is `report`'s. Called by `report` and the command line. Tests: `tests/analyse/`.
 """
+
+import os
+
+# The matrices here are small: threads for one of them wait for each other longer than they work, and on a busy machine
+# much longer. Whoever wants them says so in the environment. To be set before numpy is there.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numba.extending
+import numpy as np
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -41,3 +43,51 @@ def compiled(function: _Function) -> _Function:
     """Compile *function* when it is first called; it runs without Python's lock."""
     made: Any = numba.njit(cache=_CACHE, nogil=True)(function)
     return cast("_Function", made)
+
+
+@numba.extending.intrinsic
+def _eight(typing: Any, data: Any, place: Any) -> Any:  # noqa: ARG001 - numba's way
+    """Numba's description of `eight`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        first = builder.gep(array.data, [arguments[1]])
+        word = builder.bitcast(first, context.get_value_type(numba.types.uint64).as_pointer())
+        return builder.load(word, align=1)
+
+    return numba.types.uint64(data, numba.types.int64), generate
+
+
+@compiled
+def eight(data: Any, place: int) -> Any:
+    """The eight bytes at *place* as one number, the first the lowest; they must all be there: nobody looks."""
+    return _eight(data, place)  # type: ignore[call-arg]
+
+
+_LOWS = np.uint64(0x0101010101010101)
+_HIGHS = np.uint64(0x8080808080808080)
+
+
+@compiled
+def _zeros(word: Any) -> Any:
+    """The highest bit of each byte of *word* that is 0; what stands above the lowest of them says nothing."""
+    return (word - _LOWS) & ~word & _HIGHS
+
+
+@compiled
+def find(data: Any, start: int, end: int, one: int, other: int) -> Any:
+    """The first place from *start* to before *end* with the byte *one* or *other*; *end* where there is none."""
+    ones = np.uint64(one) * _LOWS
+    others = np.uint64(other) * _LOWS
+    i = start
+    while i + 8 <= end:
+        word = eight(data, i)
+        hits = _zeros(word ^ ones) | _zeros(word ^ others)
+        if hits:
+            # The bits below the lowest hit begin one byte more than there are before it.
+            below = (hits & (~hits + np.uint64(1))) - np.uint64(1)
+            return i + np.int64((below & _LOWS) * _LOWS >> np.uint64(56)) - 1
+        i += 8
+    while i < end and data[i] != one and data[i] != other:
+        i += 1
+    return i

@@ -338,6 +338,10 @@ def _whole_sources(pieces: Iterable[Rows]) -> Iterator[Rows]:
 
 
 def _joined(parts: list[Rows]) -> Rows:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    joined = (
+        parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    )
+    # One type of array, wherever it comes from: or numba compiles it all once more.
+    for column in joined.values():
+        column.flags.writeable = False
+    return joined

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.compiled import compiled, eight, find
 from hedgerow.identity.kind import ASSETS, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
@@ -41,17 +41,7 @@ def digest(data: Bytes, start: int, end: int) -> Any:
     h = _M2 ^ np.uint64(end - start)
     i = start
     while i + 8 <= end:
-        word = (
-            np.uint64(data[i])
-            | np.uint64(data[i + 1]) << np.uint64(8)
-            | np.uint64(data[i + 2]) << np.uint64(16)
-            | np.uint64(data[i + 3]) << np.uint64(24)
-            | np.uint64(data[i + 4]) << np.uint64(32)
-            | np.uint64(data[i + 5]) << np.uint64(40)
-            | np.uint64(data[i + 6]) << np.uint64(48)
-            | np.uint64(data[i + 7]) << np.uint64(56)
-        )
-        h = _mix(h, word)
+        h = _mix(h, eight(data, i))
         i += 8
     word = np.uint64(0)
     shift = np.uint64(0)
@@ -149,9 +139,7 @@ def describe(data: Bytes, start: int, end: int) -> Any:
     last name of the path. The shape is shared by pages that are built alike: the first directory, how many follow, the
     suffix, and the names in the query.
     """
-    query = start
-    while query < end and data[query] != 63:
-        query += 1
+    query = find(data, start, end, 63, 63)
     flags = PARAMETERS if query + 1 < end else 0
     # The path: its first directory, how many there are, and where its last name begins.
     first_end = start

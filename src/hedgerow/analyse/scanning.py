@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.compiled import compiled, find
 from hedgerow.analyse.describing import (
     ASSET,
     CALL,
@@ -234,14 +234,8 @@ def count_lines(data: Bytes) -> int:
 @compiled
 def _quoted_end(data: Bytes, i: int, end: int) -> int:
     """The place of the quote that ends a quoted field whose first byte is at *i*; -1 where it is not plain."""
-    while i < end:
-        c = data[i]
-        if c == 34:
-            return i
-        if c == 92:
-            return -1
-        i += 1
-    return -1
+    stop = find(data, i, end, 34, 92)
+    return stop if stop < end and data[stop] == 34 else -1
 
 
 @compiled
@@ -412,9 +406,7 @@ def _scan_some(
     length = len(data)
     room = len(words) - _COLUMNS
     while line < len(starts) and count <= room:
-        end = start
-        while end < length and data[end] != 10:
-            end += 1
+        end = find(data, start, length, 10, 10)
         starts[line] = start
         ends[line] = end
         following = end + 1

@@ -26,9 +26,13 @@ class Declared:
     def __init__(self, tables: Tables, bots: Bots) -> None:
         agents = tables.figures["agent"]
         texts = [text.decode("latin-1") for text in tables.numbering.agents.texts]
-        bot_of: list[KnownBot | None] = [bots.claimed(text) if text else None for text in texts]
-        automatic = np.array([bool(text) and declares_itself(text) for text in texts], np.bool_)
-        claims = np.array([bot is not None for bot in bot_of], np.bool_)
+        bot_of: list[KnownBot | None] = [None] * len(texts)
+        automatic, claims = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.bool_)
+        # Only those that speak for a source: to search a text for all bots takes long.
+        for k in np.unique(agents).tolist():
+            if texts[k]:
+                bot_of[k] = bots.claimed(texts[k])
+                automatic[k], claims[k] = declares_itself(texts[k]), bot_of[k] is not None
         self.state: NDArray[np.int8] = np.where(automatic | claims, PROGRAM, NOTHING).astype(np.int8)[agents]
         self._all = bots
         self._agents = agents

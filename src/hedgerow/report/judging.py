@@ -49,9 +49,9 @@ class ByHeuristics:
         votes = self._votes
         said = int(votes.said[source])
         return [
-            Evidence("heuristics", name, round(1 / said, 3), votes.sentence(source, k))
-            for k, name in enumerate(NAMES)
-            if votes.votes[source, k] == YES
+            Evidence("heuristics", NAMES[k], round(1 / said, 3), votes.sentence(source, k))
+            for k, vote in enumerate(votes.votes[source].tolist())
+            if vote == YES
         ]
 
 

@@ -72,17 +72,18 @@ class ByManner:
     def __init__(self, figures: Figures, weights: Weights) -> None:
         rows = figures_of(figures)
         self._rows = rows
-        self._weights = weights
-        told = 1 / (1 + np.exp(-weights.odds(rows)))
+        self._parts = weights.parts(rows)
+        told = 1 / (1 + np.exp(-(self._parts.sum(1) + weights.offset)))
         self.probability: NDArray[np.float64] = np.where(figures["pages"] >= LEAST_PAGES, told, np.nan)
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         """What spoke most for a crawler, if the whole does."""
         if not self.probability[source] > 0.5:  # noqa: PLR2004 - nan is not
             return []
-        row = self._rows[source]
-        parts = self._weights.parts(row[None, :])[0]
-        strongest = [k for k in np.argsort(-parts, kind="stable")[:_MOST_SHOWN].tolist() if parts[k] > _LEAST_SHOWN]
+        row, parts = self._rows[source], self._parts[source].tolist()
+        strongest = [
+            k for k in sorted(range(len(parts)), key=lambda k: -parts[k])[:_MOST_SHOWN] if parts[k] > _LEAST_SHOWN
+        ]
         weight = round(float(self.probability[source]), 3)
         return [
             Evidence("manner", f"manner-{NAMES[k].replace('_', '-')}", weight, _sentence(NAMES[k], float(row[k])))
@@ -92,15 +93,19 @@ class ByManner:
 
 def _sentence(name: str, value: float) -> str:
     share = f"{value:.0%}".replace("%", " %")
-    return {
-        "assets": f"It brought {np.expm1(value):.1f} images, styles and scripts along with each page.",
-        "unreferred": f"{share} of its page visits say nothing of where they come from.",
-        "own": f"{share} of its page visits come from a page of the site.",
-        "heads": f"{share} of its requests want headers only.",
-        "robots": "It asked for robots.txt." if value else "It did not ask for robots.txt.",
-        "errors": f"{share} of its requests were answered by an error.",
-        "calls": f"{share} of its requests are no pages and no parts of pages.",
-        "old_http": f"{share} of its requests are in HTTP/1.0.",
-        "pages_a_day": f"It asked for {np.expm1(value):.0f} pages on a day.",
-        "pages_a_minute": f"It asked for at most {np.expm1(value):.0f} pages in a minute.",
-    }[name]
+    if name == "robots":
+        return "It asked for robots.txt." if value else "It did not ask for robots.txt."
+    return _SENTENCES[name].format(share=share, number=np.expm1(value))
+
+
+_SENTENCES = {
+    "assets": "It brought {number:.1f} images, styles and scripts along with each page.",
+    "unreferred": "{share} of its page visits say nothing of where they come from.",
+    "own": "{share} of its page visits come from a page of the site.",
+    "heads": "{share} of its requests want headers only.",
+    "errors": "{share} of its requests were answered by an error.",
+    "calls": "{share} of its requests are no pages and no parts of pages.",
+    "old_http": "{share} of its requests are in HTTP/1.0.",
+    "pages_a_day": "It asked for {number:.0f} pages on a day.",
+    "pages_a_minute": "It asked for at most {number:.0f} pages in a minute.",
+}

@@ -81,16 +81,18 @@ class ByPath:
         self.crawls = crawls
         """Which sessions are a crawler's by the stage's own threshold."""
         count = len(figures.sources)
+        self._bounds = np.searchsorted(self._sessions[:, 0], np.arange(count + 1))
+        self._crawling = set(self._sessions[crawls, 0].tolist())
         told = np.bincount(self._sessions[:, 0], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.bincount(self._sessions[:, 0], weights=self._each, minlength=count) / told
         self.probability: NDArray[np.float64] = mean
 
     def evidence(self, source: int) -> Sequence[Evidence]:
-        start, end = np.searchsorted(self._sessions[:, 0], [source, source + 1])
-        crawls = np.flatnonzero(self.crawls[start:end]) + start
-        if not len(crawls):
+        if source not in self._crawling:
             return []
+        start, end = self._bounds[source], self._bounds[source + 1]
+        crawls = np.flatnonzero(self.crawls[start:end]) + start
         surest = int(crawls[np.argmax(self._each[crawls])])
         stage = self._bundle.stages[int(_stages(self._bundle, self._sessions[surest, 1:2])[0])]
         row = self._paths[surest, : len(self._bundle.features)].tolist()

@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -157,11 +158,13 @@ def _plain(source: Source) -> dict[str, Any]:
             "last": iso(source.last),
             "pages": source.pages,
         }
-        | ({"user_agent": readable(source.agent)} if source.agent else {})
+        | ({"user_agent": _readable(source.agent)} if source.agent else {})
         | ({"bot": source.bot} if source.bot else {})
     )
 
 
+_readable = lru_cache(maxsize=1 << 14)(readable)
+"""For texts that come again and again."""
 _ENCODER = msgspec.json.Encoder()
 
 
