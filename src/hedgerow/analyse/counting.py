@@ -8,7 +8,7 @@ order it takes them, how dense it gets. Everything that is a plain count is of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,22 +226,26 @@ class Figures:
         return self.values[:, FIGURES.index(name)]
 
 
-def count(
-    pieces: Iterable[Rows],
-    *,
-    exact: bool,
-    agents: int,
-    places: NDArray[np.uint8],
-    listing: NDArray[np.bool_],
-    profile: NDArray[np.bool_],
-) -> Figures:
+class Kinds(NamedTuple):
     """
-    The figures of every source in *pieces*, in which those of a source come together and by time.
+    What the numbers in rows stand for, as far as counting asks.
 
-    *exact* says that times have fractions of seconds. *places* tells by its number which referring host is the site's
-    own, *listing* which shape of page is a listing, *profile* which is a large group.
+    *exact* says that times have fractions of seconds. *agents* is how many user agents there are. *places* tells by its
+    number which referring host is the site's own, *listing* which shape of page is a listing, *profile* which is a
+    large group.
     """
-    per_agent = np.zeros((agents, 2), np.int64)
+
+    exact: bool
+    agents: int
+    places: NDArray[np.uint8]
+    listing: NDArray[np.bool_]
+    profile: NDArray[np.bool_]
+
+
+def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
+    """The figures of every source in *pieces*, in which those of a source come together and by time."""
+    exact, places = kinds.exact, kinds.places
+    per_agent = np.zeros((kinds.agents, 2), np.int64)
     seen = np.zeros(2 * CLOSELY, np.uint64)
     stamps = np.zeros(2 * CLOSELY + 1, np.int64)
     sessions: list[NDArray[np.int64]] = []
@@ -259,8 +263,8 @@ def count(
             exact,
             *columns,
             places,
-            listing,
-            profile,
+            kinds.listing,
+            kinds.profile,
             seen,
             stamps,
             per_agent,  # type: ignore[call-arg]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -128,6 +128,10 @@ class Store:
         finally:
             self._connection.unregister("chosen")
 
+    def approximately(self, key: str, columns: Sequence[str], where: str) -> dict[str, NDArray[Any]]:
+        """By *key*, about how many different values each of *columns* has in the rows *where* something holds."""
+        return self.ask(f"{different(key, columns)} FROM rows WHERE {where} GROUP BY ALL")
+
     def sorted_rows(self) -> Iterator[Rows]:
         """
         All rows, those of one source together and by time; of the same time as they came. A source may go on in the
@@ -153,6 +157,12 @@ class Store:
             self._connection.execute(query, parameters or [])
         except duckdb.Error as error:
             raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
+
+
+def different(key: str, columns: Sequence[str]) -> str:
+    """The beginning of a query for about how many different values *columns* have by *key*."""
+    counts = ", ".join(f"approx_count_distinct({column}) AS {column}" for column in columns)
+    return f"SELECT {key}, {counts}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,8 +32,12 @@ from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
+    from hedgerow.analyse.tables import Holds
     from hedgerow.report.result import Report
 
+DUCKDB, SPARK = ENGINES = ("duckdb", "spark")
+THIS_MACHINE = "local[2]"
+MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
 INTERRUPTED = 130
 _WIDTH_OF_A_FILE = 160
@@ -59,6 +63,8 @@ def run(
     length: str = "7d",
     sure: float = 0.9,
     resolve: bool = False,
+    engine: str = DUCKDB,
+    master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
     try:
@@ -68,6 +74,14 @@ def run(
         from hedgerow.report.terminal import print_report
     except ImportError as error:
         raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
+    if engine not in ENGINES:
+        raise SettingsError([f"--engine is one of {', '.join(ENGINES)}; not {readable(engine)!r}"])
+    if master and engine != SPARK:
+        raise SettingsError(["--master is for --engine spark"])
+    if master and not master.startswith(MASTERS):
+        raise SettingsError(
+            [f"--master is such as spark://host:7077, local[2], yarn or k8s://host; not {readable(master)!r}"]
+        )
     settings = load_settings(config)
     dialect = Dialect(form or settings.logs.format, settings.logs.fields)
     dialect.check()
@@ -90,6 +104,7 @@ def run(
                 hosts=hosts or (),
                 progress=progress,
                 dialect=dialect,
+                store=_spark(master, memory) if engine == SPARK else None,
             ) as tables,
         ):
             read = time.perf_counter() - began
@@ -110,6 +125,14 @@ def run(
     if timing and STANDARD_OUTPUT not in {json_path, html_path}:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+def _spark(master: str, memory: float) -> Holds:
+    try:
+        from hedgerow.analyse.spark_store import SparkStore
+    except ImportError as error:
+        raise HedgerowError(f"--engine spark needs {error.name}; install hedgerow[spark]") from None
+    return SparkStore(master or THIS_MACHINE, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES))
 
 
 def _write_all(
