@@ -15,8 +15,10 @@ import pyspark
 from .conftest import missing
 from .servers import free_port
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 WORKERS = 2
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""They live for a minute: it does not pay to compile them well."""
 
 
 class SparkCluster:
@@ -29,6 +31,9 @@ class SparkCluster:
         assert java is not None
         self._java = java
         self._folder = tempfile.TemporaryDirectory()
+        (Path(self._folder.name) / "spark-defaults.conf").write_text(
+            f"spark.executor.extraJavaOptions {' '.join(_QUICK)}\n"
+        )
         self.port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
         try:
@@ -55,7 +60,8 @@ class SparkCluster:
     def environment(self) -> dict[str, str]:
         """Of the cluster and of whoever talks to it."""
         source = str(Path(__file__).parents[2] / "src")
-        return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": source, "PYSPARK_PYTHON": sys.executable}
+        found = {"PYTHONPATH": source, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": self._folder.name}
+        return os.environ | found | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
     def executors(self) -> int:
         """How many processes the workers have started for those who asked."""
@@ -71,6 +77,8 @@ class SparkCluster:
         command = [
             self._java,
             "-Xmx256m",
+            *_QUICK,
+            "-Dspark.master.rest.enabled=false",
             *opens,
             "-cp",
             f"{self._folder.name}:{home / 'jars'}/*",

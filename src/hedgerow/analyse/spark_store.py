@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import socket
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,13 +46,19 @@ from hedgerow.analyse.spark_reading import (
     unsigned,
 )
 from hedgerow.analyse.stepping import WIDTH
-from hedgerow.analyse.store import different
+from hedgerow.analyse.store import SERIES, different
 from hedgerow.errors import StoreError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.reader import Tally
+from hedgerow.shape.autocorrelation import Levels
+from hedgerow.shape.features import NAMES, Features, features
+from hedgerow.shape.series import Counts, Plan
 
 _SILENCE = Path(__file__).with_name("spark-log4j2.properties").as_uri()
 _FIGURES = "source BIGINT, first BIGINT, last BIGINT, figures ARRAY<BIGINT>, steps ARRAY<BIGINT>, paths ARRAY<DOUBLE>"
+_SHAPES = "source BIGINT, start BIGINT, requests DOUBLE, features ARRAY<DOUBLE>"
+_STANDALONE = "spark://"
+_CONNECTING = 10.0
 _ROWS_AT_ONCE = 200_000
 _LEAST_MEMORY = 1_000_000_000
 _BEYOND_SIGN = 1 << 63
@@ -68,6 +76,7 @@ class SparkStore:
 
     def __init__(self, master: str, *, memory: int) -> None:
         self._master = master
+        self._look_for_them()
         # Unless somebody says which, workers take the Python that this is.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master.startswith("local"):
@@ -89,6 +98,25 @@ class SparkStore:
             self._spark = builder.getOrCreate()
             at_once = max(2, self._spark.sparkContext.defaultParallelism)
             self._spark.conf.set("spark.sql.shuffle.partitions", str(2 * at_once))
+        self._sources: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._series: DataFrame | None = None
+
+    def _look_for_them(self) -> None:
+        """Java and the master, before Spark does: it takes a minute, and many lines, to say that one is not there."""
+        if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+            raise StoreError("Spark needs Java; install Java 17 or newer, or name its place by JAVA_HOME")
+        if not self._master.startswith(_STANDALONE):
+            return
+        reasons = []
+        for one in self._master.removeprefix(_STANDALONE).split(","):
+            host, _, port = one.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _CONNECTING).close()
+            except (OSError, ValueError) as error:
+                reasons.append(getattr(error, "strerror", None) or str(error))
+            else:
+                return
+        raise StoreError(f"Spark at {self._master}: no master answers there: {reasons[0]}; start it, or name another")
 
     def close(self) -> None:
         self._spark.stop()
@@ -149,7 +177,30 @@ class SparkStore:
         """The figures of every source, counted on the workers."""
         with self._told():
             rows = self._spark.table("rows").repartition("source").sortWithinPartitions("source", "t", "number")
-            return _figures(rows.mapInArrow(partial(_count, kinds), _FIGURES))
+            found = _figures(rows.mapInArrow(partial(_count, kinds), _FIGURES))
+        self._sources = found.sources
+        return found
+
+    def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
+        """By source and interval; the workers keep theirs for `features`."""
+        with self._told():
+            if self._series is not None:
+                self._series.unpersist()
+            counted = self._spark.sql(SERIES.replace("//", "div"), [origin, step]).repartition("source")
+            self._series = counted.sortWithinPartitions("source", "bin").persist(StorageLevel.MEMORY_AND_DISK)
+            return _columns(self._series.toArrow().sort_by([("source", "ascending"), ("bin", "ascending")]))
+
+    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:  # noqa: ARG002 - see below
+        """The features of the sources, made on the workers: the counts that `series` gave are still there."""
+        assert self._series is not None
+        with self._told():
+            told = self._series.mapInArrow(partial(_features, plan, levels, least), _SHAPES).toArrow()
+        table = told.sort_by("source").combine_chunks()
+        source, start, requests = (table.column(name).to_numpy() for name in ("source", "start", "requests"))
+        rows = pa.compute.list_flatten(table.column("features")).to_numpy().reshape(len(source), -1)
+        places = np.searchsorted(self._sources, unsigned("source", source)).astype(np.int64)
+        rows = rows.copy() if len(rows) else np.zeros((0, len(NAMES)))
+        return Features(places, start, requests, rows, plan.day is not None)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -195,6 +246,20 @@ def _count(kinds: Kinds, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
         ],
         names=["source", "first", "last", "figures", "steps", "paths"],
     )
+
+
+def _features(plan: Plan, levels: Levels, least: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On a worker: the features (`_SHAPES`) of the sources whose series are in *batches*."""
+    some = [[batch.column(name).to_numpy(zero_copy_only=False) for name in ("source", "bin", "n")] for batch in batches]
+    if not some:
+        return
+    source, bins, values = (np.concatenate(columns) for columns in zip(*some, strict=True))
+    sources, rows = np.unique(source, return_inverse=True)
+    counts = Counts(rows.astype(np.int64), np.clip(bins, 0, plan.bins - 1), values.astype(np.float64), len(sources))
+    found = features(counts, plan, levels=levels, least=least)
+    each = _lists(found.rows, np.arange(len(found.sources) + 1))
+    columns = [pa.array(sources[found.sources]), pa.array(found.starts), pa.array(found.requests), each]
+    yield pa.record_batch(columns, names=["source", "start", "requests", "features"])
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:

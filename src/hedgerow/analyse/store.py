@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.errors import StoreError
 
+SERIES = "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL"
+"""Requests by source and interval; from when on, and how long an interval is, in microseconds."""
+
 _TYPES = {
     np.uint64: "UBIGINT", np.int64: "BIGINT", np.uint32: "UINTEGER", np.uint16: "USMALLINT", np.uint8: "UTINYINT",
 }  # fmt: skip

@@ -26,9 +26,12 @@ from hedgerow.analyse.counting import FOREIGN, OWN, Figures, Kinds, count
 from hedgerow.analyse.describing import PAGE, digest
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.reading import Progress, read
-from hedgerow.analyse.store import Store
+from hedgerow.analyse.store import SERIES, Store
 from hedgerow.logs.dialect import AS_IT_IS, Dialect
 from hedgerow.logs.reader import Tally
+from hedgerow.shape.autocorrelation import Levels
+from hedgerow.shape.features import FINE, Features, Fine, features, shares
+from hedgerow.shape.series import Counts, Plan
 
 _HOSTS = """
 WITH pages AS (SELECT DISTINCT page FROM rows WHERE kind = 0 AND status < 400),
@@ -78,6 +81,12 @@ class Holds(Protocol):
     def count(self, kinds: Kinds) -> Figures:
         """The figures of every source."""
 
+    def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
+        """By *source* and *bin*, in this order: how many requests (*n*) it sent in each *step* from *origin* on."""
+
+    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
+        """The features of every source with at least *least* requests. *counts* are what `series` gave last."""
+
     def close(self) -> None: ...
 
 
@@ -89,6 +98,12 @@ class _Local(Store):
 
     def count(self, kinds: Kinds) -> Figures:
         return count(self.sorted_rows(), kinds)
+
+    def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
+        return self.ask(f"{SERIES} ORDER BY ALL", [origin, step])
+
+    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
+        return features(counts, plan, levels=levels, least=least)
 
 
 class Tables:
@@ -189,12 +204,23 @@ class Tables:
         """The place of a source, the number of an interval, the requests; no row where there were none."""
         if interval_s not in self._counted:
             step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
-            found = self.store.ask(
-                "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL ORDER BY ALL", [origin, step]
-            )
+            found = self.store.series(origin, step)
             place = np.searchsorted(self.figures.sources, found["source"])
             self._counted = {interval_s: (place, found["bin"].astype(np.int64), found["n"].astype(np.int64))}
         return self._counted[interval_s]
+
+    def counts(self, plan: Plan) -> Counts:
+        """Requests by source and interval."""
+        rows, bins, values = self.sparse(plan.interval)
+        return Counts(rows, np.clip(bins, 0, plan.bins - 1), values.astype(np.float64), len(self.figures.sources))
+
+    def features(self, counts: Counts, plan: Plan, *, levels: Levels, least: int) -> Features:
+        """The shape of the traffic of each source with at least *least* requests; *counts* are those of *plan*."""
+        found = self.store.features(counts, plan, levels, least)
+        if len(found.sources):
+            fine = Fine(*(self.figures[name].astype(np.float64) for name in FINE))
+            found.rows[:, -len(FINE) :] = shares(fine, counts.totals)[found.sources]
+        return found
 
     def _own_hosts(self, given: list[str]) -> list[str]:
         if given:
