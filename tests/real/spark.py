@@ -31,8 +31,9 @@ class SparkCluster:
         assert java is not None
         self._java = java
         self._folder = tempfile.TemporaryDirectory()
+        quick = " ".join(_QUICK)
         (Path(self._folder.name) / "spark-defaults.conf").write_text(
-            f"spark.executor.extraJavaOptions {' '.join(_QUICK)}\n"
+            f"spark.driver.defaultJavaOptions {quick}\nspark.executor.defaultJavaOptions {quick}\n"
         )
         self.port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
