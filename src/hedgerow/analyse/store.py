@@ -135,20 +135,23 @@ class Store:
         """By *key*, about how many different values each of *columns* has in the rows *where* something holds."""
         return self.ask(f"{different(key, columns)} FROM rows WHERE {where} GROUP BY ALL")
 
-    def sorted_rows(self) -> Iterator[Rows]:
+    def sorted_rows(self) -> list[Iterator[Rows]]:
         """
-        All rows, those of one source together and by time; of the same time as they came. A source may go on in the
-        next piece.
+        All rows in several parts, a source in one of them: those of one source together and by time; of the same time
+        as they came. A source may go on in the next piece. Each part may be taken in a thread of its own.
         """
         self._flush_all()
-        for part in range(_PARTS):
-            query = f"SELECT {', '.join(COLUMNS)} FROM rows_{part} ORDER BY source, t, rowid"  # noqa: S608 - constants
-            try:
-                for batch in self._connection.sql(query).to_arrow_reader(_AT_ONCE):
+        return [self._sorted(part) for part in range(_PARTS)]
+
+    def _sorted(self, part: int) -> Iterator[Rows]:
+        query = f"SELECT {', '.join(COLUMNS)} FROM rows_{part} ORDER BY source, t, rowid"  # noqa: S608 - constants
+        try:
+            with self._connection.cursor() as beside:
+                for batch in beside.sql(query).to_arrow_reader(_AT_ONCE):
                     if batch.num_rows:
                         yield {name: batch.column(k).to_numpy(zero_copy_only=False) for k, name in enumerate(COLUMNS)}
-            except duckdb.Error as error:
-                raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
+        except duckdb.Error as error:
+            raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
 
     def _flush_all(self) -> None:
         for number in range(_PARTS):

@@ -14,7 +14,9 @@ Which host is the site's own, which pages are listings and which groups of pages
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -22,7 +24,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.counting import FOREIGN, OWN, Figures, Kinds, count
+from hedgerow.analyse.counting import FOREIGN, OWN, Figures, Kinds, count, together
 from hedgerow.analyse.describing import PAGE, digest
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.reading import Progress, read
@@ -97,7 +99,8 @@ class _Local(Store):
         return read(paths, self, numbering, progress, dialect)
 
     def count(self, kinds: Kinds) -> Figures:
-        return count(self.sorted_rows(), kinds)
+        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-count") as pool:
+            return together(list(pool.map(lambda part: count(part, kinds), self.sorted_rows())))
 
     def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
         return self.ask(f"{SERIES} ORDER BY ALL", [origin, step])

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hedgerow.build import build_store, build_welcome
-from hedgerow.cli.writing import write_file
+from hedgerow.cli.writing import write_files
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
@@ -68,6 +68,7 @@ def run(
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
     try:
+        from hedgerow.analyse.compiled import is_first
         from hedgerow.analyse.tables import Tables
         from hedgerow.report.listing import AUTHOR, listings
         from hedgerow.report.making import Options, make
@@ -93,8 +94,10 @@ def run(
     options = Options(ignore_agents=ignore_agents, model=model, resolve=acquaintance.proofs if resolve else None)
     # Who is told to stop leaves as little behind as who is interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    began = time.perf_counter()
+    began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    if is_first() and sys.stderr.isatty():
+        Console(stderr=True).print("The first report compiles its functions, which takes half a minute or so, once.")
     try:
         with (
             _progress() as progress,
@@ -111,6 +114,7 @@ def run(
             report = make(tables, build_welcome(settings, acquaintance).bots, options)
             report.timing = {"read": read} | report.timing
             _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
+            written = True
             if STANDARD_OUTPUT not in {json_path, html_path}:
                 print_report(console, report, top=top)
             if apply:
@@ -119,7 +123,8 @@ def run(
                 taken = build_store(settings).put(entries, replacing=AUTHOR)
                 Console(stderr=True).print(f"{taken:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
-        Console(stderr=True).print("Interrupted; nothing was written.")
+        told = "the files that were asked for are there" if written else "nothing was written"
+        Console(stderr=True).print(f"Interrupted; {told}.")
         raise typer.Exit(INTERRUPTED) from None
     took = time.perf_counter() - began
     if timing and STANDARD_OUTPUT not in {json_path, html_path}:
@@ -144,17 +149,25 @@ def _write_all(
     sure: float,
     timing: bool,
 ) -> None:
-    """The files that were asked for. Lists say the log's own end as their time: the same log gives the same bytes."""
+    """
+    The files that were asked for, all or none.
+
+    Lists say the log's own end as their time: the same log gives the same bytes.
+    """
     from hedgerow.report.html import page
     from hedgerow.report.listing import listings
 
+    files: list[tuple[str, Iterator[str]]] = []
     if json_path is not None:
-        _write(json_path, report.to_json(timing=timing))
+        files.append((json_path, report.to_json(timing=timing)))
     if html_path is not None:
-        _write(html_path, page(report))
+        files.append((html_path, page(report)))
     at = report.tally.last or 0.0
     for target, path in targets:
-        _write(path, write(target, listings(report, since=at, until=0.0, sure=sure), at=at))
+        files.append((path, write(target, listings(report, since=at, until=0.0, sure=sure), at=at)))
+    for pieces in (pieces for path, pieces in files if path == STANDARD_OUTPUT):
+        sys.stdout.writelines(pieces)
+    write_files([(Path(path), pieces) for path, pieces in files if path != STANDARD_OUTPUT])
 
 
 def _target(text: str) -> tuple[Target, str]:
@@ -214,12 +227,3 @@ def _check_writable(path: str | None) -> None:
     target = Path(path)
     if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
         raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
-
-
-def _write(path: str, pieces: Iterator[str]) -> None:
-    """Write the whole or nothing: what is half done has another name."""
-    if path == STANDARD_OUTPUT:
-        for piece in pieces:
-            sys.stdout.write(piece)
-        return
-    write_file(Path(path), pieces)
