@@ -43,7 +43,10 @@ def _report(environment: dict[str, str], *arguments: str | Path) -> subprocess.C
 
 def _real_logs(folder: Path) -> list[Path]:
     """Two logs of two sites, the first in two files, one of them packed; none where they are not here."""
-    paths = [DATA / "logs" / f"{name}.log.xz" for name in ("french-site_2009-03_2009-04", "honeynet-redhat_2004")]
+    paths = [
+        DATA / "logs" / f"{name}.log.xz"
+        for name in ("french-site_2009-03_2009-04", "semicomplete_elastic-apache-10k_2015")
+    ]
     if not all(path.is_file() for path in paths):
         return []
     french, other = (lzma.decompress(path.read_bytes()) for path in paths)

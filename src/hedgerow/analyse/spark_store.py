@@ -15,7 +15,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,9 @@ class SparkStore:
         raise StoreError(f"Spark at {self._master}: no master answers there: {reasons[0]}; start it, or name another")
 
     def close(self) -> None:
-        self._spark.stop()
+        # Where it has gone already there is nothing left to end.
+        with suppress(Py4JError, OSError):
+            self._spark.stop()
 
     def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
         """Read all of *paths* on the workers; LogError where one of them cannot be read at all."""
