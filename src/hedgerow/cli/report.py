@@ -91,7 +91,12 @@ def run(
     for path in [json_path, html_path, *(path for _, path in targets)]:
         _check_writable(path)
     acquaintance = Acquaintance()
-    options = Options(ignore_agents=ignore_agents, model=model, resolve=acquaintance.proofs if resolve else None)
+    options = Options(
+        ignore_agents=ignore_agents,
+        model=model,
+        resolve=acquaintance.proofs if resolve else None,
+        windows=settings.density.windows,
+    )
     # Who is told to stop leaves as little behind as who is interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began, written = time.perf_counter(), False
