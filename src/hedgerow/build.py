@@ -32,7 +32,7 @@ from hedgerow.identity.bots import CATEGORIES, Bots, Category, KnownBot, Policy,
 from hedgerow.identity.kind import kind_of
 from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumbprint
 from hedgerow.identity.welcome import Acquaintance, Welcome
-from hedgerow.marker.rewrite import Patterns, Rules
+from hedgerow.marker.rules import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.models.bundle import Bundle, load, shipped
 from hedgerow.models.panel import Kind, Panel

@@ -20,7 +20,7 @@ from hedgerow.challenge.hooks import Kind as ChallengeKind
 from hedgerow.identity.address import check_network
 from hedgerow.identity.bots import Bot, Category, Policy
 from hedgerow.identity.signature import public_key
-from hedgerow.marker.rewrite import Mode, Placement
+from hedgerow.marker.rules import Mode, Placement
 from hedgerow.windows.density import Window
 
 Faults = Iterator[tuple[str, str]]

@@ -56,6 +56,8 @@ _ADDED = ("claim", "proof", "signs", "fingerprint")
 
 def _text(value: str) -> str:
     """Text that SQLite can store: a lone surrogate (an odd byte of the request) becomes its escape."""
+    if value.isascii():
+        return value
     try:
         value.encode()
     except UnicodeEncodeError:
