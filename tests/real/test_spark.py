@@ -16,7 +16,6 @@ pytest.importorskip("pyspark")
 
 from report.logs import site_log
 
-from .servers import free_port
 from .spark import PATIENCE, SparkCluster
 
 DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -68,15 +67,3 @@ def test_it_gives_the_same_report_and_asks_all_workers(cluster: SparkCluster, tm
         assert done.returncode == 0, done.stderr
     assert cluster.executors() == len(cluster.processes) - 1, "not all workers were asked"
     assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "duckdb.json").read_bytes()
-
-
-def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
-    log = tmp_path / "access.log"
-    log.write_text('10.0.0.1 - - [10/Oct/2020:13:55:36 +0000] "GET / HTTP/1.1" 200 10 "-" "x"\n')
-    master = f"spark://127.0.0.1:{free_port()}"
-    done = _report(dict(os.environ), log, "--engine", "spark", "--master", master)
-    assert done.returncode == 1
-    assert (
-        done.stderr
-        == f"hedgerow: Spark at {master}: no master answers there: Connection refused; start it, or name another\n"
-    )
