@@ -13,7 +13,7 @@ import lxml.html
 from bench.samples import page
 from bench.timing import measure
 from hedgerow.adapters.outgoing import Outgoing
-from hedgerow.cli.protect import collect_less
+from hedgerow.cli.processes import collect_less
 from hedgerow.marker.prepare import Fill, Preparer, based
 from hedgerow.marker.resolve import Place
 from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
