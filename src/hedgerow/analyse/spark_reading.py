@@ -24,6 +24,7 @@ from hedgerow.errors import LogError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import LineParser, readable
 from hedgerow.logs.reader import Source, Tally, look_at
+from hedgerow.stores.ledger_reading import is_url
 
 ALL = -1
 """The end of a part that is a whole file."""
@@ -69,7 +70,7 @@ def parts_of(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Part]
     for source in in_turn(paths, dialect, tally):
         if source.size is None:
             raise LogError(f"{readable(source.path)}: cannot be read by Spark's workers; write it to a file")
-        path = str(Path(source.path).absolute())
+        path = source.path if is_url(source.path) else str(Path(source.path).absolute())
         if is_of_plain_lines(source) and source.is_plain:
             mapped = in_memory(path)
             ends = cuts(mapped) if mapped is not None else ()
