@@ -20,6 +20,7 @@ import pytest
 
 from hedgerow.logs.reader import Reader
 from hedgerow.stores.labels import label_of, read_labels
+from real.servers import free_port
 
 pytest.importorskip("scrapy")
 
@@ -102,9 +103,7 @@ def environment() -> dict[str, str]:
 def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
     config = tmp_path / "hedgerow.toml"
     config.write_text(CONFIG.format(directory=tmp_path))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "hedgerow", "protect", f"http://127.0.0.1:{site.server_port}"]
     command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -36,10 +37,28 @@ def find_program(name: str) -> str | None:
     return None
 
 
+_dice = random.SystemRandom()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    A port at which nobody listens, and that nobody else gets between this and its use.
+
+    It is below those that the system hands out by itself, and its name is taken: tests that run side by side, each in
+    a process of its own, never choose the same.
+    """
+    while True:
+        port = _dice.randrange(20_000, 32_000)
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0hedgerow tests {port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            name.close()
+            continue
+        name.detach()  # for as long as this process runs
+        return port
 
 
 def wait_for(what: str, there: Callable[[], object], *, patience: float = PATIENCE) -> None:
