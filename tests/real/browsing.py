@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect, sync_playwright
+
+from .servers import PATIENCE
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
@@ -27,6 +29,7 @@ ARGUMENTS = [
 VIEWPORT: Any = {"width": 1000, "height": 700}
 BAIT = 'a[class][href*="~"]:empty'
 """Hidden links, by their look: marked links have the same addresses, and something to click on."""
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 @contextlib.contextmanager
@@ -44,6 +47,7 @@ def chromium() -> Iterator[Browser]:
 def tab(browser: Browser, **options: Any) -> Iterator[Page]:
     """A tab of a browser that has never been anywhere."""
     with contextlib.closing(browser.new_context(viewport=VIEWPORT, **options)) as context:
+        context.set_default_timeout(PATIENCE * 1000)
         yield context.new_page()
 
 

@@ -33,7 +33,7 @@ from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.policy.lists import Listing, Lists
 from hedgerow.settings import Settings
 
-from .servers import Running, answers, free_port, wait_for
+from .servers import PATIENCE, Running, answers, free_port, wait_for
 
 HOST = "shop.example"
 SEALS = [Key(1, KEY, 0.0)]
@@ -67,7 +67,7 @@ def send(
     body: bytes = b"", host: str = HOST,
 ) -> Got:  # fmt: skip
     """One request from *address*, its headers in this order."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(address, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE, source_address=(address, 0))
     try:
         connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
         for name, value in (("Host", host), *headers):
@@ -314,7 +314,7 @@ class ClientForm(Form):
             clock=self.clock, observe=site.settings.observe,
         )  # fmt: skip
         self.client.start()
-        assert self.client.link.ready.wait(30)
+        assert self.client.link.ready.wait(PATIENCE)
         self._server.app = AsgiClient(asgi_site, self.client)
 
     def ask(self, target: str, **options: Any) -> Got:

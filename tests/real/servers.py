@@ -24,7 +24,7 @@ from hedgerow.visit import Marker
 
 HEDGEROW = Path(sys.executable).parent / "hedgerow"
 # 0 is wanted. uvicorn raises the signal once more after it has ended well; `test_upstream` waits for the change.
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which something that is not there is held to be broken. Never decides a test that goes well."""
 
 
@@ -84,7 +84,7 @@ def run(command: list[str], *, cwd: Path) -> str:
     """What a program says that must end well."""
     home = {"HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(
-        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=60, check=False
+        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
@@ -281,7 +281,7 @@ class Protect:
     def said(self) -> str:
         return self.running.said()
 
-    def stop(self, *, patience: float = 45.0) -> None:
+    def stop(self, *, patience: float = PATIENCE) -> None:
         """SIGTERM; it must end well and have nothing to complain of."""
         if self._stopped:
             return

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser
 
 from . import browsing
 from .crawling import BROWSER
-from .servers import Nginx, Protect, clean_environment, run
+from .servers import PATIENCE, Nginx, Protect, clean_environment, run
 
 ENTRIES = 5
 ASKS = 130
@@ -156,7 +156,7 @@ def clone(git: str, hedgerow: Protect, folder: Path) -> subprocess.CompletedProc
     quiet = {"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_TRACE_CURL": "1"}
     return subprocess.run(
         [git, "clone", f"{hedgerow.url}/repository.git", "copy"],
-        cwd=folder, env=clean_environment(**quiet), capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=clean_environment(**quiet), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
 
 
