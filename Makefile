@@ -7,12 +7,13 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Side by side, but a module with servers of its own on one side, and those that take longest first.
-GROUPED := --dist loadgroup --no-loadscope-reorder
 
-.PHONY: setup demo test test-real test-units units check bench evaluate format clean
+.PHONY: setup packages demo test test-real test-units units check bench evaluate format clean
 
-setup: .venv/.ready
+setup:
+	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
+
+packages:
 	@tools/packages
 
 .venv/.ready: requirements.txt pyproject.toml tools/environment
@@ -38,13 +39,13 @@ test: setup
 	$(BIN)/coverage report --skip-covered --fail-under=85
 
 test-real: .venv/.ready
-	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) -n 2 $(GROUPED) --durations=20
+	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) -n 2 --durations=20
 
 test-units: .venv/.ready
 	@nice -n 5 $(MAKE) --no-print-directory check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
 
 units: .venv/.ready
-	$(BIN)/pytest $(UNITS) -n 2 $(GROUPED) --durations=20 --cov --cov-report=
+	$(BIN)/pytest $(UNITS) -n 2 --durations=20 --cov --cov-report=
 
 bench: setup
 	@$(BIN)/python -m bench

@@ -40,10 +40,7 @@ MADE_BY_SCRIPTS = {
 READ_BY_SCRIPTS = re.compile(r"[?&](?:idx=|do=media)|/lib/exe/mediamanager\.php\?")
 """The links that stay readable in opaque mode, because the wiki's scripts read them."""
 
-apps = pytest.mark.parametrize(
-    "app", [pytest.param(app, id=app.name, marks=pytest.mark.xdist_group(app.name)) for app in (FORUM, WIKI)]
-)
-"""One beside the other, where tests run side by side."""
+apps = pytest.mark.parametrize("app", [FORUM, WIKI], ids=lambda app: app.name)
 
 
 def visit(browser: Browser, app: App, base: str) -> Record:
