@@ -17,15 +17,15 @@ hypothesis_settings.load_profile("hedgerow")
 
 
 def _together(nodeid: str) -> str:
-    """The name of those tests that one process makes, one after the other; most stand for themselves."""
+    """The name of those tests that one process makes, one after the other: a module has servers, models, a browser."""
     module, _, test = nodeid.partition("::")
-    if module.startswith("tests/real/"):
-        # They share servers and a browser. The two applications have nothing in common.
+    if module.startswith("tests/real/apps/"):
+        # The two applications have nothing in common.
         application = re.search(r"\[(forum|wiki)\b", test)
         return application[1] if application else module
     if module.startswith(("tests/analyse/", "tests/report/", "tests/cli/test_report")):
         return "what one has compiled, the others find"
-    return nodeid
+    return module
 
 
 @pytest.hookimpl(optionalhook=True)

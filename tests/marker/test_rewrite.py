@@ -582,6 +582,7 @@ def test_a_page_of_any_size_in_bounded_memory():
         assert held < 100_000
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "hard",
     [

@@ -230,6 +230,7 @@ HARD = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", HARD)
 def test_the_time_grows_with_the_page_and_no_faster(name):
     """
