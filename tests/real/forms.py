@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import socketserver
 import threading
 from collections.abc import Iterable
@@ -353,6 +354,8 @@ class DeployedNginx:
         for written, meant in (paths or {}).items():
             assert written in text
             text = text.replace(written, str(meant))
+        # There they are short, so that the site stays open where nobody answers; here somebody does, if slowly.
+        text = re.sub(r"_timeout \d+s;", f"_timeout {PATIENCE:.0f}s;", text)
         assert "listen 80;" in text
         text = text.replace("listen 80;", f"listen 127.0.0.1:{self.port};")
         temporary = "".join(

@@ -18,7 +18,8 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     """The demo in an empty folder, with its temporary files below it, so that what it leaves can be seen."""
     (folder / "tmp").mkdir()
     return subprocess.Popen(
-        [HEDGEROW, "demo", *options],
+        # Where tests run in the background, Ctrl-C is ignored, and so it would be in what they start.
+        ["env", "--default-signal=INT", HEDGEROW, "demo", *options],
         cwd=folder,
         env=clean_environment(TMPDIR=str(folder / "tmp")),
         stdin=subprocess.DEVNULL,
