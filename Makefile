@@ -42,7 +42,7 @@ test-real: .venv/.ready
 	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) -n 2 --durations=20
 
 test-units: .venv/.ready
-	@nice -n 5 $(MAKE) --no-print-directory check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
+	@nice -n 2 $(MAKE) --no-print-directory check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
 
 units: .venv/.ready
 	$(BIN)/pytest $(UNITS) -n 2 --durations=20 --cov --cov-report=

@@ -117,12 +117,12 @@ def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(120)
 
 
 def crawl(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hedgerow", "crawl", *arguments, "--config", str(tmp_path / "hedgerow.toml")]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_each_order_is_what_the_site_sees_and_the_ledger_has_it_labelled(site, tmp_path):
@@ -198,6 +198,6 @@ def test_without_scrapy_it_says_what_to_install(tmp_path):
     (tmp_path / "hedgerow.toml").write_text("")
     code = "import sys; sys.modules['scrapy'] = None; from hedgerow.cli import main; main()"
     command = [sys.executable, "-c", code, "crawl", "http://127.0.0.1:1/", "--order", "depth"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "hedgerow[crawl]" in done.stderr
