@@ -6,7 +6,7 @@ import importlib
 import sys
 
 ALL = (
-    "decision", "state", "scale", "lists", "client", "signature", "challenge",
+    "decision", "state", "scale", "outage", "lists", "client", "signature", "challenge",
     "memory", "watch", "models", "shape", "page", "maze", "proxy", "report",
 )  # fmt: skip
 

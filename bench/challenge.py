@@ -9,7 +9,8 @@ from pathlib import Path
 import altcha
 
 from bench.timing import measure
-from hedgerow.adapters import challenge_pages
+from hedgerow.adapters.challenge_pages import Manner
+from hedgerow.adapters.challenge_question import question
 from hedgerow.challenge.challenges import Challenges, Issued, Solved
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.puzzle import Puzzle, draw, speak
@@ -37,11 +38,11 @@ def main() -> None:
         }
         asker = askers["memory"]
         ticket = asker.ticket(visit, 0.5)
-        manner = challenge_pages.Manner("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
+        manner = Manner("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
 
         def page(kind: str) -> None:
             issued = asker.issue(visit, asker.ticket(visit, 0.5), kind)
-            challenge_pages.question(issued, manner, kinds=("work", "image", "audio"), ticket=issued.ticket)
+            question(issued, manner, kinds=("work", "image", "audio"), ticket=issued.ticket)
 
         issue = measure(
             {
@@ -68,7 +69,7 @@ def main() -> None:
     sizes = {}
     for kind in ("work", "image", "audio"):
         issued = asker.issue(visit, ticket, kind)
-        sizes[kind] = len(challenge_pages.question(issued, manner, kinds=(), ticket=issued.ticket).body)
+        sizes[kind] = len(question(issued, manner, kinds=(), ticket=issued.ticket).body)
     print("bytes of a page: " + ", ".join(f"{kind} {size:,}" for kind, size in sizes.items()))
 
 

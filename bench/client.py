@@ -7,7 +7,7 @@ import gc
 import io
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bench.timing import measure
 from hedgerow.adapters import asgi, wsgi
@@ -21,7 +21,7 @@ from hedgerow.verdict import Block, Evidence
 
 GOAL = 3e-6
 ENTRIES, BLOCKS = 100_000, 10_000
-AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+AGENT = b"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 PAGE = b"<!DOCTYPE html><html><body>" + b'<p><a href="/one">one</a> some words</p>' * 40 + b"</body></html>"
 TRAP = Evidence("trap", "trap", 1.0, "It followed a link that no person can see.")
 
@@ -34,32 +34,38 @@ def main() -> None:
 def check() -> None:
     rng = random.Random(7)
 
-    def address() -> str:
-        return network_text(4, rng.getrandbits(32), 0)
+    def address(version: int = 4) -> str:
+        return network_text(version, rng.getrandbits(32) if version == 4 else 0x2001 << 112 | rng.getrandbits(112), 0)
+
+    def again(numbers: Iterable[int]) -> Callable[[], str]:
+        """The same addresses again and again, each written when it is asked for, as a server writes it."""
+        cycle = itertools.cycle(numbers)
+        return lambda: network_text(4, next(cycle), 0)
 
     local = Local()
     lines = [Line(put=Listing("black", address(), "bench", "bench", 1.0)) for _ in range(ENTRIES)]
     lines += [Line(put=Listing("black", "198.51.0.0/16", "bench", "bench", 1.0))]
-    blocked = [address() for _ in range(BLOCKS)]
-    lines += [Line(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in blocked]
+    blocked = [rng.getrandbits(32) for _ in range(BLOCKS)]
+    keys = [network_text(4, number, 0) for number in blocked]
+    lines += [Line(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in keys]
     local.take([Line(start=True), *lines, Line(at="a-1")])
-    del lines
+    del lines, keys
     gc.collect()
     gc.freeze()
     print(f"{len(local):,} entries and blocks")
-    lately = itertools.cycle([address() for _ in range(1000)])
-    listed = itertools.cycle([f"198.51.{n >> 8}.{n & 255}" for n in range(1000)])
-    kept_out = itertools.cycle(blocked[:1000])
     ask: dict[str, Callable[[], str]] = {
-        "an address seen lately": lambda: next(lately),
-        "one that is blocked": lambda: next(kept_out),
-        "one that is on a list, with the decision": lambda: next(listed),
+        "an address seen lately": again([rng.getrandbits(32) for _ in range(1000)]),
+        "one that is blocked": again(blocked[:1000]),
+        "one that is on a list, with the decision": again([0xC6330000 + n for n in range(1000)]),
         "one never seen": address,
+        "one of IPv6 never seen": lambda: address(6),
+        "one never seen that is on a list": again([0xC6330000 + n for n in range(1 << 16)]),
     }
     candidates: dict[str, Callable[[], object]] = {}
     for name, of in ask.items():
-        candidates[f"to name {name}"] = of
-        candidates[name] = lambda of=of: local.check(2.0, of(), "", AGENT)
+        candidates[f"to name {name}"] = lambda of=of: (of(), AGENT.decode("latin-1"))
+        # A server writes the user agent of each request anew, too.
+        candidates[name] = lambda of=of: local.check(2.0, of(), "", AGENT.decode("latin-1"))
     found = measure(candidates, seconds=0.2)
     taken = {name: found[name] - found[f"to name {name}"] for name in ask}
     for name, seconds in taken.items():
@@ -96,7 +102,7 @@ def middleware() -> None:
         for _ in range(100):
             scope = {
                 "type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "scheme": "http",
-                "headers": [(b"host", b"a.example"), (b"user-agent", AGENT.encode())], "client": ("192.0.2.1", 1),
+                "headers": [(b"host", b"a.example"), (b"user-agent", AGENT)], "client": ("192.0.2.1", 1),
             }  # fmt: skip
             await around(scope, receive, send)
 
@@ -104,7 +110,7 @@ def middleware() -> None:
         for _ in range(100):
             environ = {
                 "REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": "/", "QUERY_STRING": "", "RAW_URI": "/",
-                "REMOTE_ADDR": "192.0.2.1", "HTTP_HOST": "a.example", "HTTP_USER_AGENT": AGENT,
+                "REMOTE_ADDR": "192.0.2.1", "HTTP_HOST": "a.example", "HTTP_USER_AGENT": AGENT.decode(),
                 "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(), "SERVER_PROTOCOL": "HTTP/1.1",
             }  # fmt: skip
             result = beside(environ, lambda *_: None)

@@ -7,7 +7,7 @@ import itertools
 from bench.samples import BROWSER
 from bench.timing import measure
 from hedgerow.build import build_gate
-from hedgerow.cli.protect import collect_less
+from hedgerow.cli.processes import collect_less
 from hedgerow.marker.seal import Key, Seals
 from hedgerow.settings import read_settings
 from hedgerow.stores.ledger import NoLedger

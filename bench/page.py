@@ -13,9 +13,11 @@ import lxml.html
 from bench.samples import page
 from bench.timing import measure
 from hedgerow.adapters.outgoing import Outgoing
-from hedgerow.cli.protect import collect_less
+from hedgerow.cli.processes import collect_less
+from hedgerow.marker.prepare import Fill, Preparer, based
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import Fill, Mode, PageWriter, Preparer, Rewriter, Rules, Skeletons, Spacing, based
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.marker.rules import Mode, Rules, Spacing
 from hedgerow.marker.seal import Key, Seals
 from hedgerow.page.scan import Scanner
 from hedgerow.traps.bait import Bait

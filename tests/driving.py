@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.site import Site
 from hedgerow.build import build_state
+from hedgerow.marker.prepare import Preparer
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import Mode, PageWriter, Placement, Preparer, Rewriter, Rules, Skeletons, Spacing
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.marker.rules import Mode, Placement, Rules, Spacing
 from hedgerow.marker.seal import Key, Seal, Seals
 from hedgerow.policy.lists import Lists
 from hedgerow.settings import Settings, read_settings

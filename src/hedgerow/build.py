@@ -32,7 +32,7 @@ from hedgerow.identity.bots import CATEGORIES, Bots, Category, KnownBot, Policy,
 from hedgerow.identity.kind import kind_of
 from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumbprint
 from hedgerow.identity.welcome import Acquaintance, Welcome
-from hedgerow.marker.rewrite import Patterns, Rules
+from hedgerow.marker.rules import Patterns, Rules
 from hedgerow.marker.seal import Seals
 from hedgerow.models.bundle import Bundle, load, shipped
 from hedgerow.models.panel import Kind, Panel
@@ -44,7 +44,7 @@ from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
-from hedgerow.stores.lists import Follower, SqliteLists
+from hedgerow.stores.lists import Follower, ListStore
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sessions import SqliteSessions
@@ -52,6 +52,7 @@ from hedgerow.stores.shelf import Shelf
 from hedgerow.stores.shelf import kind_of as kind_of_bundle
 from hedgerow.stores.spent import MemorySpent, SqliteSpent
 from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.stores.sqlite_lists import SqliteLists
 from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Block, Change
@@ -162,7 +163,7 @@ def postgresql_parts() -> ModuleType:
     try:
         from hedgerow.stores import postgresql
     except ModuleNotFoundError as error:
-        raise StoreError(f"ledger.url needs {error.name}: pip install 'hedgerow[postgresql]'") from None
+        raise StoreError(f"PostgreSQL needs {error.name}: pip install 'hedgerow[postgresql]'") from None
     return postgresql
 
 
@@ -181,8 +182,13 @@ def build_spent(settings: Settings) -> Spent:
     return SqliteSpent(state_directory(settings) / "challenges.sqlite", challenge.spent)
 
 
-def build_store(settings: Settings) -> SqliteLists:
+def build_store(settings: Settings) -> ListStore:
     """The store of the lists."""
+    if settings.lists.url:
+        postgresql_parts()
+        from hedgerow.stores.postgresql_lists import PostgresLists
+
+        return PostgresLists(settings.lists.url)
     return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
 
 

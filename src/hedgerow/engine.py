@@ -56,7 +56,7 @@ class Engine:
 
         The administrator's word goes before everything else, a verified bot's welcome included.
         """
-        listing = self._lists.find(visit)
+        listing = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
         return None if listing is None else decide(listing)
 
     def question(self, visit: Visit) -> Question:

@@ -6,6 +6,7 @@ What can be broken, as a tree.
     ├── LogError                a log cannot be read at all (a bad line is counted, not raised)
     ├── ModelError              a bundle of models cannot be used, or none can be trained
     └── StoreError              a store cannot be opened or written
+        └── StoreAwayError      it does not answer now, and may later
 
 Expected outcomes, such as a forged marker, are values and not found here.
 """
@@ -37,3 +38,7 @@ class ModelError(HedgerowError):
 
 class StoreError(HedgerowError):
     """A store cannot be opened or written."""
+
+
+class StoreAwayError(StoreError):
+    """A store does not answer now, and may later."""

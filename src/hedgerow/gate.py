@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import unquote
 
 import msgspec
@@ -25,7 +26,7 @@ from hedgerow.identity.kind import is_prefetch, kind_claimed, kind_of, origin_of
 from hedgerow.identity.signature import Request
 from hedgerow.identity.signs import signs_of
 from hedgerow.identity.welcome import Welcome
-from hedgerow.marker.seal import VISITOR_BYTES, Seals, may_be_token, page_digest
+from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, may_be_token, page_digest
 from hedgerow.recall import Afar, Memory, Question, State, StateAway
 from hedgerow.stores.ledger import Entry, Ledger
 from hedgerow.traps.bait import Pages
@@ -42,6 +43,7 @@ VISITOR_COOKIE = b"hedgerow"
 """The cookie in which a browser carries, sealed, the visitors that it was."""
 _NOWHERE = frozenset({"trap", "maze"})
 _LONGEST_FINGERPRINT = 100
+_LONGEST_KEPT = 500
 _CLOSED_FOR = 5.0
 _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
@@ -171,7 +173,7 @@ class Identifier:
             token, question, query = text[len(self._prefix) :].partition("?")
             if not may_be_token(token):
                 return asked, None, False
-            marker = self._seals.of(host).unseal(token)
+            marker = _open(self._seals.of(host), token)
             if marker is None or marker.kind == "visitor":
                 return asked, None, True
             if marker.kind in _NOWHERE:
@@ -199,7 +201,7 @@ class Identifier:
         rest = "&".join(part for part in parts if not part.startswith(("~=", "%7E=")))
         target = path + "?" + rest if rest else path
         seal = self._seals.of(host)
-        marker = seal.unseal(tokens[0])
+        marker = _open(seal, tokens[0])
         if marker is None or marker.kind == "visitor":
             return target, None, marker is not None or not seal.is_outdated(tokens[0])
         if marker.kind not in _NOWHERE:
@@ -218,11 +220,24 @@ class Identifier:
 
     def _linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
         token = cookie_value(cookie, VISITOR_COOKIE) if cookie else b""
-        marker = self._seals.of(host).unseal(token.decode("latin-1")) if token else None
+        marker = _open(self._seals.of(host), token.decode("latin-1")) if token else None
         if marker is None or marker.kind != "visitor":
             return ()
         known = marker.target.encode("latin-1")
         return tuple(known[at : at + VISITOR_BYTES] for at in range(0, len(known), VISITOR_BYTES))
+
+
+def _open(seal: Seal, token: str) -> Marker | None:
+    """
+    The marker in *token*. It is opened once for all requests that bring it: a page's address is the referrer of all
+    that belongs to it, and a cookie comes with everything.
+    """
+    return _opened(seal, token) if len(token) <= _LONGEST_KEPT else seal.unseal(token)
+
+
+@lru_cache(maxsize=1 << 12)
+def _opened(seal: Seal, token: str) -> Marker | None:
+    return seal.unseal(token)
 
 
 def _corrected(visit: Visit, kind: Kind) -> Visit:

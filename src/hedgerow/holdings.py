@@ -16,6 +16,7 @@ from hedgerow.settings import Settings
 from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.ledger import Ledger
 from hedgerow.stores.lmdb_more import LmdbTallies
+from hedgerow.stores.pending import MemoryPending, Pending
 from hedgerow.stores.state import StateStore
 from hedgerow.verdict import Campaign
 
@@ -39,7 +40,8 @@ class Stores:
 
     *watches*: the watch is in this process. Else visits go to it through *relay*, where there is one. *tallies* are
     what the workers have counted, and *intake* is where their visits come in. *shared* is a watch that shares its work
-    with those of other processes; it is run beside the gate where *watches*.
+    with those of other processes; it is run beside the gate where *watches*. *pending*: answers that wait
+    for a front.
     """
 
     state: StateStore
@@ -53,3 +55,4 @@ class Stores:
     tallies: LmdbTallies | None = None
     intake: socket.socket | None = None
     shared: Shared | None = None
+    pending: Pending = field(default_factory=MemoryPending)

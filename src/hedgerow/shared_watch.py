@@ -22,6 +22,7 @@ from zlib import crc32
 
 import msgspec
 
+from hedgerow.errors import HedgerowError
 from hedgerow.relay import Seen, decode, encode
 from hedgerow.stores.kept import Kept
 from hedgerow.stores.redis_link import Address, Away, ThreadLink
@@ -40,6 +41,7 @@ _PATIENCE = 5.0
 _LEASE = 3.0
 _RENEW = 0.5
 _PAUSE = 0.05
+_AGAIN = 1.0
 _MOST_WAITING = 10_000
 _AT_ONCE = 50
 _DAY = 86_400
@@ -122,13 +124,15 @@ class SharedWatch:
         self._begin()
 
     def _begin(self) -> None:
-        """Know nothing, hold nothing."""
+        """Know nothing, hold nothing. Where no watches can be made, all stays as it is."""
+        found: list[Change] = []
+        paths, sharing = self._make(found.append)
         self.held: set[int] = set()
         # Streams of which some was claimed from another, and is to be read before anything new.
         self._unfinished: set[int] = set()
-        self._found: list[Change] = []
+        self._found = found
         self._told: dict[str, Campaign | None] = {}
-        self.paths, self.sharing = self._make(self._found.append)
+        self.paths, self.sharing = paths, sharing
         self.sharing.note = self._told.__setitem__
         for watch in (self.paths, self.sharing):
             watch.keep()
@@ -145,19 +149,42 @@ class SharedWatch:
             except (Away, Lost) as error:
                 if isinstance(error, Lost):
                     log.warning("another watch has taken over; begins anew")
-                self._begin()
-                self._renewed = 0.0
+                self._begin_anew(stop)
                 busy = False
             if not busy:
                 stop.wait(_PAUSE)
         self.close()
 
+    def _begin_anew(self, stop: Event) -> None:
+        """Begin anew, as soon as that is possible: a bundle may have been spoilt since the last time."""
+        self._renewed = 0.0
+        while True:
+            try:
+                self._begin()
+            except HedgerowError as error:
+                log.error("the watch cannot go on, tries again: %s", error)  # noqa: TRY400 - the operator's fault
+                if stop.wait(_AGAIN):
+                    return
+            else:
+                return
+
+    def _take_up(self, make: Make) -> None:
+        """Go on with the watches of *make*; with those there are where it makes none."""
+        before, self._make, self._next = self._make, make, None
+        try:
+            self._begin()
+        except HedgerowError as error:
+            self._make = before
+            log.error("not reloaded: %s", error)  # noqa: TRY400 - the fault is the operator's, not ours
+            return
+        # The leases are ours still: all streams are taken anew, with all that is known of them.
+        self._renewed = 0.0
+        log.info("the watch has reloaded the settings and the bundles")
+
     def turn(self) -> bool:
         """Look at what is there; whether there was anything."""
         if self._next is not None:
-            self._make, self._next = self._next, None
-            self._begin()
-            self._renewed = 0.0
+            self._take_up(self._next)
         now = time.monotonic()
         if now - self._renewed > _RENEW:
             self._lease()

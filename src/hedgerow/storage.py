@@ -21,6 +21,7 @@ from hedgerow.build import (
     build_spent,
     build_state,
     obedient_journal,
+    postgresql_parts,
     state_directory,
     state_path,
 )
@@ -31,7 +32,7 @@ from hedgerow.settings import Settings
 from hedgerow.stores.journal import connect, read
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lmdb import LmdbState, remove_environment
-from hedgerow.stores.lmdb_more import LmdbSightings, LmdbTallies, LmdbUnwelcome
+from hedgerow.stores.lmdb_more import LmdbPending, LmdbSightings, LmdbTallies, LmdbUnwelcome
 from hedgerow.stores.state import StateStore
 
 
@@ -67,6 +68,9 @@ def shared_path(settings: Settings) -> Path:
 
 def prepare_shared(settings: Settings) -> None:
     """Make the file that workers share anew, with what was remembered before. Starts no thread: workers are forked."""
+    for url in {settings.ledger.url, settings.lists.url} - {""}:
+        # What is wrong with the tables is told once, and not by every worker again and again.
+        postgresql_parts().check(url)
     remove_environment(shared_path(settings))
     with closing(build_lmdb(settings)) as state:
         if settings.state.durable and not settings.state.url:
@@ -93,12 +97,12 @@ def worker_stores(settings: Settings, watch: socket.socket) -> Stores:
     state = build_lmdb(settings)
     if settings.state.url:
         stores: Stores = redis_parts().build(settings, ledger=build_ledger(settings))
-        stores.watches, stores.tallies = False, LmdbTallies(state)
+        stores.watches, stores.tallies, stores.pending = False, LmdbTallies(state), LmdbPending(state)
         return stores
     relay = Relay(send_to(watch), queue=settings.watch.queue) if settings.watch.enabled else None
     return Stores(
         state, build_ledger(settings), build_spent(settings), LmdbSightings(state), LmdbUnwelcome(state),
-        watches=False, relay=relay, tallies=LmdbTallies(state),
+        watches=False, relay=relay, tallies=LmdbTallies(state), pending=LmdbPending(state),
     )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def test_answers_that_nobody_comes_for_are_bounded_and_written_down():
     front = Front(SMALL + "[serve]\npending = 5\n")
     for _ in range(20):
         front.asks(path="/auth/later")
-    assert len(front.hedgerow._pending) == 5
+    assert len(front.hedgerow.site.stores.pending.leave()) == 5
     assert len(front.entries) == 15
     assert [entry.status for entry in front.entries[3:]] == [403] * 12
 

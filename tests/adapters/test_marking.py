@@ -157,6 +157,21 @@ def test_a_form_that_asks_gets_its_query():
 
 
 @pytest.mark.parametrize("text", ["", READABLE])
+def test_a_form_without_an_address_goes_to_its_page(text):
+    """On a page that was entered its address would be unmarked; on one that was asked for by a link it is not."""
+    client = Client(Application(b"<!DOCTYPE html><form method=post></form>"), text)
+    entered = client.get("/wall?p=2")
+    action = links(entered, "action")[0]
+    for _ in range(2):
+        sent = client.get(action, method="POST", body=b"text=x", headers=SAME)
+        assert sent.status == 200
+        assert asked_for(client)[1:] == (b"/wall", b"p=2")
+        assert client.entries[-1].visit.marker.parent == page_digest("/wall?p=2")
+        assert codes(client) == []
+        action = (links(sent, "action") or [action])[0]
+
+
+@pytest.mark.parametrize("text", ["", READABLE])
 def test_a_form_that_posts(text):
     bodies = []
 

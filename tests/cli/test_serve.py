@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -58,18 +59,42 @@ def test_a_client_that_is_told_wrong_says_so_in_one_line(run, tmp_path, argument
     assert said.count("\n") == 1
 
 
+def ask_later(port: int) -> tuple[int, int, int]:
+    """What a front is told; what it gets when it comes for the answer, and again; 0 where it need not come."""
+
+    def ask(path: str, **headers: str) -> tuple[int, str]:
+        told = {"x-forwarded-uri": "/", "x-forwarded-method": "GET", "x-forwarded-for": "192.0.2.9", **headers}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=told)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, answer.headers.get("hedgerow-ref", "")
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code, error.headers.get("hedgerow-ref", "")
+
+    status, reference = ask("/auth/later")
+    if not reference:
+        return status, 0, 0
+    return (
+        status,
+        ask("/answer", **{"x-hedgerow-ref": reference})[0],
+        ask("/answer", **{"x-hedgerow-ref": reference})[0],
+    )
+
+
 def test_they_find_each_other_and_stop_well(tmp_path):
-    """A client and a service, both as anybody would start them; each ends with 0 and has nothing to complain of."""
+    """A client and a service of two workers: they answer, end with 0 and have nothing to complain of."""
     port, side = free_port(), free_port()
     (tmp_path / "token").write_text("token-of-the-shop")
     (tmp_path / "hedgerow.toml").write_text(
+        "[density]\nwindows = [{ count = 3, seconds = 600.0 }]\n"
         "[identity]\ntrusted_proxies = ['127.0.0.1/32']\n[serve]\nspoe = '127.0.0.1:0'\n"
         "[[serve.clients]]\nname = 'shop'\ntoken = 'token-of-the-shop'\n"
     )
     environment = {"HEDGEROW__DIRECTORY": str(tmp_path / "state")}
     service = Running(
-        [str(HEDGEROW), "serve", "--listen", f"127.0.0.1:{port}"], tmp_path / "serve.log", cwd=tmp_path,
-        environment=environment,
+        [str(HEDGEROW), "serve", "--listen", f"127.0.0.1:{port}", "--workers", "2"],
+        tmp_path / "serve.log", cwd=tmp_path, environment=environment,
     )  # fmt: skip
     client = Running(
         [str(HEDGEROW), "client", f"http://127.0.0.1:{port}", "--token-file", "token", "--listen", f"127.0.0.1:{side}"],
@@ -82,6 +107,9 @@ def test_they_find_each_other_and_stop_well(tmp_path):
             request = urllib.request.Request(f"http://127.0.0.1:{where}/auth", headers=told)
             with urllib.request.urlopen(request, timeout=120) as answer:
                 assert answer.status == 200
+        # An answer waits for whoever comes for it, at whichever worker, and once.
+        answers = [ask_later(port) for _ in range(12)]
+        assert answers == [(200, 0, 0)] * 3 + [(401, 429, 403)] * 9
     finally:
         ended = [client.stop(), service.stop()]
     assert ended == [0, 0], client.said() + service.said()

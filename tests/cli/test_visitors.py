@@ -150,3 +150,11 @@ def test_nobody(run, site):  # noqa: ARG001
 def test_where_nothing_is_kept(run, monkeypatch):
     monkeypatch.setenv("HEDGEROW__STATE__DURABLE", "false")
     assert run("show")[::2] == (1, "hedgerow: state.durable is off: nothing is kept that could be shown\n")
+
+
+def test_a_redis_that_is_not_there_is_one_line(run, tmp_path):
+    (tmp_path / "hedgerow.toml").write_text("[state]\nurl = 'redis://127.0.0.1:1/0'\n")
+    status, _, error = run("show")
+    assert status == 1
+    assert "Redis cannot be reached, see state.url: " in error
+    assert error.count("\n") == 1

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hedgerow.exchange.reading import Defaults, Reading
 from hedgerow.exchange.writing import TARGETS, write
 from hedgerow.policy.lists import Listing, Lists, clean_text, network_text, parse_subject
-from hedgerow.visit import Visit
 
 NOW = 1_800_000_000.0
 
@@ -115,7 +114,7 @@ def test_whom_a_server_refuses_is_whom_the_lists_refuse(target, listings):
     addresses = [network_text(4, 0xC0000200 + n, 0) for n in range(0, 32, 3)]
     addresses += [network_text(6, (0x20010DB8 << 96) + n, 0) for n in range(0, 16, 3)] + ["10.0.0.1", "::1"]
     for address in addresses:
-        listing = lists.find(Visit(NOW, address, address, address, "GET", "/"))
+        listing = lists.find(NOW, address)
         assert refused_by(target, text, address) is (listing is not None and listing.list == "black"), address
 
 

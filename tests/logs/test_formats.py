@@ -199,7 +199,7 @@ def row_of(visit: Visit) -> list[object]:
     if marker is not None:
         fields |= {"marker_kind": marker.kind, "minted_for": marker.minted_for, "parent": marker.parent}
         fields["marker_target"] = marker.target
-    return [fields[name] for name in LEDGER_COLUMNS.split(", ")]
+    return [fields[name] for name in LEDGER_COLUMNS]
 
 
 VISIT = Visit(
@@ -243,7 +243,7 @@ def test_a_row_of_the_ledger_gives_the_visit_back():
 )  # fmt: skip
 def test_a_row_that_makes_no_sense_is_bad(column, value):
     row = row_of(VISIT)
-    row[LEDGER_COLUMNS.split(", ").index(column)] = value
+    row[LEDGER_COLUMNS.index(column)] = value
     assert visit_of_row(row) is None
 
 

@@ -288,7 +288,7 @@ def test_another_database_is_no_ledger(tmp_path):
     connection = sqlite3.connect(tmp_path / "other.sqlite")
     connection.execute("CREATE TABLE things (id)")
     connection.close()
-    with pytest.raises(LogError, match="is no ledger of Hedgerow: no such table: visits"):
+    with pytest.raises(LogError, match="no such table: visits; is it a ledger of Hedgerow"):
         Reader([str(tmp_path / "other.sqlite")])
 
 

@@ -13,8 +13,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.identity.kind import kind_of
+from hedgerow.marker.prepare import Prepared, Preparer, based
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Prepared, Preparer, Rewriter, Rules, Skeletons, based
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.marker.rules import Rules
 from hedgerow.marker.seal import Key, Seal, page_digest
 from hedgerow.page.entities import attribute_text
 from page.nasty import pages, random_page
@@ -92,8 +94,13 @@ def opened(page: bytes) -> str:
         ("<form METHOD=' Post ' action='/x?y'>", "<form METHOD=' Post ' action=\"{form /x?y}\">"),
         ("<form action=/x>", '<form action="{form /x}">'),
         ("<form method=get action=/x>", '<form method=get action="{form /x}">'),
-        ("<form>", "<form>"),
-        ("<form action=''>", "<form action=''>"),
+        ("<form>", '<form action="{form /docs/start.html?x=1}">'),
+        ("<form action=''>", '<form action="{form /docs/start.html?x=1}">'),
+        ("<form method=post/>", '<form method=post/ action="{form /docs/start.html?x=1}">'),
+        ("<FORM METHOD=post id=f >", '<FORM METHOD=post id=f  action="{form /docs/start.html?x=1}">'),
+        ("<base href='/c/'><form>", "<base href='/c/'><form action=\"{form /docs/start.html?x=1}\">"),
+        ("<base href='//other.example/'><form>", "<base href='//other.example/'><form>"),
+        ("<form action>", "<form action>"),
         ("<button formaction=/x>", '<button formaction="{form /x}">'),
         ("<input type=submit formaction=/x>", '<input type=submit formaction="{form /x}">'),
         ("<iframe src=/x></iframe>", '<iframe src="{frame /x}"></iframe>'),
@@ -514,12 +521,20 @@ def restored(out: bytes, page: bytes) -> bytes:
     A page with what was added taken out and every changed value put back as it was.
 
     The two are gone through side by side, value by value. A value may differ only where ours holds a token of ours, is
-    the address that the browser shows, or is a base or a policy.
+    the address that the browser shows, or is a base or a policy. An action may be added at the end of a form's tag.
     """
     out = _FIELD.sub(b"", out)
     out = out.replace(b'<base href="/docs/start.html?x=1">', b"", 1)
     back, at = [], 0
-    for part in re.split(rb"(=\s*" + _VALUE + rb")", out):
+    parts = iter(re.split(rb"(=\s*" + _VALUE + rb")", out))
+    for part in parts:
+        before = part.removesuffix(b" action")
+        if before != part and page.startswith(before + b">", at):
+            added = next(parts).decode("latin-1").replace("&amp;", "&")
+            assert [SEAL.unseal(token).kind for token in _OPAQUE.findall(added)] == ["form"] or _READABLE.search(added)
+            back.append(before)
+            at += len(before)
+            continue
         if page.startswith(part, at):
             back.append(part)
             at += len(part)

@@ -105,6 +105,12 @@ async def asgi_site(scope: Any, receive: Any, send_: Any) -> None:
             await receive()
             await send_({"type": f"lifespan.{step}.complete"})
         return
+    if scope["type"] == "websocket":
+        await receive()
+        await send_({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send_({"type": "websocket.send", "text": message["text"]})
+        return
     status, kind, body = page(scope["path"])
     headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
     await send_({"type": "http.response.start", "status": status, "headers": headers})

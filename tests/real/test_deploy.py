@@ -15,6 +15,11 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
+from envoy.config.bootstrap.v3.bootstrap_pb2 import Bootstrap
+from envoy.extensions.filters.http.ext_authz.v3 import ext_authz_pb2  # noqa: F401 - what Envoy's file names is known by it
+from envoy.extensions.filters.http.router.v3 import router_pb2  # noqa: F401
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2  # noqa: F401
+from google.protobuf import json_format
 
 from challenge.asking import answers_of
 from driving import traps_in
@@ -383,6 +388,12 @@ def test_the_unit_is_well_formed(tmp_path):
     assert all(option in told for option in options)
 
 
+def checked(name: str, *words: str) -> None:
+    """What a linter has nothing to say of."""
+    done = subprocess.run([HEDGEROW.with_name(name), *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("name", ["docker/compose.yaml", "traefik/dynamic.yml", "envoy/envoy.yaml"])
 def test_what_is_yaml_can_be_read(name):
     text = (DEPLOY / name).read_text()
@@ -392,6 +403,7 @@ def test_what_is_yaml_can_be_read(name):
         assert (built / found["services"]["hedgerow"]["build"]["dockerfile"]).exists()
         assert found["services"]["hedgerow"]["command"][0] == "protect"
         assert set(found["volumes"]) == {"state"}
+        checked("check-jsonschema", "--builtin-schema", "vendor.compose-spec", str(DEPLOY / name))
     elif name.startswith("traefik"):
         http = found["http"]
         for router in http["routers"].values():
@@ -399,6 +411,8 @@ def test_what_is_yaml_can_be_read(name):
             assert set(router.get("middlewares", ())) <= set(http["middlewares"])
         assert http["middlewares"]["hedgerow"]["forwardAuth"]["trustForwardHeader"] is False
     else:
+        # As Envoy itself reads it: every name and every value is one that its messages have.
+        json_format.ParseDict(found, Bootstrap())
         clusters = {cluster["name"] for cluster in found["static_resources"]["clusters"]}
         assert set(re.findall(r"cluster: (\w+)", text)) <= clusters
 
@@ -409,5 +423,6 @@ def test_the_dockerfile_copies_what_is_there_and_runs_as_nobody():
         for name in line.split():
             assert (root / name).exists(), name
     last = text[text.rindex("\nFROM ") :]
-    assert re.search(r"^USER hedgerow$", last, flags=re.MULTILINE)
+    assert re.search(r"^USER 10001$", last, flags=re.MULTILINE)
+    checked("hadolint", "--no-color", str(DEPLOY / "docker" / "Dockerfile"))
     assert tomllib.loads((root / "pyproject.toml").read_text())["project"]["scripts"]["hedgerow"]

@@ -7,11 +7,15 @@ answers, and the client acts a moment later and can neither challenge nor detain
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.server import ServerConnection, serve
 
 from challenge.asking import answers_of
 from hedgerow.adapters.banlist import desk, feed, link
@@ -32,7 +36,7 @@ from .forms import (
     visitor_cookie,
     wsgi_site,
 )
-from .servers import free_port
+from .servers import free_port, wait_for
 
 ME, OTHER = "127.0.0.20", "127.0.0.30"
 FIREFOX = [
@@ -307,6 +311,68 @@ def test_the_decisions_are_the_same(forms, script):
         assert auth == wanted.statuses
     if script.name not in UNSEEN["client"]:
         check_client(script, wanted, client)
+
+
+class Echo:
+    """A site that has nothing but a websocket."""
+
+    def __init__(self) -> None:
+        self.server = serve(self._echo, "127.0.0.1", 0)
+        self.port = self.server.socket.getsockname()[1]
+        self._thread = threading.Thread(target=self.server.serve_forever)
+        self._thread.start()
+
+    def _echo(self, connection: ServerConnection) -> None:
+        for message in connection:
+            connection.send(message)
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self._thread.join()
+
+
+def talk(form: Form, said: str) -> str:
+    """One word through a websocket, and what comes back; the status where there is none."""
+    known = len(form.entries)
+    headers = {name: value for name, value in FIREFOX if name != "User-Agent"}
+    url = f"ws://127.0.0.1:{form.port}/socket?a=1"
+    try:
+        with connect(
+            url, source_address=(ME, 0), additional_headers=headers, user_agent_header=FIREFOX[0][1], proxy=None
+        ) as socket:
+            socket.send(said)
+            heard = str(socket.recv(30))
+    except InvalidStatus as refused:
+        heard = str(refused.response.status_code)
+    wait_for("the visit in the ledger", lambda: len(form.entries) > known)
+    return heard
+
+
+def test_a_websocket_passes_and_is_refused_in_every_form_that_has_any(forms, program, tmp_path):
+    """Under WSGI there are none. Behind nginx it is the site's own, asked about when it begins."""
+    echo = Echo()
+    behind: list[Form] = []
+    try:
+        behind.append(ProxyForm(echo.port))
+        behind.append(ForwardAuthForm(program("nginx"), tmp_path, echo.port))
+        seen = {}
+        for form in (forms["asgi"], *behind, forms["client"]):
+            for lists, heard in (((), "hello"), ((Listing("black", ME),), "403")):
+                form.use("", lists, observe=False)
+                assert talk(form, "hello") == heard, form.name
+                entry = form.entries[0]
+                told = (entry.decision.action, entry.decision.code, entry.visit.kind, entry.visit.target)
+                seen.setdefault(heard, []).append(told)
+        assert seen == {
+            "hello": [("pass", "", "call", "/socket?a=1")] * 4,
+            "403": [("refuse", "list-black", "call", "/socket?a=1")] * 4,
+        }
+    finally:
+        for form in behind:
+            form.stop()
+        for name in ("asgi", "client"):
+            forms[name].rest()
+        echo.stop()
 
 
 def check_client(script: Script, wanted: Play, statuses: list[int]) -> None:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
+import sys
 import time
+from contextlib import closing
 
 import msgspec
 import psycopg
 import pytest
 
-from hedgerow.errors import StoreError
-from hedgerow.logs.formats import LEDGER_COLUMNS, visit_of_row
+from hedgerow.cli import main
+from hedgerow.errors import LogError, ModelError, StoreError
+from hedgerow.logs.along import Along
+from hedgerow.logs.reader import Reader
+from hedgerow.policy.lists import Lists
 from hedgerow.stores import postgresql as module
 from hedgerow.stores.ledger import Entry
-from hedgerow.stores.postgresql import MIGRATIONS, PostgresLedger, migrate, reading
+from hedgerow.stores.lists import Follower
+from hedgerow.stores.postgresql import MIGRATIONS, PostgresLedger, migrate
+from hedgerow.stores.postgresql_lists import PostgresLists
+from hedgerow.stores.postgresql_reading import PostgresReading
+from hedgerow.stores.sqlite import SqliteLedger
+from hedgerow.training import sitelogs
 from hedgerow.verdict import PASS, Decision, Evidence
 from stores.ledger_conformance import START, LedgerConformance, visit
+from stores.lists_conformance import ListsConformance, entry, found
 
 from .databases import PATIENCE, PostgresServer
 
@@ -38,8 +50,7 @@ def url(server):
 
 
 def visits(url: str) -> list:
-    with reading(url, LEDGER_COLUMNS.split(", ")) as rows:
-        return [visit_of_row(row) for row in rows]
+    return list(Reader([url]))
 
 
 def wait_until(met) -> None:
@@ -60,11 +71,47 @@ class TestPostgresLedger(LedgerConformance):
             migrate(_urls[str(where)])
         return PostgresLedger(_urls[str(where)], where / "spool", **options)
 
-    def visits(self, where):
-        return visits(_urls[str(where)])
+    def name(self, where):
+        return _urls[str(where)]
 
     def shared(self, where):
         return PostgresLedger, (_urls[str(where)], where / "spool")
+
+
+class TestPostgresLists(ListsConformance):
+    @pytest.fixture(autouse=True)
+    def _server(self, server):
+        TestPostgresLists.server = server
+
+    def store(self, where, clock):
+        if str(where) not in _urls:
+            _urls[str(where)] = self.server.new_database()
+            migrate(_urls[str(where)])
+        return PostgresLists(_urls[str(where)], clock=clock)
+
+
+def test_lists_stay_as_they_are_while_it_is_away_and_go_on(server, url):
+    store = PostgresLists(url)
+    store.add(entry())
+    server.stop()
+    try:
+        late = Follower(store, Lists())
+        late.start()
+        with pytest.raises(StoreError, match="cannot reach PostgreSQL"):
+            store.add(entry("192.0.2.2"))
+    finally:
+        server.start()
+    wait_until(lambda: found(late.lists) == "black 192.0.2.1")
+    server.stop()
+    try:
+        with pytest.raises(StoreError, match="PostgreSQL"):
+            late.take()
+        assert found(late.lists) == "black 192.0.2.1"
+    finally:
+        server.start()
+    store.remove("black", "192.0.2.1")
+    wait_until(lambda: found(late.lists) == "")
+    late.close()
 
 
 def partitions(url: str) -> list[str]:
@@ -87,8 +134,8 @@ def test_decisions_are_written_too(url, tmp_path):
     evidence = Evidence("trap", "trap", 1.0, "Followed a link.")
     ledger.append(Entry(visit(), Decision("refuse", (evidence,), 5.0), 403, "ABCD-1234"))
     ledger.close()
-    with reading(url, ["action", "code", "status", "evidence"], "ref = %s", "ABCD-1234") as rows:
-        ((action, code, status, text),) = rows
+    with closing(PostgresReading(url)) as reading:
+        action, code, status, text = reading.find("ABCD-1234", ["action", "code", "status", "evidence"])
     assert (action, code, status) == ("refuse", "trap", 403)
     assert msgspec.json.decode(text, type=list[Evidence]) == [evidence]
 
@@ -162,6 +209,83 @@ def test_a_batch_that_was_written_and_not_removed_is_in_the_ledger_once(url, tmp
     wait_until(lambda: not ledger.spool)
     ledger.close()
     assert len(visits(url)) == 3
+
+
+# ---- Reading
+
+
+def test_who_reads_along_misses_no_row_whoever_finishes_first(url, tmp_path):
+    """Numbers are given before rows can be seen: one gate's may be there before another's lower ones."""
+    slow, fast = (PostgresLedger(url, tmp_path / name) for name in ("slow", "fast"))
+    fast.append(Entry(visit(0), PASS, 200))
+    fast.close()
+    rows = [module._plain(module.row_of(Entry(visit(n), PASS, 200))) for n in (1, 2)]
+    with closing(PostgresReading(url)) as reading, psycopg.connect(url) as one, psycopg.connect(url) as other:
+        along = Along(reading, 0)
+        assert [seen.target for seen, _ in along.read()] == ["/0"]
+        for connection, row in ((one, rows[0]), (other, rows[1])):
+            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (module.WRITING,))
+            with connection.cursor().copy(module._COPY) as copy:
+                copy.write_row(row)
+        other.commit()
+        assert along.read() == []
+        one.commit()
+        assert [seen.target for seen, _ in along.read()] == ["/1", "/2"]
+    slow.close()
+
+
+def test_a_reading_goes_on_when_it_is_back(server, url):
+    with closing(PostgresReading(url)) as reading:
+        server.stop()
+        try:
+            with pytest.raises(StoreError, match="cannot read the ledger in PostgreSQL"):
+                reading.newest()
+        finally:
+            server.start()
+        assert reading.newest() == 0
+
+
+def test_replay_report_and_train_read_it_like_a_file(url, tmp_path, monkeypatch, capsys):
+    """The same visits in both engines: the same answers to the letter."""
+    from_file = tmp_path / "ledger.sqlite"
+    ledgers = [PostgresLedger(url, tmp_path / "spool"), SqliteLedger(from_file)]
+    for n in range(300):
+        # A crawler of one address, and others that come now and then.
+        who = f"192.0.2.{n % 7 if n % 2 else 1}"
+        seen = visit(n, address=who, visitor=who, prefix=who, kind="page", host="example.org", target=f"/{n % 50}")
+        for ledger in ledgers:
+            ledger.append(Entry(seen, PASS, 200))
+    for ledger in ledgers:
+        ledger.close()
+    monkeypatch.chdir(tmp_path)
+
+    def said(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["hedgerow", *words])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code, re.sub(r'"seconds": [^,]+|"lines_per_second": [^,]+', "", capsys.readouterr().out)
+
+    for words in (("replay", "--json", "-"), ("report", "--json", "-")):
+        first, second = said(*words, url), said(*words, str(from_file))
+        assert first == second
+        assert first[0] == 0
+    gathered = []
+
+    def stop_there(found, **_):
+        gathered.append(found)
+        raise ModelError("enough")
+
+    monkeypatch.setattr(sitelogs, "train_from_logs", stop_there)
+    for ledger in (url, str(from_file)):
+        assert said("train", ledger, "--recipe", "window")[0] == 1
+    assert gathered[0] == gathered[1]
+    assert gathered[0].kept_out == 1
+
+
+def test_an_empty_database_is_one_line(server):
+    with pytest.raises(LogError, match="run hedgerow migrate") as error:
+        Reader([server.new_database()])
+    assert "\n" not in str(error.value)
 
 
 # ---- Migrations

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +20,14 @@ from hedgerow.sessions.pending import Pending
 from hedgerow.shared_watch import PARTS, Streams
 from hedgerow.stores.keyfile import new_key, write_keys
 from hedgerow.stores.postgresql import migrate
+from hedgerow.stores.postgresql_lists import PostgresLists
 from hedgerow.stores.redis_link import ThreadLink, parse_address
 from hedgerow.verdict import PASS
 from hedgerow.visit import Marker, Visit
 
 from .databases import PATIENCE, PostgresServer, RedisServer
-from .servers import HEDGEROW, Nginx, Protect, Running, ask, wait_for
+from .outage import Load
+from .servers import HEDGEROW, Nginx, Protect, Running, ask, clean_environment, wait_for
 
 SETTINGS = """
 [state]
@@ -31,6 +36,8 @@ prefix = "site:"
 # Long: on a busy machine the default gives up now and then, and a gate goes on by itself. Here all is to be counted.
 timeout = 3.0
 [ledger]
+url = "{postgresql}"
+[lists]
 url = "{postgresql}"
 [watch]
 enabled = false
@@ -72,8 +79,10 @@ class Gates:
 
     def forgive(self) -> None:
         request = urllib.request.Request(self.both[0].admin + "/forgive", data=b"key=127.0.0.1", method="POST")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE):
-            pass
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        # Where nothing is known against it, that is 404.
+        with contextlib.suppress(urllib.error.HTTPError):
+            opener.open(request, timeout=PATIENCE).close()
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +124,66 @@ def test_while_redis_hangs_or_is_gone_the_site_is_up_and_what_was_blocked_stays_
     for gate in gates.both:
         wait_for("Redis again", lambda gate=gate: "Redis answers again" in gate.said().rpartition("does not answer")[2])
     gates.forgive()
+    # A line that was idle while Redis died finds that out now, and passes it on once it is up again.
+    wait_for("forgiven", lambda: ask(first) == ask(second) == 200)
     answers = []
     while len(answers) < 60 and answers.count(429) < 2:
         answers.append(ask(gates.both[len(answers) % 2]))
     assert answers[-2:] == [429, 429]
+
+
+def hedgerow(gate: Protect, *words: str) -> None:
+    """A command of the operator, on the machine of this gate."""
+    command = [str(HEDGEROW), *words, "--config", str(gate.config)]
+    environment = clean_environment(HEDGEROW__DIRECTORY=str(gate.folder / "state"))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE * 2, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_the_operator_says_on_one_machine_holds_on_the_other(gates):
+    first, second = gates.both
+    gates.forgive()
+    wait_for("forgiven", lambda: ask(first) == ask(second) == 200)
+    hedgerow(first, "visitors", "block", "127.0.0.1")
+    assert [ask(gate) for gate in gates.both] == [403, 403]
+    gates.forgive()
+    assert [ask(gate) for gate in gates.both] == [200, 200]
+    hedgerow(second, "lists", "add", "black", "127.0.0.1")
+    for gate in gates.both:
+        wait_for("the list", lambda gate=gate: ask(gate) == 403)
+    assert PostgresLists(gates.url).remove("black", "127.0.0.1")
+    for gate in gates.both:
+        wait_for("the list", lambda gate=gate: ask(gate) == 200)
+    gates.forgive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_every_request_is_answered_while_redis_dies_and_it_is_used_again(gates, redis, number):
+    with Load([gate.port for gate in gates.both], rate=40) as load:
+        wait_for("some requests", lambda: len(load.answers) > 10)
+        redis.kill(number)
+        try:
+            wait_for("some without it", lambda: all(alone(gate) for gate in gates.both))
+        finally:
+            if number == signal.SIGKILL:
+                redis.start()
+            else:
+                redis.kill(signal.SIGCONT)
+        for gate in gates.both:
+            wait_for("Redis again", lambda gate=gate: not alone(gate))
+        answered = len(load.answers)
+        wait_for("some with it", lambda: len(load.answers) > answered + 10)
+    assert load.statuses() == {200}
+    # What one counts the other sees.
+    answers = [ask(gates.both[n % 2]) for n in range(32)]
+    assert answers == [200] * 30 + [429] * 2
+    gates.forgive()
+
+
+def alone(gate: Protect) -> bool:
+    """Whether any of its lines to Redis is down."""
+    said = gate.said()
+    return said.count("does not answer") > said.count("answers again")
 
 
 def test_while_postgresql_is_gone_no_row_is_lost(gates, postgresql):
@@ -192,6 +257,11 @@ def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis
 
     try:
         wait_for("both at work", lambda: len(holders() - {None}) == 2 and None not in holders())
+        # Settings and models are read again in between; wrong ones change nothing.
+        for text, said in ((settings, "has reloaded"), (settings + '[watch]\nmodel = "nowhere"\n', "not reloaded")):
+            (tmp_path / "watch.toml").write_text(text)
+            os.kill(watches[1].running.pid, signal.SIGHUP)
+            wait_for(said, lambda said=said: said in watches[1].running.said())
         for n in range(steps):
             for start in range(0, len(visitors), 10):
                 some = visitors[start : start + 10]

@@ -1,9 +1,9 @@
 """
-What every ledger must do. A store's test file says how a ledger is made, and how its rows come back as visits:
+What every ledger must do, written and read. A store's test file says how it is made, and by which name it is read:
 
     class TestSqliteLedger(LedgerConformance):
         def open(self, where, **options): ...
-        def visits(self, where): ...
+        def name(self, where): ...
         def shared(self, where): ...
 
 *options* are `keep_days` and `queue`.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -23,7 +24,10 @@ from hypothesis import strategies as st
 
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import prefix_of
+from hedgerow.logs.along import Along
+from hedgerow.logs.reader import Reader
 from hedgerow.stores.ledger import Entry
+from hedgerow.stores.ledger_reading import open_reading
 from hedgerow.verdict import PASS, Decision, Evidence
 from hedgerow.visit import Marker, Visit
 
@@ -82,8 +86,11 @@ class LedgerConformance:
     def open(self, where: Any, **options: Any) -> Any:
         raise NotImplementedError
 
-    def visits(self, where: Any) -> list[Visit]:
+    def name(self, where: Any) -> str:
         raise NotImplementedError
+
+    def visits(self, where: Any) -> list[Visit]:
+        return list(Reader([self.name(where)]))
 
     def shared(self, where: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """How another process opens the same ledger: a function that can be pickled, and its arguments."""
@@ -103,6 +110,24 @@ class LedgerConformance:
         ordered = sorted(written, key=lambda visit: visit.at)
         assert self.visits(where) == [msgspec.structs.replace(one, status=200) for one in ordered]
         assert ledger.lost == 0
+
+    def test_it_is_read_along_and_asked(self, tmp_path):
+        ledger = self.open(tmp_path)
+        for n in range(2_500):
+            ledger.append(Entry(visit(n, kind="page"), PASS, 200, "ABCD-1234" if n == 1_700 else ""))
+        ledger.append(Entry(visit(2_500, target="/a\0b", kind="asset"), PASS, 200))
+        ledger.close()
+        with closing(open_reading(self.name(tmp_path))) as reading:
+            assert reading.find("ABCD-1234", ["target", "at"]) is not None
+            assert list(reading.find("ABCD-1234", ["target", "at"])) == ["/1700", START + 1_700]
+            assert reading.find("ABCD-9999", ["target"]) is None
+            assert reading.count_pages("192.0.2.1") == 2_500
+            assert reading.count_pages("192.0.2.2") == 0
+            assert reading.oldest() == START
+            along = Along(reading, 0)
+            found = [seen.target for _ in range(4) for seen, _ in along.read()]
+            assert found == [*(f"/{n}" for n in range(2_500)), "/a\0b"]
+            assert (along.behind, Along(reading, None).read(), Along(reading, 1_000_000).after) == (0, [], 0)
 
     def test_closing_writes_what_waits(self, tmp_path):
         ledger = self.open(tmp_path)

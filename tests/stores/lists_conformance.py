@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from hedgerow.policy.lists import Listing
-from hedgerow.stores.lists import Wanted
+from hedgerow.policy.lists import Listing, Lists
+from hedgerow.stores.lists import Follower, Wanted
 
 NOW = 1_800_000_000.0
 
@@ -26,6 +26,11 @@ class Broken(Exception):  # noqa: N818
 
 def entry(subject: str = "192.0.2.1", name: str = "black", **fields: Any) -> Listing:
     return Listing(name, subject, **{"reason": "why", "author": "ann", "since": NOW, **fields})
+
+
+def found(lists: Lists, address: str = "192.0.2.1") -> str:
+    listing = lists.find(NOW, address)
+    return f"{listing.list} {listing.subject}" if listing else ""
 
 
 class ListsConformance:
@@ -137,3 +142,46 @@ class ListsConformance:
         for thread in running:
             thread.join()
         assert len(list(lists.read())) == 81
+
+    def test_changes_are_taken_in(self, lists):
+        follower = Follower(lists, Lists())
+        follower.take()
+        assert found(follower.lists) == ""
+        lists.add(entry())
+        follower.take()
+        assert found(follower.lists) == "black 192.0.2.1"
+        lists.put([entry("192.0.2.1", "white"), entry("10.0.0.0/8"), entry("10.0.0.0/8", reason="again")])
+        follower.take()
+        assert found(follower.lists) == "white 192.0.2.1"
+        assert found(follower.lists, "10.1.2.3") == "black 10.0.0.0/8"
+        lists.remove("white", "192.0.2.1")
+        follower.take()
+        follower.take()
+        assert found(follower.lists) == "black 192.0.2.1"
+        assert follower.lists.sizes == {"white": 0, "black": 2}
+        follower.close()
+
+    def test_what_has_ended_long_ago_is_forgotten_and_so_is_what_was_removed(self, tmp_path):
+        now = NOW
+        store = self.store(tmp_path, lambda: now)
+        store.put([entry("10.0.0.1", until=NOW + 1), entry("10.0.0.2"), entry("10.0.0.3")])
+        awake, asleep = Follower(store, Lists()), Follower(store, Lists())
+        awake.take()
+        asleep.take()
+        store.remove("black", "10.0.0.3")
+        now = NOW + 8 * 86_400
+        store.purge()
+        awake.take()
+        assert awake.lists.sizes["black"] == 1
+        now += 7200
+        store.purge()
+        assert [one.subject for one in store.read()] == ["10.0.0.2"]
+        store.add(entry("10.0.0.9"))
+        awake.take()
+        asleep.take()
+        # Who slept through it all has missed nothing.
+        assert awake.lists.sizes == asleep.lists.sizes == {"white": 0, "black": 2}
+        assert found(asleep.lists, "10.0.0.3") == ""
+        assert found(asleep.lists, "10.0.0.9") == "black 10.0.0.9"
+        awake.close()
+        asleep.close()

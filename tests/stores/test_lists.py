@@ -14,21 +14,17 @@ from netaddr import IPSet
 from hedgerow.errors import StoreError
 from hedgerow.policy.lists import Lists
 from hedgerow.stores import lists as module
+from hedgerow.stores import sqlite_lists
 from hedgerow.stores.asn import AsnFile
-from hedgerow.stores.lists import Follower, SqliteLists
-from hedgerow.visit import Visit
+from hedgerow.stores.lists import Follower
+from hedgerow.stores.sqlite_lists import SqliteLists
 
-from .lists_conformance import NOW, ListsConformance, entry
+from .lists_conformance import NOW, ListsConformance, entry, found
 
 
 class TestSqliteLists(ListsConformance):
     def store(self, where, clock):
         return SqliteLists(where / "lists.sqlite", clock=clock)
-
-
-def found(lists: Lists, address: str = "192.0.2.1") -> str:
-    listing = lists.find(Visit(NOW, address, address, address, "GET", "/"))
-    return f"{listing.list} {listing.subject}" if listing else ""
 
 
 @pytest.fixture
@@ -69,28 +65,12 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_a_lock_that_stays_is_told(store, monkeypatch):
     store.add(entry())
-    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_lists, "_PATIENCE", 0.05)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="being written by another program"):
             store.add(entry("192.0.2.2"))
         assert len(list(store.read())) == 1
-
-
-def test_changes_are_taken_in(store, follower):
-    follower.take()
-    assert found(follower.lists) == ""
-    store.add(entry())
-    follower.take()
-    assert found(follower.lists) == "black 192.0.2.1"
-    store.put([entry("192.0.2.1", "white"), entry("10.0.0.0/8")])
-    follower.take()
-    assert found(follower.lists) == "white 192.0.2.1"
-    assert found(follower.lists, "10.1.2.3") == "black 10.0.0.0/8"
-    store.remove("white", "192.0.2.1")
-    follower.take()
-    assert found(follower.lists) == "black 192.0.2.1"
-    assert follower.lists.sizes == {"white": 0, "black": 2}
 
 
 def test_only_what_changed_is_read(store, follower, monkeypatch):
@@ -137,33 +117,6 @@ def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, fol
     while found(follower.lists):
         assert time.monotonic() - began < 60
         time.sleep(0.01)
-
-
-def test_what_has_ended_long_ago_is_forgotten_and_so_is_what_was_removed(tmp_path):
-    now = NOW
-    store = SqliteLists(tmp_path / "lists.sqlite", clock=lambda: now)
-    store.put([entry("10.0.0.1", until=NOW + 1), entry("10.0.0.2"), entry("10.0.0.3")])
-    awake, asleep = Follower(store, Lists()), Follower(store, Lists())
-    awake.take()
-    asleep.take()
-    store.remove("black", "10.0.0.3")
-    now = NOW + 8 * 86_400
-    store.purge()
-    awake.take()
-    assert awake.lists.sizes["black"] == 1
-    now += 7200
-    store.purge()
-    with closing(sqlite3.connect(store.path)) as database:
-        assert database.execute("SELECT count(*) FROM entries").fetchone() == (1,)
-    store.add(entry("10.0.0.9"))
-    awake.take()
-    asleep.take()
-    # Who slept through it all has missed nothing.
-    assert awake.lists.sizes == asleep.lists.sizes == {"white": 0, "black": 2}
-    assert found(asleep.lists, "10.0.0.3") == ""
-    assert found(asleep.lists, "10.0.0.9") == "black 10.0.0.9"
-    awake.close()
-    asleep.close()
 
 
 def operators(path, number: int) -> None:

@@ -31,7 +31,7 @@ from hedgerow.exchange.reading import FORMATS, Defaults, Reading
 from hedgerow.exchange.times import parse_duration, parse_moment
 from hedgerow.exchange.writing import TARGETS, fields_of, write
 from hedgerow.policy.lists import LISTS, SORTS, Listing, ListName, clean_text, parse_subject
-from hedgerow.stores.lists import SqliteLists, Wanted
+from hedgerow.stores.lists import ListStore, Wanted
 
 JSON = b"application/json"
 Answer = tuple[int, bytes, bytes | IO[bytes]]
@@ -130,7 +130,7 @@ class ListsApi:
         follower.take()
         return answer
 
-    def _show(self, store: SqliteLists, options: dict[str, str]) -> Answer:
+    def _show(self, store: ListStore, options: dict[str, str]) -> Answer:
         limit = max(1, min(int(options.get("limit", 100)), _MOST_SHOWN))
         name, _, subject = options.get("after", "").partition("/")
         wanted = Wanted(
@@ -147,7 +147,7 @@ class ListsApi:
         more = f"{found[limit - 1].list}/{found[limit - 1].subject}" if len(found) > limit else None
         return _json(200, {"entries": [fields_of(entry) for entry in found[:limit]], "next": more})
 
-    def _create(self, store: SqliteLists, said: _Said) -> Answer:
+    def _create(self, store: ListStore, said: _Said) -> Answer:
         if said.list is None or said.subject is None:
             raise _Problem(400, "Name the list and the subject.")
         entry = self._entry(said, said.list, parse_subject(said.subject).text)
@@ -155,7 +155,7 @@ class ListsApi:
             raise _Problem(409, f"{entry.subject} is on the {entry.list} list already.")
         return _json(201, fields_of(entry))
 
-    def _one(self, store: SqliteLists, method: str, name: ListName, subject: str, body: IO[bytes] | None) -> Answer:
+    def _one(self, store: ListStore, method: str, name: ListName, subject: str, body: IO[bytes] | None) -> Answer:
         if method == "PUT":
             entry = self._entry(_said(body), name, subject)
             store.put([entry])
@@ -186,7 +186,7 @@ class ListsApi:
             name, subject, clean_text(said.reason or ""), clean_text(said.author or ""), now, said.end(now, 0.0)
         )
 
-    def _import(self, store: SqliteLists, body: IO[bytes], options: dict[str, str]) -> Answer:
+    def _import(self, store: ListStore, body: IO[bytes], options: dict[str, str]) -> Answer:
         now, author = self._clock(), clean_text(options.get("author", ""))
         length = options.get("for")
         until = now + parse_duration(length) if length else parse_moment(options.get("until"))
@@ -206,7 +206,7 @@ class ListsApi:
         told = {"imported": taken, "format": reading.format, "bad": reading.bad, "faults": faults}
         return _json(200, {**told, "left_out": dict(reading.left_out)})
 
-    def _export(self, store: SqliteLists, target: str, options: dict[str, str]) -> Answer:
+    def _export(self, store: ListStore, target: str, options: dict[str, str]) -> Answer:
         chosen = next((each for each in TARGETS if each == target), None)
         if chosen is None:
             raise _Problem(404, f"There are {', '.join(TARGETS)}.")

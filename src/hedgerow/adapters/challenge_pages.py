@@ -1,5 +1,5 @@
 """
-What a visitor sees who is challenged: the question, the way on, and the end of all questions.
+What a visitor sees who is challenged: the way on, and the end of all questions. The question is `challenge_question`.
 
 Plain HTML that works without script, styles or pictures, in six languages; a few kilobytes, nothing from elsewhere
 (unless an external provider is configured), nothing kept in a cache. Never for a client that is no browser window: that
@@ -21,9 +21,7 @@ from importlib.resources import files
 import msgspec
 
 from hedgerow.adapters.pages import STYLE, Answer, Header, contact_html, form_for
-from hedgerow.challenge.challenges import Issued, Ticket
-from hedgerow.challenge.external import Provider
-from hedgerow.challenge.hooks import Kind
+from hedgerow.challenge.challenges import Ticket
 from hedgerow.challenge.manner import language_of
 
 _STYLE = STYLE + (
@@ -59,7 +57,6 @@ _ASSETS = {
     "altcha/pbkdf2.js": b"text/javascript; charset=utf-8",
     "altcha/altcha.css": b"text/css; charset=utf-8",
 }
-_MESSAGES = frozenset({"wrong", "expired", "stale", "busy", "external_failed"})
 
 
 @lru_cache(maxsize=1)
@@ -115,7 +112,7 @@ class Manner(msgspec.Struct, frozen=True):
         return language_of(self.accept_language, languages())
 
 
-class _Words:
+class Words:
     """The words of one language."""
 
     def __init__(self, language: str) -> None:
@@ -146,134 +143,13 @@ class _Words:
         return text
 
 
-_words_in = lru_cache(maxsize=32)(_Words)
-
-
-def question(
-    issued: Issued | None,
-    manner: Manner,
-    *,
-    kinds: Iterable[Kind],
-    ticket: str,
-    auto: bool = True,
-    focus: bool = False,
-    message: str = "",
-    lost: bool = False,
-    provider: Provider | None = None,
-    site_key: str = "",
-) -> Answer:
-    """
-    The page that asks.
-
-    *issued* is what is asked; None where no puzzle was ready. *kinds* are the ways that there are, *message* what
-    became of the answer before, *lost* that what the visitor was sending cannot be kept. *focus* is for who has chosen
-    this way: the cursor is where the answer goes.
-    """
-    words = _words_in(manner.language)
-    nonce = secrets.token_urlsafe(16)
-    seconds = f"{issued.seconds:.0f}" if issued is not None else ""
-    name = provider.title if provider is not None else ""
-    alert = ""
-    if message in _MESSAGES:
-        text = words(message, seconds=seconds, name=name)
-        alert = f'<p class="alert" role="alert" id="alert">{text}</p>\n'
-    parts = [alert or f"<p>{words('lead')}</p>\n"]
-    if lost:
-        parts.append(f"<p><strong>{words('lost')}</strong></p>\n")
-    scripts: tuple[str, ...] = ()
-    if issued is not None:
-        described = "alert hint" if alert else "hint"
-        if issued.kind in {"image", "audio"}:
-            parts.append(_ask_puzzle(issued, words, manner, described=described, focus=focus))
-        elif issued.kind == "work":
-            parts.append(_ask_work(issued, words, manner, auto=auto))
-            scripts = ("altcha/altcha.css", "challenge.js")
-        elif provider is not None:
-            parts.append(_ask_external(issued, words, manner, provider, site_key))
-            scripts = ("challenge.js",)
-    parts.append('<p id="status" role="status" aria-live="polite"></p>\n')
-    parts.append(_others(kinds, words, manner, ticket, name, issued.kind if issued is not None else None))
-    external = provider.policy_sources() if issued is not None and issued.kind == "external" and provider else ()
-    body = _page(words, manner, "title", "".join(parts), nonce, scripts)
-    headers = [
-        (b"content-security-policy", _policy(nonce, external).encode()),
-        (b"hedgerow-decision", f"challenge; code={manner.code}; ref={manner.reference}".encode()),
-    ]
-    return _html(403, body, headers)
-
-
-def _form(issued: Issued, manner: Manner) -> tuple[str, str]:
-    """Where the answer goes, and what goes with it."""
-    return f'method="post" action="{escape(manner.path)}answer"', (
-        f'<input type="hidden" name="ticket" value="{issued.ticket}">'
-        f'<input type="hidden" name="challenge" value="{issued.challenge}">'
-    )
-
-
-def _ask_work(issued: Issued, words: _Words, manner: Manner, *, auto: bool) -> str:
-    action, hidden = _form(issued, manner)
-    return (
-        f'<form id="work" {action} data-auto="{"onload" if auto else "off"}" data-seconds="{issued.seconds:.0f}"'
-        f' data-question="{escape(issued.question)}" data-words="{words.widget}">'
-        f"{hidden}\n<p>{words('work_auto' if auto else 'work_click')}</p>\n"
-        f'<p id="needs"><strong>{words("work_noscript")}</strong></p>\n'
-        f'<div id="widget"></div></form>\n'
-    )
-
-
-def _ask_external(issued: Issued, words: _Words, manner: Manner, provider: Provider, site_key: str) -> str:
-    action, hidden = _form(issued, manner)
-    failed = words("external_failed", name=provider.title)
-    return (
-        f'<form id="external" {action} data-script="{escape(provider.script)}" data-failed="{failed}">{hidden}\n'
-        f"<p>{words('external', name=provider.title)}</p>\n"
-        f'<p id="needs"><strong>{words("work_noscript")}</strong></p>\n'
-        f'<div class="{provider.css_class}" data-sitekey="{escape(site_key)}" data-callback="hedgerowAnswered">'
-        f'</div>\n<p><button class="main">{words("submit")}</button></p></form>\n'
-    )
-
-
-def _ask_puzzle(issued: Issued, words: _Words, manner: Manner, *, described: str, focus: bool) -> str:
-    assert issued.puzzle is not None
-    action, hidden = _form(issued, manner)
-    content = binascii.b2a_base64(issued.puzzle.content, newline=False).decode()
-    source = f"data:{issued.puzzle.media};base64,{content}"
-    here = " autofocus" if focus else ""
-    if issued.kind == "image":
-        shown = f'<img src="{source}" width="280" height="90" alt="{words("image_alt")}">'
-        hint, keys = words("hint", seconds=f"{issued.seconds:.0f}"), here
-    else:
-        # Who listens begins with the player.
-        shown = f'<audio controls src="{source}" aria-label="{words("audio_player")}"{here}></audio>'
-        hint, keys = words("audio_hint", seconds=f"{issued.seconds:.0f}"), ' inputmode="numeric"'
-    return (
-        f"<form {action}>{hidden}\n{shown}\n"
-        f'<label for="typed">{words(issued.kind + "_label")}</label>\n'
-        f'<input type="text" id="typed" name="answer" required maxlength="20" autocomplete="off" autocapitalize="none"'
-        f' spellcheck="false" aria-describedby="{described}"{keys}>\n'
-        f'<p class="hint" id="hint">{hint}</p>\n'
-        f'<button class="main">{words("submit")}</button></form>\n'
-    )
-
-
-def _others(kinds: Iterable[Kind], words: _Words, manner: Manner, ticket: str, name: str, shown: Kind | None) -> str:
-    """The other ways, and another of the same where one may be hard to read; each a new challenge."""
-    choices = {kind: words("choose_" + kind, name=name) for kind in kinds if kind != shown}
-    if shown in {"image", "audio"}:
-        choices[shown] = words(f"new_{shown}")
-    if not choices:
-        return ""
-    buttons = "".join(f'<button name="kind" value="{kind}">{text}</button>\n' for kind, text in choices.items())
-    return (
-        f'<form id="others" method="post" action="{escape(manner.path)}choose">'
-        f'<h2>{words("others")}</h2><input type="hidden" name="ticket" value="{ticket}">\n{buttons}</form>\n'
-    )
+words_in = lru_cache(maxsize=32)(Words)
 
 
 def onward(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
     """The page that sends a form on which was kept: by itself where there is script, else by a button."""
     assert ticket.form is not None
-    words = _words_in(manner.language)
+    words = words_in(manner.language)
     nonce = secrets.token_urlsafe(16)
     coding = "multipart/form-data" if ticket.form.coding == "multipart" else "application/x-www-form-urlencoded"
     fields = "".join(
@@ -288,30 +164,30 @@ def onward(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
         ' accept-charset="utf-8">\n'
         f'{fields}<button class="main">{words("send")}</button></form>\n'
     )
-    body = _page(words, manner, "solved", main, nonce, ("challenge.js",))
-    return _html(200, body, [(b"content-security-policy", _policy(nonce).encode()), *headers])
+    body = page(words, manner, "solved", main, nonce, ("challenge.js",))
+    return html(200, body, [(b"content-security-policy", policy(nonce).encode()), *headers])
 
 
 def sent_again(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
     """The page for who has solved a challenge and must send again what could not be kept."""
-    words = _words_in(manner.language)
+    words = words_in(manner.language)
     main = f'<p>{words("again")}</p>\n<p><a href="{escape(ticket.back)}">{words("back")}</a></p>\n'
-    body = _page(words, manner, "solved", main, "", ())
-    return _html(200, body, [(b"content-security-policy", _policy("").encode()), *headers])
+    body = page(words, manner, "solved", main, "", ())
+    return html(200, body, [(b"content-security-policy", policy("").encode()), *headers])
 
 
 def blocked(manner: Manner) -> Answer:
     """The page for who has been asked too often: whom to ask, and a reference."""
-    words = _words_in(manner.language)
+    words = words_in(manner.language)
     contact = contact_html(manner.contact or words.plain("nobody")) % manner.reference
     before, _, after = words("ask").partition("{contact}")
     main = f"<p>{words('blocked_lead')}</p>\n<p>{before}{contact}{after}</p>\n"
-    body = _page(words, manner, "blocked", main, "", ())
+    body = page(words, manner, "blocked", main, "", ())
     headers = [
-        (b"content-security-policy", _policy("").encode()),
+        (b"content-security-policy", policy("").encode()),
         (b"hedgerow-decision", f"refuse; code={manner.code}; ref={manner.reference}".encode()),
     ]
-    return _html(403, body, headers)
+    return html(403, body, headers)
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -358,7 +234,8 @@ def onto(target: str, headers: list[Header]) -> Answer:
     )
 
 
-def _page(words: _Words, manner: Manner, title: str, main: str, nonce: str, needs: Iterable[str]) -> bytes:
+def page(words: Words, manner: Manner, title: str, main: str, nonce: str, needs: Iterable[str]) -> str:
+    """A page with what stands around the *main* part of each; *needs* are the files that it loads from us."""
     version = _assets()[0]
     loads = "".join(
         f'<link rel="stylesheet" href="{escape(manner.path)}{version}/{name}" nonce="{nonce}">\n'
@@ -376,10 +253,10 @@ def _page(words: _Words, manner: Manner, title: str, main: str, nonce: str, need
         f"<header>{escape(manner.site)}</header>\n<main>\n<h1>{heading}</h1>\n{main}</main>\n"
         f"<footer><dl><dt>{words('reference')}</dt><dd>{escape(manner.reference)}</dd>"
         f"<dt>{words('code')}</dt><dd>{escape(manner.code)}</dd></dl></footer>\n</div>\n</body>\n</html>\n"
-    ).encode("utf-8", "replace")
+    )
 
 
-def _policy(nonce: str, external: tuple[str, ...] = ()) -> str:
+def policy(nonce: str, external: tuple[str, ...] = ()) -> str:
     """
     What the page may do: load our own script and style by a nonce, and nothing else but an external provider's.
 
@@ -403,7 +280,9 @@ def _policy(nonce: str, external: tuple[str, ...] = ()) -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-def _html(status: int, body: bytes, headers: list[Header]) -> Answer:
+def html(status: int, page: str | bytes, headers: list[Header]) -> Answer:
+    """A page as an answer."""
+    body = page.encode("utf-8", "replace") if isinstance(page, str) else page
     return Answer(
         status,
         [

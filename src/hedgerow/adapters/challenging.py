@@ -18,6 +18,7 @@ import msgspec
 
 from hedgerow.adapters import challenge_pages as said
 from hedgerow.adapters.asgi_types import Receive
+from hedgerow.adapters.challenge_question import question
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.pages import Answer, header_word, not_found
 from hedgerow.adapters.pool import Pool
@@ -222,7 +223,7 @@ class Challenging:
         else:
             self.counted["issued"] += 1
             self.hooks.issued(visit, kind, visit.at, again=again)
-        return said.question(
+        return question(
             issued,
             manner,
             kinds=self._own.kinds,

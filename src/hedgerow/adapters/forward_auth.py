@@ -15,8 +15,7 @@ The front's answers are never seen here: nothing is rewritten, and a visit count
 from __future__ import annotations
 
 import logging
-import secrets
-from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,6 +23,7 @@ from hedgerow.adapters.asgi import Hedgerow, RawHeaders
 from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
 from hedgerow.adapters.outgoing import header
 from hedgerow.adapters.pages import header_word
+from hedgerow.stores.pending import Held
 from hedgerow.verdict import Decision
 from hedgerow.visit import Visit
 
@@ -44,15 +44,13 @@ class ForwardAuth(Hedgerow):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(_nobody, **options)
-        self._pending: OrderedDict[str, tuple[Scope, Visit, Decision]] = OrderedDict()
         self._strangers: set[str] = set()
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - one shape
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        while self._pending:
-            self._give_up()
+        self._give_up(self.site.stores.pending.leave())
         if self.site.gate.afar is not None:
             await self.site.gate.afar.close_afar()
         self.site.close()
@@ -120,25 +118,26 @@ class ForwardAuth(Hedgerow):
 
     def _hold(self, asked: Scope, visit: Visit, decision: Decision) -> str:
         """Have the front come back with the whole request: only then is there a form to keep, and an answer to give."""
-        reference = secrets.token_urlsafe(16)
-        self._pending[reference] = (asked, visit, decision)
-        if len(self._pending) > self.site.settings.serve.pending:
-            self._give_up()
+        held = Held(
+            asked["method"], asked["path"], asked["raw_path"], asked["query_string"], list(asked["headers"]),
+            tuple(asked.get("client") or ("", 0)), asked["scheme"], visit, decision,
+        )  # fmt: skip
+        reference, given_up = self.site.stores.pending.hold(held, self.site.settings.serve.pending)
+        self._give_up(given_up)
         return reference
 
-    def _give_up(self) -> None:
-        """The oldest whose answer nobody has come for: the front has turned it away by itself."""
-        _, (_, visit, decision) = self._pending.popitem(last=False)
-        self.site.record(visit, decision, _REFUSED)
+    def _give_up(self, given_up: Sequence[Held]) -> None:
+        """Nobody has come for their answers: the front has turned them away by itself."""
+        for held in given_up:
+            self.site.record(held.visit, held.decision, _REFUSED)
 
     async def _answer_later(self, scope: Scope, receive: Receive, send: Send) -> None:
         reference = header(scope["headers"], b"x-hedgerow-ref").decode("latin-1")
-        held = self._pending.pop(reference, None)
+        held = self.site.stores.pending.take(reference)
         if held is None:
             await say_plainly(send, _REFUSED, b"This request was not let through.\n")
             return
-        asked, visit, decision = held
-        await self._act(visit, decision, asked, receive, send)
+        await self._act(held.visit, held.decision, _scope_of(held), receive, send)
 
     def _note_stranger(self, peer: str) -> None:
         if peer not in self._strangers and len(self._strangers) < _MOST_PEERS:
@@ -157,6 +156,19 @@ class _Guarded:
         if message["type"] == "http.response.start" and message["status"] in _GOOD and not self.lets_in:
             message = {**message, "status": _REFUSED}
         await self._send(message)
+
+
+def _scope_of(held: Held) -> Scope:
+    return {
+        "type": "http",
+        "method": held.method,
+        "path": held.path,
+        "raw_path": held.raw_path,
+        "query_string": held.query,
+        "headers": held.headers,
+        "client": held.peer,
+        "scheme": held.scheme,
+    }
 
 
 async def _nobody(_scope: Scope, _receive: Receive, _send: Send) -> None:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from threading import Event, Thread
 
 import msgspec
@@ -37,8 +37,10 @@ from hedgerow.identity.welcome import Acquaintance
 from hedgerow.lookups.background import Background
 from hedgerow.lookups.names import DnsResolver
 from hedgerow.marker.headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
+from hedgerow.marker.prepare import PARAMETER, Fill, Preparer, based, is_deep
 from hedgerow.marker.resolve import Place, resolve
-from hedgerow.marker.rewrite import PARAMETER, Fill, PageWriter, Preparer, Rewriter, Skeletons, Spacing, based, is_deep
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.marker.rules import Spacing
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
 from hedgerow.page.policy import allow_base, allow_style
 from hedgerow.policy.lists import Lists
@@ -296,6 +298,14 @@ _MOST_LINKED = 4
 _COOKIE_AGE = 30 * 86_400
 
 
+@lru_cache(maxsize=1 << 12)
+def _cookie_of(seal: Seal, minted_for: bytes, known: bytes, *, secure: bool) -> bytes:
+    """The cookie for a visitor. Who does not keep it gets the same with every page."""
+    token = seal.seal("visitor", minted_for, bytes(VISITOR_BYTES), known)
+    more = b"; Secure" if secure else b""
+    return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, more)
+
+
 def _readable(target: bytes, token: bytes) -> bytes:
     return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token
 
@@ -418,6 +428,4 @@ class Page:
         if self._minted_for in known:
             return b""
         all_known = b"".join([*known, self._minted_for][-_MOST_LINKED:])
-        token = self._seal.seal("visitor", self._minted_for, bytes(VISITOR_BYTES), all_known)
-        secure = b"; Secure" if self._secure else b""
-        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, secure)
+        return _cookie_of(self._seal, self._minted_for, all_known, secure=self._secure)

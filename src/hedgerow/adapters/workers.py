@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
+from hedgerow.errors import HedgerowError
+
 log = logging.getLogger("hedgerow")
 
 _SHORT_LIFE = 1.0
@@ -86,6 +88,8 @@ class Workers:
             if os.getppid() == parent:
                 self._duties[index][1]()
             status = 0
+        except HedgerowError as error:
+            log.error("%s", error)  # noqa: TRY400 - the fault is the operator's, not ours
         except BaseException:  # noqa: BLE001 - it must end here: the stack above belongs to the first process
             traceback.print_exc()
         finally:

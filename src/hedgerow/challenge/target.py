@@ -14,6 +14,7 @@ HOME = "/"
 _LONGEST = 16_384
 # What a URL is written in; everything else has been escaped by an honest client.
 _VISIBLE = re.compile(r"[!-~]+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def local_target(target: str) -> str | None:
@@ -32,13 +33,15 @@ def local_target(target: str) -> str | None:
     for _ in range(3):
         if _leads_away(spelling):
             return None
+        if "%" not in spelling:
+            break
         spelling = unquote(spelling)
     return path + question + query.replace("\\", "%5C")
 
 
 def _leads_away(path: str) -> bool:
     """Whether a path, once its dots are resolved, begins with what names a host; or holds what browsers drop."""
-    if any(ord(c) < 0x20 or ord(c) == 0x7F for c in path):  # noqa: PLR2004 - control characters
+    if _CONTROL.search(path):
         return True
     slashes = path.replace("\\", "/")
     kept: list[str] = []

@@ -83,6 +83,7 @@ def serve(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where other servers ask.")] = "",
     config: Config = None,
     observe: Annotated[bool, typer.Option("--observe", help="Decide and record everything, enforce nothing.")] = False,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     admin: Annotated[
         str,
         typer.Option(metavar="HOST:PORT", help="Overview, health and metrics; keep it on a private address."),
@@ -91,7 +92,7 @@ def serve(
     """Decide for other servers (forward-auth), and keep ban-list clients up to date."""
     from hedgerow.cli.serve import run
 
-    run(listen=listen, config=default_config(config), observe=observe, admin=admin)
+    run(listen=listen, config=default_config(config), observe=observe, workers=workers, admin=admin)
 
 
 @app.command()
@@ -130,7 +131,10 @@ def client(
 @app.command()
 def replay(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")
+        list[str],
+        typer.Argument(
+            metavar="LOG...", help="Access logs, a ledger (also postgresql://...), or - for standard input."
+        ),
     ],
     config: Config = None,
     json: Annotated[
@@ -157,7 +161,10 @@ def replay(
 @app.command()
 def report(
     logs: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, patterns, or - for standard input.")
+        list[str],
+        typer.Argument(
+            metavar="LOG...", help="Access logs, a ledger (also postgresql://...), patterns, or -: standard input."
+        ),
     ],
     config: Config = None,
     json: Annotated[

@@ -17,7 +17,7 @@ from hedgerow.adapters.banlist.client import Client
 from hedgerow.adapters.banlist.files import FileFormat, Files
 from hedgerow.adapters.banlist.sidecar import Sidecar
 from hedgerow.adapters.server import make_server
-from hedgerow.cli.protect import bind, check_listen, url_of
+from hedgerow.cli.processes import bind, check_listen, url_of
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.identity.address import check_network
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -65,9 +66,11 @@ class _RedisDesk:
 def open_desk(settings: Settings) -> Iterator[Desk]:
     """The desk of the site with these settings."""
     if settings.state.url:
+        # What a gate would log is told here, once, as an error.
+        logging.getLogger("hedgerow.stores").addHandler(logging.NullHandler())
         with closing(redis_parts().build_redis(settings, patience=5.0)) as state:
             if state.away:
-                raise StoreError("Redis cannot be reached; see state.url")
+                raise StoreError(f"Redis cannot be reached, see state.url: {state.why}")
             yield _RedisDesk(settings, state)
         return
     if not settings.state.durable:

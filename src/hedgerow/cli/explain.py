@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import typer
 
-from hedgerow.cli.ledgers import find_reference, ledger_name
+from hedgerow.cli.ledgers import find_reference
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
@@ -24,7 +24,7 @@ def run(reference: str, *, config: Path | None) -> None:
     try:
         found = msgspec.json.decode(row[-1], type=list[Evidence])
     except msgspec.MsgspecError as error:
-        raise StoreError(f"cannot read the ledger {ledger_name(settings)}: {error}") from None
+        raise StoreError(f"cannot read what the ledger says of {reference}: {error}") from None
     at, visitor, address, method, host, target, user_agent, action, status, _ = row
     typer.echo(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC  {action}, status {status}")
     typer.echo(readable(f"visitor     {visitor} ({address})"))

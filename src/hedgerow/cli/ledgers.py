@@ -1,60 +1,53 @@
-"""What the command line asks a ledger, in SQLite or PostgreSQL."""
+"""What the command line asks the ledger of a site, in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
-from hedgerow.build import ledger_path, postgresql_parts
+from hedgerow.build import ledger_path
 from hedgerow.errors import StoreError
 from hedgerow.settings import Settings
+from hedgerow.stores.labels import labels_path
+from hedgerow.stores.ledger_reading import Reading, is_url, open_reading
 
 
-def ledger_name(settings: Settings) -> str:
-    """How the ledger is called in a message."""
-    return "in PostgreSQL" if settings.ledger.url else str(ledger_path(settings))
+def ledger_of(settings: Settings) -> str:
+    """Where the ledger of a site is: an address, or the name of a file."""
+    return settings.ledger.url or str(ledger_path(settings))
 
 
-def find_reference(settings: Settings, reference: str, columns: Sequence[str]) -> list[Any]:
+def open_ledger(settings: Settings) -> Reading:
+    """The ledger of a site; StoreError where there is none."""
+    if not has_ledger(settings):
+        raise StoreError(f"there is no ledger at {ledger_path(settings)}; name the settings of the site with --config")
+    return open_reading(ledger_of(settings))
+
+
+def has_ledger(settings: Settings) -> bool:
+    """Whether there is one already. Where it is in PostgreSQL, that is found out when it is opened."""
+    return bool(settings.ledger.url) or ledger_path(settings).is_file()
+
+
+def find_reference(settings: Settings, reference: str, columns: Sequence[str]) -> Sequence[Any]:
     """These columns of the visit that was given *reference*; StoreError where there is none."""
-    row = (
-        _in_postgresql(settings, reference, columns) if settings.ledger.url else _in_file(settings, reference, columns)
-    )
-    if row is None:
-        raise StoreError(f"the ledger {ledger_name(settings)} does not know the reference {reference}")
+    with closing(open_ledger(settings)) as ledger:
+        row = ledger.find(reference, columns)
+        if row is None:
+            raise StoreError(f"the ledger {ledger.name} does not know the reference {reference}")
     return row
 
 
 def count_visits(settings: Settings, visitor: str) -> int:
     """How many pages the visitor was given, as far as the ledger goes back."""
-    what = "kind = 'page' AND action = 'pass'"
-    if settings.ledger.url:
-        with postgresql_parts().reading(settings.ledger.url, ["at"], f"visitor = %s AND {what}", visitor) as rows:
-            return sum(1 for _ in rows)
-    path = ledger_path(settings)
-    if not path.is_file():
+    if not has_ledger(settings):
         return 0
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as ledger:
-        query = f"SELECT count(*) FROM visits WHERE visitor = ? AND {what}"  # noqa: S608 - a constant
-        return int(ledger.execute(query, (visitor,)).fetchone()[0])
+    with closing(open_ledger(settings)) as ledger:
+        return ledger.count_pages(visitor)
 
 
-def _in_postgresql(settings: Settings, reference: str, columns: Sequence[str]) -> list[Any] | None:
-    with postgresql_parts().reading(settings.ledger.url, columns, "ref = %s", reference) as rows:
-        found: list[Any] | None = next(rows, None)
-        return found
-
-
-def _in_file(settings: Settings, reference: str, columns: Sequence[str]) -> list[Any] | None:
-    path = ledger_path(settings)
-    if not path.is_file():
-        raise StoreError(f"there is no ledger at {path}; name the settings of the site with --config")
-    query = f"SELECT {', '.join(columns)} FROM visits WHERE ref = ?"  # noqa: S608 - constants
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            row = connection.execute(query, (reference,)).fetchone()
-    except sqlite3.Error as error:
-        raise StoreError(f"cannot read the ledger {path}: {error}") from None
-    return list(row) if row is not None else None
+def labels_of(settings: Settings, ledger: str) -> Path:
+    """Where `hedgerow crawl` writes which visits of *ledger* are its own: beside it, or in the site's directory."""
+    return labels_path(ledger_path(settings) if is_url(ledger) else Path(ledger))

@@ -31,7 +31,7 @@ from hedgerow.exchange.writing import TARGETS, Target, write
 from hedgerow.logs.formats import readable
 from hedgerow.policy.lists import SORTS, Listing, ListName, Sort, clean_text, parse_subject
 from hedgerow.settings import Settings, load_settings
-from hedgerow.stores.lists import SqliteLists, Wanted
+from hedgerow.stores.lists import ListStore, Wanted
 
 app = typer.Typer(help="White and black lists: who is let in, or kept out, by your word.", no_args_is_help=True)
 
@@ -278,7 +278,7 @@ def export(
 # ---- What is typed
 
 
-def _store(config: Path | None) -> SqliteLists:
+def _store(config: Path | None) -> ListStore:
     return build_store(load_settings(default_config(config)))
 
 

@@ -18,8 +18,9 @@ from rich.progress import Progress
 from hedgerow.build import build_rules, build_seals
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError
+from hedgerow.marker.prepare import Preparer
 from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Preparer, Rewriter, Skeletons
+from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
 from hedgerow.marker.seal import NOBODY, Seal, page_digest
 from hedgerow.page.charset import carried_charset
 from hedgerow.settings import Settings, load_settings

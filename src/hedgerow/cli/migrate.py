@@ -15,10 +15,14 @@ from hedgerow.stores.sqlite import migrate
 def run(*, config: Path | None) -> None:
     """Migrate what the settings name, and say what was done."""
     settings = load_settings(config)
-    if settings.ledger.url:
-        first, last = postgresql_parts().migrate(settings.ledger.url)
-        _tell("the ledger in PostgreSQL", first, last)
-    elif settings.ledger.enabled and ledger_path(settings).is_file():
+    files = [ledger_path(settings), state_path(settings)]
+    if not settings.ledger.url and not settings.lists.url and not any(path.is_file() for path in files):
+        typer.echo(f"there is nothing to migrate in {files[1].parent}: a gate makes its files itself")
+        return
+    for url in dict.fromkeys(filter(None, (settings.ledger.url, settings.lists.url))):
+        what = " and ".join(name for name in ("ledger", "lists") if getattr(settings, name).url == url)
+        _tell(f"PostgreSQL ({what})", *postgresql_parts().migrate(url))
+    if not settings.ledger.url and settings.ledger.enabled and ledger_path(settings).is_file():
         _tell(f"the ledger {ledger_path(settings)}", *migrate(ledger_path(settings)))
     if not settings.state.url and state_path(settings).is_file():
         connect(state_path(settings)).close()

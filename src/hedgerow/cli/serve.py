@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
-import signal
 from pathlib import Path
 
 import msgspec
-import uvloop
 
-from hedgerow.adapters.admin import Admin
-from hedgerow.adapters.server import make_server
 from hedgerow.adapters.service import Service
-from hedgerow.adapters.site import Site
-from hedgerow.cli.protect import bind, check_listen, collect_less, limits_of, serve_on, url_of
+from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
 from hedgerow.settings import Settings, load_settings
 
 log = logging.getLogger("hedgerow")
 
 
-def run(*, listen: str, config: Path | None, observe: bool, admin: str) -> None:
+def run(*, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
     """Serve until told to stop."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
@@ -40,26 +34,15 @@ def run(*, listen: str, config: Path | None, observe: bool, admin: str) -> None:
         door = stack.enter_context(bind(settings.serve.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
         spoe = stack.enter_context(bind(settings.serve.spoe, "spoe in [serve]")) if settings.serve.spoe else None
-        site = Site(settings)
-        service = make_server(
-            Service(site, spoe=spoe), *door.getsockname()[:2],
-            limits=limits_of(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
-        )  # fmt: skip
-        servers = [(service, door)]
-        if side is not None:
-            servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
-        # Until its handler is there, a SIGHUP would end us; it waits until then (see `serve_on`).
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-        collect_less()
-        log.info("deciding for other servers at %s%s", url_of(door), ", observing only" if settings.observe else "")
-        if spoe is not None:
-            log.info("HAProxy asks at %s", url_of(spoe).removeprefix("http://"))
-        if side is not None:
-            log.info("overview, health and metrics at %s", url_of(side))
-        try:
-            uvloop.run(serve_on(servers, site, read))
-        finally:
-            site.close()
+
+        def announce() -> None:
+            log.info("deciding for other servers at %s%s", url_of(door), ", observing only" if settings.observe else "")
+            if spoe is not None:
+                log.info("HAProxy asks at %s", url_of(spoe).removeprefix("http://"))
+            if side is not None:
+                log.info("overview, health and metrics at %s", url_of(side))
+
+        run_processes(workers, read, door, side, lambda _, site: Service(site, spoe=spoe), announce)
 
 
 def _with_options(settings: Settings, listen: str, admin: str, *, observe: bool) -> Settings:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow.build import ledger_path, shelf
+from hedgerow.build import shelf
+from hedgerow.cli.ledgers import has_ledger, labels_of, ledger_of
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
 from hedgerow.settings import load_settings
@@ -99,12 +100,14 @@ def run(
         with _busy(f"Training on {people:,} simulated people and {crawlers:,} crawlers"):
             bundle = train_simulated(recipe.value, seed=seed, budget=budget, size=size, after=_tell)
     else:
-        ledger = ledger_path(settings)
-        if not logs and not ledger.is_file():
+        if not logs and not has_ledger(settings):
             raise ModelError(
-                f"there is no ledger {ledger}; name a log, or the site's settings with --config, or take --simulated"
+                f"there is no ledger {ledger_of(settings)}; name a log, or the site's settings with --config, or take"
+                " --simulated"
             )
-        bundle = _from_logs(logs or [str(ledger)], labels, recipe=recipe, host=host, budget=budget, seed=seed)
+        logs = logs or [ledger_of(settings)]
+        crawls = [labels_of(settings, log) for log in logs]
+        bundle = _from_logs(logs, crawls, labels, recipe=recipe, host=host, budget=budget, seed=seed)
     where = out
     if out is not None:
         save(bundle, out)
@@ -166,12 +169,21 @@ def _write(path: Path, text: str) -> None:
         raise ModelError(f"{str(path)!r} cannot be written: {error.strerror}") from None
 
 
-def _from_logs(logs: list[str], labels: Path | None, *, recipe: Recipe, host: str, budget: float, seed: int) -> Bundle:
+def _from_logs(
+    logs: list[str],
+    crawled: list[Path],
+    labels: Path | None,
+    *,
+    recipe: Recipe,
+    host: str,
+    budget: float,
+    seed: int,
+) -> Bundle:
     from random import Random
 
     from hedgerow.logs.reader import Reader
     from hedgerow.models.bundle import load, shipped
-    from hedgerow.stores.labels import labels_path, read_labels
+    from hedgerow.stores.labels import read_labels
     from hedgerow.training import sitelogs
     from hedgerow.training.ledgers import tell_crawls, visits_to_windows
     from hedgerow.training.rows import visits_to_samples, windows_of
@@ -183,7 +195,7 @@ def _from_logs(logs: list[str], labels: Path | None, *, recipe: Recipe, host: st
         raise ModelError(
             "the window's model needs cookies, which access logs do not tell: name a ledger, or --simulated"
         )
-    crawls = [label for log in logs for label in read_labels(labels_path(Path(log)))] if reader.is_ledger else []
+    crawls = [label for path in dict.fromkeys(crawled) for label in read_labels(path)] if reader.is_ledger else []
     known = sitelogs.read_labels(labels) if labels else {}
     gathered = sitelogs.gather(
         tell_crawls(_shown(reader), crawls, known), known, shipped("window") if window else load(),

@@ -25,6 +25,7 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
         raise HedgerowError(f"this needs {error.name}; install hedgerow[report]") from None
     from hedgerow.identity.bots import Bots, known_bots
     from hedgerow.models.bundle import load
+    from hedgerow.stores.ledger_reading import short_name
     from hedgerow.training.sitelogs import read_labels
 
     if not logs:
@@ -34,8 +35,8 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
     lessons = []
     for log in logs:
         with Tables([log], memory=_MEMORY) as tables:
-            lessons.append(lesson(Path(log).name, tables, bots, bundle, told))
-            typer.echo(f"{readable(log)}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
+            lessons.append(lesson(short_name(log), tables, bots, bundle, told))
+            typer.echo(f"{readable(short_name(log))}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
     model = learn(lessons)
     if out is not None:
         try:

@@ -28,6 +28,7 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
         raise ModelError(f"training needs {error.name}; install hedgerow[train]") from None
     from hedgerow.logs.reader import Reader
     from hedgerow.shape.bundle import save
+    from hedgerow.stores.ledger_reading import short_name
     from hedgerow.training.sitelogs import read_labels
 
     told = read_labels(labels) if labels is not None else None
@@ -36,7 +37,7 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
         sources = gather(Reader([log]), told)
         labelled = sum(bool(source.label) for source in sources)
         typer.echo(f"log {number + 1} of {len(logs)}: {len(sources):,} sources, {labelled:,} with a label", err=True)
-        gathered[f"{number} {Path(log).name}"] = sources
+        gathered[f"{number} {short_name(log)}"] = sources
     provenance: dict[str, Any] = {
         "logs": len(logs),
         "labels": "given" if told is not None else "declared and human-like",

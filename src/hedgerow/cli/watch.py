@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
-from hedgerow.errors import HedgerowError
+from hedgerow.cli.ledgers import has_ledger, open_ledger
+from hedgerow.errors import HedgerowError, StoreError
 from hedgerow.logs.along import Along
 from hedgerow.settings import Settings, load_settings
 from hedgerow.storage import redis_parts
@@ -24,6 +25,7 @@ from hedgerow.watch import Watch
 log = logging.getLogger("hedgerow")
 
 _PAUSE = 0.1
+_AGAIN = 1.0
 _SAVE_EVERY = 10.0
 _FAR_BEHIND = 50_000
 
@@ -35,14 +37,6 @@ def run(*, config: Path | None) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if settings.state.url:
-        share_work(settings, stop)
-        return
-    if settings.watch.enabled:
-        raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
-    sessions = build_sessions(settings)
-    if sessions is None or not settings.ledger.enabled:
-        raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
     again = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: again.set())
 
@@ -52,17 +46,29 @@ def run(*, config: Path | None) -> None:
         again.clear()
         return load_settings(config)
 
+    if settings.state.url:
+        share_work(settings, stop, reread)
+        return
+    if settings.watch.enabled:
+        raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
+    sessions = build_sessions(settings)
+    if sessions is None or not settings.ledger.enabled:
+        raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
     with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
         look_along(settings, sessions, journal, stop, reread)
 
 
-def share_work(settings: Settings, stop: threading.Event) -> None:
-    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set."""
+def share_work(settings: Settings, stop: threading.Event, reread: Callable[[], Settings | None] = lambda: None) -> None:
+    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set; *reread* as below."""
     parts = redis_parts()
     with closing(parts.build_redis(settings)) as state:
         watch = parts.SiteWatch(settings, state)
         log.info("watching as %s", watch.name)
-        watch.run(stop)
+        working = threading.Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
+        working.start()
+        while working.is_alive() and not stop.wait(_PAUSE):
+            _reload(watch.follow, reread)
+        working.join()
 
 
 def look_along(
@@ -77,8 +83,7 @@ def look_along(
 
     *reread* gives other settings, where there are any; with them the bundles are taken as they are then.
     """
-    path = ledger_path(settings)
-    while not path.is_file():
+    while not has_ledger(settings):
         if stop.wait(_PAUSE):
             return
     found: list[Change] = []
@@ -86,12 +91,28 @@ def look_along(
     watch.note = journal.note_campaign
     watch.keep()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
-    name, saved_at, late = str(path.absolute()), time.monotonic(), False
-    with closing(Along(path, sessions.position(name))) as along, closing(connect(state_path(settings))) as orders:
-        log.info("watching along %s, from row %d on", path, along.after)
+    saved_at, late = time.monotonic(), False
+    with closing(open_ledger(settings)) as ledger, closing(connect(state_path(settings))) as orders:
+        name = ledger.name if settings.ledger.url else str(ledger_path(settings).absolute())
+        along = Along(ledger, sessions.position(name))
+        log.info("watching along the ledger %s, from row %d on", ledger.name, along.after)
+        away = False
+
+        def use(settings: Settings) -> None:
+            use_watch(watch, settings, build_ladder(settings))
+            log.info("reloaded the settings and the bundles")
+
         while not stop.is_set():
-            _reload(watch, reread)
-            visits = along.read()
+            _reload(use, reread)
+            try:
+                visits, behind = along.read(), along.behind
+            except StoreError as error:
+                if not away:
+                    log.warning("%s; goes on when it answers", error)
+                away = True
+                stop.wait(_AGAIN)
+                continue
+            away = False
             for visit, decision in visits:
                 watch.see(visit, decision)
             if found:
@@ -100,20 +121,19 @@ def look_along(
             if time.monotonic() - saved_at > _SAVE_EVERY:
                 _save(watch, sessions, (name, along.after))
                 saved_at = time.monotonic()
-                if (along.behind > _FAR_BEHIND) is not late:
+                if (behind > _FAR_BEHIND) is not late:
                     late = not late
-                    log.warning("%d visits behind" if late else "no longer behind: %d visits", along.behind)
+                    log.warning("%d visits behind" if late else "no longer behind: %d visits", behind)
             if not visits:
                 stop.wait(_PAUSE)
         _save(watch, sessions, (name, along.after))
 
 
-def _reload(watch: Watch, reread: Callable[[], Settings | None]) -> None:
+def _reload(use: Callable[[Settings], None], reread: Callable[[], Settings | None]) -> None:
     """Go on under other settings, where there are any and they are right."""
     try:
         if (settings := reread()) is not None:
-            use_watch(watch, settings, build_ladder(settings))
-            log.info("reloaded the settings and the bundles")
+            use(settings)
     except HedgerowError as error:
         log.error("not reloaded: %s", error)  # noqa: TRY400 - the fault is the operator's, not ours
 

@@ -8,6 +8,7 @@ them are declined one by one and nobody is blocked for them. A crawler that call
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import gt
 
 from hedgerow.identity.address import network_of
 from hedgerow.recall import Memory, everyone_at
@@ -24,10 +25,7 @@ class DensityDetector:
         self._limits = tuple(w.count for w in self._windows)
 
     def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:
-        for counted, limit in zip(memory.counts, self._limits, strict=False):
-            if counted > limit:
-                break
-        else:
+        if not any(map(gt, memory.counts, self._limits)):
             return ()
         for window, counted in zip(self._windows, memory.counts, strict=True):
             if counted > window.count and (window.of == "prefetches") == (visit.kind == "prefetch"):

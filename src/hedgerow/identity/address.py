@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from hedgerow.identity.numbers import canonical, packed_v6, written_prefix
 
 _IPV4_NETWORK_BITS = 24
 _IPV6_NETWORK_BITS = 48
@@ -44,21 +46,16 @@ def _parsed(text: str) -> str | None:
         text = bracketed[1]
     elif text.count(":") == 1:
         text = text.partition(":")[0]
-    try:
-        address = ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
+    return canonical(text.partition("%")[0])
 
 
 @lru_cache(maxsize=1 << 14)
 def _ipv6_prefix(address: str, bits: int) -> str:
     try:
-        return str(IPv6Network((address, bits), strict=False))
-    except ValueError:
+        packed = packed_v6(address.partition("%")[0])
+    except (OSError, ValueError):
         return address
+    return written_prefix(packed, bits)
 
 
 def prefix_of(address: str) -> str:

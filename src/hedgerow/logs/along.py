@@ -2,55 +2,42 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
-from hedgerow.errors import LogError
 from hedgerow.logs.formats import LEDGER_COLUMNS, visit_of_row
+from hedgerow.stores.ledger_reading import Reading
 from hedgerow.verdict import Action, Decision, Evidence
 from hedgerow.visit import Visit
 
+_COLUMNS = ("action", "evidence", *LEDGER_COLUMNS)
 _ACTIONS = frozenset(get_args(Action))
 _EVIDENCE = msgspec.json.Decoder(tuple[Evidence, ...])
 _NOTHING = {action: Decision(action) for action in get_args(Action)}
 
 
 class Along:
-    """Reads the ledger *path* from behind the row *after* on; from its end on where that is None."""
+    """Reads a ledger from behind the row *after* on; from its end on where that is None."""
 
-    def __init__(self, path: Path, after: int | None = None) -> None:
-        try:
-            self._connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)
-            self._connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-            newest = self._newest()
-        except sqlite3.Error as error:
-            raise LogError(f"cannot read the ledger {path}: {error}") from None
+    def __init__(self, reading: Reading, after: int | None = None) -> None:
+        self._reading = reading
+        newest = reading.newest()
         # A ledger that was begun anew counts from 1 again.
         self.after = newest if after is None else after if after <= newest else 0
         self.bad = 0
         """Rows that made no sense."""
 
-    def _newest(self) -> int:
-        return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM visits").fetchone()[0])
-
     @property
     def behind(self) -> int:
         """Rows that are still to be read."""
-        return max(0, self._newest() - self.after)
+        return max(0, self._reading.newest() - self.after)
 
-    def read(self, most: int = 1000) -> Sequence[tuple[Visit, Decision]]:
-        """The next visits, at most *most*; none where there are no more yet."""
-        rows = self._connection.execute(
-            f"SELECT id, action, evidence, {LEDGER_COLUMNS} FROM visits"  # noqa: S608 - a constant
-            " WHERE id > ? ORDER BY id LIMIT ?",
-            (self.after, most),
-        ).fetchall()
+    def read(self) -> Sequence[tuple[Visit, Decision]]:
+        """The next visits; none where there are no more yet."""
         found = []
-        for number, action, evidence, *row in rows:
+        for number, action, evidence, *row in self._reading.after(self.after, _COLUMNS):
             self.after = number
             visit, decision = visit_of_row(row), _decision(action, evidence)
             if visit is None or decision is None:
@@ -58,9 +45,6 @@ class Along:
             else:
                 found.append((visit, decision))
         return found
-
-    def close(self) -> None:
-        self._connection.close()
 
 
 def _decision(action: Any, evidence: Any) -> Decision | None:

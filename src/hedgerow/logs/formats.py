@@ -238,9 +238,10 @@ def _split(request: str) -> tuple[str, str]:
 
 
 LEDGER_COLUMNS = (
-    "at, visitor, address, account, method, host, target, kind, referrer, user_agent, origin, prefetch, bot, "
-    "marker_kind, minted_for, parent, marker_target, asked, tampered, linked, status, claim, proof, signs, fingerprint"
-)
+    "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
+    "prefetch", "bot", "marker_kind", "minted_for", "parent", "marker_target", "asked", "tampered", "linked", "status",
+    "claim", "proof", "signs", "fingerprint",
+)  # fmt: skip
 _KINDS = frozenset(get_args(Kind))
 _ORIGINS = frozenset(get_args(Origin))
 _MARKERS = frozenset(get_args(MarkerKind))

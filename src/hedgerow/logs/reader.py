@@ -22,7 +22,6 @@ import io
 import lzma
 import math
 import os
-import sqlite3
 import stat
 import sys
 import zlib
@@ -31,17 +30,17 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote
 
 import msgspec
 import zstandard
 
-from hedgerow.errors import LogError
+from hedgerow.errors import LogError, StoreError
 from hedgerow.identity.welcome import Welcome
 from hedgerow.logs.dialect import AS_IT_IS, Dialect, Parser, W3cParser, choose, is_directive, parser
 from hedgerow.logs.fields import FieldNames, FieldParser
 from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
 from hedgerow.logs.structured import parquet_rows
+from hedgerow.stores.ledger_reading import is_url, open_reading
 from hedgerow.visit import Visit
 
 LONGEST_LINE = 65_536
@@ -56,8 +55,6 @@ _BLOCK = 1 << 18
 _ZSTD_PIECE = 1 << 12
 _LOOKED_AT = 1 << 16
 _LINES_LOOKED_AT = 200
-_ROWS = 1000
-_LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _PARQUET_MAGIC = b"PAR1"
 _LEDGER_MAGIC = b"SQLite format 3\0"
@@ -115,8 +112,9 @@ class Reader:
     """
     The visits of some logs, once, with the `tally` of what was read so far.
 
-    Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, told by its first bytes), a ledger,
-    or "-", standard input. All are looked at before any is read: LogError where one cannot be read at all.
+    Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, told by its first bytes), a ledger
+    (a file, or in PostgreSQL), or "-", standard input. All are looked at before any is read: LogError where one cannot
+    be read at all.
     *accounts* and *welcome*: see `LineParser`. *dialect* says how lines are written, where somebody knows.
     """
 
@@ -349,37 +347,22 @@ class Ledger:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self.size = Path(path).stat().st_size
-            with closing(self._connect()) as connection:
-                first = connection.execute("SELECT at FROM visits ORDER BY at, id LIMIT 1").fetchone()
-                there = {row[1] for row in connection.execute("PRAGMA table_info(visits)")}
-                # A ledger of an older version has no column for these.
-                self._columns = LEDGER_COLUMNS
-                for name in _LATER_COLUMNS:
-                    if name not in there:
-                        self._columns = self._columns.replace(f", {name}", ", ''")
-                connection.execute(f"SELECT {self._columns} FROM visits LIMIT 1").fetchone()  # noqa: S608
-        except (OSError, sqlite3.Error) as error:
-            raise LogError(f"{readable(path)}: is no ledger of Hedgerow: {_reason(error)}") from None
-        self.start = first[0] if first and isinstance(first[0], float) else -math.inf
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(f"file:{quote(self.path)}?mode=ro", uri=True)
-        connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-        return connection
+            with closing(open_reading(path)) as reading:
+                self.name = reading.name
+                self.size: int | None = reading.size
+                first = reading.oldest()
+        except StoreError as error:
+            raise LogError(str(error) if is_url(path) else f"{error}; is it a ledger of Hedgerow?") from None
+        self.start = first if first is not None else -math.inf
 
     def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:  # noqa: ARG002 - the gate has said
         seen = 0
-        with closing(self._connect()) as connection:
-            try:
-                # Asked for one by one, first and last are found at once; together they would cost a whole
-                # scan.
-                first, last = "SELECT min(id) FROM visits", "SELECT max(id) FROM visits"
-                span = connection.execute(f"SELECT ({last}) - ({first}) + 1").fetchone()[0] or 1
-                rows = connection.execute(f"SELECT {self._columns} FROM visits ORDER BY at, id")  # noqa: S608
-                while some := rows.fetchmany(_ROWS):
+        try:
+            with closing(open_reading(self.path)) as reading:
+                span = reading.span()
+                for some in reading.by_time(LEDGER_COLUMNS):
                     seen += len(some)
-                    tally.bytes_read += self.size * len(some) // span
+                    tally.bytes_read += (self.size or 0) * len(some) // span
                     for row in some:
                         visit = visit_of_row(row)
                         if visit is None:
@@ -387,9 +370,8 @@ class Ledger:
                         else:
                             tally.count_parsed(visit.at)
                             yield visit
-            except sqlite3.Error as error:
-                reason = _reason(error)
-                tally.damage.append(f"{readable(self.path)}: breaks off after {seen:,} rows: {reason}")
+        except StoreError as error:
+            tally.damage.append(f"{readable(self.name)}: breaks off after {seen:,} rows: {error}")
 
 
 def _open(path: str) -> BinaryIO:
@@ -430,6 +412,8 @@ Source = Text | Ledger | Parquet
 
 def look_at(path: str, dialect: Dialect = AS_IT_IS) -> Source:
     """The log *path*, looked at and not yet read; LogError where it cannot be read at all."""
+    if is_url(path):
+        return Ledger(path)
     file = _open(path)
     begins = _begins(file)
     if begins.startswith(_LEDGER_MAGIC):

@@ -10,9 +10,9 @@ What comes out is, to the bit, what `AESSIV` gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import groupby, repeat
+from itertools import chain, groupby, repeat
 from struct import Struct
 
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -42,6 +42,38 @@ def _double(block: bytes) -> bytes:
 def _cutter(runs: tuple[tuple[int, int], ...]) -> Struct:
     """What cuts a column into its blocks, of which only so many bytes are wanted: by size and how many have it."""
     return Struct("".join(f"{size}s{_BLOCK - size}x" * count for size, count in runs))
+
+
+@lru_cache(maxsize=512)
+def _joiner(before: int, count: int) -> Struct:
+    """What makes a column of *count* blocks: *before* empty bytes, then a text, cut or filled up to the block's end."""
+    return Struct(f"{before}x{_BLOCK - before}s" * count)
+
+
+@lru_cache(maxsize=512)
+def _rows(head: int, runs: tuple[tuple[int, int], ...]) -> Struct:
+    """
+    What puts sealed texts together, one after the other: head, tag, blocks, and what fills up to three bytes.
+
+    *runs* are the sizes of texts and how many have each; all have as many blocks, of which the last may be empty.
+    """
+    most = max(size for size, _ in runs)
+    formats = []
+    for size, count in runs:
+        blocks = "".join(f"{max(0, min(size - at, _BLOCK))}s" for at in range(0, most, _BLOCK))
+        formats.append(f"{head}s{_BLOCK}s{blocks}{-(head + _BLOCK + size) % 3}x" * count)
+    return Struct("".join(formats))
+
+
+@lru_cache(maxsize=512)
+def _encoded(head: int, runs: tuple[tuple[int, int], ...]) -> Struct:
+    """What cuts the same in base64, four characters for three bytes, less those that say nothing."""
+    formats = []
+    for size, count in runs:
+        whole = head + _BLOCK + size
+        wanted = -(-whole * 4 // 3)
+        formats.append(f"{wanted}s{-(-whole // 3) * 4 - wanted}x" * count)
+    return Struct("".join(formats))
 
 
 class Blocks:
@@ -79,12 +111,14 @@ class Blocks:
 
 class Plan:
     """
-    How *texts* are sealed, each behind the same *lead* bytes that are given later.
+    How *texts* are sealed, each behind the same *lead* bytes that are given later, and put behind *head*.
 
     They come in the order of `places`: those that are given, one for each text, but the longest text first.
     """
 
-    def __init__(self, blocks: Blocks, texts: Sequence[bytes], places: Sequence[int], lead: int) -> None:
+    def __init__(
+        self, blocks: Blocks, texts: Sequence[bytes], places: Sequence[int], lead: int, head: bytes = b""
+    ) -> None:
         sizes = [-len(text) for text in texts]
         order = sorted(range(len(texts)), key=sizes.__getitem__)
         self.places = [places[number] for number in order]
@@ -96,18 +130,22 @@ class Plan:
         self._columns = [self._column(rows, runs, at, lead) for at in range(0, runs[0][0], _BLOCK)]
         self._clear = int.from_bytes(_CLEAR * self._count, "big")
         self._cut_tags = _cutter(((_BLOCK, self._count),)).unpack
+        self._head = head
+        self._rows = _rows(len(head), tuple(runs)).pack
+        self._cut = _encoded(len(head), tuple(runs)).unpack
 
     def _column(self, rows: Sequence[bytes], runs: Sequence[tuple[int, int]], at: int, lead: int) -> _Column:
         """The block at *at* of each row that has one; *runs* are the sizes of rows and how many have each."""
         runs = [run for run in runs if run[0] > at]
         count = sum(number for _, number in runs)
-        start, end = max(0, at - lead), at - lead + _BLOCK
-        pieces = [row[start:end].ljust(end - start, b"\0") for row in rows[:count]]
-        if not at:
+        if at:
+            start, end = at - lead, at - lead + _BLOCK
+            column = _joiner(0, count).pack(*[row[start:end] for row in rows[:count]])
+        else:
             # The lead comes later.
-            pieces = [bytes(lead) + piece for piece in pieces]
+            column = _joiner(lead, count).pack(*rows)
         masks = [self._blocks.mask(size)[at : at + _BLOCK] * number for size, number in runs]
-        plain = int.from_bytes(b"".join(pieces), "big")
+        plain = int.from_bytes(column, "big")
         return _Column(
             count * _BLOCK,
             plain,
@@ -117,8 +155,8 @@ class Plan:
             (b"",) * (len(rows) - count),
         )
 
-    def seal(self, start: bytes, head: bytes) -> Iterator[bytes]:
-        """All texts, behind *start*, sealed; each after *head*."""
+    def seal(self, start: bytes, encode: Callable[[bytes], bytes]) -> Sequence[bytes]:
+        """All texts, behind *start*, sealed, and by *encode* in base64, without the signs that only fill it up."""
         first = int.from_bytes((start + self._first_rest) * self._count, "big")
         tags = self._tags(first)
         stream = self._stream(int.from_bytes(tags, "big") & self._clear)
@@ -129,7 +167,8 @@ class Plan:
             parts.append(column.cutter.unpack(sealed.to_bytes(column.size, "big")) + column.absent)
             at += column.size
             first = 0
-        return map(b"".join, zip(repeat(head), *parts, strict=False))
+        rows = chain.from_iterable(zip(repeat(self._head), *parts, strict=False))
+        return self._cut(encode(self._rows(*rows)))
 
     def _tags(self, first: int) -> bytes:
         """What authenticates each text: AES over its masked blocks, one after the other."""

@@ -21,15 +21,16 @@ from hedgerow.page.entities import attribute_text
 
 FindKind = Literal[
     "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer",
-    "scripted",
+    "scripted", "action",
 ]  # fmt: skip
 Find = tuple[int, int, FindKind, bytes]
 """
 Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
 Where start equals end, something may be added there: where the head begins ("start") and ends ("head"), behind a link
-("spot"), inside a form ("fields"; its text is the form's action) and at the end of the body ("end"); or it is a sign
-that the page is a script's, which goes by the address that the browser shows ("scripted"). Else the bytes
+("spot"), inside a form ("fields"; its text is the form's action), in the tag of a form that names no address ("action";
+its text is "form" or "query", as below) and at the end of the body ("end"); or it is a sign that the page is a
+script's, which goes by the address that the browser shows ("scripted"). Else the bytes
 from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
 ("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, a
 policy on referrers (the page's or an element's), or the whole page in a "srcdoc".
@@ -90,8 +91,8 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
     """An expression for a start tag, behind its "<", with a value for *attribute*: that value, with its quotes."""
     name = _any_case(attribute)
     return (
-        _any_case(tag) + rb"(?=[\t\n\f\r /])(?:[\t\n\f\r /]++|(?!" + name + rb"[\t\n\f\r />=])" + _ATTRIBUTE
-        + rb")*+" + name + _WS + rb"*+=" + _WS + rb"*+(" + _VALUE + rb")" + _ATTRIBUTES
+        _any_case(tag) + rb"[\t\n\f\r /]++(?:(?!" + name + rb"[\t\n\f\r />=])" + _ATTRIBUTE
+        + rb"[\t\n\f\r /]*+)*+" + name + _WS + rb"*+=" + _WS + rb"*+(" + _VALUE + rb")" + _ATTRIBUTES
     )  # fmt: skip
 
 
@@ -103,7 +104,11 @@ _TOKEN = re.compile(
     rb"<" + _MAY_MATTER + _NEVER_MATTERS + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")"
 )
 _END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
-_ODD = re.compile(rb"=" + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>])")
+# A value with a "<" or a ">" in it, or what may be a word on referrers (see `_OWN_POLICY`). Most pages have neither.
+_ODD = re.compile(
+    rb"=(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=)|"
+    + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>]))"
+)  # fmt: skip
 _SKIP = re.compile(
     rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _MATTERS + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
 )
@@ -122,7 +127,7 @@ _PROLOGUE = re.compile(
 _PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
 # An element's own word on referrers. Where none of the usual spellings stands in a page it need not be looked for.
 _OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
-_POLICY_SPELT = (b"eferrerp", b"eferrerP", b"EFERRERP")
+_POLICY_SPELT = (b"eferrerpolicy", b"eferrerPolicy", b"EFERRERPOLICY")
 _COMMENT_END = re.compile(rb"--!?>")
 # Signs of a page whose script takes over the elements it was sent with (Next, Nuxt, SvelteKit, React, Vue): it compares
 # them with its own, and would complain of a link more.
@@ -229,8 +234,10 @@ class Scanner:
             self._held.append(data)
             self._held_size = len(data)
             return b"", []
-        unmarked: list[tuple[int, int]] | None = [] if any(name in data for name in _POLICY_SPELT) else None
-        settled = self._scan(data, finds, unmarked, final=final)
+        odd = _ODD.search(data)
+        spelt = odd is not None and any(name in data for name in _POLICY_SPELT)
+        unmarked: list[tuple[int, int]] | None = [] if spelt else None
+        settled = self._scan(data, finds, odd, unmarked, final=final)
         if unmarked is not None:
             _note_policies(data, settled, unmarked, finds)
         self._blank = self._blank and not data.strip()
@@ -257,11 +264,20 @@ class Scanner:
         return True
 
     def _scan(  # noqa: C901, PLR0912 - the loop of every page
-        self, data: bytes, finds: list[Find], unmarked: list[tuple[int, int]] | None, *, final: bool
+        self,
+        data: bytes,
+        finds: list[Find],
+        odd: re.Match[bytes] | None,
+        unmarked: list[tuple[int, int]] | None,
+        *,
+        final: bool,
     ) -> int:
-        """Find finds in *data*; returns up to where it is settled. *unmarked* gets the stretches that are no markup."""
+        """
+        Find finds in *data*; returns up to where it is settled.
+
+        *odd* is the first that is odd in it; *unmarked* gets the stretches that are no markup.
+        """
         position = 0
-        odd = _ODD.search(data)
         search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, finds.append, len(data)
         barren = self._is_barren
         while True:
@@ -387,6 +403,8 @@ class Scanner:
         action = attribute_text(raw)
         if start < stop:
             finds.append((start, stop, "form" if posts else "query", action))
+        elif b"action" not in values:
+            finds.append((end - 1, end - 1, "action", b"form" if posts else b"query"))
         if not posts:
             finds.append((end, end, "fields", action))
 

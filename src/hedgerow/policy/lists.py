@@ -5,25 +5,22 @@ Where several entries speak of one visit the most specific counts: an account be
 a shorter one, every network before its operator (ASN), and all of them before a user agent, which is anybody's claim.
 Where two are as specific, white wins. An entry is in force until its end; *since* only says when it was made.
 
-Among a million networks a look-up costs half a microsecond for an address seen lately, and 2 to 4 for one never seen
-(`bench/lists.py`). Networks are kept in buckets by their
-first bits, and each bucket as a sorted row of stretches, within which the same networks hold an address: one look-up
-finds the bucket, one bisection the stretch. Networks too short for a bucket are few, and looked up by their length.
+Among a million networks a look-up costs about a microsecond, whether the address was seen before or not
+(`bench/lists.py`); how is said in `networks`.
 """
 
 from __future__ import annotations
 
 import re
-from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Literal, get_args
 
 import msgspec
 
+from hedgerow.identity.numbers import packed_v4, packed_v6, written_prefix, written_v4, written_v6
+from hedgerow.policy.networks import NetworksV4, NetworksV6
 from hedgerow.verdict import Decision, Evidence
-from hedgerow.visit import Visit
 
 ListName = Literal["white", "black"]
 Sort = Literal["address", "network", "account", "agent", "asn"]
@@ -36,16 +33,11 @@ ACCOUNT, AGENT, ASN = "account:", "agent:", "AS"
 
 _LONGEST_SUBJECT = 300
 _LONGEST_TEXT = 500
-# No address is longer; what is longer must not fill the cache.
-_LONGEST_ADDRESS = 45
 _CACHED = 1 << 14
-# All buckets of IPv4.
-_MOST_WHOLE = 1 << 16
 _V4, _V6 = 4, 6
 _V4_BITS, _V6_BITS = 32, 128
 _MOST_ASN = 2**32 - 1
 
-_IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})(?:/(\d{1,2}))?", re.ASCII)
 _ASN = re.compile(r"as\s*(\d{1,10})", re.ASCII | re.IGNORECASE)
 
 
@@ -61,15 +53,6 @@ class Listing(msgspec.Struct, frozen=True):
 
     def in_force(self, at: float) -> bool:
         return not self.until or self.until > at
-
-
-class Asker(msgspec.Struct, frozen=True, gc=False):
-    """As much of a visit as the lists look at, for who has no more: quicker to make than a visit."""
-
-    at: float
-    address: str
-    account: str = ""
-    user_agent: str = ""
 
 
 class Subject(msgspec.Struct, frozen=True, gc=False):
@@ -97,10 +80,8 @@ def parse_subject(text: str) -> Subject:
     ['192.0.2.1', '2001:db8::/32', 'AS64496', 'agent:*Bot*', 'account:ann']
     """
     text = text.strip()
-    if found := _IPV4.fullmatch(text):
-        subject = _ipv4(found)
-        if subject is not None:
-            return subject
+    if (subject := _quick(text)) is not None:
+        return subject
     if len(text) > _LONGEST_SUBJECT or not text.isprintable():
         raise ValueError(f"{text[:40]!r} is too long, or holds what cannot be printed")
     if text.startswith(ACCOUNT):
@@ -121,23 +102,22 @@ def parse_subject(text: str) -> Subject:
     return _network(text)
 
 
-def _ipv4(found: re.Match[str]) -> Subject | None:
-    """The address or network in a match, or None where it needs a closer look: the quick way for long imports."""
-    *parts, prefix = found.groups()
-    start = 0
-    for part in parts:
-        if part[0] == "0" and part != "0":
-            return None
-        value = int(part)
-        if value > 255:  # noqa: PLR2004 - a byte
-            return None
-        start = start << 8 | value
-    shift = 0 if prefix is None else _V4_BITS - int(prefix)
-    if shift < 0 or start & ((1 << shift) - 1):
+def _quick(text: str) -> Subject | None:
+    """The address or network in *text*, or None where it needs a closer look: the quick way for long imports."""
+    address, slash, prefix = text.partition("/")
+    if slash and not (prefix.isdecimal() and prefix.isascii() and len(prefix) <= 3):  # noqa: PLR2004 - up to 128
         return None
-    if not shift:
-        return Subject("address", found[0].partition("/")[0], _V4, start)
-    return Subject("network", f"{'.'.join(parts)}/{_V4_BITS - shift}", _V4, start, shift)
+    is_v6 = ":" in address
+    try:
+        start = int.from_bytes(packed_v6(address) if is_v6 else packed_v4(address))
+    except (OSError, ValueError):
+        return None
+    version, bits = (_V6, _V6_BITS) if is_v6 else (_V4, _V4_BITS)
+    shift = bits - int(prefix) if slash else 0
+    # Where its first bits are zeros it may be an address of IPv4 in disguise.
+    if shift < 0 or start & ((1 << shift) - 1) or (is_v6 and not start >> 48):
+        return None
+    return Subject("network" if shift else "address", network_text(version, start, shift), version, start, shift)
 
 
 def _network(text: str) -> Subject:
@@ -164,10 +144,10 @@ def _network(text: str) -> Subject:
 def network_text(version: int, start: int, shift: int) -> str:
     """A network as one writes it; an address where it holds no other."""
     if version == _V4:
-        text = f"{start >> 24}.{start >> 16 & 255}.{start >> 8 & 255}.{start & 255}"
+        text = written_v4(start.to_bytes(4))
         return f"{text}/{_V4_BITS - shift}" if shift else text
-    address = str(IPv6Address(start))
-    return f"{address}/{_V6_BITS - shift}" if shift else address
+    text = written_v6(start.to_bytes(16))
+    return f"{text}/{_V6_BITS - shift}" if shift else text
 
 
 def clean_text(text: str) -> str:
@@ -218,136 +198,6 @@ class _Note(msgspec.Struct, frozen=True, gc=False):
 
 _Notes = tuple[_Note, ...]
 """The notes on one subject, white before black."""
-_Chain = tuple[tuple[int, _Notes], ...]
-"""The networks that hold an address, the smallest first, each by its shift; then its operator, as a negative number."""
-
-_Row = tuple[Sequence[int], Sequence[_Chain]]
-"""The stretches of a bucket: where each begins, and the networks that hold its addresses."""
-
-
-class _Networks:
-    """
-    The networks of one version of IP.
-
-    Those with at least *bucket* bits are members of the bucket of their first bits. What is looked up is made of the
-    members by `settle`, bucket by bucket, and put in place at once: a look-up in another thread sees the old or the
-    new.
-    """
-
-    def __init__(self, bits: int, bucket: int) -> None:
-        self._bits = bits
-        self._open = bits - bucket
-        self._members: dict[int, dict[int, _Notes]] = {}
-        self._short: dict[int, dict[int, _Notes]] = {}
-        self._shifts: tuple[int, ...] = ()
-        self._rows: dict[int, _Row] = {}
-        # The same with the networks that hold the whole of a bucket: of the buckets that were asked for.
-        self._whole: dict[int, _Row] = {}
-        self._changed: set[int] = set()
-
-    def place(self, subject: Subject) -> tuple[dict[int, _Notes], int]:
-        """The dictionary in which a network's notes are to be, and its key; it is held to be about to change."""
-        if subject.shift > self._open:
-            return self._short.setdefault(subject.shift, {}), subject.start >> subject.shift
-        bucket = subject.start >> self._open
-        self._changed.add(bucket)
-        return self._members.setdefault(bucket, {}), subject.start << 8 | subject.shift
-
-    def clear(self) -> None:
-        self._changed.update(self._members)
-        self._members = {bucket: {} for bucket in self._members}
-        self._short = {shift: {} for shift in self._short}
-
-    def settle(self, pause: Callable[[], None]) -> None:
-        self._shifts = tuple(sorted(shift for shift, networks in self._short.items() if networks))
-        chains: dict[tuple[int, int], _Chain] = {}
-        while self._changed:
-            bucket = self._changed.pop()
-            members = self._members[bucket]
-            if members:
-                self._rows[bucket] = self._row(bucket, members, chains)
-            else:
-                self._rows.pop(bucket, None)
-                del self._members[bucket]
-            pause()
-        # A new one, not a cleared one: a look-up that is under way puts what it found into the old.
-        self._whole = {}
-
-    def _row(self, bucket: int, members: dict[int, _Notes], chains: dict[tuple[int, int], _Chain]) -> _Row:
-        """The stretches of a bucket: where each begins, and the chain of networks that hold its addresses."""
-        first = bucket << self._open
-        starts: MutableSequence[int] = array("I", (first,)) if self._bits == _V4_BITS else [first]
-        row: list[_Chain] = [()]
-        enclosing: list[tuple[int, _Chain]] = []
-
-        def begin(at: int, chain: _Chain) -> None:
-            if starts[-1] == at:
-                row[-1] = chain
-            else:
-                starts.append(at)
-                row.append(chain)
-
-        def leave(before: int) -> None:
-            while enclosing and enclosing[-1][0] <= before:
-                end, _ = enclosing.pop()
-                begin(end, enclosing[-1][1] if enclosing else ())
-
-        # A network before those that it holds: they begin at the same address or later, and leave fewer bits open.
-        for start, shift, key in sorted((key >> 8, -(key & 255), key) for key in members):
-            leave(start)
-            link = (-shift, members[key])
-            # Most networks are alone, and most entries are of one import: their chains are one.
-            alone = chains.setdefault((shift, id(link[1])), (link,))
-            chain = (link, *enclosing[-1][1]) if enclosing else alone
-            enclosing.append((start + (1 << -shift), chain))
-            begin(start, chain)
-        leave(first + (1 << self._open) - 1)
-        return starts, tuple(row)
-
-    def chain(self, number: int) -> _Chain:
-        """The networks that hold an address."""
-        bucket = number >> self._open
-        row = self._whole.get(bucket)
-        if row is None:
-            row = self._whole_row(bucket)
-        return row[1][bisect_right(row[0], number) - 1]
-
-    def _whole_row(self, bucket: int) -> _Row:
-        whole = self._whole
-        first = bucket << self._open
-        row = self._rows.get(bucket, ((first,), ((),)))
-        found = ((shift, self._short[shift].get(first >> shift)) for shift in self._shifts)
-        over = tuple((shift, notes) for shift, notes in found if notes)
-        if over:
-            row = (row[0], tuple(chain + over for chain in row[1]))
-        if len(whole) >= _MOST_WHOLE:
-            whole = self._whole = {}
-        whole[bucket] = row
-        return row
-
-
-# What each part of an IPv4 address adds to its number: twice as quick as `int`, and nothing else is a part.
-_FIRST, _SECOND, _THIRD, _FOURTH = ({str(n): n << shift for n in range(256)} for shift in (24, 16, 8, 0))
-
-
-_GROUPS = "%4s" * 8
-
-
-def _ipv4_number(text: str) -> int:
-    a, b, c, d = text.split(".")
-    return _FIRST[a] | _SECOND[b] | _THIRD[c] | _FOURTH[d]
-
-
-def _ipv6_number(text: str) -> int:
-    """The number of an IPv6 address; `ipaddress` takes several times as long."""
-    head, double, tail = text.partition("::")
-    groups = head.split(":") if head else []
-    if double:
-        after = tail.split(":") if tail else []
-        groups += ["0"] * (8 - len(groups) - len(after)) + after
-    if len(groups) != 8 or "." in text:  # noqa: PLR2004 - so many groups has an address
-        return int(IPv6Address(text))
-    return int((_GROUPS % tuple(groups)).replace(" ", "0"), 16)
 
 
 def _no_asn(_: str) -> int:
@@ -367,14 +217,14 @@ class Lists:
     """
 
     def __init__(self, listings: Iterable[Listing] = (), *, asn_of: AsnOf | None = None) -> None:
-        self._networks = {_V4: _Networks(_V4_BITS, 16), _V6: _Networks(_V6_BITS, 32)}
-        self._v4, self._v6 = self._networks[_V4], self._networks[_V6]
+        self._v4: NetworksV4[_Notes] = NetworksV4()
+        self._v6: NetworksV6[_Notes] = NetworksV6()
         self._accounts: dict[str, _Notes] = {}
         self._asns: dict[int, _Notes] = {}
         self._agents: dict[str, _Notes] = {}
         self._patterns: tuple[tuple[list[str], str, _Notes], ...] = ()
         self._asn_of = asn_of or _no_asn
-        self._chains: dict[str, _Chain] = {}
+        self._operators: dict[str, int] = {}
         self._claims: dict[str, tuple[tuple[str, _Notes], ...]] = {}
         self._notes: dict[_Note, _Notes] = {}
         self._any = False
@@ -415,20 +265,20 @@ class Lists:
 
     def clear(self) -> None:
         """Forget all entries."""
-        for networks in self._networks.values():
-            networks.clear()
+        self._v4.clear()
+        self._v6.clear()
         self._accounts, self._asns, self._agents = {}, {}, {}
         self.sizes = dict.fromkeys(LISTS, 0)
 
     def use(self, asn_of: AsnOf) -> None:
         """Ask this for the operators of addresses from now on."""
         self._asn_of = asn_of
-        self._chains = {}
+        self._operators = {}
 
     def settle(self, pause: Callable[[], None] = _no_pause) -> None:
         """What was put and dropped counts from now on. *pause* is called now and then, for others to do their work."""
-        for networks in self._networks.values():
-            networks.settle(pause)
+        self._v4.settle(pause)
+        self._v6.settle(pause)
         # White patterns first: user agents know no other order.
         self._patterns = tuple(
             (pattern.lower().split("*"), pattern, (note,))
@@ -439,52 +289,49 @@ class Lists:
         )
         self._notes = {}
         self._any = any(self.sizes.values())
-        # New ones, not cleared ones: a look-up that is under way puts what it found into the old.
-        self._chains = {}
+        # A new one, not a cleared one: a look-up that is under way puts what it found into the old.
         self._claims = {}
 
     def _place(self, subject: Subject) -> tuple[dict[Any, _Notes], int | str]:
         if subject.version:
-            return self._networks[subject.version].place(subject)
+            return (self._v4 if subject.version == _V4 else self._v6).place(subject.start, subject.shift)
         if subject.sort == "asn":
             return self._asns, subject.number
         return self._accounts if subject.sort == "account" else self._agents, subject.name
 
-    def find(self, visit: Visit | Asker) -> Listing | None:
-        """The entry that counts for a visit, or None where its maker is unknown."""
+    def find(self, at: float, address: str, account: str = "", user_agent: str = "") -> Listing | None:
+        """The entry that counts for who asks at *at*, or None where nobody knows it."""
         if not self._any:
             return None
-        at, address = visit.at, visit.address
-        if visit.account and self._accounts and (note := _first(self._accounts.get(visit.account, ()), at)):
-            return _listing(ACCOUNT + visit.account, note)
-        chain = self._chains.get(address)
-        if chain is None:
-            chain = self._chain(address)
-        for shift, notes in chain:
-            if note := _first(notes, at):
-                return _listing(_subject_of(address, shift), note)
+        if account and (notes := self._accounts.get(account)) and (note := _first(notes, at)):
+            return _listing(ACCOUNT + account, note)
+        try:
+            chain = self._v6.chain(address) if ":" in address else self._v4.chain(address)
+        except (OSError, ValueError):
+            # A host name in a log, or the empty address of a Unix socket.
+            pass
+        else:
+            for shift, notes in chain:
+                for note in notes:
+                    if not note.until or note.until > at:
+                        return _listing(_network_of(address, shift) if shift else address, note)
+            if self._asns and (note := _first(self._asns.get(number := self._operator(address), ()), at)):
+                return _listing(f"{ASN}{number}", note)
         if self._patterns:
-            for pattern, notes in self._claim(visit.user_agent):
+            for pattern, notes in self._claim(user_agent):
                 if note := _first(notes, at):
                     return _listing(AGENT + pattern, note)
         return None
 
-    def _chain(self, address: str) -> _Chain:
-        if len(address) > _LONGEST_ADDRESS:
-            return ()
-        chains = self._chains
-        try:
-            is_v6 = ":" in address
-            chain = self._v6.chain(_ipv6_number(address)) if is_v6 else self._v4.chain(_ipv4_number(address))
-        except (ValueError, KeyError):
-            # A host name in a log, or the empty address of a Unix socket.
-            return ()
-        if self._asns and (notes := self._asns.get(number := self._asn_of(address))):
-            chain = (*chain, (-number, notes))
-        if len(chains) >= _CACHED:
-            chains = self._chains = {}
-        chains[address] = chain
-        return chain
+    def _operator(self, address: str) -> int:
+        operators = self._operators
+        number = operators.get(address)
+        if number is None:
+            number = self._asn_of(address)
+            if len(operators) >= _CACHED:
+                operators = self._operators = {}
+            operators[address] = number
+        return number
 
     def _claim(self, user_agent: str) -> tuple[tuple[str, _Notes], ...]:
         claims = self._claims
@@ -511,23 +358,24 @@ def _listing(subject: str, note: _Note) -> Listing:
     return Listing(note.list, subject, note.reason, note.author, note.since, note.until)
 
 
-def _subject_of(address: str, shift: int) -> str:
-    if shift < 0:
-        return f"{ASN}{-shift}"
-    if not shift:
-        return address
+def _network_of(address: str, shift: int) -> str:
+    """The network with so many open bits that holds an address, as one writes it."""
     if ":" in address:
-        return network_text(_V6, _ipv6_number(address) >> shift << shift, shift)
-    return network_text(_V4, _ipv4_number(address) >> shift << shift, shift)
+        packed = packed_v6(address)
+        if shift >= _V6_BITS // 2:
+            return written_prefix(packed, _V6_BITS - shift)
+        return network_text(_V6, int.from_bytes(packed) >> shift << shift, shift)
+    start = int.from_bytes(packed_v4(address)) >> shift << shift
+    return f"{written_v4(start.to_bytes(4))}/{_V4_BITS - shift}"
 
 
-_WHOSE: dict[Sort, str] = {
-    "address": "This address",
-    "network": "This network",
-    "account": "This account",
-    "agent": "This user agent",
-    "asn": "The operator of this network",
-}
+def _whose(subject: str) -> str:
+    """How a visitor is told of a subject, which is in its canonical form."""
+    if not subject.startswith((ACCOUNT, AGENT, ASN)):
+        return "This network" if "/" in subject else "This address"
+    if subject.startswith(ASN):
+        return "The operator of this network"
+    return "This account" if subject.startswith(ACCOUNT) else "This user agent"
 
 
 def decide(listing: Listing) -> Decision:
@@ -537,16 +385,15 @@ def decide(listing: Listing) -> Decision:
     The evidence names the entry; its reason and author are in the details, for the administrator and not for the
     visitor.
     """
-    text = f"{_WHOSE[parse_subject(listing.subject).sort]} is on the {listing.list} list."
-    said = "; ".join(
-        f"{name}: {value}" for name, value in (("reason", listing.reason), ("by", listing.author)) if value
-    )
+    text = f"{_whose(listing.subject)} is on the {listing.list} list."
+    reason = f"reason: {listing.reason}" if listing.reason else ""
+    author = f"by: {listing.author}" if listing.author else ""
     evidence = Evidence(
         "lists",
         f"list-{listing.list}",
         1.0 if listing.list == "black" else 0.0,
         text,
         key=listing.subject,
-        details=said,
+        details=f"{reason}; {author}" if reason and author else reason or author,
     )
     return Decision("refuse" if listing.list == "black" else "pass", (evidence,), listing.until)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, Self, get_args
 from zlib import crc32
 
@@ -34,10 +35,13 @@ address, a known crawler from its own.
 _COOKIES: tuple[Cookie, ...] = get_args(Cookie)
 _REFERRERS: tuple[Referrer, ...] = get_args(Referrer)
 _AGENTS: tuple[Agent, ...] = get_args(Agent)
+# In the order of their features; a browser is the rule, and none.
+_COUNTED_AGENTS = [_AGENTS.index(agent) for agent in ("absent", "unknown", "false", "true")]
 _COOKIE_BITS, _HAS_COOKIE, _AGENT_AT = 3, 4, 3
 _REFERRER_BITS, _HAS_PARENT = 3, 4
 _NAME, _PAGE, _SHORT = 4, 3, 2
 _MOST_GUISES = 16
+_LONGEST_KEPT = 500
 # Of a visit: the seconds before it, page, parent, referrer, guise. Of a guise: session, address, cookie, states.
 _VISIT = struct.Struct(f"<f{_PAGE}s{_PAGE}sBB")
 _GAP = struct.Struct("<f")
@@ -98,7 +102,11 @@ def access_of(visit: Visit, step: Step, host: str = "") -> Access:
         referred = "own" if own and rest.partition("#")[0].partition("/")[0].lower() == own.lower() else "foreign"
     known = bool(visit.account) or visit.visitor.startswith(CLEARANCE)
     cookie = visitor_digest(visit.visitor) if known else visit.linked[0] if visit.linked else b""
-    session = cookie or _short(f"{visit.prefix} {visit.user_agent}")
+    session = cookie
+    if not session:
+        # A memory whose entries are as long as a client likes has no bound.
+        session_of = _kept_session if len(visit.user_agent) <= _LONGEST_KEPT else _session
+        session = session_of(visit.prefix, visit.user_agent)
     state: Cookie = "good" if cookie else "absent"
     return Access(visit.at, visit.address, session, step.page, step.parent, referred, cookie, state, _agent(visit))
 
@@ -178,36 +186,37 @@ class Window:
         size = len(visits)
         if not size:
             return (0.0,) * len(NAMES)
-        guises = [_GUISE.unpack_from(self._guises, visit[4] * _GUISE.size) for visit in visits]
-        cookies = Counter(_COOKIES[states & _COOKIE_BITS] for *_, states in guises)
-        agents = Counter(_AGENTS[states >> _AGENT_AT] for *_, states in guises)
-        referrers = Counter(_REFERRERS[visit[3] & _REFERRER_BITS] for visit in visits)
-        gaps = [visit[0] for visit in visits[1:]]
-        sessions = list(_sessions(zip([0.0, *gaps], (guise[0] for guise in guises), strict=True)))
-        addresses: dict[tuple[bytes, int], set[bytes]] = {}
-        for session, guise in zip(sessions, guises, strict=True):
-            addresses.setdefault(session, set()).add(guise[1])
-        gaps = gaps or [0.0]
+        all_gaps, _, _, hows, numbers = zip(*visits, strict=True)
+        gaps = all_gaps[1:] or (0.0,)
         mean = sum(gaps) / len(gaps)
+        cookies, referrers, agents = [0] * len(_COOKIES), [0] * len(_REFERRERS), [0] * len(_AGENTS)
+        named: set[bytes] = set()
+        # Few guises, with many visits in each.
+        guises = {number: _GUISE.unpack_from(self._guises, number * _GUISE.size) for number in set(numbers)}
+        for number, (_, _, cookie, states) in guises.items():
+            count = numbers.count(number)
+            cookies[states & _COOKIE_BITS] += count
+            agents[states >> _AGENT_AT] += count
+            if states & _HAS_COOKIE:
+                named.add(cookie)
+        for how in set(hows):
+            referrers[how & _REFERRER_BITS] += hows.count(how)
+        sessions = _sessions((0.0, *gaps), [guises[number][0] for number in numbers])
+        places = {(session, guises[number][1]) for session, number in zip(sessions, numbers, strict=False)}
+        counts = Counter(sessions)
         return (
             float(size),
-            cookies["absent"] / size,
-            cookies["wrong"] / size,
-            cookies["good"] / size,
-            float(len({guise[2] for guise in guises if guise[3] & _HAS_COOKIE})),
-            float(len(addresses)),
-            float(any(len(places) > 1 for places in addresses.values())),
-            float(max(Counter(sessions).values())),
+            *[count / size for count in cookies],
+            float(len(named)),
+            float(len(counts)),
+            # One of them came from several addresses.
+            float(len(places) > len(counts)),
+            float(max(counts.values())),
             max(gaps),
             _median(gaps),
-            sum((gap - mean) ** 2 for gap in gaps) / len(gaps),
-            referrers["absent"] / size,
-            referrers["foreign"] / size,
-            referrers["own"] / size,
-            agents["absent"] / size,
-            agents["unknown"] / size,
-            agents["false"] / size,
-            agents["true"] / size,
+            sum([(gap - mean) ** 2 for gap in gaps]) / len(gaps),
+            *[count / size for count in referrers],
+            *[agents[number] / size for number in _COUNTED_AGENTS],
         )
 
     def to_bytes(self) -> bytes:
@@ -244,13 +253,7 @@ class Window:
 
     def _guise(self, access: Access) -> int:
         """The number of the guise in which a visitor comes: session, address, cookie and user agent."""
-        states = _COOKIES.index(access.cookie_state) | _AGENTS.index(access.agent) << _AGENT_AT
-        guise = _GUISE.pack(
-            access.session[-_NAME:],
-            _short(access.address)[-_SHORT:],
-            access.cookie[-_SHORT:],
-            states | (_HAS_COOKIE if access.cookie else 0),
-        )
+        guise = _packed(access.session, access.address, access.cookie, access.cookie_state, access.agent)
         found = _find(self._guises, guise)
         if found < 0:
             if len(self._guises) >= _MOST_GUISES * _GUISE.size:
@@ -282,6 +285,22 @@ class Window:
         visits = _VISIT.iter_unpack(self._visits)
         edges = [(visit[1], visit[2] if visit[3] & _HAS_PARENT else None) for visit in visits]
         return not changes_trees(edges, page, parent)
+
+
+@lru_cache(maxsize=1 << 12)
+def _packed(session: bytes, address: str, cookie: bytes, cookie_state: Cookie, agent: Agent) -> bytes:
+    states = _COOKIES.index(cookie_state) | _AGENTS.index(agent) << _AGENT_AT
+    return _GUISE.pack(
+        session[-_NAME:], _short(address)[-_SHORT:], cookie[-_SHORT:], states | (_HAS_COOKIE if cookie else 0)
+    )
+
+
+def _session(prefix: str, user_agent: str) -> bytes:
+    """What tells the sessions of visitors without an account or a cookie apart."""
+    return _short(f"{prefix} {user_agent}")
+
+
+_kept_session = lru_cache(maxsize=1 << 12)(_session)
 
 
 def _find(records: bytes, record: bytes) -> int:
@@ -326,20 +345,24 @@ def changes_trees(edges: Sequence[tuple[bytes, bytes | None]], page: bytes, pare
     return root(page) != root(parent)
 
 
-def _sessions(visits: Iterable[tuple[float, bytes]]) -> Iterable[tuple[bytes, int]]:
-    """The session of each visit, given by its gap and its name: the name, and how many long silences it had before."""
+def _sessions(gaps: Sequence[float], names: Sequence[bytes]) -> Sequence[object]:
+    """What tells the session of each visit: its name, and how many long silences that had before."""
+    if sum(gaps) < SESSION_GAP:
+        return names
+    found: list[object] = []
     seen: dict[bytes, tuple[float, int]] = {}
     at = 0.0
-    for gap, name in visits:
+    for gap, name in zip(gaps, names, strict=False):
         at += gap
         latest, number = seen.get(name, (at, 0))
         if at - latest >= SESSION_GAP:
             number += 1
         seen[name] = (at, number)
-        yield name, number
+        found.append((name, number))
+    return found
 
 
-def _median(values: list[float]) -> float:
+def _median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -20,7 +20,7 @@ from hedgerow.challenge.hooks import Kind as ChallengeKind
 from hedgerow.identity.address import check_network
 from hedgerow.identity.bots import Bot, Category, Policy
 from hedgerow.identity.signature import public_key
-from hedgerow.marker.rewrite import Mode, Placement
+from hedgerow.marker.rules import Mode, Placement
 from hedgerow.windows.density import Window
 
 Faults = Iterator[tuple[str, str]]
@@ -514,6 +514,12 @@ class StateSettings(Table, frozen=True):
             yield "prefix", "must be some ASCII characters: other programs may use the same Redis"
 
 
+def _postgresql_faults(url: str) -> Faults:
+    if url and not url.startswith(("postgresql://", "postgres://")):
+        # Not told again here: it may hold a password.
+        yield "url", "is not an address such as postgresql://hedgerow@127.0.0.1/hedgerow"
+
+
 class LedgerSettings(Table, frozen=True):
     """
     The extended access log. *path* empty: `ledger.sqlite` in the directory. *queue*: rows waiting at the most.
@@ -533,21 +539,24 @@ class LedgerSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from _positive(self, "keep_days", "queue", "spool")
-        if self.url and not self.url.startswith(("postgresql://", "postgres://")):
-            # Not told again here: it may hold a password.
-            yield "url", "is not an address such as postgresql://hedgerow@127.0.0.1/hedgerow"
+        yield from _postgresql_faults(self.url)
 
 
 class ListsSettings(Table, frozen=True):
     """
     White and black lists. *path* empty: `lists.sqlite` in the directory.
 
+    *url* is that of a PostgreSQL that all gates of the site share, in place of the file.
     *asn_file* is a MaxMind file that tells the operators of networks.
     """
 
     enabled: bool = True
     path: str = ""
+    url: str = ""
     asn_file: str = ""
+
+    def faults(self) -> Faults:
+        yield from _postgresql_faults(self.url)
 
 
 class WatchSettings(Table, frozen=True):

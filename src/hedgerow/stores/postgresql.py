@@ -1,19 +1,16 @@
 """
 The ledger in PostgreSQL, for all gates of a site: by COPY, partitioned by day, off the request path.
 
-As with SQLite an append is one `deque.append`, and a thread writes what waits. What PostgreSQL cannot take now goes to
-disk (`spool`) and is written when it can. Old days are dropped whole. The tables are made by `hedgerow migrate`.
+What PostgreSQL cannot take now goes to disk (`spool`) and is written when it can. Old days are dropped whole. The
+tables are made by `hedgerow migrate`. A row has a number, and numbers are given before rows can be seen: who reads
+along (`postgresql_reading`) waits by a lock for those who write.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
-import threading
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,20 +18,20 @@ from typing import Any
 import msgspec
 import psycopg
 
-from hedgerow.errors import StoreError
-from hedgerow.stores.ledger import Entry
+from hedgerow.errors import StoreAwayError, StoreError
+from hedgerow.stores.queued import QueuedLedger
 from hedgerow.stores.spool import Row, Spool, new_name
 from hedgerow.stores.sqlite import row_of
 
 log = logging.getLogger(__name__)
 
-_BATCH = 1000
-_PAUSE = 0.5
 _AGAIN = 1.0
 _DAY = 86_400.0
 _PURGE_EVERY = 3600.0
 _CONNECT = 3
 _LOCK = 7_316_542
+WRITING = 7_316_543
+"""The number of the lock that all hold together who write rows."""
 
 COLUMNS = (
     "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
@@ -61,6 +58,20 @@ MIGRATIONS = (
     """
     CREATE TABLE batches (name text PRIMARY KEY, written timestamptz NOT NULL DEFAULT now());
     """,
+    """
+    CREATE INDEX visits_number ON visits (id);
+    """,
+    """
+    CREATE TABLE list_entries (
+        list text COLLATE "C" NOT NULL, subject text COLLATE "C" NOT NULL, sort text NOT NULL, reason text NOT NULL,
+        author text NOT NULL, since double precision NOT NULL, until double precision NOT NULL,
+        change bigint NOT NULL, gone integer NOT NULL, PRIMARY KEY (list, subject)
+    );
+    CREATE INDEX list_entries_change ON list_entries (change);
+    CREATE TABLE list_changes (number bigint PRIMARY KEY, at double precision NOT NULL);
+    CREATE TABLE list_purged (number bigint NOT NULL);
+    INSERT INTO list_purged VALUES (0);
+    """,
 )
 """What leads from each version to the next; the first makes version 1. Never changed, only added to."""
 
@@ -72,10 +83,11 @@ def connect(url: str) -> psycopg.Connection[Any]:
     try:
         return psycopg.connect(url, connect_timeout=_CONNECT, application_name="hedgerow")
     except psycopg.Error as error:
-        raise StoreError(f"cannot reach PostgreSQL: {_line(error)}") from None
+        raise StoreAwayError(f"cannot reach PostgreSQL: {line_of(error)}") from None
 
 
-def _line(error: Exception) -> str:
+def line_of(error: Exception) -> str:
+    """What went wrong, in one line."""
     return " ".join(str(error).split())
 
 
@@ -106,9 +118,33 @@ def migrate(url: str) -> tuple[int, int]:
     return first, len(MIGRATIONS)
 
 
+def check(url: str) -> None:
+    """Stop the start where the tables are not right; a PostgreSQL that is away is no reason not to start."""
+    try:
+        connection = connect(url)
+    except StoreAwayError as error:
+        log.warning("%s; rows wait on disk", error)
+        return
+    with connection:
+        need_tables(connection)
+
+
+def need_tables(connection: psycopg.Connection[Any]) -> None:
+    """StoreError where the tables are not those of this version."""
+    version = version_of(connection)
+    connection.rollback()
+    _refuse_newer(version)
+    if version < len(MIGRATIONS):
+        raise StoreError(
+            f"the tables in PostgreSQL are of version {version}, this needs {len(MIGRATIONS)}: run hedgerow migrate"
+        )
+
+
 def _refuse_newer(version: int) -> None:
     if version > len(MIGRATIONS):
-        raise StoreError(f"the ledger is of version {version}, of a newer Hedgerow; this one knows {len(MIGRATIONS)}")
+        raise StoreError(
+            f"the tables in PostgreSQL are of version {version}, of a newer Hedgerow; this one knows {len(MIGRATIONS)}"
+        )
 
 
 def _plain(row: Row) -> tuple[object, ...]:
@@ -124,15 +160,7 @@ def _plain(row: Row) -> tuple[object, ...]:
     return (*shown, msgspec.json.encode(odd).decode())
 
 
-def restored(names: Sequence[str], row: Sequence[Any], odd: str) -> list[Any]:
-    """A row as it was written."""
-    if not odd:
-        return list(row)
-    as_it_was = msgspec.json.decode(odd)
-    return [as_it_was.get(name, value) for name, value in zip(names, row, strict=True)]
-
-
-class PostgresLedger:
+class PostgresLedger(QueuedLedger):
     """
     Writes entries to PostgreSQL at *url*, at most *queue* of them waiting; keeps *keep_days* days.
 
@@ -142,68 +170,25 @@ class PostgresLedger:
     def __init__(
         self, url: str, folder: Path, *, keep_days: float = 30.0, queue: int = 100_000, spool: int = 1_000_000_000
     ) -> None:
+        super().__init__(queue)
         self._url = url
-        self._waiting: deque[Entry] = deque()
-        self._most = queue
         self._keep = keep_days * _DAY
         self.spool = Spool(folder, spool)
-        self._wake = threading.Event()
-        self._stop = False
         self._connection: psycopg.Connection[Any] | None = None
         self._tried_at = -_AGAIN
         self._days: set[int] = set()
         self._purged_at = 0.0
-        self.lost = 0
-        self.written = 0
-        self.failing = False
-        """Whether rows were lost lately: neither PostgreSQL nor the spool could take them."""
-        self._check()
-        self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)
+        check(url)
+        self._start()
 
-    def _check(self) -> None:
-        """Stop the start where the tables are not right; a PostgreSQL that is away is no reason not to start."""
-        try:
-            connection = connect(self._url)
-        except StoreError as error:
-            log.warning("%s; rows wait on disk", error)
-            return
-        version = version_of(connection)
-        connection.close()
-        _refuse_newer(version)
-        if version < len(MIGRATIONS):
-            raise StoreError(f"the ledger is of version {version}, this needs {len(MIGRATIONS)}: run hedgerow migrate")
-
-    def append(self, entry: Entry) -> None:
-        if self._stop or len(self._waiting) >= self._most:
-            self.lost += 1
-            return
-        self._waiting.append(entry)
-        if len(self._waiting) == _BATCH:
-            self._wake.set()
-
-    def close(self) -> None:
-        if not self._stop:
-            self._stop = True
-            self._wake.set()
-            self._thread.join()
-            if self._connection is not None:
-                self._connection.close()
-            atexit.unregister(self.close)
-
-    def _run(self) -> None:
-        while not self._stop:
-            self._wake.wait(_PAUSE)
-            self._wake.clear()
-            self._write_waiting()
-        self._write_waiting()
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     def _write_waiting(self) -> None:
         if self._empty_spool() and self.failing and self._open() is not None:
             self.failing = False
-        while self._waiting:
-            entries = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        for entries in self._batches():
             rows = [row_of(entry) for entry in entries]
             name = new_name()
             # Behind what waits already, so that rows come in their order.
@@ -235,7 +220,7 @@ class PostgresLedger:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer
             self._rollback()
             if len(rows) == 1:
-                log.error("a row cannot be written to the ledger: %s", _line(error))  # noqa: TRY400
+                log.error("a row cannot be written to the ledger: %s", line_of(error))  # noqa: TRY400
                 self.lost += 1
                 return True
             return all(self._write(f"{name}-{number}", [row]) for number, row in enumerate(rows))
@@ -245,6 +230,7 @@ class PostgresLedger:
         connection = self._connection
         assert connection is not None
         with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (WRITING,))
             first = connection.execute("INSERT INTO batches (name) VALUES (%s) ON CONFLICT DO NOTHING", (name,))
             if first.rowcount == 0:
                 # Written before, and the answer was lost.
@@ -306,7 +292,7 @@ class PostgresLedger:
                 self._lose(error)
 
     def _lose(self, error: Exception) -> None:
-        log.warning("PostgreSQL does not answer, rows wait on disk: %s", _line(error))
+        log.warning("PostgreSQL does not answer, rows wait on disk: %s", line_of(error))
         self._tried_at = time.monotonic()
         if self._connection is not None:
             self._connection.close()
@@ -322,16 +308,3 @@ def _moment(row: Row) -> float:
 def _name(day: int) -> str:
     """The day in the name of its table: 20271231; before 1970 and after 9999 nobody asks."""
     return f"{datetime.fromtimestamp(day * _DAY, UTC):%Y%m%d}"
-
-
-@contextmanager
-def reading(url: str, columns: Sequence[str], where: str = "true", *values: Any) -> Iterator[Iterator[list[Any]]]:
-    """Rows of the ledger as they were written, by time, a few thousand at a time."""
-    with connect(url) as connection, connection.cursor("hedgerow") as cursor:
-        cursor.itersize = 5000
-        query = f"SELECT {', '.join(columns)}, odd FROM visits WHERE {where} ORDER BY at, id"  # noqa: S608 - constants
-        try:
-            cursor.execute(query.encode(), values)
-        except psycopg.Error as error:
-            raise StoreError(f"cannot read the ledger: {_line(error)}") from None
-        yield (restored(columns, row[:-1], row[-1]) for row in cursor)

@@ -120,6 +120,11 @@ class RedisState:
         return link.away
 
     @property
+    def why(self) -> str:
+        """Why Redis could not be reached at the start."""
+        return self._link.why
+
+    @property
     def spent(self) -> int:
         """Bytes that the counters take in this process, not in Redis."""
         return self._local.spent

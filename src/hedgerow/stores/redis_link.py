@@ -118,9 +118,12 @@ class ThreadLink:
         self._reader = hiredis.Reader()
         self._stop = threading.Event()
         self._reconnecting: threading.Thread | None = None
+        self.why = ""
+        """Why it could not be reached at the start."""
         try:
             self._connect()
         except OSError as error:
+            self.why = str(error)
             log.warning("Redis cannot be reached (%s); tried again", error)
             self._lose()
 
@@ -261,7 +264,7 @@ class ThreadLink:
             if self._socket is not None:
                 self._socket.close()
                 self._socket = None
-                log.warning("Redis does not answer (%s); tried again", error or type(error).__name__)
+                log.warning("Redis does not answer (%s); tried again", str(error or "") or "the connection was closed")
             if (self._reconnecting is None or not self._reconnecting.is_alive()) and not self._stop.is_set():
                 self._reconnecting = threading.Thread(target=self._come_back, name="hedgerow-redis", daemon=True)
                 self._reconnecting.start()

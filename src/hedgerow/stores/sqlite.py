@@ -1,19 +1,14 @@
 """
-The ledger in SQLite: write-ahead log, written in batches by a thread of its own, off the request path.
+The ledger in SQLite: write-ahead log, a transaction for each batch (`queued`).
 
-An append is one `deque.append`. The writer wakes twice a second, or as soon as a thousand rows wait, and writes them in
-one transaction. When the queue is full, or the disk is, entries are dropped and counted; requests go on. What waits
-when the program ends without closing the ledger (a middleware whose server knows no shutdown) is still written.
+When the disk is full entries are dropped and counted; requests go on.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import logging
 import sqlite3
-import threading
-from collections import deque
 from itertools import chain
 from pathlib import Path
 
@@ -21,11 +16,10 @@ import msgspec
 
 from hedgerow.errors import StoreError
 from hedgerow.stores.ledger import Entry
+from hedgerow.stores.queued import QueuedLedger
 
 log = logging.getLogger(__name__)
 
-_BATCH = 1000
-_PAUSE = 0.5
 _PURGE_EVERY = 3600.0
 _DAY = 86400.0
 
@@ -56,6 +50,8 @@ _ADDED = ("claim", "proof", "signs", "fingerprint")
 
 def _text(value: str) -> str:
     """Text that SQLite can store: a lone surrogate (an odd byte of the request) becomes its escape."""
+    if value.isascii():
+        return value
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -138,50 +134,21 @@ def migrate(path: Path) -> tuple[int, int]:
     return first, _VERSION
 
 
-class SqliteLedger:
+class SqliteLedger(QueuedLedger):
     """Writes entries to the SQLite file *path*, at most *queue* of them waiting; keeps *keep_days* of them."""
 
     def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
-        self._waiting: deque[Entry] = deque()
-        self._most = queue
+        super().__init__(queue)
         self._keep = keep_days * _DAY
-        self._wake = threading.Event()
-        self._stop = False
-        self.failing = False
         self._purged_at = 0.0
-        self.lost = 0
-        self.written = 0
         self._connection = _opened(path)
-        self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)
+        self._start()
 
-    def append(self, entry: Entry) -> None:
-        if self._stop or len(self._waiting) >= self._most:
-            self.lost += 1
-            return
-        self._waiting.append(entry)
-        if len(self._waiting) == _BATCH:
-            self._wake.set()
-
-    def close(self) -> None:
-        if not self._stop:
-            self._stop = True
-            self._wake.set()
-            self._thread.join()
-            self._connection.close()
-            atexit.unregister(self.close)
-
-    def _run(self) -> None:
-        while not self._stop:
-            self._wake.wait(_PAUSE)
-            self._wake.clear()
-            self._write_waiting()
-        self._write_waiting()
+    def _disconnect(self) -> None:
+        self._connection.close()
 
     def _write_waiting(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        for batch in self._batches():
             try:
                 self._write(batch)
             except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer

@@ -20,7 +20,7 @@ from hedgerow.adapters.banlist.wire import Line, Seen
 from hedgerow.client import AsgiClient, Client, WsgiClient
 from hedgerow.errors import HedgerowError
 from hedgerow.policy.lists import Listing
-from hedgerow.stores.lists import SqliteLists
+from hedgerow.stores.sqlite_lists import SqliteLists
 from hedgerow.verdict import Block, Evidence
 from serving_clients import TOKEN, following, served, wait_for
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hedgerow.adapters.banlist.wire import Line, encode_line
 from hedgerow.policy.lists import Listing, ListName, Lists
-from hedgerow.stores.lists import Follower, SqliteLists, Wanted
+from hedgerow.stores.lists import Follower, ListStore, Wanted
 from hedgerow.verdict import Block
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Feed:
 
     def __init__(
         self,
-        store: SqliteLists | None,
+        store: ListStore | None,
         blocks: Callable[[float], Sequence[Block]],
         clock: Callable[[], float] = time.time,
     ) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from hedgerow.adapters.banlist.local import Local
-from hedgerow.policy.lists import Asker, Listing, ListName, Lists, parse_subject
+from hedgerow.policy.lists import Listing, ListName, Lists, parse_subject
 from hedgerow.recall import ACCOUNT, CLEARANCE
 from hedgerow.verdict import Block
 
@@ -51,7 +51,7 @@ def networks_of(listings: Sequence[Listing], blocks: Sequence[Block], at: float)
         if block.until <= at or key.startswith((ACCOUNT, CLEARANCE)):
             continue
         first = key.partition("/")[0]
-        if first and lists.find(Asker(at, first)) is None:
+        if first and lists.find(at, first) is None:
             found.setdefault(key, "black")
     return found
 

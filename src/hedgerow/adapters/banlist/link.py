@@ -27,6 +27,7 @@ from hedgerow.errors import HedgerowError
 log = logging.getLogger(__name__)
 
 _OK = 200
+_UNKNOWN = 401
 _BAD = frozenset({400, 413})
 _PAUSE = 0.2
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
@@ -217,4 +218,7 @@ class Link:
 
 
 def _said(answer: http.client.HTTPResponse) -> str:
+    if answer.status == _UNKNOWN:
+        answer.read()
+        return "it does not know this token; see [[serve.clients]] in its settings"
     return f"{answer.status} {answer.read().decode('latin-1').strip()[:200]!a}"

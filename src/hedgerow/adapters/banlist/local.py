@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from hedgerow.adapters.banlist.wire import Line
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import network_of, prefix_of
-from hedgerow.policy.lists import Asker, Listing, ListName, Lists, decide
+from hedgerow.policy.lists import Listing, ListName, Lists, decide
 from hedgerow.recall import everyone_at
 from hedgerow.verdict import PASS, Block, Decision
 
@@ -57,7 +57,7 @@ class Local:
         return decision
 
     def _look_up(self, at: float, address: str, account: str, user_agent: str) -> Decision:
-        listing = self._lists.find(Asker(at, address, account, user_agent))
+        listing = self._lists.find(at, address, account, user_agent)
         if listing is not None:
             return decide(listing)
         blocks = self._blocks

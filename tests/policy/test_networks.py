@@ -1,0 +1,119 @@
+"""Which networks hold an address, held against a plain dictionary of all of them, through changes and changes again."""
+
+from __future__ import annotations
+
+import random
+from ipaddress import IPv4Address, IPv6Address
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hedgerow.policy import networks as module
+from hedgerow.policy.networks import Networks, NetworksV4, NetworksV6
+
+KINDS = {4: (NetworksV4, 32, IPv4Address), 6: (NetworksV6, 128, IPv6Address)}
+# The edges of buckets and chunks, of both halves of an address, and of all there is.
+_OPEN = {4: [0, 0, 1, 4, 8, 15, 16, 17, 20, 24, 31, 32], 6: [0, 0, 1, 8, 62, 63, 64, 65, 95, 96, 97, 99, 112, 127, 128]}
+_BASES = {
+    4: [0, 0xC0000200, 0xC000FFFE, 0xC1000000, 0xFFFFFF00],
+    6: [
+        0,
+        0x20010DB8 << 96,
+        0x2A010DB8 << 96,
+        (0x20010DB8 << 96) + (1 << 64) - 2,
+        (0x20010DB9 << 96) - 4,
+        2**128 - 256,
+    ],
+}
+
+
+def _numbers(version: int) -> st.SearchStrategy[int]:
+    return st.tuples(st.sampled_from(_BASES[version]), st.integers(0, 255)).map(lambda p: p[0] | p[1])
+
+
+def _networks(version: int) -> st.SearchStrategy[tuple[int, int]]:
+    pairs = st.tuples(_numbers(version), st.sampled_from(_OPEN[version]))
+    return pairs.map(lambda p: (p[0] >> p[1] << p[1], p[1]))
+
+
+_ROUNDS = st.sampled_from([4, 6]).flatmap(
+    lambda version: st.tuples(
+        st.just(version),
+        st.lists(st.lists(st.tuples(_networks(version), st.integers(0, 3)), max_size=12), max_size=4),
+        st.lists(_numbers(version), min_size=1, max_size=20),
+    )
+)
+
+
+def holding(networks: dict[tuple[int, int], str], number: int) -> list[tuple[int, str]]:
+    """As one would write it who has all the time there is."""
+    return sorted((shift, note) for (start, shift), note in networks.items() if start >> shift == number >> shift)
+
+
+def change(networks: Networks[str], plain: dict[tuple[int, int], str], network: tuple[int, int], note: str) -> None:
+    """Put a network with a note on it, or drop it where there is none."""
+    place, key = networks.place(*network)
+    if note:
+        place[key] = plain[network] = note
+    else:
+        place.pop(key, None)
+        plain.pop(network, None)
+
+
+def compare(networks: Networks[str], plain: dict[tuple[int, int], str], version: int, numbers: list[int]) -> None:
+    for number in numbers:
+        chain = networks.chain(str(KINDS[version][2](number)))
+        assert list(chain) == holding(plain, number), number
+
+
+@given(_ROUNDS)
+@hypothesis_settings(max_examples=60)
+def test_a_look_up_is_that_of_a_plain_scan(asked):
+    version, rounds, numbers = asked
+    networks: Networks[str] = KINDS[version][0]()
+    plain: dict[tuple[int, int], str] = {}
+    notes = ["", "a", "b", "c"]
+    for changes in rounds:
+        before = dict(plain)
+        for network, note in changes:
+            change(networks, plain, network, notes[note])
+            compare(networks, before, version, numbers[:1])
+        networks.settle(lambda: None)
+        edges = [
+            edge
+            for start, shift in plain
+            for edge in (start - 1, start, start + (1 << shift) - 1, start + (1 << shift))
+        ]
+        compare(networks, plain, version, numbers + [edge for edge in edges if 0 <= edge < 1 << KINDS[version][1]])
+    networks.clear()
+    change(networks, (rest := {}), (numbers[0], 0), "d")
+    compare(networks, plain, version, numbers)
+    networks.settle(lambda: None)
+    compare(networks, rest, version, numbers)
+    change(networks, rest, (numbers[0], 0), "")
+    networks.settle(lambda: None)
+    compare(networks, {}, version, numbers)
+    assert all(chunk is networks._empty for chunk in networks._chunks)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_many_networks_and_as_many_notes(version, monkeypatch):
+    # So few that the numbers of chains are of both sizes.
+    monkeypatch.setattr(module, "_MOST_SHORT_NUMBERS", 40)
+    rng = random.Random(version)
+    kind, bits, _ = KINDS[version]
+    head, chunk = {4: (0xC0 << 24, 8), 6: (0x20010D << 104, 24)}[version]
+    networks, plain = kind(), {}
+    for round_ in range(3):
+        for n in range(200):
+            shift = rng.choice([0, 8, 16, 17]) + (rng.choice([0, 48, 80]) if version == 6 else 0)
+            start = rng.getrandbits(bits) if n % 2 else head | rng.getrandbits(bits - chunk)
+            change(networks, plain, (start >> shift << shift, shift), f"{round_} {n}")
+        for network in rng.sample(sorted(plain), 60):
+            change(networks, plain, network, "")
+        networks.settle(lambda: None)
+        numbers = [start + rng.getrandbits(128) % (1 << shift) for start, shift in plain]
+        compare(networks, plain, version, numbers + [rng.getrandbits(bits) for _ in range(50)])
+    assert {numbers.typecode for _, _, numbers, _ in networks._chunks} == {"H", "I"}
