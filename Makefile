@@ -8,9 +8,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test check bench evaluate format clean
+.PHONY: setup packages demo test test-real test-units units check bench evaluate format clean
 
-setup: .venv/.ready
+setup:
+	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
+
+packages:
 	@tools/packages
 
 .venv/.ready: requirements.txt pyproject.toml tools/environment
@@ -25,16 +28,24 @@ check: .venv/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What asks no clock and opens no port runs side by side; real servers need the machine for themselves. Databases are
-# asked by these very processes, and so count for coverage.
+# Real servers, crawlers and browsers mostly wait. What computes runs beside them, yields to them, and shows what it
+# said when it is through. Databases are asked by the tests' own processes, and so count for coverage.
 DATABASES := tests/real/test_redis.py tests/real/test_postgresql.py
+UNITS := $(DATABASES) $(filter-out tests/real/ tests/__pycache__/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
-test: setup check
+test: setup
 	$(BIN)/coverage erase
-	$(BIN)/pytest tests --ignore=tests/real --ignore=tests/adapters -n 2 --durations=10 --cov --cov-report=
-	$(BIN)/pytest tests/adapters $(DATABASES) --cov --cov-append --cov-report=
-	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --durations=20
+	@$(MAKE) --no-print-directory -j2 test-real test-units
 	$(BIN)/coverage report --skip-covered --fail-under=85
+
+test-real: .venv/.ready
+	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) -n 2 --durations=20
+
+test-units: .venv/.ready
+	@nice -n 2 $(MAKE) --no-print-directory check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
+
+units: .venv/.ready
+	$(BIN)/pytest $(UNITS) -n 2 --durations=20 --cov --cov-report=
 
 bench: setup
 	@$(BIN)/python -m bench
@@ -47,4 +58,4 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* .units.log build dist

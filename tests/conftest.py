@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck
@@ -12,6 +14,31 @@ from hypothesis import settings as hypothesis_settings
 # Two noisy cores: a deadline for a single example would fail by chance.
 hypothesis_settings.register_profile("hedgerow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("hedgerow")
+
+
+def _together(nodeid: str) -> str:
+    """The name of those tests that one process makes, one after the other: a module has servers, models, a browser."""
+    module, _, test = nodeid.partition("::")
+    if module.startswith("tests/real/apps/"):
+        # The two applications have nothing in common.
+        application = re.search(r"\[(forum|wiki)\b", test)
+        return application[1] if application else module
+    if module.startswith(("tests/analyse/", "tests/report/", "tests/cli/test_report")):
+        return "what one has compiled, the others find"
+    return module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Who is free takes the next. In their own order: the real applications, which take longest, come first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _together(nodeid)
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from hedgerow.adapters.service import Service
 from hedgerow.adapters.site import Site
 
 TOKEN = "token-of-the-shop"
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 def wait_for(what: str, there: Callable[[], object]) -> None:

@@ -346,7 +346,9 @@ def test_control_c_ends_a_real_replay_with_130(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     code = "from hedgerow.cli import main; main()"
-    process = subprocess.Popen([sys.executable, "-c", code, "replay", str(fifo)], stderr=subprocess.PIPE, text=True)
+    # Where tests run in the background, Ctrl-C is ignored, and so it would be in what they start.
+    command = ["env", "--default-signal=INT", sys.executable, "-c", code, "replay", str(fifo)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     with fifo.open("w") as pipe:
         for n in range(2000):
             pipe.write(line_of(visit(n)))

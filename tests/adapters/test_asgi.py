@@ -426,7 +426,7 @@ def test_a_detained_client_that_leaves_is_let_go():
         async def send(message):
             sent.append(message)
 
-        await asyncio.wait_for(client.hedgerow(scope, receive, send), 5)
+        await asyncio.wait_for(client.hedgerow(scope, receive, send), 120)
         return len(sent)
 
     assert asyncio.run(leave()) < 10

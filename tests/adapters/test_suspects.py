@@ -187,6 +187,7 @@ class Contained(Person):
         super().__init__("[containment]\nenabled = true\nk1 = 5\nk2 = 8\n")
 
 
+@pytest.mark.no_cover
 def test_a_program_that_watches_a_few_pages_is_never_challenged():
     """Every twenty seconds, for a day, without a word where it comes from."""
     client = Client(Application(PAGE), SETTINGS)

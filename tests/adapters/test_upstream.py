@@ -42,7 +42,7 @@ GET = (b"GET", b"/", [(b"host", b"site")])
 def run(main):
     """Under uvloop, as in production."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(asyncio.wait_for(main, 30))
+        return runner.run(asyncio.wait_for(main, 300))
 
 
 class Odd:
@@ -145,7 +145,7 @@ async def pieces(*chunks: bytes) -> AsyncIterator[bytes]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():
             await asyncio.sleep(0.01)
 

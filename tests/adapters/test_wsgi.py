@@ -184,7 +184,7 @@ def test_sixteen_threads_count_exactly():
     begin = threading.Barrier(16)
 
     def crawl(_: int) -> list[int]:
-        begin.wait(30)
+        begin.wait(120)
         return [client.get("/").status for _ in range(100)]
 
     with ThreadPoolExecutor(16) as threads:
@@ -202,12 +202,12 @@ def test_while_one_application_thinks_others_are_answered():
     def react(environ):
         if environ["PATH_INFO"] == "/slow":
             inside.set()
-            assert go_on.wait(30)
+            assert go_on.wait(120)
 
     client = WsgiClient(WsgiApplication(react=react), OFF)
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(client.get, "/slow")
-        assert inside.wait(30)
+        assert inside.wait(120)
         assert client.get("/quick", peer="192.0.2.2").status == 200
         assert not slow.done()
         go_on.set()

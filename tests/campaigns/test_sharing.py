@@ -104,6 +104,7 @@ def test_one_that_hands_out_links_to_others_is_found():
     assert set(campaign.members) == set(workers)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("share", [0.0023, 0.01, 0.05])
 @pytest.mark.parametrize("seed", range(2))
 def test_people_who_now_and_then_share_a_link_are_no_campaign(share, seed):

@@ -245,12 +245,12 @@ class Protect:
             time.sleep(0.02)
 
     def overview(self) -> str:
-        with urllib.request.urlopen(self.admin, timeout=10) as answer:
+        with urllib.request.urlopen(self.admin, timeout=120) as answer:
             return answer.read().decode()
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(120)
 
 
 def test_a_signal_to_reload_keeps_the_old_settings_where_the_new_are_wrong(tmp_path):
@@ -284,7 +284,7 @@ def test_a_signal_to_reload_without_a_file_ends_nobody(tmp_path):
         protect.process.send_signal(signal.SIGHUP)
         protect.wait_for("reloaded the settings")
         with pytest.raises(urllib.error.HTTPError) as error:
-            urllib.request.urlopen(protect.site, timeout=10)
+            urllib.request.urlopen(protect.site, timeout=120)
         assert error.value.code == 502
         error.value.close()
     finally:

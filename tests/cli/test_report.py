@@ -12,7 +12,8 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from hedgerow.cli import app
+from hedgerow.cli import app, main
+from hedgerow.errors import SettingsError
 from report.logs import site_log
 
 
@@ -58,12 +59,14 @@ def test_apply_puts_crawlers_on_the_black_list_for_a_while(log):
         ("{log}", "--model", "{log}"),
     ],
 )
-def test_wrong_use_is_one_line(log, arguments):
-    command = [sys.executable, "-m", "hedgerow", "report", *(a.format(log=log) for a in arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode in {1, 2}
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stdout == ""
+def test_wrong_use_is_one_line(log, arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hedgerow", "report", *(a.format(log=log) for a in arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr()
+    assert end.value.code in {1, 2}
+    assert said.err.count("\n") == 1, said.err
+    assert said.out == ""
 
 
 def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
@@ -71,7 +74,9 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     place = tmp_path / "tmp"
     place.mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "hedgerow", "report", "-", "--json", str(tmp_path / "r.json")],
+        # Where tests run in the background, Ctrl-C is ignored, and so it would be in what they start.
+        ["env", "--default-signal=INT", sys.executable, "-m", "hedgerow", "report", "-",
+         "--json", str(tmp_path / "r.json")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"TMPDIR": str(place)},
     )  # fmt: skip
@@ -81,7 +86,7 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         # Where it reads is where it notices.
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()
@@ -89,3 +94,17 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     assert "Interrupted" in told
     assert list(tmp_path.iterdir()) == [place]
     assert list(place.iterdir()) == []
+
+
+def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delitem(sys.modules, "hedgerow.analyse.spark_store", raising=False)
+    result = run(str(log), "--engine", "spark")
+    assert str(result.exception) == "--engine spark needs pyspark; install hedgerow[spark]"
+
+
+@pytest.mark.parametrize("wrong", [("--engine", "abacus"), ("--master", "local[2]")])
+def test_engines_that_there_are_not(log, wrong):
+    result = run(str(log), *wrong)
+    assert isinstance(result.exception, SettingsError)
+    assert wrong[0] in str(result.exception)

@@ -105,7 +105,7 @@ def test_they_find_each_other_and_stop_well(tmp_path):
         told = {"x-forwarded-uri": "/", "x-forwarded-method": "GET", "x-forwarded-for": "192.0.2.1"}
         for where in (port, side):
             request = urllib.request.Request(f"http://127.0.0.1:{where}/auth", headers=told)
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 assert answer.status == 200
         # An answer waits for whoever comes for it, at whichever worker, and once.
         answers = [ask_later(port) for _ in range(12)]

@@ -20,6 +20,7 @@ import pytest
 
 from hedgerow.logs.reader import Reader
 from hedgerow.stores.labels import label_of, read_labels
+from real.servers import free_port
 
 pytest.importorskip("scrapy")
 
@@ -102,9 +103,7 @@ def environment() -> dict[str, str]:
 def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
     config = tmp_path / "hedgerow.toml"
     config.write_text(CONFIG.format(directory=tmp_path))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "hedgerow", "protect", f"http://127.0.0.1:{site.server_port}"]
     command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
     process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -118,12 +117,12 @@ def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(120)
 
 
 def crawl(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hedgerow", "crawl", *arguments, "--config", str(tmp_path / "hedgerow.toml")]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_each_order_is_what_the_site_sees_and_the_ledger_has_it_labelled(site, tmp_path):
@@ -199,6 +198,6 @@ def test_without_scrapy_it_says_what_to_install(tmp_path):
     (tmp_path / "hedgerow.toml").write_text("")
     code = "import sys; sys.modules['scrapy'] = None; from hedgerow.cli import main; main()"
     command = [sys.executable, "-c", code, "crawl", "http://127.0.0.1:1/", "--order", "depth"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "hedgerow[crawl]" in done.stderr

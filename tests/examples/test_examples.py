@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from real.servers import Running, answers, free_port, wait_for
+from real.servers import PATIENCE, Running, answers, free_port, wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TRAP = re.compile(r'<a class="[a-z]{7}" href="(/~[\w-]{40,})"></a>')
@@ -64,7 +64,7 @@ def test_an_example_under_wsgi_does_the_same(name, tmp_path):
     running = Running(command, log, cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")})
     try:
         wait_for(name, lambda: answers(port) or not running.alive)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as client:
             start = client.get("/")
             page = client.get("/page/1")
             trap = TRAP.search(start.text)

@@ -238,6 +238,7 @@ def test_what_crowdsec_itself_imports():
     assert subjects("value\n192.0.2.1\n", format="crowdsec") == ["192.0.2.1"]
 
 
+@pytest.mark.no_cover
 def test_memory_is_bounded_by_the_row_and_not_by_the_file():
     import tracemalloc
 

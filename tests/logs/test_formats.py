@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import msgspec
 import pytest
@@ -92,11 +92,11 @@ def test_no_line_takes_long(piece):
     """The longest line made of *piece* over and over costs milliseconds: nothing is tried again and again."""
     line = (b"192.0.2.1 - " + piece * LONGEST_LINE)[:LONGEST_LINE]
     request = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET '
-    began = perf_counter()
+    began = process_time()
     for name in ("combined", "vhost-combined"):
         LineParser(Format(name))(line)
         LineParser(Format(name))((request + piece * LONGEST_LINE)[:LONGEST_LINE])
-    assert perf_counter() - began < 30
+    assert process_time() - began < 30
 
 
 def escaped(text: str) -> bytes:

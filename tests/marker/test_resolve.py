@@ -279,6 +279,7 @@ PLACES = st.builds(
 @example(b"a%2e%2e/b", HERE)
 @example(b"//", HERE)
 @hypothesis_settings(max_examples=1_500)
+@pytest.mark.no_cover
 def test_the_same_as_the_slow_reference(url, place):
     found = resolve(url, place)
     slow = Slow(url, place).run()

@@ -597,6 +597,7 @@ def test_a_page_of_any_size_in_bounded_memory():
         assert held < 100_000
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "hard",
     [
@@ -617,16 +618,19 @@ def test_a_page_of_any_size_in_bounded_memory():
     ],
 )
 def test_the_time_grows_with_the_page_and_no_faster(hard):
-    def seconds(size: int) -> float:
-        page, best = hard(size), 1e9
-        for _ in range(3):
-            began = time.process_time()
-            rewritten(page, asked=ASKED)
-            best = min(best, time.process_time() - began)
-        return best
+    """
+    Ten times the page takes ten times as long, a hundred times where something is gone over again and again.
 
-    small, large = seconds(50_000), seconds(200_000)
-    assert large < 0.3 or large < 12 * small
+    Three seconds are always allowed: only an explosion fails.
+    """
+
+    def seconds(size: int) -> float:
+        page, began = hard(size), time.process_time()
+        rewritten(page, asked=ASKED)
+        return time.process_time() - began
+
+    small, large = seconds(30_000), seconds(300_000)
+    assert large < 3 or large < 40 * small
 
 
 # ---- Skeletons

@@ -230,24 +230,26 @@ HARD = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", HARD)
 def test_the_time_grows_with_the_page_and_no_faster(name):
-    """Four times the page may take sixteen times as long before this fails, and half a second is always allowed."""
+    """
+    Ten times the page takes ten times as long, a hundred times where something is gone over again and again.
+
+    Three seconds are always allowed, a dozen times what the slowest needs: only an explosion fails.
+    """
 
     def seconds(size: int, pieces: int) -> float:
         page = HARD[name](size)
         step = len(page) // pieces + 1
-        best = 1e9
-        for _ in range(3):
-            scanner, began = Scanner(), time.process_time()
-            for start in range(0, len(page), step):
-                scanner.feed(page[start : start + step], final=start + step >= len(page))
-            best = min(best, time.process_time() - began)
-        return best
+        scanner, began = Scanner(), time.process_time()
+        for start in range(0, len(page), step):
+            scanner.feed(page[start : start + step], final=start + step >= len(page))
+        return time.process_time() - began
 
     for pieces in (1, 16):
-        small, large = seconds(60_000, pieces), seconds(240_000, pieces)
-        assert large < 0.5 or large < 16 * small
+        small, large = seconds(30_000, pieces), seconds(300_000, pieces)
+        assert large < 3 or large < 40 * small
 
 
 def test_the_grammar_has_all_kinds_of_things():

@@ -11,10 +11,33 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, expect, sync_playwright
+
+from .servers import PATIENCE
 
 CHROMIUM = "/usr/bin/chromium"
+_OFF = [
+    # Playwright's own choice, which this takes the place of.
+    "AimEnabled",
+    "AvoidCorsURLLoaderRestartOnRedirect",
+    "AvoidUnnecessaryBeforeUnloadCheckSync",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "LensOverlay",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+    "ThirdPartyStoragePartitioning",
+    # What every window makes ready for an address that nobody will type: half of a core's second each time.
+    "SpareRendererForSitePerProcess",
+    "WebUIOmniboxAimPopup",
+    "WebUIOmniboxPopup",
+]
 ARGUMENTS = [
+    f"--disable-features={','.join(_OFF)}",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -27,6 +50,7 @@ ARGUMENTS = [
 VIEWPORT: Any = {"width": 1000, "height": 700}
 BAIT = 'a[class][href*="~"]:empty'
 """Hidden links, by their look: marked links have the same addresses, and something to click on."""
+expect.set_options(timeout=PATIENCE * 1000)
 
 
 @contextlib.contextmanager
@@ -44,6 +68,7 @@ def chromium() -> Iterator[Browser]:
 def tab(browser: Browser, **options: Any) -> Iterator[Page]:
     """A tab of a browser that has never been anywhere."""
     with contextlib.closing(browser.new_context(viewport=VIEWPORT, **options)) as context:
+        context.set_default_timeout(PATIENCE * 1000)
         yield context.new_page()
 
 

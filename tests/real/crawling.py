@@ -23,10 +23,11 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import httpx
 
-from .servers import clean_environment
+from .servers import PATIENCE, clean_environment
 
 MOST_REQUESTS = 3000
-LONGEST = 40.0
+LONGEST = 150.0
+"""Seconds after which a crawler is held to go round in circles. Those that go well end by themselves."""
 _TITLE = re.compile(rb"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 _LINK = re.compile(rb"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 _NAME = "index.html"
@@ -74,31 +75,33 @@ def stored(folder: Path, titles: Titles) -> set[str]:
     return recognised(((path.name, title_of(path.read_bytes())) for path in files), titles)
 
 
-def _run(command: list[str], folder: Path, *, longest: float = LONGEST) -> str:
-    """Run a crawler to its end, or for *longest* seconds; returns what it said."""
+def _run(command: list[str], folder: Path, *, until: Callable[[], bool] = bool) -> str:
+    """Run a crawler to its end, or *until* it has done enough, or for `LONGEST`; returns what it said."""
     with (folder / "crawler.log").open("wb+") as log:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment()
         )
-        try:
-            process.wait(longest)
-        except subprocess.TimeoutExpired:
+        end = time.monotonic() + LONGEST
+        while process.poll() is None and not until() and time.monotonic() < end:
+            time.sleep(0.02)
+        if process.poll() is None:
             process.kill()
             process.wait()
         log.seek(0)
         return log.read().decode("utf-8", "replace")
 
 
-def wget(program: str, url: str, address: str, folder: Path, *options: str, longest: float = LONGEST) -> None:
+def wget(program: str, url: str, address: str, folder: Path, *options: str, until: Callable[[], bool] = bool) -> None:
     """wget, all levels. It stays on its host; without `robots=off` in *options* it obeys robots.txt."""
-    command = [program, "-nv", "-r", "-l", "inf", "--tries=1", "--timeout=10", "--max-redirect=2", "--no-config"]
-    _run([*command, f"--bind-address={address}", "-P", str(folder), *options, url + "/"], folder, longest=longest)
+    command = [program, "-nv", "-r", "-l", "inf", "--tries=1", "--max-redirect=2", "--no-config"]
+    bounds = [f"--timeout={PATIENCE:.0f}", f"--bind-address={address}"]
+    _run([*command, *bounds, "-P", str(folder), *options, url + "/"], folder, until=until)
 
 
 def httrack(program: str, url: str, folder: Path) -> None:
     """httrack, from 127.0.0.1: its option for another address is without effect."""
     options = ["-q", "-s0", "--disable-security-limits", "--max-rate", "0", "-c16", "-%c0", "-B"]
-    bounds = [f"-E{LONGEST:.0f}", "-T10", "-R0"]
+    bounds = [f"-E{LONGEST:.0f}", f"-T{PATIENCE:.0f}", "-R0"]
     _run([program, url + "/", "-O", str(folder), *options, *bounds, "-*", f"+{url}/*"], folder)
 
 
@@ -110,7 +113,7 @@ def scrapy(url: str, address: str, folder: Path, titles: Titles, *, order: str =
         "CONCURRENT_REQUESTS": 32,
         "CONCURRENT_REQUESTS_PER_DOMAIN": 32,
         "DOWNLOAD_BIND_ADDRESS": address,
-        "DOWNLOAD_TIMEOUT": 10,
+        "DOWNLOAD_TIMEOUT": PATIENCE,
         "CLOSESPIDER_TIMEOUT": int(LONGEST / 2),
         "CLOSESPIDER_PAGECOUNT": MOST_REQUESTS,
         "TELNETCONSOLE_ENABLED": False,
@@ -183,7 +186,7 @@ class Crawler:
         end = time.monotonic() + LONGEST
         transport = httpx.AsyncHTTPTransport(local_address=self._address, trust_env=False)
         client = httpx.AsyncClient(
-            transport=transport, headers=self._headers, timeout=10, follow_redirects=False, trust_env=False
+            transport=transport, headers=self._headers, timeout=PATIENCE, follow_redirects=False, trust_env=False
         )
         async with client:
             running: set[asyncio.Task[None]] = set()

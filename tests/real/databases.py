@@ -17,9 +17,7 @@ from pathlib import Path
 import psycopg
 
 from .conftest import missing
-from .servers import free_port
-
-PATIENCE = 30.0
+from .servers import PATIENCE, free_port
 
 
 class RedisServer:
@@ -85,7 +83,7 @@ class RedisServer:
 
 def command(port: int, *words: Sequence[str] | str) -> bytes:
     """What Redis says to one command, raw."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connected:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connected:
         line = b"*%d\r\n" % len(words)
         for word in words:
             data = str(word).encode()

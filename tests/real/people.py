@@ -14,6 +14,7 @@ import httpx
 from driving import traps_in
 
 from .crawling import BROWSER
+from .servers import PATIENCE
 
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 _ASSET = re.compile(r"""(?:<link\s[^>]*?rel="stylesheet"[^>]*?href|<(?:img|object)\s[^>]*?(?:src|data))="([^"]+)""")
@@ -38,7 +39,7 @@ class Reader:
     async def read(self, pages: int, crawling: Callable[[], bool]) -> None:
         """Read *pages* pages, and go on for as long as somebody is crawling."""
         transport = httpx.AsyncHTTPTransport(local_address=self._address, trust_env=False)
-        async with httpx.AsyncClient(transport=transport, headers=BROWSER, timeout=30, trust_env=False) as client:
+        async with httpx.AsyncClient(transport=transport, headers=BROWSER, timeout=PATIENCE, trust_env=False) as client:
             here, before = self._url + "/", ""
             while self.pages < pages or crawling():
                 links = await self._page(client, here, before)

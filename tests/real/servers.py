@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -23,7 +24,7 @@ from hedgerow.visit import Marker
 
 HEDGEROW = Path(sys.executable).parent / "hedgerow"
 # 0 is wanted. uvicorn raises the signal once more after it has ended well; `test_upstream` waits for the change.
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which something that is not there is held to be broken. Never decides a test that goes well."""
 
 
@@ -36,10 +37,28 @@ def find_program(name: str) -> str | None:
     return None
 
 
+_dice = random.SystemRandom()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """
+    A port at which nobody listens, and that nobody else gets between this and its use.
+
+    It is below those that the system hands out by itself, and its name is taken: tests that run side by side, each in
+    a process of its own, never choose the same.
+    """
+    while True:
+        port = _dice.randrange(20_000, 32_000)
+        name = socket.socket(socket.AF_UNIX)
+        try:
+            name.bind(f"\0hedgerow tests {port}")
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            name.close()
+            continue
+        name.detach()  # for as long as this process runs
+        return port
 
 
 def wait_for(what: str, there: Callable[[], object], *, patience: float = PATIENCE) -> None:
@@ -65,7 +84,7 @@ def run(command: list[str], *, cwd: Path) -> str:
     """What a program says that must end well."""
     home = {"HOME": str(cwd), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
     done = subprocess.run(
-        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=60, check=False
+        command, cwd=cwd, env=clean_environment(**home), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
@@ -262,7 +281,7 @@ class Protect:
     def said(self) -> str:
         return self.running.said()
 
-    def stop(self, *, patience: float = 45.0) -> None:
+    def stop(self, *, patience: float = PATIENCE) -> None:
         """SIGTERM; it must end well and have nothing to complain of."""
         if self._stopped:
             return

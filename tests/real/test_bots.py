@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fakedns import FakeDns
 
-from .servers import Nginx, Protect, clean_environment, wait_for
+from .servers import PATIENCE, Nginx, Protect, clean_environment, wait_for
 
 GOOGLE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
 GPT = "Mozilla/5.0 (compatible; GPTBot/1.2; +https://openai.com/gptbot)"
@@ -40,8 +40,8 @@ def test_a_true_bot_and_a_false_one(
             out = tmp_path / "page"
             command = [program("curl"), "-sS", "--noproxy", "*", "--interface", who, "-A", agent, "-o", str(out)]
             done = subprocess.run(
-                [*command, "-w", "%{http_code}", hedgerow.url + path], env=clean_environment(), timeout=30, check=True,
-                capture_output=True, text=True,
+                [*command, "-w", "%{http_code}", hedgerow.url + path], env=clean_environment(), timeout=PATIENCE,
+                check=True, capture_output=True, text=True,
             )  # fmt: skip
             return done.stdout, out.read_text()
 

@@ -49,7 +49,7 @@ def site(served):
 
 
 def arrived(page, path="/docs/") -> None:
-    page.wait_for_selector(f"h1:text-is('{path}')", timeout=20_000)
+    page.wait_for_selector(f"h1:text-is('{path}')")
 
 
 def type_answer(page, site) -> None:
@@ -216,7 +216,7 @@ def test_a_form_of_another_site_is_not_sent_on(browser, site):
         page.goto("about:blank")
         page.set_content(f"<form method=post action='{site.url}/comment'><input name=a value=1></form>")
         page.evaluate("() => document.forms[0].submit()")
-        page.get_by_text("Please go back and send it again").wait_for(timeout=20_000)
+        page.get_by_text("Please go back and send it again").wait_for()
         assert site.sent == []
 
 

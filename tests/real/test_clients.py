@@ -20,7 +20,7 @@ from playwright.sync_api import Browser
 
 from . import browsing
 from .crawling import BROWSER
-from .servers import Nginx, Protect, clean_environment, run
+from .servers import PATIENCE, Nginx, Protect, clean_environment, run
 
 ENTRIES = 5
 ASKS = 130
@@ -87,7 +87,7 @@ def hedgerow(protect: Callable[..., Protect], upstream: Nginx) -> Protect:
 
 def make_suspect(hedgerow: Protect) -> None:
     """Whoever is at 127.0.0.1 asks for changed links until it is challenged; a person there is shown a page."""
-    with httpx.Client(base_url=hedgerow.url, headers=BROWSER, trust_env=False) as client:
+    with httpx.Client(base_url=hedgerow.url, headers=BROWSER, timeout=PATIENCE, trust_env=False) as client:
         for n in range(20):
             answer = client.get(f"/~{n:02}{'A' * 60}")
             if answer.status_code == 403:
@@ -97,6 +97,14 @@ def make_suspect(hedgerow: Protect) -> None:
         assert (page.status_code, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
         assert "I am a person" in page.text or "altcha" in page.text
     assert hedgerow.blocked() == {}, "it is asked, not blocked"
+
+
+@pytest.fixture(scope="module")
+def suspecting(protect: Callable[..., Protect], upstream: Nginx) -> Protect:
+    """One to whom everybody at 127.0.0.1 is a suspect."""
+    hedgerow = protect(upstream.url)
+    make_suspect(hedgerow)
+    return hedgerow
 
 
 def check_undisturbed(hedgerow: Protect) -> None:
@@ -141,9 +149,8 @@ def test_a_feed_reader(path: str, hedgerow: Protect) -> None:
 
 
 @pytest.mark.parametrize("path", ["/feed.xml", "/feed"])
-def test_a_feed_reader_that_is_suspected(path: str, hedgerow: Protect) -> None:
-    make_suspect(hedgerow)
-    feed = read_feed(hedgerow.url + path)
+def test_a_feed_reader_that_is_suspected(path: str, suspecting: Protect) -> None:
+    feed = read_feed(suspecting.url + path)
     assert feed.entries == []
     check_declined(feed.status, feed.headers["content-type"], feed.headers["retry-after"], "")
 
@@ -156,7 +163,7 @@ def clone(git: str, hedgerow: Protect, folder: Path) -> subprocess.CompletedProc
     quiet = {"HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_TRACE_CURL": "1"}
     return subprocess.run(
         [git, "clone", f"{hedgerow.url}/repository.git", "copy"],
-        cwd=folder, env=clean_environment(**quiet), capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=clean_environment(**quiet), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
 
 
@@ -168,9 +175,8 @@ def test_git(hedgerow: Protect, repository: Path, program: Callable[[str], str],
     check_undisturbed(hedgerow)
 
 
-def test_git_that_is_suspected(hedgerow: Protect, program: Callable[[str], str], tmp_path: Path) -> None:
-    make_suspect(hedgerow)
-    done = clone(program("git"), hedgerow, tmp_path)
+def test_git_that_is_suspected(suspecting: Protect, program: Callable[[str], str], tmp_path: Path) -> None:
+    done = clone(program("git"), suspecting, tmp_path)
     assert done.returncode != 0
     assert "error: 429" in done.stderr
     assert "retry-after:" in done.stderr.lower()
@@ -197,19 +203,18 @@ def test_a_monitor(options: list[str], hedgerow: Protect, program: Callable[[str
     check_undisturbed(hedgerow)
 
 
-def test_curl_that_is_suspected(hedgerow: Protect, program: Callable[[str], str], tmp_path: Path) -> None:
-    make_suspect(hedgerow)
+def test_curl_that_is_suspected(suspecting: Protect, program: Callable[[str], str], tmp_path: Path) -> None:
     for accept in ("*/*", "application/json", "text/plain"):
         for options in ([], ["-I"], ["-X", "PUT", "-d", "x"], ["-H", "Range: bytes=0-9"]):
             for path in ("/", "/a.html", "/data.json", "/feed.xml"):
-                answer = curl(program, tmp_path, "-i", "-H", f"Accept: {accept}", *options, hedgerow.url + path)
+                answer = curl(program, tmp_path, "-i", "-H", f"Accept: {accept}", *options, suspecting.url + path)
                 head, _, body = answer.replace("\r\n", "\n").partition("\n\n")
                 headers = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:])
                 status = int(head.split()[1])
                 check_declined(status, headers["content-type"], headers["retry-after"], body)
                 assert bool(body) == ("-I" not in options)
     # What a page brought along before it was suspected may come still.
-    assert curl(program, tmp_path, hedgerow.url + "/style.css") == "a { color: green }"
+    assert curl(program, tmp_path, suspecting.url + "/style.css") == "a { color: green }"
 
 
 # ---- A page's own scripts

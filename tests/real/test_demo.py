@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from .servers import HEDGEROW, clean_environment, wait_for
+from .servers import HEDGEROW, PATIENCE, clean_environment, wait_for
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     """The demo in an empty folder, with its temporary files below it, so that what it leaves can be seen."""
     (folder / "tmp").mkdir()
     return subprocess.Popen(
-        [HEDGEROW, "demo", *options],
+        # Where tests run in the background, Ctrl-C is ignored, and so it would be in what they start.
+        ["env", "--default-signal=INT", HEDGEROW, "demo", *options],
         cwd=folder,
         env=clean_environment(TMPDIR=str(folder / "tmp")),
         stdin=subprocess.DEVNULL,
@@ -45,7 +46,7 @@ def test_shows_what_crawlers_get(tmp_path: Path, program: Callable[[str], str]) 
     for needed in ("nginx", "wget", "httrack"):
         program(needed)
     demo = start(tmp_path, "--seconds", "1")
-    out, err = demo.communicate(timeout=170)
+    out, err = demo.communicate(timeout=500)
     print(out)  # noqa: T201
     assert (demo.returncode, err) == (0, "")
     rows = {
@@ -80,7 +81,7 @@ def test_can_be_stopped_in_the_middle(number: signal.Signals, tmp_path: Path) ->
     finally:
         time.sleep(0.3)
         demo.send_signal(number)
-        out, err = demo.communicate(timeout=60)
+        out, err = demo.communicate(timeout=PATIENCE)
     assert (demo.returncode, err) == (0, "")
     assert "Stopped." in out
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -197,7 +197,7 @@ def test_haproxy_asks_by_spoe(program, service, site, tmp_path):
          ":8092": f":{spoe.getsockname()[1]}", "/etc/haproxy/spoe.conf": tmp_path / "spoe.conf"},
     )  # fmt: skip
     (tmp_path / "haproxy.cfg").write_text(text)
-    (tmp_path / "spoe.conf").write_text(with_ports("haproxy/spoe.conf", {"500ms": "20s"}))
+    (tmp_path / "spoe.conf").write_text(with_ports("haproxy/spoe.conf", {"500ms": "120s", "hello 2s": "hello 120s"}))
     service.use(CONTAINED, [Listing("black", OTHER)], observe=False)
     with stopping(agent, started([program("haproxy"), "-db", "-f", "haproxy.cfg"], tmp_path, port)):
         asks_and_shows(service, port)
@@ -291,7 +291,7 @@ def test_apache_asks_by_lua(program, service, site, tmp_path):
     if not Path("/usr/share/lua/5.3/socket.lua").exists():
         missing("lua-socket")
     port = free_port()
-    script = with_ports("apache/hedgerow.lua", {"8090": service.server.port})
+    script = with_ports("apache/hedgerow.lua", {"8090, 2\n": f"{service.server.port}, 120\n"})
     (tmp_path / "hedgerow.lua").write_text(script)
     text = with_ports(
         "apache/forward-auth.conf",

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser
 
 from hedgerow.detect.headers import WEIGHTS
 
-from .browsing import CHROMIUM, VIEWPORT, Person
-from .servers import Nginx, Protect, clean_environment
+from .browsing import CHROMIUM, Person, tab
+from .servers import PATIENCE, Nginx, Protect, clean_environment
 
 _REQUESTS = "import requests,sys; s=requests.Session(); s.trust_env=False; s.get(sys.argv[1])"
 _AIOHTTP = """
@@ -37,7 +37,7 @@ process.start()
 
 
 def _ran(*command: str, cwd: Path) -> None:
-    subprocess.run(command, cwd=cwd, env=clean_environment(), check=True, timeout=60, capture_output=True)
+    subprocess.run(command, cwd=cwd, env=clean_environment(), check=True, timeout=PATIENCE, capture_output=True)
 
 
 def test_a_browser_gives_no_sign_at_all(browser: Browser, site: Nginx, protect: Callable[..., Protect]) -> None:
@@ -50,9 +50,8 @@ def test_a_browser_gives_no_sign_at_all(browser: Browser, site: Nginx, protect: 
     agent = browser.new_page().evaluate("navigator.userAgent").replace("Headless", "")
     version = agent.partition("Chrome/")[2].partition(".")[0]
     hints = f'"Chromium";v="{version}", "Not)A;Brand";v="24"'
-    context = browser.new_context(viewport=VIEWPORT, user_agent=agent, extra_http_headers={"sec-ch-ua": hints})
-    Person(context.new_page(), hedgerow.url, seed=3).walk(12)
-    context.close()
+    with tab(browser, user_agent=agent, extra_http_headers={"sec-ch-ua": hints}) as page:
+        Person(page, hedgerow.url, seed=3).walk(12)
     hedgerow.stop()
     # A new tab asks for its page before it is told its other name, and the icon is the browser's own.
     visits = [visit for visit in hedgerow.visits() if "HeadlessChrome" not in visit["user_agent"]]

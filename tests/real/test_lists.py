@@ -15,7 +15,18 @@ from hedgerow.exchange.writing import write
 from hedgerow.policy.lists import Listing
 
 from .conftest import missing
-from .servers import Nginx, Protect, Running, answers, clean_environment, find_program, free_port, stopping, wait_for
+from .servers import (
+    PATIENCE,
+    Nginx,
+    Protect,
+    Running,
+    answers,
+    clean_environment,
+    find_program,
+    free_port,
+    stopping,
+    wait_for,
+)
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +49,7 @@ def status(url: str, address: str) -> int:
     import http.client
 
     host, _, port = url.removeprefix("http://").partition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10, source_address=(address, 0))
+    connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE, source_address=(address, 0))
     try:
         connection.request("GET", "/")
         return connection.getresponse().status
@@ -84,7 +95,7 @@ def test_a_running_proxy_notices_what_the_command_line_does(tmp_path, pages):
             lists(protect.folder, "add", "black", "127.0.0.9/32", "--reason", "a test")
             wait_for("the refusal", lambda: status(protect.url, "127.0.0.9") == 403)
             assert status(protect.url, "127.0.0.8") == 200
-            lists(protect.folder, "add", "white", "127.0.0.9", "--for", "5s")
+            lists(protect.folder, "add", "white", "127.0.0.9", "--for", "10s")
             wait_for("the exception", lambda: status(protect.url, "127.0.0.9") == 200)
             wait_for("its end", lambda: status(protect.url, "127.0.0.9") == 403)
             lists(protect.folder, "remove", "black", "127.0.0.9")
@@ -96,13 +107,13 @@ def test_a_running_proxy_notices_what_the_command_line_does(tmp_path, pages):
                 {"content-type": "application/json"},
             )
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(request, timeout=10) as answer:
+            with opener.open(request, timeout=PATIENCE) as answer:
                 assert answer.status == 201
             assert status(protect.url, "127.0.0.9") == 403
             assert '"127.0.0.0/28"' in protect.ask_admin("/lists")
             assert "deny 127.0.0.0/28;" in protect.ask_admin("/lists/export/nginx-deny")
             with pytest.raises(urllib.error.HTTPError) as error:
-                opener.open(urllib.request.Request(f"{protect.admin}/lists", b"{}"), timeout=10)
+                opener.open(urllib.request.Request(f"{protect.admin}/lists", b"{}"), timeout=PATIENCE)
             assert error.value.code == 415
             error.value.close()
         refused = [row for row in protect.visits() if row["action"] == "refuse"]

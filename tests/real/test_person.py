@@ -7,18 +7,14 @@ from typing import Any
 
 from playwright.sync_api import Browser
 
-from .browsing import VIEWPORT, Person, Watch
+from .browsing import Person, Watch, tab
 from .servers import Nginx, Protect
 
 
 def walk(browser: Browser, url: str, *, seed: int, steps: int, **seen: Any) -> tuple[list[str], Watch]:
-    context = browser.new_context(viewport=VIEWPORT)
-    try:
-        watch = Watch(context, url)
-        trail = Person(context.new_page(), url, seed=seed, **seen).walk(steps)
-    finally:
-        context.close()
-    return trail, watch
+    with tab(browser) as page:
+        watch = Watch(page.context, url)
+        return Person(page, url, seed=seed, **seen).walk(steps), watch
 
 
 def test_walks_undisturbed(browser: Browser, site: Nginx, hedgerow: Protect) -> None:

@@ -76,7 +76,7 @@ def test_a_suspect_calculates_twice_is_blocked_the_third_time_and_forgiven(brows
             if any(decision.startswith("challenge") for decision in decisions):
                 challenged += 1
                 # It solves it without a click and is where it wanted to go.
-                page.wait_for_selector(".navheader, .book", timeout=60_000)
+                page.wait_for_selector(".navheader, .book")
                 assert page.url == hedgerow.url + link
         assert challenged == 2
         assert "too-many-challenges" in " ".join(decisions)

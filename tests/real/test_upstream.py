@@ -16,7 +16,7 @@ import pytest
 from driving import traps_in
 
 from .crawling import BROWSER
-from .servers import HEDGEROW, Nginx, Protect, answers, clean_environment, wait_for
+from .servers import HEDGEROW, PATIENCE, Nginx, Protect, answers, clean_environment, wait_for
 
 BIG = 900_000
 
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def ask(hedgerow: Protect, target: str = "/", who: str = "127.0.0.1", **headers: str) -> httpx.Response:
     transport = httpx.HTTPTransport(local_address=who, trust_env=False)
-    with httpx.Client(transport=transport, base_url=hedgerow.url, timeout=30, trust_env=False) as client:
+    with httpx.Client(transport=transport, base_url=hedgerow.url, timeout=PATIENCE, trust_env=False) as client:
         return client.get(target, headers={**BROWSER, **headers})
 
 
@@ -65,7 +65,7 @@ def test_a_download_is_finished_before_the_end(
     site = nginx(folder, more="location /big.bin { limit_rate 400k; }")
     hedgerow = protect(site.url)
     with (
-        httpx.Client(base_url=hedgerow.url, timeout=30, trust_env=False) as client,
+        httpx.Client(base_url=hedgerow.url, timeout=PATIENCE, trust_env=False) as client,
         client.stream("GET", "/big.bin") as answer,
     ):
         pieces = answer.iter_raw()
@@ -84,7 +84,7 @@ def test_a_site_that_dies_in_the_middle_is_not_passed_off_as_whole(
     site = nginx(folder, more="location /big.bin { limit_rate 200k; }")
     hedgerow = protect(site.url)
     with (
-        httpx.Client(base_url=hedgerow.url, timeout=30, trust_env=False) as client,
+        httpx.Client(base_url=hedgerow.url, timeout=PATIENCE, trust_env=False) as client,
         client.stream("GET", "/big.bin") as answer,
     ):
         pieces = answer.iter_raw()
@@ -129,7 +129,7 @@ def test_a_port_in_use_is_one_line(folder: Path) -> None:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         done = subprocess.run(
             [HEDGEROW, "protect", "http://127.0.0.1:9", "--listen", listen],
-            capture_output=True, text=True, timeout=30, check=False, cwd=folder, env=clean_environment(),
+            capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder, env=clean_environment(),
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

@@ -19,7 +19,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 from driving import traps_in
 
 from . import browsing
-from .servers import Protect
+from .servers import PATIENCE, Protect
 
 PROTOCOLS = [Subprotocol("talk.v1")]
 PAGE = """<!DOCTYPE html><html><head><title>Talk</title><link rel="icon" href="data:,"></head><body>
@@ -112,7 +112,7 @@ def test_of_a_client(talk: Talk, gate: Protect, address: Callable[[], str]) -> N
         big = "x" * 3_000_000
         socket.send(big)
         assert socket.recv() == big
-        assert socket.ping().wait(20)
+        assert socket.ping().wait(PATIENCE)
         socket.send(["in ", "pieces"])
         assert socket.recv() == "in pieces"
         socket.close(4321, "enough")
@@ -126,7 +126,7 @@ def test_of_a_client(talk: Talk, gate: Protect, address: Callable[[], str]) -> N
 def test_of_somebody_blocked_is_refused(talk: Talk, gate: Protect, address: Callable[[], str]) -> None:
     who = address()
     transport = httpx.HTTPTransport(local_address=who, trust_env=False)
-    with httpx.Client(transport=transport, base_url=gate.url, trust_env=False) as client:
+    with httpx.Client(transport=transport, base_url=gate.url, timeout=PATIENCE, trust_env=False) as client:
         trap = traps_in(client.get("/").content)[0]
         assert client.get(trap).status_code == 403
     asked = len(talk.asked)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .servers import Nginx, Protect, ask, wait_for
+from .servers import PATIENCE, Nginx, Protect, ask, wait_for
 
 WORKERS = 3
 
@@ -48,7 +48,7 @@ def test_counters_of_all_workers_are_one(workers):
 def test_forgiving_reaches_all_workers_and_the_file(workers):
     request = urllib.request.Request(workers.admin + "/forgive", data=b"key=127.0.0.1", method="POST")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=30):
+    with opener.open(request, timeout=PATIENCE):
         pass
     assert [ask(workers) for _ in range(6)] == [200] * 6
 

@@ -153,16 +153,19 @@ def test_workers_with_a_common_memory_waste_less():
 # The experiment
 
 
+@pytest.mark.no_cover
 def test_half_of_the_site_takes_143_percent_more():
     """The paper: "crawling half of all content requires 143% more queries"."""
     assert papers().extra[0.5].mean == pytest.approx(1.43, abs=0.05)
 
 
+@pytest.mark.no_cover
 def test_95_percent_of_the_site_take_about_30_times_more():
     """The paper: 2781 % more; in closed form, links drawn at random for each request, 3065 %."""
     assert 26 <= papers().extra[0.95].mean <= 33
 
 
+@pytest.mark.no_cover
 def test_one_worker_wastes_about_nine_percent():
     """The paper: 8.2 %."""
     assert 0.08 <= papers().waste.mean <= 0.095

@@ -186,6 +186,7 @@ class StateConformance:
 
     # ---- Concurrency
 
+    @pytest.mark.no_cover
     def test_no_count_is_lost_under_64_threads(self):
         threads, each = 64, 50
         windows = (Window(count=100_000, seconds=100.0), Window(count=100_000, seconds=100.0, by="prefix"))

@@ -149,7 +149,7 @@ def test_what_waits_is_written_when_the_program_ends_without_a_word(tmp_path):
         f"ledger = SqliteLedger(Path({str(tmp_path / NAME)!r}))\n"
         "ledger.append(Entry(Visit(1.0, 'a', 'a', 'a', 'GET', '/'), PASS, 200))\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
     assert len(rows(tmp_path / NAME)) == 1
 
 

@@ -310,7 +310,7 @@ def test_without_its_token_a_client_gets_nothing(tmp_path, token):
                 service.url + path, data=body, headers={"authorization": f"Bearer {token}"}
             )
             with pytest.raises(urllib.error.HTTPError) as refused:
-                urllib.request.urlopen(request, timeout=10)
+                urllib.request.urlopen(request, timeout=120)
             refused.value.close()
             assert refused.value.code == 401
 
@@ -325,7 +325,7 @@ def test_what_is_no_batch_is_not_taken(tmp_path, body, status):
             service.url + "/client/visits", data=body, headers={"authorization": f"Bearer {TOKEN}"}
         )
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=120)
         refused.value.close()
         assert refused.value.code == status
         assert not service.entries

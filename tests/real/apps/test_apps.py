@@ -21,11 +21,10 @@ Start = Callable[[App], Forum | Wiki]
 Bare = Callable[[App], Record]
 
 SETTINGS = {
-    "default settings": "",
-    "opaque": '[marker]\nmode = "opaque"\n[traps]\nenabled = true\n',
-    "readable": '[marker]\nmode = "readable"\n[traps]\nenabled = true\n',
+    "opaque": "",
+    "readable": '[marker]\nmode = "readable"\n',
 }
-"""Settings files for Hedgerow, by a name. Whatever stands in them, people must see the same."""
+"""Settings files for Hedgerow, by the mode that they mean. Whatever stands in them, people must see the same."""
 MADE_BY_SCRIPTS = {
     "forum": (
         r"/comment/like/\d+/delete/",  # the answer to a like, in JSON
@@ -69,12 +68,12 @@ def test_bare(app: App, bare: Bare) -> None:
     assert len(record.steps) > 40
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("mode", SETTINGS)
 @apps
 def test_behind_hedgerow(
-    app: App, name: str, browser: Browser, start: Start, bare: Bare, protect: Callable[..., Protect]
+    app: App, mode: str, browser: Browser, start: Start, bare: Bare, protect: Callable[..., Protect]
 ) -> None:
-    hedgerow = protect(start(app).url, settings=SETTINGS[name])
+    hedgerow = protect(start(app).url, settings=SETTINGS[mode])
     record = visit(browser, app, hedgerow.url)
     assert record.faults() == []
     assert record.steps == bare(app).steps
@@ -82,8 +81,7 @@ def test_behind_hedgerow(
         assert text == bare_text, step
     assert record == bare(app)
     assert hedgerow.blocked() == {}
-    if name in {"opaque", "readable"}:
-        assert_marked(app, name, record, hedgerow.url)
+    assert_marked(app, mode, record, hedgerow.url)
 
 
 def assert_marked(app: App, mode: str, record: Record, base: str) -> None:

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Response, expect
 from playwright.sync_api import Error as PlaywrightError
 
+from real.servers import PATIENCE
+
 PICTURE = base64.b64decode(
     "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAFA3PEY8MlBGQUZaVVBfeMiCeG5uePWvuZHI////////////////////////////////////////"
     "////////////wAALCAAQABgBAREA/8QAFQABAQAAAAAAAAAAAAAAAAAAAwT/xAAWEAADAAAAAAAAAAAAAAAAAAAAAQL/2gAIAQEAAD8AmhFE"
@@ -22,7 +24,6 @@ PICTURE = base64.b64decode(
 """A JPEG of 24 by 16."""
 
 _QUIET = 0.05
-_PATIENCE = 20.0
 _SEEN = """() => [
     document.title,
     document.body.innerText,
@@ -145,7 +146,7 @@ class Visitor:
             page.wait_for_timeout(_QUIET * 500)
             waited += _QUIET / 2
             quiet = 0.0 if self._open else quiet + _QUIET / 2
-            assert waited < _PATIENCE, f"still on its way: {[request.url for request in self._open]}"
+            assert waited < PATIENCE, f"still on its way: {[request.url for request in self._open]}"
 
     def still(self) -> None:
         """Wait until nothing slides or scrolls any more: who clicks at what moves may miss it."""
