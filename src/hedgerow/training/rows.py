@@ -23,6 +23,8 @@ PERSON = "person"
 LOG = "log"
 """The source of rows that are a site's own."""
 
+_MANY = 16
+
 
 class Sample(NamedTuple):
     """
@@ -111,8 +113,9 @@ def draw_crawlers(
             assets=assets,
             companions=chance.choice(COMPANIONS),
         )
-        # A crawl without parents and markers has no order that could be seen.
-        label = crawling.label if crawling.parents or has_markers else "random-like"
+        # A crawl without parents and markers has no order that could be seen, nor has one that takes any of many links.
+        ordered = (crawling.parents or has_markers) and crawling.loose < _MANY
+        label = crawling.label if ordered else "random-like"
         walks.append(Walk(f"{name}{crawler.name}-{number}", label, crawler.name, f"{name}{place}", tuple(strides)))
     return walks
 
