@@ -36,6 +36,9 @@ _LONGEST_TEXT = 500
 _CACHED = 1 << 14
 _V4, _V6 = 4, 6
 _V4_BITS, _V6_BITS = 32, 128
+# By how many bits a network leaves open.
+_MASKS_V4 = tuple((1 << 32) - (1 << shift) for shift in range(33))
+_LENGTHS_V4 = tuple(f"/{32 - shift}" for shift in range(33))
 _V4_BYTES = 4
 _MOST_ASN = 2**32 - 1
 
@@ -362,10 +365,11 @@ def _listing(subject: str, note: _Note) -> Listing:
 
 def _network_of(packed: bytes, shift: int) -> str:
     """The network with so many open bits that holds an address, as one writes it."""
-    if len(packed) != _V4_BYTES and shift >= _V6_BITS // 2:
+    if len(packed) == _V4_BYTES:
+        return written_v4((int.from_bytes(packed) & _MASKS_V4[shift]).to_bytes(4)) + _LENGTHS_V4[shift]
+    if shift >= _V6_BITS // 2:
         return written_prefix(packed, _V6_BITS - shift)
-    version = _V4 if len(packed) == _V4_BYTES else _V6
-    return network_text(version, int.from_bytes(packed) >> shift << shift, shift)
+    return network_text(_V6, int.from_bytes(packed) >> shift << shift, shift)
 
 
 def _whose(subject: str) -> str:
