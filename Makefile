@@ -1,6 +1,7 @@
 # make setup   everything that is needed, into .venv and by apt-get (as root)
 # make demo    a small real site behind Hedgerow, crawlers against it
 # make test    the tests, real servers, crawlers and browser included
+# make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make check   ruff, mypy, import-linter
 # make bench   the benchmarks, each next to a reference in the same run
 # make evaluate   how good the models are, into docs/evaluation/
@@ -8,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup packages demo test test-real test-units units check bench evaluate format clean
+.PHONY: setup packages demo test test-real test-units units check bench evaluate format clean test-spark
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -39,13 +40,18 @@ test: setup
 	$(BIN)/coverage report --skip-covered --fail-under=85
 
 test-real: .venv/.ready
-	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) -n 2 --durations=20
+	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --ignore=tests/real/test_spark.py -n 2 --durations=20
 
 test-units: .venv/.ready
 	@nice -n 2 $(MAKE) --no-print-directory check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
 
 units: .venv/.ready
 	$(BIN)/pytest $(UNITS) -n 2 --durations=20 --cov --cov-report=
+
+test-spark: setup
+	@tools/packages java
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-spark.txt
+	$(BIN)/pytest tests/real/test_spark.py tests/analyse/test_spark_store.py --durations=5
 
 bench: setup
 	@$(BIN)/python -m bench

@@ -90,7 +90,7 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 130
+    assert process.returncode == 130, told
     assert "Interrupted" in told
     assert list(tmp_path.iterdir()) == [place]
     assert list(place.iterdir()) == []

@@ -75,14 +75,7 @@ def run(
         from hedgerow.report.terminal import print_report
     except ImportError as error:
         raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
-    if engine not in ENGINES:
-        raise SettingsError([f"--engine is one of {', '.join(ENGINES)}; not {readable(engine)!r}"])
-    if master and engine != SPARK:
-        raise SettingsError(["--master is for --engine spark"])
-    if master and not master.startswith(MASTERS):
-        raise SettingsError(
-            [f"--master is such as spark://host:7077, local[2], yarn or k8s://host; not {readable(master)!r}"]
-        )
+    _check_engine(engine, master)
     settings = load_settings(config)
     dialect = Dialect(form or settings.logs.format, settings.logs.fields)
     dialect.check()
@@ -97,14 +90,13 @@ def run(
         resolve=acquaintance.proofs if resolve else None,
         windows=settings.density.windows,
     )
-    # Who is told to stop leaves as little behind as who is interrupted.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
     if is_first() and sys.stderr.isatty():
         Console(stderr=True).print("The first report compiles its functions, which takes half a minute or so, once.")
     try:
         with (
+            _interruptible() as heed,
             _progress() as progress,
             Tables(
                 _expanded(logs),
@@ -115,9 +107,11 @@ def run(
                 store=_spark(master, memory) if engine == SPARK else None,
             ) as tables,
         ):
+            heed()
             read = time.perf_counter() - began
             report = make(tables, build_welcome(settings, acquaintance).bots, options)
             report.timing = {"read": read} | report.timing
+            heed()
             _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
             written = True
             if STANDARD_OUTPUT not in {json_path, html_path}:
@@ -135,6 +129,47 @@ def run(
     if timing and STANDARD_OUTPUT not in {json_path, html_path}:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], None]]:
+    """
+    Ctrl-C ends what is done here, and so does who is told to stop: either leaves as little behind.
+
+    A library that imports another in passing takes an interruption for a module that is not there, and goes on. So it
+    is remembered: what is given raises it again, and whatever goes wrong after it went wrong because of it.
+    """
+    told = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal told
+        told = True
+        raise KeyboardInterrupt
+
+    def heed() -> None:
+        if told:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield heed
+    except Exception:
+        heed()
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_engine(engine: str, master: str) -> None:
+    if engine not in ENGINES:
+        raise SettingsError([f"--engine is one of {', '.join(ENGINES)}; not {readable(engine)!r}"])
+    if master and engine != SPARK:
+        raise SettingsError(["--master is for --engine spark"])
+    if master and not master.startswith(MASTERS):
+        raise SettingsError(
+            [f"--master is such as spark://host:7077, local[2], yarn or k8s://host; not {readable(master)!r}"]
+        )
 
 
 def _spark(master: str, memory: float) -> Holds:
