@@ -1,7 +1,8 @@
 """
-`hedgerow report` on logs of 1, 3 and 10 million lines out of real ones, next to goaccess on the largest.
+`hedgerow report` on logs of 1, 3 and 10 million lines out of real ones, next to goaccess on 10 million.
 
-More lines: `REPORT_LINES=62000000 python -m bench report`. The logs are made in a directory of their own and deleted.
+More lines: `REPORT_LINES=62000000 python -m bench report`. The logs are made in a directory of their own and deleted;
+with `REPORT_LOG=FILE` the largest is taken from there, as `python -m bench.generate` has made it, and stays.
 """
 
 from __future__ import annotations
@@ -14,39 +15,54 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.generate import LOGS, generate
 
 LARGEST = int(os.environ.get("REPORT_LINES", "10000000"))
+BESIDE_GOACCESS = 10_000_000
+SIZES = (1_000_000, 3_000_000, BESIDE_GOACCESS)
+
+
+class Took(NamedTuple):
+    """Seconds by the clock and of CPU, and the most memory of any child so far, in GB."""
+
+    seconds: float
+    cpu: float
+    gigabytes: float
 
 
 def main() -> None:
+    made = os.environ.get("REPORT_LOG")
     logs = sorted(LOGS.glob("*.xz"))
-    if not logs:
+    if not made and not logs:
         print(f"no real logs in {LOGS}: nothing to make a large one of")
         return
     with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as place:
-        whole = Path(place) / "access.log"
-        generate(LARGEST, whole, logs)
-        warm = Path(place) / "warm.log"
-        _first_lines(whole, 1000, warm)
-        report(warm)
-        for lines in sorted({min(size, LARGEST) for size in (1_000_000, 3_000_000, 10_000_000, LARGEST)}):
-            log = Path(place) / "part.log"
-            _first_lines(whole, lines, log)
-            seconds, gigabytes = report(log)
-            print(f"{lines:>11,} lines: {seconds:7.1f} s, {lines / seconds:10,.0f} lines/s, {gigabytes:.2f} GB")
-            if lines == min(LARGEST, 10_000_000) and shutil.which("goaccess"):
-                other = _seconds(["goaccess", str(log), "--log-format=COMBINED", "-o", f"{place}/goaccess.json"])
-                print(f"   goaccess: {other:7.1f} s, {lines / other:10,.0f} lines/s; {other / seconds:.1f} times")
-            log.unlink()
+        whole = Path(made) if made else Path(place) / "access.log"
+        if not made:
+            generate(LARGEST, whole, logs)
+        part = Path(place) / "part.log"
+        _first_lines(whole, 1000, part)
+        report(part)
+        for lines in sorted({*(size for size in SIZES if size < LARGEST), LARGEST}):
+            log = whole if lines == LARGEST else part
+            if log is part:
+                _first_lines(whole, lines, part)
+            took = report(log)
+            told = f"{took.seconds:7.1f} s, {took.cpu:7.1f} s of CPU, {took.gigabytes:.2f} GB"
+            print(f"{lines:>11,} lines: {told}, {lines / took.seconds:10,.0f} lines/s", flush=True)
+            if lines == min(LARGEST, BESIDE_GOACCESS) and shutil.which("goaccess"):
+                other = _took(["goaccess", str(log), "--log-format=COMBINED", "-o", f"{place}/goaccess.json"])
+                times = f"{other.seconds / took.seconds:.1f} times as long, by CPU {other.cpu / took.cpu:.1f}"
+                print(f"   goaccess: {other.seconds:7.1f} s, {other.cpu:7.1f} s of CPU; {times}", flush=True)
 
 
-def report(log: Path) -> tuple[float, float]:
-    """Seconds, and the most memory of any child so far."""
-    command = [sys.executable, "-m", "hedgerow", "report", str(log), "--json", f"{log}.json", "--top", "0"]
-    seconds = _seconds(command)
-    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+def report(log: Path) -> Took:
+    with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as place:
+        return _took(
+            [sys.executable, "-m", "hedgerow", "report", str(log), "--json", f"{place}/report.json", "--top", "0"]
+        )
 
 
 def _first_lines(whole: Path, lines: int, out: Path) -> None:
@@ -54,7 +70,13 @@ def _first_lines(whole: Path, lines: int, out: Path) -> None:
         subprocess.run(["head", "-n", str(lines), str(whole)], stdout=file, check=True)
 
 
-def _seconds(command: list[str]) -> float:
-    began = time.perf_counter()
+def _took(command: list[str]) -> Took:
+    began, before = time.perf_counter(), _cpu()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+    return Took(time.perf_counter() - began, _cpu() - before, most)
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

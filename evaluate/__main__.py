@@ -8,7 +8,7 @@ import timeit
 from pathlib import Path
 from random import Random
 
-from evaluate import crawls, live, real, sites
+from evaluate import crawls, further, live, real, sites
 from evaluate.tables import SEED, roc_row, table, verdict
 from evaluate.train import log_rows
 from hedgerow.models.bundle import SHIPPED, shipped
@@ -51,8 +51,7 @@ def ablation(parts: list[str], people: list[Walk], drawn: list[Sample]) -> None:
         "## What each further feature adds\n\nBoosting at 20 visits, trained on drawn walks and two logs "
         "(sparkdeveloper, almhuette); tested on generated people, on people of a third log (french: readers, and "
         "sittings of readers joined), and on the live crawls of the fifteen others. Up to two rows a visitor: the "
-        "intervals are a little narrow. Sections visited, sorted order, share of a page's links followed and night "
-        "activity are not among the features: a session keeps digests of pages, not their names or links.\n"
+        "intervals are a little narrow.\n"
     )
     parts.append(table(["left out", "people / crawlers", "area under ROC", "crawlers found at 0.5 %"], rows))
 
@@ -124,6 +123,9 @@ def main() -> None:
         parts.append("## Real logs\n\nNot there when this was made; left out.\n")
     crawls.window(parts, people, others)
     ablation(parts, people, drawn)
+    if left_out:
+        further.table_of(parts)
+    tell("features left out")
     calibration(parts)
     speed(parts)
     (OUT / "README.md").write_text("\n".join(parts))

@@ -4,9 +4,9 @@ Records real crawlers: `python -m evaluate.live`, 20 to 25 minutes, into evaluat
 Two sites of static pages (Debian's postgresql-doc-15 and qtbase5-doc-html) by nginx, each behind `hedgerow protect`
 that only observes and sets no traps, so that links are marked and nobody is stopped. Against them PathMarker's six
 training crawlers (`hedgerow crawl`) and real ones that no model is trained on, each run from an address of its own and
-from another page on. What is kept is what the ledger says of each run: when, which page and parent (as numbers), how
-many visits beside; and the features of the sliding window. `make evaluate` judges the recording. With names of crawlers
-only these are recorded anew.
+from another page on. What is kept is what the ledger says of each run: when, which page and parent, how many visits
+beside; and the features of the sliding window whenever the watch would ask for them. `make evaluate` judges the
+recording. With names of crawlers only these are recorded anew.
 
 Programs that are not there are left out, and said so: apt-get install wget wget2 httrack puf linkchecker
 chromium; `pip install 'crawlee[beautifulsoup]' wapiti3` into an environment of its own, which HEDGEROW_CRAWLERS names.
@@ -40,6 +40,8 @@ from hedgerow.training.walks import Stride, Walk
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "live.json.xz"
+FIRST = HERE / "live-first.json.xz"
+"""An earlier recording, from other pages on, which models were judged by before."""
 SITES = {
     "PostgreSQL manual": (Path("/usr/share/doc/postgresql-doc-15/html"), "index.html"),
     "Qt manuals": (Path("/usr/share/qt5/doc"), "qtcore/qtcore-index.html"),
@@ -48,8 +50,6 @@ PAGES = 180
 """Pages of a run that are kept: three long sessions."""
 SLOW_PAGES = 121
 RUNS = 3
-WINDOWS = (27, 40, 60, 90, 120)
-"""After how many pages the window's features are kept."""
 PATIENCE = 30.0
 WALKERS = HERE / "walkers"
 
@@ -106,7 +106,7 @@ KINDS = {"depth": "depth-first", "breadth": "width-first", "random": "random-lik
 SIX = [
     Kind(f"{order}{'-delay' if slow else ''}", label, training(order, delay, pages), seconds, slow)
     for order, label in KINDS.items()
-    for slow, delay, pages, seconds in ((False, "0", PAGES, 60.0), (True, "normal(8,1)", SLOW_PAGES, 1400.0))
+    for slow, delay, pages, seconds in ((False, "0", PAGES, 150.0), (True, "normal(8,1)", SLOW_PAGES, 1400.0))
 ]
 UNSEEN = [
     Kind("wget", "crawler", wget("wget"), 20),
@@ -140,7 +140,7 @@ UNSEEN = [
         "linkchecker",
         "crawler",
         lambda url, _, __: [program("linkchecker"), "--no-robots", "--no-warnings", "-o", "none", origin(url) + "/"],
-        60,
+        150,
     ),
     Kind(
         "wapiti",
@@ -155,23 +155,23 @@ UNSEEN = [
             "",
             "--flush-session",
             "--max-scan-time",
-            "25",
+            "110",
             "--no-bugreport",
             "-o",
             str(folder / "report"),
             "--store-session",
             str(folder),
         ],
-        35,
+        120,
     ),
     Kind(
-        "crawlee", "crawler", lambda url, _, __: [program("crawlee-python"), str(WALKERS / "soup.py"), url, "300"], 40
+        "crawlee", "crawler", lambda url, _, __: [program("crawlee-python"), str(WALKERS / "soup.py"), url, "300"], 120
     ),
-    Kind("scrapy, 16 at once", "crawler", scrapy(CLOSESPIDER_PAGECOUNT=400), 30),
+    Kind("scrapy, 16 at once", "crawler", scrapy(CLOSESPIDER_PAGECOUNT=400), 90),
     Kind("scrapy, breadth, 1 to 3 s", "crawler", scrapy(DOWNLOAD_DELAY=2, CONCURRENT_REQUESTS=1, **BREADTH), 600, True),
-    Kind("scrapy, AutoThrottle", "crawler", scrapy(AUTOTHROTTLE_ENABLED=True, CLOSESPIDER_PAGECOUNT=400), 90, True),
+    Kind("scrapy, AutoThrottle", "crawler", scrapy(AUTOTHROTTLE_ENABLED=True, CLOSESPIDER_PAGECOUNT=400), 240, True),
     Kind("script, random, no referrer", "crawler", lambda url, _, __: python("plain.py", url, str(PAGES)), 40),
-    Kind("chromium, breadth", "crawler", lambda url, _, __: python("browser.py", url, "121", "breadth", "0", "0"), 60),
+    Kind("chromium, breadth", "crawler", lambda url, _, __: python("browser.py", url, "121", "breadth", "0", "0"), 150),
     Kind(
         "chromium, random, 1 to 7 s",
         "crawler",
@@ -266,7 +266,7 @@ class Run(NamedTuple):
 def runs_of(site: str, number: int, kinds: list[Kind]) -> Iterator[Run]:
     """Each crawler RUNS times: once from the home page on, then from any page."""
     root, home = SITES[site]
-    chance = Random(site)
+    chance = Random(f"second {site}")
     pages = sorted(str(path.relative_to(root)) for path in root.rglob("*.html") if path.stat().st_size > 4000)
     for place, kind in enumerate(SIX + UNSEEN):
         for again in range(RUNS):
@@ -297,12 +297,15 @@ def go(run: Run, port: int, folder: Path, ledger: Path) -> None:
 def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
     """What the ledger says of a run."""
     numbers: dict[bytes, int] = {}
+    names: dict[int, str] = {}
     strides: list[list[float | int | None]] = []
     window, windows = Window(), []
+    agents: dict[str, None] = {}
     began = 0.0
     for visit in Reader([str(ledger)]):
         if visit.address != run.address or len(strides) >= PAGES:
             continue
+        agents[visit.user_agent] = None
         step = step_of(visit)
         if step is None:
             if strides:
@@ -310,11 +313,13 @@ def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
             continue
         began = began or step.at
         page = numbers.setdefault(step.page, len(numbers))
+        names[page] = visit.target
         parent = None if step.parent is None else numbers.setdefault(step.parent, len(numbers))
         strides.append([round(step.at - began, 4), page, parent, 0])
-        window.add(access_of(visit))
-        if len(strides) in WINDOWS:
-            windows.append([round(feature, 6) for feature in window.features()])
+        window.add(access_of(visit, step))
+        if window.is_due:
+            window.fresh = 0
+            windows.append([len(strides), [round(feature, 6) for feature in window.features()]])
     if not strides:
         return None
     return {
@@ -322,6 +327,9 @@ def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
         "label": run.kind.label,
         "site": run.site,
         "visitor": run.address,
+        "began": round(began, 1),
+        "agents": list(agents),
+        "pages": [names.get(number, "") for number in range(len(numbers))],
         "strides": strides,
         "windows": windows,
     }
@@ -360,8 +368,8 @@ def record(kinds: list[Kind]) -> list[dict[str, Any]]:
         return made
 
 
-def stored() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(lzma.decompress(RECORDED.read_bytes())) if RECORDED.is_file() else []
+def stored(place: Path = RECORDED) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lzma.decompress(place.read_bytes())) if place.is_file() else []
     return found
 
 
@@ -369,21 +377,24 @@ def save(made: list[dict[str, Any]]) -> None:
     RECORDED.write_bytes(lzma.compress(json.dumps(made, separators=(",", ":")).encode()))
 
 
-def load() -> dict[str, list[Walk]]:
+def load(place: Path = RECORDED) -> dict[str, list[Walk]]:
     """The recorded runs as walks, by crawler."""
     walks = defaultdict(list)
-    for its in stored():
+    for its in stored(place):
         strides = tuple(Stride(*stride) for stride in its["strides"])
-        walks[its["crawler"]].append(Walk(its["visitor"], its["label"], its["crawler"], its["site"], strides))
+        name = f"{its['site']} {its['visitor']}"
+        walks[its["crawler"]].append(Walk(name, its["label"], its["crawler"], its["site"], strides))
     return dict(walks)
 
 
-def windows() -> dict[str, list[list[list[float]]]]:
-    """By crawler and run: the window's features after each of `WINDOWS` pages."""
-    found = defaultdict(list)
-    for its in stored():
-        found[its["crawler"]].append(its["windows"])
-    return dict(found)
+def windows() -> dict[str, list[tuple[int, list[float]]]]:
+    """By visitor: the window's features whenever the watch would ask, and after how many pages that is."""
+    return {f"{its['site']} {its['visitor']}": [tuple(row) for row in its["windows"]] for its in stored()}
+
+
+def names() -> dict[str, list[str]]:
+    """By visitor: the targets of its pages, by their numbers."""
+    return {f"{its['site']} {its['visitor']}": its["pages"] for its in stored()}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluate import draw, real
+from evaluate import real
 from hedgerow.campaigns import company, similarity
 from hedgerow.campaigns.finding import find as find_campaigns
 from hedgerow.logs.reader import Reader
@@ -25,6 +25,7 @@ from hedgerow.shape.bundle import INPUTS, save
 from hedgerow.shape.classify import columns, judge, words
 from hedgerow.shape.rhythm import rhythm
 from hedgerow.shape.series import Counts, plan_of
+from hedgerow.training import plots
 from hedgerow.training.measures import at_false_positives, roc, wilson
 from hedgerow.training.shape import (
     CRAWLER,
@@ -117,7 +118,7 @@ def classification(logs, parts):
         if site == TRAINED_ON:
             parts["rules"] = "\n".join(f"- {words(rule, INPUTS['all'])}" for rule in model.rules.rules)
     curves = {name: [(x, y) for x, y in points if x <= 0.2] for name, points in curves.items()}
-    (OUT / "shape-roc.svg").write_text(draw.lines("False positives and crawlers found", curves, most_x=0.2))
+    (OUT / "shape-roc.svg").write_text(plots.lines("False positives and crawlers found", curves, most_x=0.2))
     last = "called crawlers by the trained threshold: crawlers / people / together"
     return table(["trained on", "features", *(text for _, text in SHOWN), last], rows)
 

@@ -31,6 +31,7 @@ from hedgerow.identity.address import prefix_of
 from hedgerow.identity.kind import kind_of
 from hedgerow.logs.formats import seconds_of
 from hedgerow.logs.reader import Reader
+from hedgerow.marker.seal import page_digest
 from hedgerow.sessions.paths import LONG, step_of
 from hedgerow.training.people import fitted, quantile
 from hedgerow.training.rows import PERSON
@@ -59,12 +60,15 @@ MOST_ERRORS = 0.05
 class Log(NamedTuple):
     """
     One log: the *walks* that have a label and at least ten pages, which of these people are *readers*, and the
-    *sittings* of all readers, however short.
+    *sittings* of all readers, however short. *targets* are the pages' own names, and *agents* says how many user agents
+    came from the address of each visitor.
     """
 
     walks: list[Walk]
     readers: frozenset[str]
     sittings: list[list[Stride]]
+    targets: dict[int, str]
+    agents: dict[str, int]
 
 
 def there() -> bool:
@@ -98,8 +102,9 @@ def read_log(site: str) -> Log:
     by_visitor: dict[tuple[str, str], list[Visit]] = defaultdict(list)
     for visit in visits:
         by_visitor[visit.prefix, visit.user_agent].append(visit)
-    walks, readers, sittings = [], [], []
-    for (_, agent), its in by_visitor.items():
+    walks, readers, sittings, agents = [], [], [], {}
+    at_address = Counter(prefix for prefix, _ in by_visitor)
+    for (prefix, agent), its in by_visitor.items():
         if NOT_CRAWLERS.search(agent):
             continue
         label = CRAWLER if is_bot[agent] else PERSON if likely_person(its) else ""
@@ -108,10 +113,12 @@ def read_log(site: str) -> Log:
         reader = label == PERSON and is_served(its)
         if label and len(strides) >= LEAST_PAGES:
             walks.append(Walk(name, label, site, site, strides))
+            agents[name] = at_address[prefix]
             readers += [name] if reader else []
         if reader:
             sittings += [list(strides_of(sitting, hosts)) for sitting in sittings_of(its) if is_human_like(sitting)]
-    return Log(walks, frozenset(readers), [sitting for sitting in sittings if sitting])
+    targets = {number(page_digest(visit.target)): visit.target for visit in visits if visit.kind == "page"}
+    return Log(walks, frozenset(readers), [sitting for sitting in sittings if sitting], targets, agents)
 
 
 def stitched(site: str, count: int, seed: int) -> list[Walk]:

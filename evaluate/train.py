@@ -1,7 +1,7 @@
 """
 Trains the bundles that come with the package: `python -m evaluate.train`, some minutes.
 
-`pathmarker` and `window` from drawn walks alone. `boosted` also from half of the people of Wikispeedia and from the
+`pathmarker` from drawn walks alone, `window` from these and half of the people of Wikispeedia. `boosted` also from the
 real logs beside the checkout: readers, sittings of readers put together, and declared crawlers, user agents hidden.
 Only parameters get into a bundle.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from random import Random
 
 from evaluate import real
 from hedgerow.models.bundle import SHIPPED, Bundle, encoded
-from hedgerow.training.fitting import train
+from hedgerow.training.fitting import BUDGET, train
 from hedgerow.training.people import fitted
-from hedgerow.training.rows import PERSON, Sample, samples_of
+from hedgerow.training.rows import PERSON, Sample, samples_of, windows_of
 from hedgerow.training.simulated import Size, draw_walks, path_rows, train_simulated
 
 FOLDER = real.HERE.parents[0] / "src" / "hedgerow" / "data" / "models"
@@ -53,6 +54,22 @@ def mixed(drawn: Sequence[Sample], sites: Sequence[str], *, seed: int = SEED) ->
     return train(rows, recipe="boosted", seed=seed, provenance=told, apart=tuple(sites))
 
 
+def windows() -> Bundle:
+    """
+    `window` from drawn walks and people of Wikispeedia. What these do not tell, cookies and so on, is drawn. It is
+    asked beside `boosted`, which is better: its budget is half of that one's.
+    """
+    wiki = real.wiki_walks(0, least=20)
+    walks = [*draw_walks(SEED, Size()), *wiki]
+    told = {
+        "people": f"{Size().people} by the generator; {fitted().source}; {len(wiki)} of Wikispeedia (the other half is "
+        "for the test)",
+        "crawlers": f"{Size().crawlers} simulated",
+    }
+    rows = windows_of(walks, Random(f"windows {SEED}"))
+    return train(rows, recipe="window", budget=BUDGET / 2, seed=SEED, provenance=told)
+
+
 if __name__ == "__main__":
     if not real.there():
         sys.exit("The real logs are not there; nothing was changed.")
@@ -61,6 +78,8 @@ if __name__ == "__main__":
             continue
         if name == "boosted":
             bundle = mixed(path_rows(draw_walks(SEED, SIZE)), tuple(real.LOGS))
+        elif name == "window":
+            bundle = windows()
         else:
             bundle = train_simulated(name, seed=SEED, after=print)
         (FOLDER / f"{name}.json").write_bytes(encoded(bundle))

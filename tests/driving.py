@@ -91,8 +91,15 @@ class Answer(NamedTuple):
         return found[0] if found else None
 
 
-class Application:
-    """An ASGI application that answers everything alike, and remembers what it was asked."""
+def pairs_of(headers: dict[str, str | bytes] | Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Headers as bytes, behind the one that names the host."""
+    if isinstance(headers, dict):
+        headers = [(k.encode(), v if isinstance(v, bytes) else v.encode("latin-1")) for k, v in headers.items()]
+    return [(b"host", b"example.org"), *headers]
+
+
+class Answering:
+    """Answers everything alike, unless *react* says otherwise."""
 
     def __init__(
         self,
@@ -103,11 +110,21 @@ class Application:
     ) -> None:
         self.answer = {"status": status, "headers": list(headers), "chunks": chunks or (PAGE,)}
         self.react = react
+
+    def answer_to(self, asked: dict[str, Any]) -> dict[str, Any]:
+        return {**self.answer, **((self.react(asked) if self.react else None) or {})}
+
+
+class Application(Answering):
+    """An ASGI application that remembers what it was asked."""
+
+    def __init__(self, *chunks: bytes, **options: Any) -> None:
+        super().__init__(*chunks, **options)
         self.scopes: list[dict[str, Any]] = []
 
     async def __call__(self, scope, receive, send) -> None:
         self.scopes.append(dict(scope))
-        answer = {**self.answer, **((self.react(scope) if self.react else None) or {})}
+        answer = self.answer_to(scope)
         while (await receive()).get("more_body"):
             pass
         await send({"type": "http.response.start", "status": answer["status"], "headers": answer["headers"]})
@@ -121,13 +138,16 @@ class Application:
         return dict(self.scopes[at]["headers"]).get(name.encode())
 
 
-class Client:
-    """Asks a Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand."""
+class Around:
+    """A Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand."""
+
+    application: Callable[[], Any]
+    middleware: Callable[..., Any]
 
     def __init__(
         self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None, lists: Any = None
     ) -> None:
-        self.app = Application() if app is None else app
+        self.app = self.application() if app is None else app
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
         self.site = Site(
@@ -135,7 +155,13 @@ class Client:
             account_of=account_of, lists=Lists() if lists is None else lists,
         )  # fmt: skip
         OPEN.append(self.site)
-        self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
+        self.hedgerow = self.middleware(self.app, site=self.site, clock=self.clock)
+
+
+class Client(Around):
+    """Asks the ASGI middleware."""
+
+    application, middleware = Application, Hedgerow
 
     def get(self, target: str = "/", **options: Any) -> Answer:
         return asyncio.run(self.ask(target, **options))
@@ -151,15 +177,13 @@ class Client:
         **scope: Any,
     ) -> Answer:
         path, _, query = (target.encode("latin-1") if isinstance(target, str) else target).partition(b"?")
-        if isinstance(headers, dict):
-            headers = [(k.encode(), v if isinstance(v, bytes) else v.encode("latin-1")) for k, v in headers.items()]
         scope = {
             "type": "http",
             "method": method,
             "path": path.decode("utf-8", "replace"),
             "raw_path": path,
             "query_string": query,
-            "headers": [(b"host", b"example.org"), *headers],
+            "headers": pairs_of(headers),
             "client": (peer, 5000) if peer is not None else None,
             "scheme": "http",
             **scope,

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 from wsgiref.validate import validator
 
-from driving import HTML, KEY, OPEN, PAGE, Answer, Clock, Entries, settings
-from hedgerow.adapters.site import Site
-from hedgerow.build import build_state
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.policy.lists import Lists
+from driving import Answer, Answering, Around, pairs_of
 from hedgerow.wsgi import Hedgerow
 
 
-class WsgiApplication:
-    """Answers everything alike, and remembers what it was asked."""
+class WsgiApplication(Answering):
+    """A WSGI application that remembers what it was asked."""
 
-    def __init__(
-        self,
-        *chunks: bytes,
-        status: int = 200,
-        headers: Iterable[tuple[bytes, bytes]] = (HTML,),
-        react: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
-    ) -> None:
-        self.answer = {"status": status, "headers": list(headers), "chunks": chunks or (PAGE,)}
-        self.react = react
+    def __init__(self, *chunks: bytes, **options: Any) -> None:
+        super().__init__(*chunks, **options)
         self.environs: list[dict[str, Any]] = []
         self.closed = 0
 
     def __call__(self, environ, start_response):
         self.environs.append(environ)
-        answer = {**self.answer, **((self.react(environ) if self.react else None) or {})}
+        answer = self.answer_to(environ)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer["headers"]]
         start_response(f"{answer['status']} Said", headers)
         return _Body(self, answer["chunks"])
@@ -53,11 +42,6 @@ class _Body:
 
 def environ_for(target: str, peer: str, method: str, headers: Any, body: bytes) -> dict[str, Any]:
     path, _, query = target.partition("?")
-    pairs = [(b"host", b"example.org")]
-    if isinstance(headers, dict):
-        pairs += [(k.encode(), v if isinstance(v, bytes) else v.encode("latin-1")) for k, v in headers.items()]
-    else:
-        pairs += headers
     environ = {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
@@ -78,25 +62,16 @@ def environ_for(target: str, peer: str, method: str, headers: Any, body: bytes) 
     }
     if body:
         environ["CONTENT_LENGTH"] = str(len(body))
-    for name, value in pairs:
+    for name, value in pairs_of(headers):
         key = name.decode().upper().replace("-", "_")
         environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value.decode("latin-1")
     return environ
 
 
-class WsgiClient:
-    """Asks a Hedgerow around *app*; the same hands as `driving.Client`."""
+class WsgiClient(Around):
+    """Asks the WSGI middleware; the same hands as `driving.Client`."""
 
-    def __init__(self, app: Any = None, text: str = "", *, account_of: Any = None, lists: Any = None) -> None:
-        self.app = WsgiApplication() if app is None else app
-        self.clock = Clock()
-        self.entries = Entries()
-        self.site = Site(
-            settings(text), seals=Seals([Key(1, KEY, 0.0)]), state=build_state(settings(text)), ledger=self.entries,
-            account_of=account_of, lists=Lists() if lists is None else lists,
-        )  # fmt: skip
-        OPEN.append(self.site)
-        self.hedgerow = Hedgerow(self.app, site=self.site, clock=self.clock)
+    application, middleware = WsgiApplication, Hedgerow
 
     def get(
         self, target: str = "/", *, peer: str = "192.0.2.1", method: str = "GET", headers: Any = (), body: bytes = b""

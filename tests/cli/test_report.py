@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hedgerow.cli import app, main
+from hedgerow.errors import SettingsError
 from report.logs import site_log
 
 
@@ -93,3 +94,17 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     assert "Interrupted" in told
     assert list(tmp_path.iterdir()) == [place]
     assert list(place.iterdir()) == []
+
+
+def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delitem(sys.modules, "hedgerow.analyse.spark_store", raising=False)
+    result = run(str(log), "--engine", "spark")
+    assert str(result.exception) == "--engine spark needs pyspark; install hedgerow[spark]"
+
+
+@pytest.mark.parametrize("wrong", [("--engine", "abacus"), ("--master", "local[2]")])
+def test_engines_that_there_are_not(log, wrong):
+    result = run(str(log), *wrong)
+    assert isinstance(result.exception, SettingsError)
+    assert wrong[0] in str(result.exception)

@@ -1,52 +1,26 @@
-"""Files are written whole, and nothing takes the place of a device."""
-
-from __future__ import annotations
-
-import os
-import threading
+"""Files that a command writes: all of them, or none."""
 
 import pytest
 
-from hedgerow.cli.writing import write_file
-from hedgerow.errors import HedgerowError
+from hedgerow.cli.writing import write_files
 
 
-def test_the_whole_or_nothing(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-
-    def pieces():
-        yield "half"
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        write_file(path, pieces())
-    assert path.read_text() == "old"
-    write_file(path, ["n", "ew"])
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
+def interrupted():
+    yield "half"
+    raise KeyboardInterrupt
 
 
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "there").write_text("old")
-    (tmp_path / "link").symlink_to("there")
-    write_file(tmp_path / "link", ["new"])
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "there").read_text() == "new"
+def test_an_interrupt_leaves_the_old_and_nothing_new(tmp_path):
+    old, new = tmp_path / "report.json", tmp_path / "report.html"
+    old.write_text("old")
+    with pytest.raises(KeyboardInterrupt):
+        write_files([(old, ["new"]), (new, interrupted())])
+    assert old.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [old]
 
 
-def test_nothing_takes_the_place_of_a_pipe(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    read = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
-    reader.start()
-    write_file(pipe, ["through ", "it"])
-    reader.join()
-    assert read == ["through it"]
-    assert pipe.is_fifo()
-
-
-def test_what_cannot_be_written_is_said(tmp_path):
-    with pytest.raises(HedgerowError, match="cannot be written"):
-        write_file(tmp_path / "none" / "out.txt", ["x"])
+def test_all_are_there(tmp_path):
+    files = [tmp_path / "a", tmp_path / "b"]
+    write_files([(path, [path.name, "!"]) for path in files])
+    assert [path.read_text() for path in files] == ["a!", "b!"]
+    assert sorted(tmp_path.iterdir()) == files

@@ -113,7 +113,7 @@ def test_stages_are_asked_in_turn():
     assert [size for size in range(70) if bundle.asked_at(size)] == list(PREFIXES)
     session = PathSession()
     for number in range(25):
-        session.add(number * 0.2, f"/{number}", "/0")
+        session.add(number * 1.0, f"/{number}", "/0")
         judged = bundle.judge_session(session)
         assert judged.model == f"boosted-{session.size // 10 * 10}"
     assert judged.identity == "width-first"

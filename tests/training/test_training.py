@@ -28,6 +28,7 @@ from hedgerow.training.rows import (
     draw_sites,
     samples_of,
     visits_to_samples,
+    windows_along,
 )
 from hedgerow.training.simulated import Size, draw_walks, train_simulated
 from hedgerow.training.walks import Stride, Walk, take
@@ -261,3 +262,28 @@ def test_walks_are_drawn_by_seed():
     size = Size(sites=2, people=5, crawlers=6)
     assert draw_walks(1, size) == draw_walks(1, size) != draw_walks(2, size)
     assert {w.source for w in draw_crawlers(Random(1), SITES, 6)} == {c.name for c in crawlers.SIX}
+
+
+def test_crawlers_are_set_up_in_many_ways():
+    plain = crawlers.Crawler("x", "breadth", crawlers.no_delay)
+
+    def pages(**more):
+        strides = crawl(SITES[1], plain._replace(**more), Random(2), pages=LONG, marked=False, assets=0.0)
+        assert [stride.at for stride in strides] == sorted(stride.at for stride in strides)
+        return [stride.page for stride in strides]
+
+    first = pages()
+    assert pages() == first
+    assert pages(anywhere=True)[0] != first[0]
+    assert pages(loose=50) != first
+    assert pages(loose=50)[1] in SITES[1][0]
+    twice = pages(again=1.0)
+    assert twice[::2] == twice[1::2]
+    assert len(set(pages(chosen=0.3)) & set(SITES[1][0])) < len(SITES[1][0])
+    stalled = crawl(SITES[1], plain._replace(stalls=1.0), Random(2), pages=LONG, marked=False, assets=0.0)
+    assert stalled[-1].at > 600
+
+
+def test_windows_are_asked_as_the_watch_asks():
+    (person,) = draw_people(Random(1), SITES, 1, long_sessions=2)
+    assert [pages for pages, _ in windows_along(person, Random(1))] == [27, 54, 81, 108]

@@ -39,6 +39,11 @@ def _usable() -> bool:
 _CACHE = _usable()
 
 
+def is_first() -> bool:
+    """Whether nothing has been compiled yet, or it cannot be kept."""
+    return not _CACHE or next(_place().rglob("*.nbi"), None) is None
+
+
 def compiled(function: _Function) -> _Function:
     """Compile *function* when it is first called; it runs without Python's lock."""
     made: Any = numba.njit(cache=_CACHE, nogil=True)(function)

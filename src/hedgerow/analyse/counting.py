@@ -7,8 +7,8 @@ order it takes them, how dense it gets. Everything that is a plain count is of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,7 +201,7 @@ def _count(
 
 class Figures:
     """
-    The figures of all sources, in the order of their numbers: *sources*, *first*, *last*, *values* (`FIGURES`).
+    The figures of sources: *sources* (rising, where they are all of a log), *first*, *last*, *values* (`FIGURES`).
 
     *sessions* are their long sessions: the place of the source, and the steps; *paths* their features (`stepping`).
     """
@@ -226,22 +226,26 @@ class Figures:
         return self.values[:, FIGURES.index(name)]
 
 
-def count(
-    pieces: Iterable[Rows],
-    *,
-    exact: bool,
-    agents: int,
-    places: NDArray[np.uint8],
-    listing: NDArray[np.bool_],
-    profile: NDArray[np.bool_],
-) -> Figures:
+class Kinds(NamedTuple):
     """
-    The figures of every source in *pieces*, in which those of a source come together and by time.
+    What the numbers in rows stand for, as far as counting asks.
 
-    *exact* says that times have fractions of seconds. *places* tells by its number which referring host is the site's
-    own, *listing* which shape of page is a listing, *profile* which is a large group.
+    *exact* says that times have fractions of seconds. *agents* is how many user agents there are. *places* tells by its
+    number which referring host is the site's own, *listing* which shape of page is a listing, *profile* which is a
+    large group.
     """
-    per_agent = np.zeros((agents, 2), np.int64)
+
+    exact: bool
+    agents: int
+    places: NDArray[np.uint8]
+    listing: NDArray[np.bool_]
+    profile: NDArray[np.bool_]
+
+
+def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
+    """The figures of every source in *pieces*, in which those of a source come together and by time; in that order."""
+    exact, places = kinds.exact, kinds.places
+    per_agent = np.zeros((kinds.agents, 2), np.int64)
     seen = np.zeros(2 * CLOSELY, np.uint64)
     stamps = np.zeros(2 * CLOSELY + 1, np.int64)
     sessions: list[NDArray[np.int64]] = []
@@ -259,8 +263,8 @@ def count(
             exact,
             *columns,
             places,
-            listing,
-            profile,
+            kinds.listing,
+            kinds.profile,
             seen,
             stamps,
             per_agent,  # type: ignore[call-arg]
@@ -287,12 +291,22 @@ def count(
         return Figures(none.astype(np.uint64), none, none, values, np.zeros((0, 2), np.int64), np.zeros((0, WIDTH)))
     joined: tuple[Any, ...] = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
     sources, first, last, values = joined
-    steps, features = np.concatenate(sessions), np.concatenate(paths)
-    # By the number of the source; its sessions with it.
+    return Figures(sources, first, last, values, np.concatenate(sessions), np.concatenate(paths))
+
+
+def together(parts: Sequence[Figures]) -> Figures:
+    """The figures of *parts* that share no source, by the number of the source; its sessions with it."""
+    before = np.cumsum([0, *(len(part.sources) for part in parts)])
+    sources, first, last, values, paths = (
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("sources", "first", "last", "values", "paths")
+    )
+    shifts = np.array([(count, 0) for count in before.tolist()])
+    steps = np.concatenate([part.sessions + shift for part, shift in zip(parts, shifts, strict=False)])
     order = np.argsort(sources, kind="stable")
     steps[:, 0] = np.argsort(order, kind="stable")[steps[:, 0]]
     by_source = np.argsort(steps[:, 0], kind="stable")
-    return Figures(sources[order], first[order], last[order], values[order], steps[by_source], features[by_source])
+    return Figures(sources[order], first[order], last[order], values[order], steps[by_source], paths[by_source])
 
 
 def _steps(

@@ -131,13 +131,12 @@ def _order_key(data: Bytes, start: int, end: int) -> Any:
 
 
 @compiled
-def describe(data: Bytes, start: int, end: int) -> Any:
+def build(data: Bytes, start: int, end: int) -> Any:
     """
-    What a target (path and query) is, in numbers: page, order, shape, kind, flags.
+    How a target (path and query) is built, in numbers: order, shape, kind, flags.
 
-    The page is a digest of all of it. The order sorts it among its like: by the last value of the query, or by the
-    last name of the path. The shape is shared by pages that are built alike: the first directory, how many follow, the
-    suffix, and the names in the query.
+    The order sorts it among its like: by the last value of the query, or by the last name of the path. The shape is
+    shared by pages that are built alike: the first directory, how many follow, the suffix, and the names in the query.
     """
     query = find(data, start, end, 63, 63)
     flags = PARAMETERS if query + 1 < end else 0
@@ -205,8 +204,14 @@ def describe(data: Bytes, start: int, end: int) -> Any:
         tail = data[start + 4] == 111 and data[start + 5] == 116 and data[start + 6] == 115 and data[start + 7] == 46
         if tail and data[start + 8] == 116 and data[start + 9] == 120 and data[start + 10] == 116:
             flags |= ROBOTS
-    page = digest(data, start, end)
-    return page, _order_key(data, last, until), shape, kind, flags
+    return _order_key(data, last, until), shape, kind, flags
+
+
+@compiled
+def describe(data: Bytes, start: int, end: int) -> Any:
+    """What a target is: page, a digest of all of it; and how it is built."""
+    order, shape, kind, flags = build(data, start, end)
+    return digest(data, start, end), order, shape, kind, flags
 
 
 @compiled
@@ -239,9 +244,9 @@ def shape_of_referrer(data: Bytes, slash: int, end: int) -> Any:
     while stop < end and data[stop] != 35:
         stop += 1
     if stop == slash:
-        _, _, shape, _, _ = describe(_SLASH, 0, 1)
+        _, shape, _, _ = build(_SLASH, 0, 1)
     else:
-        _, _, shape, _, _ = describe(data, slash, stop)
+        _, shape, _, _ = build(data, slash, stop)
     return shape, stop
 
 

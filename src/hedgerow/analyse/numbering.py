@@ -67,6 +67,11 @@ class Texts:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def keys(self) -> list[bytes | int]:
+        """What tells the texts apart, from number 2 on."""
+        return list(self._numbers)[1:]
+
     def number(self, text: bytes, key: bytes | int | None = None) -> int:
         """The number of *text*, or of its *key*, where that is what tells texts apart."""
         told = text if key is None else key
@@ -106,7 +111,7 @@ class Numbering:
                 numbers[k] = self.places.number(text.lower())
             elif column == CLIENT:
                 address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
-                numbers[k] = self._source(prefix_of(address), address)
+                numbers[k] = self.source(prefix_of(address), address)
         texts = scanned.texts
         if texts[HOST].max(initial=-1) >= 0:
             used = texts[HOST][texts[HOST] >= 0]
@@ -156,9 +161,10 @@ class Numbering:
 
     def source_of(self, visit: Visit) -> int:
         """The number of a visit's visitor."""
-        return self._source(visit.visitor, visit.address)
+        return self.source(visit.visitor, visit.address)
 
-    def _source(self, visitor: str, address: str) -> int:
+    def source(self, visitor: str, address: str) -> int:
+        """The number of *visitor*, who has *address*."""
         found = self._sources.get(visitor)
         if found is None:
             number = _ipv4(visitor)
@@ -168,6 +174,11 @@ class Numbering:
             self._visitors.append(visitor)
             self._addresses.append(address)
         return found
+
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """The sources that are no plain IPv4 addresses, by their numbers: each as `source` takes it."""
+        return list(zip(self._visitors, self._addresses, strict=True))
 
     def name(self, source: int) -> str:
         """The name of a source: an address, a prefix, an account."""

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.numbering import Numbering, fill
+from hedgerow.analyse.numbering import Numbering, Rows, fill
 from hedgerow.analyse.scanning import Scanned, scan
 from hedgerow.analyse.store import Store
 from hedgerow.errors import LogError
@@ -31,7 +32,7 @@ Progress = Callable[[Tally], None]
 
 _PIECE = 1 << 25
 _AHEAD = 2
-_VISITS_AT_ONCE = 50_000
+VISITS_AT_ONCE = 50_000
 _NEWLINE = 10
 
 
@@ -44,6 +45,16 @@ def read(
 ) -> Tally:
     """Read all of *paths* into *store*; LogError where one of them cannot be read at all."""
     tally = Tally()
+    for source in in_turn(paths, dialect, tally):
+        if is_of_plain_lines(source):
+            _read_lines(source, store, numbering, tally, progress)
+        else:
+            _read_visits(source, store, numbering, tally, progress)
+    return tally
+
+
+def in_turn(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Source]:
+    """The sources at *paths*, oldest first; *tally* learns what can be said of them beforehand."""
     sources = [look_at(path, dialect) for path in paths]
     tally.formats = list(dict.fromkeys(source.format.name for source in sources))
     tally.exact = all(source.format.exact for source in sources)
@@ -51,12 +62,12 @@ def read(
     if None not in sizes:
         tally.bytes_total = sum(size or 0 for size in sizes)
     # Of the same start as they were named.
-    for source in sorted(sources, key=lambda source: source.start):
-        if isinstance(source, Text) and source.format.name in PLAIN:
-            _read_lines(source, store, numbering, tally, progress)
-        else:
-            _read_visits(source, store, numbering, tally, progress)
-    return tally
+    return sorted(sources, key=lambda source: source.start)
+
+
+def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
+    """Whether the compiled parser can read it."""
+    return isinstance(source, Text) and source.format.name in PLAIN
 
 
 def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
@@ -65,7 +76,7 @@ def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, 
     seen = tally.lines
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool:
         try:
-            for piece in _pieces(source, tally):
+            for piece in pieces(source, tally):
                 waiting.append((piece, pool.submit(scan, piece, vhost=source.format.has_host)))
                 if len(waiting) > _AHEAD:
                     _take(*waiting.popleft(), parse, store, numbering, tally)
@@ -83,8 +94,14 @@ def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, 
 def _take(
     piece: Piece, future: Future[Scanned], parse: LineParser, store: Store, numbering: Numbering, tally: Tally
 ) -> None:
-    """Put a scanned piece into the store, its odd lines by way of the reference."""
-    scanned = future.result()
+    """Put a scanned piece into the store."""
+    rows = rows_of_piece(piece, future.result(), parse, numbering, tally)
+    if len(rows["t"]):
+        store.add(rows)
+
+
+def rows_of_piece(piece: Piece, scanned: Scanned, parse: LineParser, numbering: Numbering, tally: Tally) -> Rows:
+    """The rows of a scanned piece, those of its odd lines by way of the reference."""
     rows = numbering.rows_of(scanned, piece)
     good = ~scanned.odd
     odd = np.flatnonzero(scanned.odd)
@@ -105,20 +122,20 @@ def _take(
     parsed = int(good.sum())
     if parsed:
         tally.parsed += parsed
-        tally.note_span(rows["t"].min() / 1e6, rows["t"].max() / 1e6)
-        store.add(rows)
+        tally.note_span(float(rows["t"].min()) / 1e6, float(rows["t"].max()) / 1e6)
+    return rows
 
 
 def _read_visits(source: Source, store: Store, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     """What is not written in plain lines, visit by visit."""
     visits = source.visits(tally)
-    while some := list(islice(visits, _VISITS_AT_ONCE)):
+    while some := list(islice(visits, VISITS_AT_ONCE)):
         store.add(numbering.rows_of_visits(some))
         if progress is not None:
             progress(tally)
 
 
-def _pieces(source: Text, tally: Tally) -> Iterator[Piece]:
+def pieces(source: Text, tally: Tally) -> Iterator[Piece]:
     """The file in pieces of whole lines."""
     if source.is_plain:
         yield from _mapped(source, tally)
@@ -145,15 +162,32 @@ def _pieces(source: Text, tally: Tally) -> Iterator[Piece]:
 
 def _mapped(source: Text, tally: Tally) -> Iterator[Piece]:
     """A plain file, without copying it."""
+    mapped = in_memory(source.path)
+    if mapped is None:
+        return
+    for start, end in cuts(mapped):
+        tally.bytes_read += end - start
+        if start >= 2 * (_AHEAD + 2) * _PIECE:
+            # What was read long ago need not be kept in memory.
+            done = (start - (_AHEAD + 2) * _PIECE) // mmap.PAGESIZE * mmap.PAGESIZE
+            mapped.madvise(mmap.MADV_DONTNEED, 0, done)
+        yield np.frombuffer(mapped, np.uint8, end - start, start)
+
+
+def in_memory(path: str) -> mmap.mmap | None:
+    """A file as bytes; None where it is empty, which cannot be had so."""
     try:
-        with Path(source.path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if not size:
-                return
-            mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        with Path(path).open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                return None
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        raise LogError(f"{source.path}: cannot be read: {error.strerror}") from None
-    start = 0
+        raise LogError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def cuts(mapped: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Where the pieces of a file begin and end."""
+    start, size = 0, len(mapped)
     while start < size:
         end = min(start + _PIECE, size)
         if end < size:
@@ -161,10 +195,5 @@ def _mapped(source: Text, tally: Tally) -> Iterator[Piece]:
             if newline < 0:
                 newline = mapped.find(b"\n", end)
             end = newline + 1 if newline >= 0 else size
-        tally.bytes_read += end - start
-        if start >= 2 * (_AHEAD + 2) * _PIECE:
-            # What was read long ago need not be kept in memory.
-            done = (start - (_AHEAD + 2) * _PIECE) // mmap.PAGESIZE * mmap.PAGESIZE
-            mapped.madvise(mmap.MADV_DONTNEED, 0, done)
-        yield np.frombuffer(mapped, np.uint8, end - start, start)
+        yield start, end
         start = end

@@ -25,7 +25,7 @@ from hedgerow.analyse.describing import (
     OLD_HTTP,
     REFERRED,
     Bytes,
-    describe,
+    build,
     digest,
     referred,
     shape_of_referrer,
@@ -43,6 +43,8 @@ shape, the virtual host.
 """
 _COLUMNS = 6
 _WORDS = 1 << 12
+_BITS = 13
+_TO_PLACE = np.uint64(64 - _BITS)
 
 
 class Scanned(NamedTuple):
@@ -393,13 +395,32 @@ def _enter(words: Any, hashes: Any, table: Any, count: int) -> None:
 
 
 @compiled
+def _refer(data: Bytes, start: int, end: int, known: Any, table: Any, hashes: Any, words: Any, count: int) -> int:
+    """What a referrer names, into *known*: its page, and one more than the words of its host and shape; 0 for none."""
+    host, slash, above = referred(data, start, end)
+    known[1] = known[2] = known[3] = np.uint64(0)
+    if slash > host:
+        h = digest(data, host, slash)
+        word = _number(data, host, slash, h, PLACE, table, hashes, words, count)
+        count = max(count, word + 1)
+        known[1] = above
+        known[2] = np.uint64(word + 1)
+        shape, stop = shape_of_referrer(data, slash, end)
+        word = _number(data, slash, stop, shape, SHAPE, table, hashes, words, count)
+        count = max(count, word + 1)
+        known[3] = np.uint64(word + 1)
+    return count
+
+
+@compiled
 def _scan_some(
-    data: Bytes, vhost: bool, line: int, start: int, count: int, out: Any, words: Any, hashes: Any, table: Any,
-    starts: Any, ends: Any, odd: Any, source: Any, at: Any, page: Any, parent: Any, order: Any, status: Any, kind: Any,
-    flags: Any, texts: Any,
+    data: Bytes, vhost: bool, line: int, start: int, count: int, out: Any, memory: Any, words: Any, hashes: Any,
+    table: Any, starts: Any, ends: Any, odd: Any, source: Any, at: Any, page: Any, parent: Any, order: Any, status: Any,
+    kind: Any, flags: Any, texts: Any,
 ) -> Any:  # fmt: skip
     """
-    Scan from *line* on, which begins at *start*, as far as there is room for words; *count* are there.
+    Scan from *line* on, which begins at *start*, as far as there is room for words; *count* are there. *memory* is of
+    the targets and referrers that came last: most come again.
 
     Gives the line that comes next, where it begins, and how many words there are.
     """
@@ -427,9 +448,21 @@ def _scan_some(
             word = _number(data, out[0], out[1], h, CLIENT, table, hashes, words, count)
             count = max(count, word + 1)
             texts[CLIENT, here] = word
-        told, key, shape, what, flag = describe(data, out[3], out[4])
+        told = digest(data, out[3], out[4])
+        known = memory[0, np.int64(told >> _TO_PLACE)]
+        if known[0] != told:
+            key, shape, what, flag = build(data, out[3], out[4])
+            word = _number(data, out[3], out[4], shape, SHAPE, table, hashes, words, count)
+            count = max(count, word + 1)
+            known[0] = told
+            known[1] = key
+            known[2] = np.uint64(word)
+            known[3] = np.uint64(what << 8 | flag)
         page[here] = told
-        order[here] = key
+        order[here] = known[1]
+        texts[SHAPE, here] = known[2]
+        what = np.int64(known[3]) >> 8
+        flag = np.int64(known[3]) & 255
         status[here] = out[6]
         if out[5] == 2:
             flag |= HEAD
@@ -440,22 +473,16 @@ def _scan_some(
         if out[6] == _PARTIAL_CONTENT:
             what = ASSET
         kind[here] = what
-        word = _number(data, out[3], out[4], shape, SHAPE, table, hashes, words, count)
-        count = max(count, word + 1)
-        texts[SHAPE, here] = word
         if not _is_dash(data, out[7], out[8]):
             flag |= REFERRED
-            host, slash, above = referred(data, out[7], out[8])
-            if slash > host:
-                h = digest(data, host, slash)
-                word = _number(data, host, slash, h, PLACE, table, hashes, words, count)
-                count = max(count, word + 1)
-                texts[PLACE, here] = word
-                parent[here] = above
-                shape, stop = shape_of_referrer(data, slash, out[8])
-                word = _number(data, slash, stop, shape, SHAPE, table, hashes, words, count)
-                count = max(count, word + 1)
-                texts[LEAD, here] = word
+            told = digest(data, out[7], out[8])
+            known = memory[1, np.int64(told >> _TO_PLACE)]
+            if known[0] != told:
+                count = _refer(data, out[7], out[8], known, table, hashes, words, count)
+                known[0] = told
+            texts[PLACE, here] = np.int64(known[2]) - 1
+            texts[LEAD, here] = np.int64(known[3]) - 1
+            parent[here] = known[1]
         flags[here] = flag
         if not _is_dash(data, out[9], out[10]):
             h = digest(data, out[9], out[10])
@@ -482,12 +509,12 @@ def scan(data: Bytes, *, vhost: bool) -> Scanned:
         np.zeros(n, np.int64), np.zeros(n, np.uint64), np.zeros(n, np.uint64), np.zeros(n, np.uint64),
         np.zeros(n, np.uint16), np.zeros(n, np.uint8), np.zeros(n, np.uint8), np.full((_COLUMNS, n), -1, np.int32),
     )  # fmt: skip
-    out = np.zeros(14, np.int64)
+    out, memory = np.zeros(14, np.int64), np.zeros((2, 1 << _BITS, 4), np.uint64)
     words, hashes = np.zeros((_WORDS, 3), np.int64), np.zeros(_WORDS, np.uint64)
     table = np.full(4 * _WORDS, -1, np.int64)
     line = start = count = 0
     while True:
-        line, start, count = _scan_some(data, vhost, line, start, count, out, words, hashes, table, *columns)
+        line, start, count = _scan_some(data, vhost, line, start, count, out, memory, words, hashes, table, *columns)
         if line == n:
             return Scanned(*columns, words[:count], hashes[:count])
         words, hashes = np.resize(words, (4 * len(words), 3)), np.resize(hashes, 4 * len(hashes))

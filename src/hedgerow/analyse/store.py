@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.errors import StoreError
+
+SERIES = "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL"
+"""Requests by source and interval; from when on, and how long an interval is, in microseconds."""
 
 _TYPES = {
     np.uint64: "UBIGINT", np.int64: "BIGINT", np.uint32: "UINTEGER", np.uint16: "USMALLINT", np.uint8: "UTINYINT",
@@ -128,20 +131,27 @@ class Store:
         finally:
             self._connection.unregister("chosen")
 
-    def sorted_rows(self) -> Iterator[Rows]:
+    def approximately(self, key: str, columns: Sequence[str], where: str) -> dict[str, NDArray[Any]]:
+        """By *key*, about how many different values each of *columns* has in the rows *where* something holds."""
+        return self.ask(f"{different(key, columns)} FROM rows WHERE {where} GROUP BY ALL")
+
+    def sorted_rows(self) -> list[Iterator[Rows]]:
         """
-        All rows, those of one source together and by time; of the same time as they came. A source may go on in the
-        next piece.
+        All rows in several parts, a source in one of them: those of one source together and by time; of the same time
+        as they came. A source may go on in the next piece. Each part may be taken in a thread of its own.
         """
         self._flush_all()
-        for part in range(_PARTS):
-            query = f"SELECT {', '.join(COLUMNS)} FROM rows_{part} ORDER BY source, t, rowid"  # noqa: S608 - constants
-            try:
-                for batch in self._connection.sql(query).to_arrow_reader(_AT_ONCE):
+        return [self._sorted(part) for part in range(_PARTS)]
+
+    def _sorted(self, part: int) -> Iterator[Rows]:
+        query = f"SELECT {', '.join(COLUMNS)} FROM rows_{part} ORDER BY source, t, rowid"  # noqa: S608 - constants
+        try:
+            with self._connection.cursor() as beside:
+                for batch in beside.sql(query).to_arrow_reader(_AT_ONCE):
                     if batch.num_rows:
                         yield {name: batch.column(k).to_numpy(zero_copy_only=False) for k, name in enumerate(COLUMNS)}
-            except duckdb.Error as error:
-                raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
+        except duckdb.Error as error:
+            raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
 
     def _flush_all(self) -> None:
         for number in range(_PARTS):
@@ -153,6 +163,12 @@ class Store:
             self._connection.execute(query, parameters or [])
         except duckdb.Error as error:
             raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
+
+
+def different(key: str, columns: Sequence[str]) -> str:
+    """The beginning of a query for about how many different values *columns* have by *key*."""
+    counts = ", ".join(f"approx_count_distinct({column}) AS {column}" for column in columns)
+    return f"SELECT {key}, {counts}"
 
 
 def _first_line(error: BaseException) -> str:

@@ -11,9 +11,10 @@ networks.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,8 @@ from hedgerow.campaigns.similarity import Found
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"({_OCTET})\.({_OCTET})\.({_OCTET})\.{_OCTET}(?:/|\Z)")
 _HOURS = 6 * 3600.0
 _LONGEST_SECTION = 16
 _LEAST_SPANS = 8
@@ -151,15 +154,15 @@ def _told(parts: list[_Group], links: list[_Link]) -> Found:
 
 def network_of(address: str) -> tuple[str, str]:
     """The network of an address, and the wider one that holds its neighbours; empty where it is no address."""
+    if plain := _IPV4.match(address):
+        a, b, c = plain.groups()
+        return f"{a}.{b}.{c}.0/24", f"{a}.{b}.{int(c) & 0xF0}.0/20"
     try:
-        parsed = ip_address(address.partition("/")[0])
+        parsed = IPv6Address(address.partition("/")[0])
     except ValueError:
         return "", ""
-    if isinstance(parsed, IPv6Address):
-        words = parsed.exploded.split(":")
-        return ":".join(words[:3]) + "::/48", ":".join(words[:2]) + "::/32"
-    a, b, c, _ = str(parsed).split(".")
-    return f"{a}.{b}.{c}.0/24", f"{a}.{b}.{int(c) & 0xF0}.0/20"
+    words = parsed.exploded.split(":")
+    return ":".join(words[:3]) + "::/48", ":".join(words[:2]) + "::/32"
 
 
 def _by_network(names: Sequence[str], people: NDArray[np.bool_], limits: Limits) -> list[_Group]:

@@ -201,6 +201,12 @@ def report(
     resolve: Annotated[
         bool, typer.Option("--resolve", help="Verify bots by the names of their addresses, asked of the DNS.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="What reads and counts: duckdb on this machine, or spark.")
+    ] = "duckdb",
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark's master, such as spark://host:7077; without, this machine.")
+    ] = "",
     timing: Annotated[bool, typer.Option("--timing", help="Say how long it took; the JSON then differs.")] = False,
 ) -> None:
     """Say who crawls the site, by its access log."""
@@ -209,7 +215,7 @@ def report(
     run(
         logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
         memory=memory, hosts=host, form=form, model=model, top=top, timing=timing, exports=export or [],
-        apply=apply, length=length, sure=sure, resolve=resolve,
+        apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
     )  # fmt: skip
 
 

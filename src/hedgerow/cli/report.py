@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hedgerow.build import build_store, build_welcome
-from hedgerow.cli.writing import write_file
+from hedgerow.cli.writing import write_files
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
@@ -32,8 +32,12 @@ from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
+    from hedgerow.analyse.tables import Holds
     from hedgerow.report.result import Report
 
+DUCKDB, SPARK = ENGINES = ("duckdb", "spark")
+THIS_MACHINE = "local[2]"
+MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
 INTERRUPTED = 130
 _WIDTH_OF_A_FILE = 160
@@ -59,15 +63,26 @@ def run(
     length: str = "7d",
     sure: float = 0.9,
     resolve: bool = False,
+    engine: str = DUCKDB,
+    master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
     try:
+        from hedgerow.analyse.compiled import is_first
         from hedgerow.analyse.tables import Tables
         from hedgerow.report.listing import AUTHOR, listings
         from hedgerow.report.making import Options, make
         from hedgerow.report.terminal import print_report
     except ImportError as error:
         raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
+    if engine not in ENGINES:
+        raise SettingsError([f"--engine is one of {', '.join(ENGINES)}; not {readable(engine)!r}"])
+    if master and engine != SPARK:
+        raise SettingsError(["--master is for --engine spark"])
+    if master and not master.startswith(MASTERS):
+        raise SettingsError(
+            [f"--master is such as spark://host:7077, local[2], yarn or k8s://host; not {readable(master)!r}"]
+        )
     settings = load_settings(config)
     dialect = Dialect(form or settings.logs.format, settings.logs.fields)
     dialect.check()
@@ -76,11 +91,18 @@ def run(
     for path in [json_path, html_path, *(path for _, path in targets)]:
         _check_writable(path)
     acquaintance = Acquaintance()
-    options = Options(ignore_agents=ignore_agents, model=model, resolve=acquaintance.proofs if resolve else None)
+    options = Options(
+        ignore_agents=ignore_agents,
+        model=model,
+        resolve=acquaintance.proofs if resolve else None,
+        windows=settings.density.windows,
+    )
     # Who is told to stop leaves as little behind as who is interrupted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    began = time.perf_counter()
+    began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    if is_first() and sys.stderr.isatty():
+        Console(stderr=True).print("The first report compiles its functions, which takes half a minute or so, once.")
     try:
         with (
             _progress() as progress,
@@ -90,12 +112,14 @@ def run(
                 hosts=hosts or (),
                 progress=progress,
                 dialect=dialect,
+                store=_spark(master, memory) if engine == SPARK else None,
             ) as tables,
         ):
             read = time.perf_counter() - began
             report = make(tables, build_welcome(settings, acquaintance).bots, options)
             report.timing = {"read": read} | report.timing
             _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
+            written = True
             if STANDARD_OUTPUT not in {json_path, html_path}:
                 print_report(console, report, top=top)
             if apply:
@@ -104,12 +128,21 @@ def run(
                 taken = build_store(settings).put(entries, replacing=AUTHOR)
                 Console(stderr=True).print(f"{taken:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
-        Console(stderr=True).print("Interrupted; nothing was written.")
+        told = "the files that were asked for are there" if written else "nothing was written"
+        Console(stderr=True).print(f"Interrupted; {told}.")
         raise typer.Exit(INTERRUPTED) from None
     took = time.perf_counter() - began
     if timing and STANDARD_OUTPUT not in {json_path, html_path}:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+def _spark(master: str, memory: float) -> Holds:
+    try:
+        from hedgerow.analyse.spark_store import SparkStore
+    except ImportError as error:
+        raise HedgerowError(f"--engine spark needs {error.name}; install hedgerow[spark]") from None
+    return SparkStore(master or THIS_MACHINE, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES))
 
 
 def _write_all(
@@ -121,17 +154,25 @@ def _write_all(
     sure: float,
     timing: bool,
 ) -> None:
-    """The files that were asked for. Lists say the log's own end as their time: the same log gives the same bytes."""
+    """
+    The files that were asked for, all or none.
+
+    Lists say the log's own end as their time: the same log gives the same bytes.
+    """
     from hedgerow.report.html import page
     from hedgerow.report.listing import listings
 
+    files: list[tuple[str, Iterator[str]]] = []
     if json_path is not None:
-        _write(json_path, report.to_json(timing=timing))
+        files.append((json_path, report.to_json(timing=timing)))
     if html_path is not None:
-        _write(html_path, page(report))
+        files.append((html_path, page(report)))
     at = report.tally.last or 0.0
     for target, path in targets:
-        _write(path, write(target, listings(report, since=at, until=0.0, sure=sure), at=at))
+        files.append((path, write(target, listings(report, since=at, until=0.0, sure=sure), at=at)))
+    for pieces in (pieces for path, pieces in files if path == STANDARD_OUTPUT):
+        sys.stdout.writelines(pieces)
+    write_files([(Path(path), pieces) for path, pieces in files if path != STANDARD_OUTPUT])
 
 
 def _target(text: str) -> tuple[Target, str]:
@@ -191,12 +232,3 @@ def _check_writable(path: str | None) -> None:
     target = Path(path)
     if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
         raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
-
-
-def _write(path: str, pieces: Iterator[str]) -> None:
-    """Write the whole or nothing: what is half done has another name."""
-    if path == STANDARD_OUTPUT:
-        for piece in pieces:
-            sys.stdout.write(piece)
-        return
-    write_file(Path(path), pieces)

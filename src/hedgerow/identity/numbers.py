@@ -22,6 +22,8 @@ _high_half = Struct(">Q8x").unpack
 _half = Struct(">Q").pack
 _groups = Struct(">4H").unpack
 _HIGH = "%x:%x:%x:%x"
+# Networks that end with a group need no arithmetic.
+_WHOLE = {16 * n: (":".join(["%x"] * n), Struct(f">{n}H{16 - 2 * n}x").unpack) for n in (1, 2, 3, 4)}
 _MAPPED = bytes(10) + b"\xff\xff"
 _NOTHING = bytes(10)
 
@@ -39,8 +41,12 @@ def written_prefix(packed: bytes, bits: int) -> str:
     >>> written_prefix(packed_v6("2001:db8:1:2:3::"), 48), written_prefix(bytes(16), 0)
     ('2001:db8:1::/48', '::/0')
     """
-    (high,) = _high_half(packed)
-    text = _HIGH % _groups(_half(high >> 64 - bits << 64 - bits))
+    if bits in _WHOLE:
+        form, groups = _WHOLE[bits]
+        text = form % groups(packed)
+    else:
+        (high,) = _high_half(packed)
+        text = _HIGH % _groups(_half(high >> 64 - bits << 64 - bits))
     # The zeros at the end are more than there can be before them: it is they that are left out.
     while text.endswith(":0"):
         text = text[:-2]

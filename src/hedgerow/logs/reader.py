@@ -107,6 +107,17 @@ class Tally(msgspec.Struct):
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
 
+    def add(self, other: Tally) -> None:
+        """Add what was read of a later part of the same logs."""
+        self.parsed += other.parsed
+        self.bad += other.bad
+        self.samples = [*self.samples, *other.samples][:_MOST_SAMPLES]
+        if other.first is not None and other.last is not None:
+            self.note_span(other.first, other.last)
+        self.damage += other.damage
+        self.bytes_read += other.bytes_read
+        self.directives += other.directives
+
 
 class Reader:
     """

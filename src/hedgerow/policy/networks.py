@@ -22,8 +22,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from hedgerow.identity.numbers import packed_v4, packed_v6
-
 _T = TypeVar("_T")
 
 Chain = tuple[tuple[int, _T], ...]
@@ -197,8 +195,8 @@ class Networks(ABC, Generic[_T]):
         return members
 
     @abstractmethod
-    def chain(self, address: str) -> Chain[_T]:
-        """The networks that hold an address; OSError or ValueError where it is none of this version."""
+    def chain(self, packed: bytes) -> Chain[_T]:
+        """The networks that hold an address, of which these are the bytes."""
 
     @abstractmethod
     def _bucket(self, start: int) -> int: ...
@@ -227,8 +225,8 @@ class NetworksV4(Networks[_T]):
         # For each chunk, for each of its buckets: the networks that hold all of it. Empty where there are none.
         self._over: list[tuple[Chain[_T], ...]] = [()] * _BUCKETS
 
-    def chain(self, address: str) -> Chain[_T]:
-        number, n, low = _parts_v4(packed_v4(address))
+    def chain(self, packed: bytes) -> Chain[_T]:
+        number, n, low = _parts_v4(packed)
         offsets, starts, numbers, chains = self._chunks[number]
         found: Chain[_T] = chains[numbers[bisect_right(starts, low, offsets[n], offsets[n + 1]) - 1]]
         over = self._over[number]
@@ -266,8 +264,7 @@ class NetworksV6(Networks[_T]):
         super().__init__()
         self._over: tuple[list[int], list[Chain[_T]]] = ([], [])
 
-    def chain(self, address: str) -> Chain[_T]:
-        packed = packed_v6(address)
+    def chain(self, packed: bytes) -> Chain[_T]:
         (high,) = _high_half(packed)
         offsets, starts, numbers, chains = self._chunks[packed[2]]
         n = packed[3]

@@ -17,6 +17,7 @@ from hedgerow.report.containment import contain, limits
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
+from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
 from hedgerow.report.model import load
 from hedgerow.report.paths import ByPath
@@ -24,6 +25,8 @@ from hedgerow.report.resolving import resolve
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
+from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.windows.density import Window
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -32,13 +35,14 @@ class Options(msgspec.Struct, frozen=True):
 
     *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* a bundle for
     paths; those that come with Hedgerow where there is none. *resolve* is where what is known of names is kept, if bots
-    are to be verified by the DNS.
+    are to be verified by the DNS. *windows* are the limits of request density.
     """
 
     ignore_agents: bool = False
     model: Path | None = None
     resolve: Proofs | None = None
     paths: Path | None = None
+    windows: tuple[Window, ...] = DEFAULT_WINDOWS
 
 
 class _Watch:
@@ -67,6 +71,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents)
         opinions["heuristics"] = ByHeuristics(votes)
         opinions["manner"] = ByManner(figures, model.manner)
+        opinions["density"] = ByDensity(figures, options.windows)
     with watch("paths"):
         opinions["path"] = ByPath(figures, load_bundle(options.paths))
     with watch("shapes"):
@@ -76,6 +81,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         with watch("declared"):
             declared = _declared(tables, bots, options)
             opinions["declared"] = ByDeclaration(declared)
+            opinions["headers"] = ByHeaders(figures, declared)
     with watch("judging"):
         judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust, offset=model.offset)
     with watch("containment"):

@@ -26,6 +26,9 @@ from hedgerow.report.judging import LABELS, Judgements
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
+_AT_ONCE = 4096
+_FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
+
 
 class Source(msgspec.Struct, frozen=True):
     """One source as the report has it."""
@@ -134,8 +137,14 @@ class Report:
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
-        for number, place in enumerate(self.ranked.tolist()):
-            yield (",\n" if number else "\n") + _dump(_plain(self.source(place)))
+        ranked = self.ranked
+        for begin in range(0, len(ranked), _AT_ONCE):
+            some = ranked[begin : begin + _AT_ONCE]
+            first, last = (_isos(times[some]) for times in (self.tables.figures.first, self.tables.figures.last))
+            sources = [
+                _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
+            ]
+            yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
         yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
         if self.containment is not None:
             yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
@@ -143,10 +152,18 @@ class Report:
         yield f',\n"timing": {_dump(told)}}}\n'
 
 
-def _plain(source: Source) -> dict[str, Any]:
+def _isos(times: NDArray[np.int64]) -> list[str | None]:
+    """What `iso` says of each of *times*, which are microseconds."""
+    told = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
+    # Before and after these a year has not four digits, and none of ours.
+    return [text if _FIRST <= at < _BEYOND else None for text, at in zip(told, times.tolist(), strict=True)]
+
+
+def _plain(source: Source, first: str | None, last: str | None) -> dict[str, Any]:
+    name = source.source
     return (
         {
-            "source": readable(source.source),
+            "source": name if name.isascii() and name.isprintable() else readable(name),
             "requests": source.requests,
             "label": source.label,
             "score": source.score,
@@ -154,8 +171,8 @@ def _plain(source: Source) -> dict[str, Any]:
                 {"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in source.evidence
             ],
             "campaign": source.campaign,
-            "first": iso(source.first),
-            "last": iso(source.last),
+            "first": first,
+            "last": last,
             "pages": source.pages,
         }
         | ({"user_agent": _readable(source.agent)} if source.agent else {})

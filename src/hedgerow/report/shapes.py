@@ -10,15 +10,8 @@ from numpy.typing import NDArray
 from hedgerow.analyse.tables import Tables
 from hedgerow.shape.bundle import INPUTS, load
 from hedgerow.shape.classify import classify, richest, words
-from hedgerow.shape.features import Fine, features
-from hedgerow.shape.series import Counts, Plan, plan_of
+from hedgerow.shape.series import plan_of
 from hedgerow.verdict import Evidence
-
-
-def counts_of(tables: Tables, plan: Plan) -> Counts:
-    """Requests by source and interval."""
-    rows, bins, values = tables.sparse(plan.interval)
-    return Counts(rows, np.clip(bins, 0, plan.bins - 1), values.astype(np.float64), len(tables.figures.sources))
 
 
 class ByShape:
@@ -27,7 +20,7 @@ class ByShape:
     def __init__(self, tables: Tables) -> None:
         size = len(tables.figures.sources)
         self.plan = plan_of(tables.origin, tables.origin + tables.span)
-        self.counts = counts_of(tables, self.plan)
+        self.counts = tables.counts(self.plan)
         self.probability: NDArray[np.float64] = np.full(size, np.nan)
         self._reasons: dict[int, str] = {}
         self.rules: list[str] = []
@@ -35,8 +28,7 @@ class ByShape:
         bundle = load()
         self.similarity = bundle.similarity
         """k of algorithm 1, for campaigns."""
-        fine = Fine(*(tables.figures[name].astype(np.float64) for name in ("seconds", "tens", "minutes")))
-        found = features(self.counts, self.plan, fine, levels=bundle.levels, least=bundle.least)
+        found = tables.features(self.counts, self.plan, levels=bundle.levels, least=bundle.least)
         if not len(found.sources) or not found.comparable:
             return
         name = richest(found, bundle)

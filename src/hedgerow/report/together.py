@@ -17,8 +17,10 @@ MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
 _QUERY = """
-SELECT source, t, page, shape FROM rows WHERE kind = 0 AND source IN (SELECT source FROM chosen)
-QUALIFY row_number() OVER (PARTITION BY source ORDER BY t, number) <= 200 ORDER BY source, t, number
+SELECT source, t, page, shape FROM (
+  SELECT *, row_number() OVER (PARTITION BY source ORDER BY t, number) AS nth FROM rows
+  WHERE kind = 0 AND source IN (SELECT source FROM chosen)
+) WHERE nth <= 200 ORDER BY source, t, number
 """
 
 

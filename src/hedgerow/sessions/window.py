@@ -38,16 +38,18 @@ _AGENTS: tuple[Agent, ...] = get_args(Agent)
 # In the order of their features; a browser is the rule, and none.
 _COUNTED_AGENTS = [_AGENTS.index(agent) for agent in ("absent", "unknown", "false", "true")]
 _COOKIE_BITS, _HAS_COOKIE, _AGENT_AT = 3, 4, 3
-_REFERRER_BITS, _HAS_PARENT = 3, 4
-_NAME, _PAGE, _SHORT = 4, 3, 2
+_REFERRER_BITS, _HAS_PARENT, _GUISE_AT = 3, 4, 3
+# Two bytes for a page: in one window of 80 two of its pages are taken for one, when trees are counted.
+_NAME, _PAGE, _SHORT = 4, 2, 2
 _MOST_GUISES = 16
 _LONGEST_KEPT = 500
-# Of a visit: the seconds before it, page, parent, referrer, guise. Of a guise: session, address, cookie, states.
-_VISIT = struct.Struct(f"<f{_PAGE}s{_PAGE}sBB")
+# Of a visit: the seconds before it, page, parent, and referrer and guise in one. Of a guise: session, address, cookie,
+# states.
+_VISIT = struct.Struct(f"<f{_PAGE}s{_PAGE}sB")
 _GAP = struct.Struct("<f")
 _GUISE = struct.Struct(f"<{_NAME}s{_SHORT}s{_SHORT}sB")
 _HEAD = struct.Struct("<BBBd")
-_VERSION = 1
+_VERSION = 2
 _LONGEST_GAP = 1e30
 
 NAMES = (
@@ -123,7 +125,7 @@ def _agent(visit: Visit) -> Agent:
 
 class Window:
     """
-    The last visits of one visitor, in 900 bytes at the most: names are kept as a few bytes of them.
+    The last visits of one visitor, in 700 bytes at the most: names are kept as a few bytes of them.
 
     >>> window = Window()
     >>> page = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
@@ -169,7 +171,7 @@ class Window:
         how, parent = _REFERRERS.index(access.referred), None
         if access.referrer is not None:
             how, parent = how | _HAS_PARENT, access.referrer[-_PAGE:].ljust(_PAGE, b"\0")
-        visit = _VISIT.pack(min(gap, _LONGEST_GAP), page, parent or b"", how, guise)
+        visit = _VISIT.pack(min(gap, _LONGEST_GAP), page, parent or b"", how | guise << _GUISE_AT)
         if size >= LEAST and not (size < MOST and self._joins(gap, guise, page, parent)):
             self._visits = self._visits[_VISIT.size :] + visit
             # Nothing is between the first visit and one before it.
@@ -186,7 +188,8 @@ class Window:
         size = len(visits)
         if not size:
             return (0.0,) * len(NAMES)
-        all_gaps, _, _, hows, numbers = zip(*visits, strict=True)
+        all_gaps, _, _, hows = zip(*visits, strict=True)
+        numbers = [how >> _GUISE_AT for how in hows]
         gaps = all_gaps[1:] or (0.0,)
         mean = sum(gaps) / len(gaps)
         cookies, referrers, agents = [0] * len(_COOKIES), [0] * len(_REFERRERS), [0] * len(_AGENTS)
@@ -237,7 +240,8 @@ class Window:
         if len(visits) > MOST * _VISIT.size:
             return None
         if any(
-            guise >= guises or how & _REFERRER_BITS == _REFERRER_BITS for *_, how, guise in _VISIT.iter_unpack(visits)
+            how >> _GUISE_AT >= guises or how & _REFERRER_BITS == _REFERRER_BITS
+            for *_, how in _VISIT.iter_unpack(visits)
         ):
             return None
         window = cls()
@@ -268,15 +272,19 @@ class Window:
     def _forget_guises(self) -> None:
         """Keep those guises only in which the visits of the window came."""
         visits = list(_VISIT.iter_unpack(self._visits))
-        numbers = {guise: number for number, guise in enumerate(dict.fromkeys(visit[4] for visit in visits))}
+        used = dict.fromkeys(visit[3] >> _GUISE_AT for visit in visits)
+        numbers = {guise: number for number, guise in enumerate(used)}
         width = _GUISE.size
         self._guises = b"".join(self._guises[guise * width : (guise + 1) * width] for guise in numbers)
-        self._visits = b"".join(_VISIT.pack(*visit[:4], numbers[visit[4]]) for visit in visits)
+        self._visits = b"".join(
+            _VISIT.pack(*visit[:3], visit[3] & (1 << _GUISE_AT) - 1 | numbers[visit[3] >> _GUISE_AT] << _GUISE_AT)
+            for visit in visits
+        )
 
     def _joins(self, gap: float, guise: int, page: bytes, parent: bytes | None) -> bool:
         """Whether a visit makes the window longer: two of three."""
         width = _GUISE.size
-        last, here = self._visits[-1] * width, guise * width
+        last, here = (self._visits[-1] >> _GUISE_AT) * width, guise * width
         same = gap < SESSION_GAP and self._guises[last : last + _NAME] == self._guises[here : here + _NAME]
         soon = gap < self._total / (len(self._visits) // _VISIT.size - 1)
         if same == soon:

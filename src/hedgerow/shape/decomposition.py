@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 _INNER = 5
 _QUANTILE = 0.95
 _KEPT = 8
+_ROWS = 512
 _LEAST_DISTANCE = 0.001
 _MOST_DISTANCE = 0.999
 
@@ -124,8 +125,16 @@ def _moving_average(points: int, length: int) -> Floats:
 
 
 def decompose(series: Floats, found: Operators) -> tuple[Floats, Floats]:
-    """Trend and season of each row of *series*."""
-    return series @ found.trend.T, series @ found.season.T
+    """Trend and season of each row of *series*, the same to the last bit whatever rows are beside it."""
+    trend, season = np.empty_like(series), np.empty_like(series)
+    block = np.zeros((_ROWS, series.shape[1]))
+    for begin in range(0, len(series), _ROWS):
+        # Products of another size may be added up in another order.
+        part = series[begin : begin + _ROWS]
+        block[: len(part)] = part
+        for whole, matrix in ((trend, found.trend), (season, found.season)):
+            whole[begin : begin + len(part)] = (block @ matrix.T)[: len(part)]
+    return trend, season
 
 
 def trend_dispersion(trend: Floats, series: Floats) -> Floats:

@@ -30,6 +30,11 @@ class Crawler(NamedTuple):
     top of how long the answer takes. *workers* ask at once. *parents* is false where it sends no referrer and there is
     no marker. *assets*: it drives a browser, which loads them. *last*: going depth first it takes a page's last link
     first, as a plain stack does; else the first one, as `hedgerow crawl` does.
+
+    Going depth or breadth first it takes any of the *loose* links that are next, as one does that keeps a set or asks
+    what is ready. It follows the share *chosen* of all links, asks for the share *again* of its pages a second time at
+    once (a check before it reads, or a retry), and stands still after the share *stalls*, for up to a minute.
+    *anywhere*: it begins at any page.
     """
 
     name: str
@@ -39,6 +44,11 @@ class Crawler(NamedTuple):
     parents: bool = True
     assets: bool = False
     last: bool = False
+    loose: int = 1
+    chosen: float = 1.0
+    again: float = 0.0
+    stalls: float = 0.0
+    anywhere: bool = False
 
     @property
     def label(self) -> str:
@@ -83,10 +93,15 @@ def varied(crawler: Crawler, chance: Random) -> Crawler:
     if chance.random() < 0.5:  # noqa: PLR2004 - half
         changed = crawler._replace(delay=draw_delay(chance))
     return changed._replace(
-        workers=chance.choice((1, 1, 2, 4, 8)) if changed.delay is no_delay else 1,
+        workers=chance.choice((1, 1, 2, 4, 8, 16, 32)) if changed.delay is no_delay else chance.choice((1, 1, 1, 4)),
         parents=chance.random() < 0.5,  # noqa: PLR2004 - a share
         assets=chance.random() < 0.25,  # noqa: PLR2004 - likewise
         last=chance.random() < 0.5,  # noqa: PLR2004 - likewise
+        loose=chance.choice((1, 1, 1, 4, 16, 64)),
+        chosen=chance.choice((1.0, 1.0, chance.uniform(0.1, 1.0))),
+        again=chance.choice((0.0, 0.0, 0.0, chance.random())),
+        stalls=chance.choice((0.0, 0.0, chance.uniform(0.0, 0.1))),
+        anywhere=chance.random() < 0.5,  # noqa: PLR2004 - likewise
     )
 
 
@@ -117,11 +132,9 @@ def crawl(
     Where links are *marked*, each is another URL for each page that it stands on, and the crawler cannot tell that it
     has the page already. *assets* and *companions* are how many come with a page; see `people`.
     """
-    popularity = [0] * len(site)
-    for links in site:
-        for link in links:
-            popularity[link] += 1
-    frontier: list[tuple[int, int | None]] = [(HOME, None)]
+    popularity = _popularity(site) if crawler.order == "popular" else []
+    start = chance.randrange(len(site)) if crawler.anywhere else HOME
+    frontier: list[tuple[int, int | None]] = [(start, None)]
     if crawler.order == "list":
         frontier = [(page, None) for page in range(len(site) - 1, -1, -1)]
     asked: set[tuple[int, int | None]] = set()
@@ -138,8 +151,9 @@ def crawl(
             now = max(now, there)
             if crawler.order != "list":
                 links = site[page] if crawler.last or crawler.order == "breadth" else site[page][::-1]
-                frontier.extend((link, page) for link in links)
-        taken = _take(frontier, asked, crawler.order, chance, popularity, marked=marked)
+                chosen = crawler.chosen
+                frontier.extend((link, page) for link in links if chosen >= 1 or chance.random() < chosen)
+        taken = _take(frontier, asked, crawler, chance, popularity, marked=marked)
         if taken is None:
             if not coming:
                 break
@@ -152,6 +166,12 @@ def crawl(
             strides += companions_of(strides[-1], companions, chance, hidden=not (crawler.parents or marked))
             now = strides[-1].at
         answered = now + pace * chance.lognormvariate(0, 0.4)
+        if crawler.again and chance.random() < crawler.again:
+            strides.append(strides[-1]._replace(at=answered))
+            now = answered
+            answered += pace * chance.lognormvariate(0, 0.4)
+        if crawler.stalls and chance.random() < crawler.stalls:
+            answered += chance.uniform(0, 60)
         heapq.heappush(coming, (answered, page))
         heapq.heappush(free, answered + crawler.delay(chance))
     return strides[:pages]
@@ -160,13 +180,14 @@ def crawl(
 def _take(
     frontier: list[tuple[int, int | None]],
     asked: set[tuple[int, int | None]],
-    order: str,
+    crawler: Crawler,
     chance: Random,
     popularity: list[int],
     *,
     marked: bool,
 ) -> tuple[int, int | None] | None:
     """The next link to follow, or None where none is left."""
+    order = crawler.order
     while frontier:
         if order == "random":
             place = chance.randrange(len(frontier))
@@ -174,12 +195,26 @@ def _take(
         elif order == "popular":
             place = max(range(len(frontier)), key=lambda n: popularity[frontier[n][0]])
             frontier[place], frontier[-1] = frontier[-1], frontier[place]
+        elif crawler.loose > 1:
+            place = chance.randrange(min(crawler.loose, len(frontier)))
+            first = 0 if order == "breadth" else -1
+            place = place if order == "breadth" else -1 - place
+            frontier[place], frontier[first] = frontier[first], frontier[place]
         taken = frontier.pop(0) if order == "breadth" else frontier.pop()
         known = taken if marked else (taken[0], None)
         if known not in asked:
             asked.add(known)
             return taken
     return None
+
+
+def _popularity(site: Site) -> list[int]:
+    """How many links lead to each page."""
+    popularity = [0] * len(site)
+    for links in site:
+        for link in links:
+            popularity[link] += 1
+    return popularity
 
 
 def _poisson(chance: Random, mean: float) -> int:

@@ -3,7 +3,7 @@ Fitting: rows become a bundle.
 
 Three recipes. `pathmarker`: a one-class SVM on people, then a C-SVC of crawlers, with PathMarker's six features of
 whole long sessions. `window`: the sliding window's linear SVM. `boosted`: gradient boosting on all features at each
-number of visits, calibrated; its thresholds share one budget of false positives. All scores that thresholds,
+number of visits, calibrated; its thresholds share one budget of false positives (`thresholds`). All scores that these,
 calibrations and metrics rest on are of visitors that the model had not seen: cross-validation, by visitor. Where rows
 come from logs of several sites, a whole log is left out at a time, and no source of people, drawn or real, may be got
 wrong more often than the budget allows.
@@ -48,6 +48,7 @@ from hedgerow.training.measures import (
     wilson,
 )
 from hedgerow.training.rows import LOG, PERSON, Sample
+from hedgerow.training.thresholds import Spent, share_out
 
 FOLDS = 5
 BUDGET = 0.005
@@ -126,9 +127,9 @@ def train(
     if recipe == "boosted":
         rows_at = {size: [sample for sample in samples if sample.size == size] for size in sizes}
         asked = [size for size in sizes if _has_enough(rows_at[size])]
-        # The more is known the more may be spent: a verdict on ten visits has to be surer than one on sixty.
-        for size in asked:
-            stage, measured = _boosted(rows_at[size], size, budget * size / sum(asked), seed, apart)
+        tried = {size: (rows_at[size], _scores(rows_at[size], seed, apart)) for size in asked}
+        for size, spent in zip(asked, share_out(tried, budget, apart) if asked else (), strict=True):
+            stage, measured = _boosted(*tried[size], size, spent, seed, apart)
             stages.append(stage)
             metrics[str(size)] = measured
     elif recipe == "pathmarker":
@@ -164,33 +165,27 @@ def _has_enough(samples: Sequence[Sample]) -> bool:
     return True
 
 
+def _scores(samples: Sequence[Sample], seed: int, apart: Sequence[str]) -> list[float]:
+    return held_out(samples, folds_of(samples, seed, apart), lambda some: _trees(some, seed, apart))
+
+
+def _trees(samples: Sequence[Sample], seed: int, apart: Sequence[str]) -> Trees:
+    return fit_trees(matrix(samples), _truth(samples), seed, balance(samples, apart))[0]
+
+
 def _boosted(
-    samples: Sequence[Sample], size: int, allowed: float, seed: int, apart: Sequence[str]
+    samples: Sequence[Sample],
+    scores: Sequence[float],
+    size: int,
+    spent: Spent,
+    seed: int,
+    apart: Sequence[str],
 ) -> tuple[Stage, dict[str, Any]]:
-    crawlers = _truth(samples)
-
-    def fit(some: Sequence[Sample]) -> Trees:
-        return fit_trees(matrix(some), _truth(some), seed, balance(some, apart))[0]
-
-    folds = folds_of(samples, seed, apart)
-    scores = held_out(samples, folds, fit)
-    threshold = max(
-        at_false_positives(its, [False] * len(its), allowed)[-1] for its in _by_source(samples, scores, apart)
-    )
-    slope, intercept = calibrate(scores, crawlers)
-    stage = Stage(
-        size, fit(samples), threshold, slope, intercept, allowed, _branches(samples, seed), _bins(samples, len(WIDE))
-    )
-    return stage, _metrics(samples, scores, stage, folds, seed, apart)
-
-
-def _by_source(samples: Sequence[Sample], scores: Sequence[float], apart: Sequence[str]) -> list[list[float]]:
-    """The scores of people by where they are from, all logs together."""
-    people: dict[str, list[float]] = {}
-    for sample, score in zip(samples, scores, strict=True):
-        if sample.label == PERSON:
-            people.setdefault("logs" if sample.source in apart else sample.source, []).append(score)
-    return list(people.values())
+    """The stage at *size* visits."""
+    slope, intercept = calibrate(scores, _truth(samples))
+    model, kinds, bins = _trees(samples, seed, apart), _branches(samples, seed), _bins(samples, len(WIDE))
+    stage = Stage(size, model, spent.threshold, slope, intercept, spent.share, kinds, bins)
+    return stage, _metrics(samples, scores, stage, folds_of(samples, seed, apart), seed, apart)
 
 
 def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, Any]]:
@@ -208,11 +203,21 @@ def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, 
 def _window(samples: Sequence[Sample], allowed: float, seed: int) -> tuple[Stage, dict[str, Any]]:
     folds = folds_of(samples, seed)
     scores = held_out(samples, folds, lambda some: fit_linear(matrix(some), _truth(some), NAMES, seed)[0])
-    *_, threshold = at_false_positives(scores, _truth(samples), allowed)
+    threshold = max(at_false_positives(its, [False] * len(its), allowed)[-1] for its in _highest(samples, scores))
     slope, intercept = calibrate(scores, _truth(samples))
     linear, _ = fit_linear(matrix(samples), _truth(samples), NAMES, seed)
     stage = Stage(LEAST, linear, threshold, slope, intercept, allowed, bins=_bins(samples, len(NAMES)))
     return stage, _metrics(samples, scores, stage, folds, seed)
+
+
+def _highest(samples: Sequence[Sample], scores: Sequence[float]) -> list[list[float]]:
+    """For each source of people: the higher score of every two windows, about as many as a long session has."""
+    people: dict[str, dict[tuple[str, int], float]] = {}
+    for sample, score in zip(samples, scores, strict=True):
+        if sample.label == PERSON:
+            its, session = people.setdefault(sample.source, {}), (sample.visitor, sample.number // 2)
+            its[session] = max(score, its.get(session, score))
+    return [list(its.values()) for its in people.values()]
 
 
 def _kinds(samples: Sequence[Sample], seed: int) -> Kinds | None:

@@ -23,6 +23,8 @@ PERSON = "person"
 LOG = "log"
 """The source of rows that are a site's own."""
 
+_MANY = 16
+
 
 class Sample(NamedTuple):
     """
@@ -111,8 +113,9 @@ def draw_crawlers(
             assets=assets,
             companions=chance.choice(COMPANIONS),
         )
-        # A crawl without parents and markers has no order that could be seen.
-        label = crawling.label if crawling.parents or has_markers else "random-like"
+        # A crawl without parents and markers has no order that could be seen, nor has one that takes any of many links.
+        ordered = (crawling.parents or has_markers) and crawling.loose < _MANY
+        label = crawling.label if ordered else "random-like"
         walks.append(Walk(f"{name}{crawler.name}-{number}", label, crawler.name, f"{name}{place}", tuple(strides)))
     return walks
 
@@ -155,44 +158,55 @@ def visits_to_samples(
 
 def windows_of(walks: Iterable[Walk], chance: Random) -> list[Sample]:
     """
-    The rows of walks for the window of 27 to 40 visits, one for each walk, at its end.
+    The rows of walks for the window of 27 to 40 visits, those of the first long session of each, as the watch asks: at
+    27 pages and at 54. A window that has just begun is not like one that has slid; a model must know both.
 
     What a walk does not tell is drawn. Half of the sites give cookies; nine of ten people keep theirs, and four of ten
     crawlers. Half of the crawlers send no referrer. One person in fifty has a second address. A user agent is a
     browser's, but for three crawlers in ten, which say what they are or nothing at all, and one person in a hundred.
     """
-    return [row for walk in walks if (row := _window_of(walk, chance)) is not None]
+    return [row for walk in walks for pages, row in windows_along(walk, chance) if pages <= LONG]
 
 
-def _window_of(walk: Walk, chance: Random) -> Sample | None:
+def windows_along(walk: Walk, chance: Random) -> Iterator[tuple[int, Sample]]:
+    """
+    The rows of a walk for the window as the watch asks it, whenever 27 pages have come, and after how many pages in
+    all. What a walk does not tell is drawn as in `windows_of`.
+    """
+    window = Window()
+    number = 0
+    for pages, access in enumerate(_accesses(walk, chance), 1):
+        window.add(access)
+        if window.is_due:
+            window.fresh = 0
+            features = window.features()
+            yield pages, Sample(walk.visitor, walk.label, walk.source, walk.site, number, window.size, features)
+            number += 1
+
+
+def _accesses(walk: Walk, chance: Random) -> Iterator[Access]:
     person = walk.label == PERSON
     keeps = chance.random() < 0.5 and chance.random() < (0.9 if person else 0.4)  # noqa: PLR2004 - shares
     roams = person and chance.random() < 0.02  # noqa: PLR2004 - likewise
     referring = person or chance.random() < 0.5  # noqa: PLR2004 - likewise
     odd = chance.random() < (0.01 if person else 0.3)
     agent: Agent = chance.choice(("absent", "unknown", "unknown", "false")) if odd else "browser"
-    window = Window()
     last = -math.inf
     sitting = 0
-    for stride in walk.strides[:LONG]:
+    for stride in walk.strides:
         sitting += stride.at - last > SESSION_GAP
         last = stride.at
         cookie = b"cookie" if keeps and stride is not walk.strides[0] else b""
         entry = stride.parent is None
         foreign = person and entry and chance.random() < 0.5  # noqa: PLR2004 - a share
-        window.add(
-            Access(
-                at=stride.at,
-                address=f"192.0.2.{1 + (roams and sitting % 2)}",
-                session=cookie or b"address",
-                page=digest(stride.page),
-                referrer=None if stride.parent is None else digest(stride.parent),
-                referred="foreign" if foreign else "absent" if entry or not referring else "own",
-                cookie=cookie,
-                cookie_state="good" if cookie else "absent",
-                agent=agent,
-            )
+        yield Access(
+            at=stride.at,
+            address=f"192.0.2.{1 + (roams and sitting % 2)}",
+            session=cookie or b"address",
+            page=digest(stride.page),
+            referrer=None if stride.parent is None else digest(stride.parent),
+            referred="foreign" if foreign else "absent" if entry or not referring else "own",
+            cookie=cookie,
+            cookie_state="good" if cookie else "absent",
+            agent=agent,
         )
-    if not window.ready:
-        return None
-    return Sample(walk.visitor, walk.label, walk.source, walk.site, 0, window.size, window.features())

@@ -1,0 +1,74 @@
+"""
+Live: what two detectors of the live engine say of the sources of a log, by the same limits and the same weights.
+
+Density decides on its own, as it does at the gate. Headers never do: of a log's sources only the user agent and the
+version of HTTP are known, and what is odd about them is said and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.counting import SPANS, Figures
+from hedgerow.detect.headers import WEIGHTS
+from hedgerow.identity.signs import signs_of
+from hedgerow.report.declared import Declared
+from hedgerow.verdict import Evidence
+from hedgerow.windows.density import Window
+
+_SURE = 0.999
+_TOLD_BY_A_LOG = frozenset({"automation", "browser-http", "no-agent", "odd-agent", "program"})
+_AS_USUAL = {b"accept": b"text/html", b"accept-language": b"en", b"accept-encoding": b"gzip"}
+"""What a log does not tell, as any browser sends it."""
+
+
+class ByDensity:
+    """
+    Who was over a limit of request density at its busiest.
+
+    Of *windows* those count that are about one visitor and are as long as one in which page visits were counted
+    (`SPANS`). Where a window is about all requests, only the pages among them are known: it is exceeded later.
+    """
+
+    def __init__(self, figures: Figures, windows: Sequence[Window]) -> None:
+        self._over: list[tuple[Window, NDArray[np.bool_]]] = [
+            (window, figures[f"peak_{SPANS.index(window.seconds)}"] > window.count)
+            for window in windows
+            if window.by == "visitor" and window.of != "prefetches" and window.seconds in SPANS
+        ]
+        self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
+        for _, over in self._over:
+            self.probability[over] = _SURE
+
+    def evidence(self, source: int) -> Sequence[Evidence]:
+        for window, over in self._over:
+            if over[source]:
+                text = f"More than {window.count} pages in {window.seconds:g} seconds."
+                return [Evidence("density", "density-visitor", 1.0, text)]
+        return []
+
+
+class ByHeaders:
+    """What is odd about a source's user agent, and about a browser of today that speaks HTTP/1.0 all the time."""
+
+    def __init__(self, figures: Figures, declared: Declared) -> None:
+        self._declared = declared
+        self._old: NDArray[np.bool_] = figures["old_http"] == figures["requests"]
+        self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
+        self._known: dict[tuple[str, bool], list[Evidence]] = {}
+
+    def evidence(self, source: int) -> Sequence[Evidence]:
+        told = self._declared.agent(source), bool(self._old[source])
+        found = self._known.get(told)
+        if found is None:
+            found = self._known[told] = _signs(*told)
+        return found
+
+
+def _signs(agent: str, old: bool) -> list[Evidence]:
+    fields = {b"user-agent": agent.encode("latin-1", "replace")} | _AS_USUAL
+    signs = signs_of(fields, scheme="http", host="", version="1.0" if old else "1.1")
+    return [Evidence("headers", code, *WEIGHTS[code]) for code in signs if code in _TOLD_BY_A_LOG]
