@@ -1,6 +1,6 @@
 # make setup   everything that is needed, into .venv and by apt-get (as root)
 # make demo    a small real site behind Hedgerow, crawlers against it
-# make test    the tests, real servers, crawlers and browser included
+# make test    the tests, real servers, crawlers and browser included (make units, make test-real: one half of them)
 # make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make check   ruff, mypy, import-linter
 # make bench   the benchmarks, each next to a reference in the same run
