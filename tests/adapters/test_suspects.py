@@ -73,7 +73,8 @@ def test_a_suspect_solves_a_challenge_and_is_a_person_again():
     person = Person()
     page = person.until_challenged()
     assert (page.status, person.last.decision.action) == (403, "challenge")
-    assert person.last.decision.evidence[-1].text == "Suspected for minted-for-another (11 times)."
+    # The watch may have noted something about its path by then, or not yet.
+    assert person.last.decision.evidence[-1].text.startswith("Suspected for minted-for-another (11 times)")
     assert page.header("hedgerow-decision").startswith(b"challenge; code=suspect; ref=")
     solved = person.solve(page)
     assert solved.status == 303

@@ -175,8 +175,8 @@ def _check_engine(engine: str, master: str) -> None:
 def _spark(master: str, memory: float) -> Holds:
     try:
         from hedgerow.analyse.spark_store import SparkStore
-    except ImportError as error:
-        raise HedgerowError(f"--engine spark needs {error.name}; install hedgerow[spark]") from None
+    except ImportError:
+        raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
     return SparkStore(master or THIS_MACHINE, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES))
 
 
