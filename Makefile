@@ -42,7 +42,7 @@ test-real: .venv/.ready
 	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --ignore=tests/real/test_spark.py -n 2 --durations=20
 
 test-units: .venv/.ready
-	@nice -n 2 $(MAKE) --no-print-directory compiled check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
+	@nice -n 2 $(MAKE) -j1 --no-print-directory compiled check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
 
 # What numba compiles, once: else every process that reads a log and finds nothing compiled would do it.
 compiled: .venv/.ready
