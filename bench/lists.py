@@ -21,6 +21,7 @@ NETWORKS = 1_000_000
 LATELY, LISTED = 1_000, 50_000
 """How many addresses are asked for again and again; with the second, all others come in between."""
 _LOOP = "to write "
+_WRITTEN = "on the list, and its entry written"
 
 
 def networks(rng: random.Random) -> Iterator[tuple[int, int, int]]:
@@ -52,6 +53,10 @@ def main() -> None:
         lists.settle()
     print(f"one entry changed: {(time.process_time() - began) * 10:.1f} ms")
 
+    def entry(at: float, address: str) -> Listing | None:
+        found = lists.find(at, address)
+        return found and found.entry()
+
     def number(version: int) -> int:
         return rng.getrandbits(32) if version == 4 else 0x2001 << 112 | rng.getrandbits(112)
 
@@ -72,7 +77,8 @@ def main() -> None:
         of_kind = {
             "on no list, seen lately": unknown[:LATELY],
             "on no list, not seen lately": unknown[LATELY:],
-            "on the list, not seen lately: with its entry": inside(version),
+            "on the list, not seen lately": inside(version),
+            _WRITTEN: inside(version),
         }
         for kind, numbers in of_kind.items():
             takers[f"IPv{version}, {kind}"] = version, itertools.cycle(numbers).__next__
@@ -83,7 +89,10 @@ def main() -> None:
     candidates: dict[str, Callable[[], object]] = {}
     for name, (version, take) in takers.items():
         candidates[_LOOP + name] = lambda version=version, take=take: network_text(version, take(), 0)
-        candidates[name] = lambda version=version, take=take: lists.find(2.0, network_text(version, take(), 0))
+        look_up = entry if name.endswith(_WRITTEN) else lists.find
+        candidates[name] = lambda version=version, take=take, look_up=look_up: look_up(
+            2.0, network_text(version, take(), 0)
+        )
     candidates["to write any"] = lambda: network_text(4, number(4), 0)
     candidates["dictionary"] = lambda: texts.get(network_text(4, number(4), 0))
     found = measure(candidates, seconds=0.2)
@@ -92,4 +101,5 @@ def main() -> None:
     print(f"{'a dictionary of a million texts, never seen':52} {reference * 1e6:8.2f} µs")
     for name, seconds in taken.items():
         print(f"{name:52} {seconds * 1e6:8.2f} µs   {seconds / reference:5.1f} times the dictionary")
-    print(f"goal: at most {GOAL * 1e6:.0f} µs; the slowest is {max(taken.values()) * 1e6:.1f} µs")
+    slowest = max(seconds for name, seconds in taken.items() if not name.endswith(_WRITTEN))
+    print(f"goal: at most {GOAL * 1e6:.0f} µs for a look-up; the slowest is {slowest * 1e6:.1f} µs")

@@ -56,8 +56,8 @@ class Engine:
 
         The administrator's word goes before everything else, a verified bot's welcome included.
         """
-        listing = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
-        return None if listing is None else decide(listing)
+        found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
+        return None if found is None else decide(found.entry())
 
     def question(self, visit: Visit) -> Question:
         """

@@ -25,8 +25,13 @@ from hedgerow.policy.lists import (
 
 
 def found(lists: Lists, address: str = "192.0.2.1", at: float = 100.0, **fields: str) -> str:
-    listing = lists.find(at, address, **fields)
+    listing = entry(lists, at, address, **fields)
     return f"{listing.list} {listing.subject}" if listing else ""
+
+
+def entry(lists: Lists, at: float, address: str, *fields: str, **more: str) -> Listing | None:
+    found = lists.find(at, address, *fields, **more)
+    return found.entry() if found else None
 
 
 # ---- Subjects
@@ -174,7 +179,7 @@ def test_entries_are_replaced_and_dropped():
     lists.settle()
     assert lists.sizes == {"white": 1, "black": 3}
     assert len(lists) == 4
-    listing = lists.find(100.0, "192.0.2.1")
+    listing = entry(lists, 100.0, "192.0.2.1")
     assert listing is not None
     assert listing.reason == "c"
     lists.drop("white", "192.0.2.1")
@@ -182,7 +187,7 @@ def test_entries_are_replaced_and_dropped():
     lists.drop("black", "AS1")
     lists.drop("black", "account:ann")
     lists.settle()
-    listing = lists.find(100.0, "192.0.2.1", "ann")
+    listing = entry(lists, 100.0, "192.0.2.1", "ann")
     assert listing is not None
     assert listing.reason == "b"
     lists.clear()

@@ -29,7 +29,8 @@ def entry(subject: str = "192.0.2.1", name: str = "black", **fields: Any) -> Lis
 
 
 def found(lists: Lists, address: str = "192.0.2.1") -> str:
-    listing = lists.find(NOW, address)
+    seen = lists.find(NOW, address)
+    listing = seen.entry() if seen else None
     return f"{listing.list} {listing.subject}" if listing else ""
 
 

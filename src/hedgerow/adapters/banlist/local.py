@@ -57,9 +57,9 @@ class Local:
         return decision
 
     def _look_up(self, at: float, address: str, account: str, user_agent: str) -> Decision:
-        listing = self._lists.find(at, address, account, user_agent)
-        if listing is not None:
-            return decide(listing)
+        found = self._lists.find(at, address, account, user_agent)
+        if found is not None:
+            return decide(found.entry())
         blocks = self._blocks
         if blocks and (address or account):
             prefix = prefix_of(address)
