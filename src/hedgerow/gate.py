@@ -219,7 +219,7 @@ class Identifier:
         return start + separator + where + self.unmark(slash + target, host)[0]
 
     def _linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
-        token = cookie_value(cookie, VISITOR_COOKIE) if cookie else b""
+        token = cookie_value(cookie, VISITOR_COOKIE) if VISITOR_COOKIE in cookie else b""
         marker = _open(self._seals.of(host), token.decode("latin-1")) if token else None
         if marker is None or marker.kind != "visitor":
             return ()

@@ -291,3 +291,37 @@ def test_what_is_only_noted_weighs_nothing():
     standing = amended(None, ladder.noted(ADDRESS, 100.0, "path-random-like"))
     assert standing.reasons == (("path-random-like", 1),)
     assert come(ladder, standing) == ("pass", standing)
+
+
+class Thorough(Ladder):
+    """Works every standing out."""
+
+    def _stays_a_person(self, *_: object) -> bool:
+        return False
+
+
+@given(
+    standing=st.none()
+    | st.builds(
+        Standing,
+        identity=st.sampled_from(["person", "suspect", "random-like"]),
+        suspicion=st.sampled_from([0.0, 1e-12, 0.4, 0.9, 0.99, 1.0, 3.0]),
+        at=st.sampled_from([0.0, 50.0, 99.0, 100.0, 5_000.0, 90_000.0]),
+        day=st.integers(0, 1),
+        wrong=st.integers(0, 4),
+        challenges=st.integers(0, 3),
+    ),
+    weights=st.lists(st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.5]), max_size=3),
+    detectors=st.lists(st.sampled_from(["density", "trap", "entry", "headers"]), min_size=3, max_size=3),
+    thresholds=st.builds(
+        Thresholds, wrong_visits=st.integers(1, 4), suspects=st.sampled_from(["challenge", "refuse", "pass"])
+    ),
+    at=st.sampled_from([100.0, 90_000.0]),
+)
+def test_who_plainly_stays_a_person_would_have_been_found_to(standing, weights, detectors, thresholds, at):
+    rules = {**RULES, "headers": Rule("refuse", 10.0, steady=True), "entry": Rule("refuse", 10.0)}
+    visit = msgspec.structs.replace(VISIT, at=at)
+    memory = Memory(None, (), standing=standing)
+    found = [evidence(weight, detector) for weight, detector in zip(weights, detectors, strict=False)]
+    thorough = Thorough(rules, thresholds=thresholds).decide(visit, memory, found)
+    assert Ladder(rules, thresholds=thresholds).decide(visit, memory, found) == thorough

@@ -53,6 +53,10 @@ _Told = tuple[
 ]
 
 
+_known: dict[_Told, tuple[str, ...]] = {}
+"""The signs of combinations that came before. Emptied when it is full."""
+
+
 class _Headers(NamedTuple):
     """All that signs are told from. *order* is that of the headers whose order tells."""
 
@@ -77,18 +81,20 @@ def signs_of(
     *scheme* is what the client used, as far as anybody knows. *direct*: no proxy of ours stands between.
     """
     get = fields.get
-    agent, accept, language = get(b"user-agent", b""), get(b"accept"), get(b"accept-language")
-    encoding, hints, mode = get(b"accept-encoding"), get(b"sec-ch-ua"), get(b"sec-fetch-mode")
-    length = len(agent) + len(accept or b"") + len(language or b"") + len(encoding or b"") + len(hints or b"")
-    # A cache whose entries are as long as a client likes has no bound.
-    signs = _cached if length + len(mode or b"") < _LONGEST_CACHED else _signs
-    return signs(
-        (
-            tuple(filter(_is_ordered, fields)) if direct else (),
-            agent, accept, language, encoding, hints, mode,
-            scheme in _SECURE or _is_local(host), direct, version == "1.0",
-        )
+    told = (
+        tuple(filter(_is_ordered, fields)) if direct else (),
+        get(b"user-agent", b""), get(b"accept"), get(b"accept-language"), get(b"accept-encoding"), get(b"sec-ch-ua"),
+        get(b"sec-fetch-mode"), scheme in _SECURE or _is_local(host), direct, version == "1.0",
     )  # fmt: skip
+    found = _known.get(told)
+    if found is None:
+        found = _signs(told)
+        # A memory whose entries are as long as a client likes has no bound.
+        if sum(len(value) for value in told[1:7] if value) < _LONGEST_CACHED:
+            if len(_known) >= _MOST_CACHED:
+                _known.clear()
+            _known[told] = found
+    return found
 
 
 @lru_cache(maxsize=1 << 8)
@@ -120,9 +126,6 @@ def _signs(told: _Told) -> tuple[str, ...]:
             code for code, value in (("no-accept", headers.accept), ("no-language", headers.language)) if value is None
         ]
     return tuple(found)
-
-
-_cached = lru_cache(maxsize=_MOST_CACHED)(_signs)
 
 
 def _browser(agent: str) -> tuple[str, int]:

@@ -124,6 +124,8 @@ class Ladder:
             change = self._change(visit, passing, sum(e.weight for e in passing))
         else:
             change = self._change(visit, evidence, weight)
+        if self._stays_a_person(visit, standing, change, steady):
+            return Outcome(_passed(evidence, change))
         after = amended(standing, change) if change is not None and change.weight else standing
         if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
@@ -186,13 +188,30 @@ class Ladder:
         entry = next((e.details for e in evidence if e.detector == "entry"), "")
         if not weight and not entry:
             return None
-        return msgspec.structs.replace(
-            self._blank(visit),
+        limits = self.thresholds
+        return Change(
+            visit.visitor,
+            visit.at,
+            self.day_of(visit.at),
+            limits.half_life,
             weight=weight,
-            wrong=weight >= self.thresholds.wrong_from,
-            codes=tuple(e.code for e in evidence if e.weight),
+            wrong=weight >= limits.wrong_from,
+            codes=tuple([e.code for e in evidence if e.weight]),
             entry=entry,
         )
+
+    def _stays_a_person(self, visit: Visit, standing: Standing | None, change: Change | None, steady: float) -> bool:
+        """Whether it is plain, without working out the whole standing, that a person is no suspect by this visit."""
+        if standing is not None and standing.identity != "person":
+            return False
+        limits, weight, wrong = self.thresholds, 0.0, 0
+        if change is not None:
+            weight, wrong = change.weight, int(change.wrong)
+        if suspicion_at(standing, visit.at, limits.half_life) + weight + steady >= limits.suspect_at:
+            return False
+        if standing is not None and standing.wrong:
+            wrong += wrong_on(standing, self.day_of(visit.at))
+        return wrong < limits.wrong_visits
 
     def _is_suspect(self, standing: Standing, at: float, steady: float = 0.0) -> bool:
         """Whether a visitor is one; who is already stays one until half of what made it one has faded."""
