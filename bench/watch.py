@@ -8,7 +8,6 @@ import itertools
 import random
 import time
 import tracemalloc
-from collections import OrderedDict
 
 from bench.samples import BROWSER
 from hedgerow.build import build_gate, build_watch
@@ -27,8 +26,8 @@ GOAL = 5_000
 GOAL_BYTES = 2_048
 VISITS = 60_000
 HOST = b"example.org"
-SHARES = (0.0, 0.0023, 0.05, 0.9)
-"""Nobody's, people's (PathMarker), a lot of them, and those of the workers of one crawler."""
+SHARES = (0.0, 0.0023, 0.05, 0.2, 0.9)
+"""None; people's (PathMarker's); a lot; nearly a crawler's; those of the workers of one crawler, which are found."""
 
 
 def visits(visitors: int, shared: float) -> list:
@@ -62,7 +61,7 @@ def pending_bytes(sessions: int = 2_000) -> float:
     """What a visitor with a session of 60 steps and a full window costs the watch, with its name."""
     gc.collect()
     tracemalloc.start()
-    kept: OrderedDict[str, Pending] = OrderedDict()
+    kept: dict[str, Pending] = {}
     for n in range(sessions):
         name = f"10.{n >> 8}.{n & 255}.1"
         session = kept[name] = Pending(PathSession(), Window())

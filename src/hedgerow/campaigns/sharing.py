@@ -26,6 +26,7 @@ import msgspec
 
 from hedgerow.campaigns.ties import Group, Kept, Links, Node
 from hedgerow.marker.seal import NOBODY, visitor_digest
+from hedgerow.sessions.recent import forget_oldest
 from hedgerow.verdict import Campaign
 from hedgerow.visit import Visit
 
@@ -69,7 +70,7 @@ class Found(NamedTuple):
 def _link(lender: bytes, parent: bytes, target: str, asked: str) -> int:
     """The short name of a link, the same after a restart."""
     whole = b"\0".join((lender, parent, f"{target}\0{asked}".encode("utf-8", "surrogateescape")))
-    return int.from_bytes(blake2b(whole, digest_size=7).digest(), "big")
+    return int.from_bytes(blake2b(whole, digest_size=4).digest(), "big")
 
 
 def tail(count: float, expected: float) -> float:
@@ -99,7 +100,7 @@ class Sharing:
     def __init__(self, limits: Limits | None = None, *, most_visitors: int = 100_000, most_links: int = 50_000) -> None:
         self.limits = limits or Limits()
         self._most_visitors = most_visitors
-        self._nodes: OrderedDict[bytes, Node] = OrderedDict()
+        self._nodes: dict[bytes, Node] = {}
         self._links = Links(most_links)
         self._groups: OrderedDict[str, Group] = OrderedDict()
         self._changed: set[bytes] | None = None
@@ -170,9 +171,8 @@ class Sharing:
             return None
         who, at = visitor_digest(visit.visitor), visit.at
         node = self._node(who, at)
-        if node.name != visit.visitor:
-            # The first visit's own, which its session is kept under, too: one string and not two.
-            node.name = visit.visitor
+        # The same string as its session is kept under: two would take more room.
+        node.name = visit.visitor
         node.pages = min(self._pages(node, at) + 1, _MOST_PAGES)
         node.at = max(at, node.at)
         group = node.campaign
@@ -203,15 +203,14 @@ class Sharing:
         return Found(self._told(group), (), (other.id if group is mine else mine.id,))
 
     def _node(self, who: bytes, at: float) -> Node:
-        node = self._nodes.get(who)
+        node = self._nodes.pop(who, None)
         if node is None:
-            node = self._nodes[who] = Node(at)
-            if len(self._nodes) > self._most_visitors:
-                gone, _ = self._nodes.popitem(last=False)
+            node = Node(at)
+            if len(self._nodes) >= self._most_visitors:
+                gone = forget_oldest(self._nodes)
                 if self._changed is not None:
-                    self._changed.add(gone)
-        else:
-            self._nodes.move_to_end(who)
+                    self._changed.update(gone)
+        self._nodes[who] = node
         if self._changed is not None:
             self._changed.add(who)
         return node

@@ -9,24 +9,24 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from typing import Annotated
 
 import msgspec
 
 from hedgerow.marker.seal import VISITOR_BYTES
+from hedgerow.sessions.recent import forget_oldest
 
 PUBLIC = 4
 """So many visitors that have used a link make it public; more of them are not told apart."""
 
 _MOST_BORROWED = 32
 _MOST_LENT = 64
-# Of the room for links such a part is cleared at once: to find the oldest in a dictionary may take a while.
-_PARTS = 64
-# A link, since when, whose it is; a visitor, since when. What is looked for comes first.
-_BORROWED = struct.Struct(f"<Qd{VISITOR_BYTES}s")
-_LENT = struct.Struct(f"<{VISITOR_BYTES}sd")
-_LINK = struct.Struct("<Q")
+# A link, since when, whose it is; a visitor, since when. What is looked for comes first. Whole seconds are enough for
+# what fades in hours.
+_BORROWED = struct.Struct(f"<II{VISITOR_BYTES}s")
+_LENT = struct.Struct(f"<{VISITOR_BYTES}sI")
+_LATEST = 2**32 - 1
+_LINK = struct.Struct("<I")
 
 
 class Group:
@@ -52,7 +52,7 @@ class Node:
     >>> node.borrow(7, 5.0, b"lender")
     >>> node.lend(b"friend", 6.0)
     >>> list(node.borrowed()), list(node.lent())
-    ([(7, 5.0, b'lender')], [(b'friend', 6.0)])
+    ([(7, 5, b'lender')], [(b'friend', 6)])
     """
 
     __slots__ = ("_borrowed", "_campaign", "_lent", "at", "name", "pages")
@@ -90,7 +90,9 @@ class Node:
         return _LENT.iter_unpack(self._lent)
 
     def borrow(self, link: int, at: float, lender: bytes) -> None:
-        borrowed = _without(self._borrowed, _LINK.pack(link), _BORROWED.size) + _BORROWED.pack(link, at, lender)
+        borrowed = _without(self._borrowed, _LINK.pack(link), _BORROWED.size) + _BORROWED.pack(
+            link, _second(at), lender
+        )
         if len(borrowed) > _MOST_BORROWED * _BORROWED.size:
             # The oldest makes room, and takes its part of the pages along: the share stays what it is.
             borrowed = borrowed[_BORROWED.size :]
@@ -98,7 +100,7 @@ class Node:
         self._borrowed = borrowed
 
     def lend(self, who: bytes, at: float) -> None:
-        lent = _without(self._lent, who, _LENT.size) + _LENT.pack(who, at)
+        lent = _without(self._lent, who, _LENT.size) + _LENT.pack(who, _second(at))
         self._lent = lent[-_MOST_LENT * _LENT.size :]
 
     def join(self, group: Group) -> None:
@@ -128,7 +130,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     name: bytes
     at: float
     pages: float
-    borrowed: tuple[tuple[Annotated[int, msgspec.Meta(ge=0)], float, bytes], ...]
+    borrowed: tuple[tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**32)], float, bytes], ...]
     lent: tuple[tuple[bytes, float], ...]
 
     @classmethod
@@ -162,10 +164,9 @@ class Links:
         fresh = _place(users, who, VISITOR_BYTES) < 0
         if fresh and len(users) < PUBLIC * VISITOR_BYTES:
             users += who
+        if len(self._users) >= self._most:
+            forget_oldest(self._users)
         self._users[link] = users
-        if len(self._users) > self._most:
-            for oldest in list(islice(self._users, 1 + self._most // _PARTS)):
-                del self._users[oldest]
         return fresh
 
     def worth(self, link: int) -> float:
@@ -185,3 +186,7 @@ def _place(records: bytes, key: bytes, width: int) -> int:
 def _without(records: bytes, key: bytes, width: int) -> bytes:
     found = _place(records, key, width)
     return records if found < 0 else records[:found] + records[found + width :]
+
+
+def _second(at: float) -> int:
+    return min(max(int(at), 0), _LATEST)

@@ -14,7 +14,6 @@ there is no interval, or all are 0, the variation is 0.
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -52,14 +51,14 @@ WIDE = SIX + FURTHER
 
 _ENTRY, _STRAY, _SAME_STRAY = 255, 254, 253
 _STRAYS = frozenset({_STRAY, _SAME_STRAY})
-# Four bytes of a page's digest: in two million sessions of 60 pages one takes two of its pages for one.
-_NAME = 4
+# Three bytes of a page's digest: in one session of 9,000 two of its pages are taken for one.
+_NAME = 3
+# Of a step: the seconds before it; its page, by the number of that page's first visit; its parent, likewise.
+_STEP = struct.Struct("<fBB")
 _HEAD = struct.Struct(f"<BHBd{_NAME}s")
-_GAP = struct.Struct("f")
 _VERSION = 3
 _MOST_BESIDE = 65_535
 _LONGEST_GAP = 1e30
-_BYTES = tuple(bytes((number,)) for number in range(256))
 
 
 class Step(NamedTuple):
@@ -106,14 +105,12 @@ class PathSession:
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
-    __slots__ = ("_digests", "_gaps", "_led", "_steps", "beside", "latest")
+    __slots__ = ("_digests", "_led", "_steps", "beside", "latest")
 
     def __init__(self) -> None:
         # Bytes that are replaced at every step take less room than arrays that can grow.
-        self._gaps = b""
-        self._digests = b""
-        # Of each step its page, by the number of that page's first visit, and its parent likewise.
         self._steps = b""
+        self._digests = b""
         # The last step's parent, where this session has not visited it.
         self._led = b""
         self.latest = 0.0
@@ -124,15 +121,15 @@ class PathSession:
     @property
     def size(self) -> int:
         """Steps so far."""
-        return len(self._steps) // 2
+        return len(self._steps) // _STEP.size
 
     @property
     def full(self) -> bool:
-        return len(self._steps) >= 2 * LONG
+        return len(self._steps) >= LONG * _STEP.size
 
     def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
         """One more step. A page may be given by its digest or by its target."""
-        if len(self._steps) >= 2 * LONG:
+        if len(self._steps) >= LONG * _STEP.size:
             self.clear()
         number, led = _ENTRY, b""
         if parent is not None:
@@ -148,10 +145,11 @@ class PathSession:
         if known == _ENTRY:
             known = len(self._digests) // _NAME
             self._digests += here
+        gap = 0.0
         if self._steps:
-            self._gaps += _GAP.pack(min(max(at - self.latest, 0.0), _LONGEST_GAP))
+            gap = min(max(at - self.latest, 0.0), _LONGEST_GAP)
             at = max(at, self.latest)
-        self._steps += _BYTES[known] + _BYTES[number]
+        self._steps += _STEP.pack(gap, known, number)
         self.latest = at
 
     def note(self) -> None:
@@ -161,7 +159,7 @@ class PathSession:
 
     def clear(self) -> None:
         """Begin anew."""
-        self._gaps = self._digests = self._steps = self._led = b""
+        self._digests = self._steps = self._led = b""
         self.latest = 0.0
         self.beside = 0
 
@@ -195,7 +193,7 @@ class PathSession:
     def to_bytes(self) -> bytes:
         """The session as it is kept elsewhere: less than a kilobyte."""
         head = _HEAD.pack(_VERSION, self.beside, self.size, self.latest, self._led)
-        return b"".join((head, self._gaps, self._steps, self._digests))
+        return head + self._steps + self._digests
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> Self | None:
@@ -203,18 +201,17 @@ class PathSession:
         if len(kept) < _HEAD.size:
             return None
         version, beside, size, latest, led = _HEAD.unpack_from(kept)
-        steps_at = _HEAD.size + _GAP.size * max(size - 1, 0)
-        digests_at = steps_at + 2 * size
-        steps = kept[steps_at:digests_at]
-        parents = steps[1::2]
-        pages = max(steps[::2], default=-1) + 1
+        digests_at = _HEAD.size + size * _STEP.size
+        steps = kept[_HEAD.size : digests_at]
+        numbers, parents = steps[4 :: _STEP.size], steps[5 :: _STEP.size]
+        pages = max(numbers, default=-1) + 1
         if version != _VERSION or size > LONG or len(kept) != digests_at + pages * _NAME:
             return None
         if any(parent >= pages and parent != _ENTRY and parent not in _STRAYS for parent in parents):
             return None
         session = cls()
         session._led = led if parents and parents[-1] in _STRAYS else b""
-        session._gaps, session._steps, session._digests = kept[_HEAD.size : steps_at], steps, kept[digests_at:]
+        session._steps, session._digests = steps, kept[digests_at:]
         session.latest, session.beside = latest, beside
         return session
 
@@ -227,7 +224,7 @@ class PathSession:
 
     def _seconds(self) -> list[float]:
         """The seconds between steps."""
-        return array("f", self._gaps).tolist()
+        return [gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])]
 
     def _six(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
         size = self.size
@@ -250,7 +247,7 @@ class PathSession:
         size = self.size
         if not size:
             return (0.0,) * len(FURTHER)
-        numbers, parents = self._steps[::2], self._steps[1::2]
+        numbers, parents = self._steps[4 :: _STEP.size], self._steps[5 :: _STEP.size]
         ordered = sorted(gaps) or [0.0]
         last = len(ordered) - 1
         onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
@@ -276,8 +273,7 @@ class PathSession:
         depths: dict[int, int] = {}
         widths: dict[int, int] = {}
         deepest = widest = 0
-        steps = self._steps[2 * start : 2 * end]
-        for number, parent in zip(steps[::2], steps[1::2], strict=True):
+        for _, number, parent in _STEP.iter_unpack(self._steps[start * _STEP.size : end * _STEP.size]):
             depth = 0
             if parent in depths:
                 depth = depths[parent] + 1
