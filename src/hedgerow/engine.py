@@ -83,7 +83,8 @@ class Engine:
             return self.ladder.uphold(visit, memory.block)
         evidence: list[Evidence] = []
         for detect in self._detectors:
-            evidence.extend(detect(visit, memory))
+            if found := detect(visit, memory):
+                evidence += found
         if self._weights:
             evidence = [msgspec.structs.replace(e, weight=self._weights.get(e.code, e.weight)) for e in evidence]
         return self.ladder.decide(visit, memory, evidence)
