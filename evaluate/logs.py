@@ -20,6 +20,7 @@ import numpy as np
 from evaluate import real
 from hedgerow.campaigns import company, similarity
 from hedgerow.campaigns.finding import find as find_campaigns
+from hedgerow.campaigns.refused import Robots
 from hedgerow.logs.reader import Reader
 from hedgerow.shape.bundle import INPUTS, save
 from hedgerow.shape.classify import columns, judge, words
@@ -171,7 +172,13 @@ def campaigns(site, visits, sources):
     plan = plan_of(float(every.min()), float(every.max()))
     owners = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
     counts = Counts.of_times(owners, every, plan, len(sources))
-    found = find_campaigns([source.name for source in sources], people, counts, plan, requests)
+    asked = [by_source[source.name] for source in sources]
+    robots = Robots(
+        np.array([len(mine) for mine in asked]),
+        np.array([sum(visit.target == "/robots.txt" for visit in mine) for mine in asked]),
+        np.array([sum(visit.status >= 400 for visit in mine) for mine in asked]),
+    )
+    found = find_campaigns([source.name for source in sources], people, counts, plan, requests, robots)
     truth = {n: family_of(agents[n].most_common(1)[0][0]) for n in number.values() if sources[n].label == CRAWLER}
     mine = {n: family for n, family in truth.items() if family}
     campaign = {member: k for k, one in enumerate(found) for member in one.members}
