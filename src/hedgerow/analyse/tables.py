@@ -28,8 +28,9 @@ from hedgerow.analyse.counting import FOREIGN, OWN, Figures, Kinds, count, toget
 from hedgerow.analyse.describing import PAGE, digest
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.reading import Progress, read
+from hedgerow.analyse.scanning import OTHER_CLIENT
 from hedgerow.analyse.store import SERIES, Store
-from hedgerow.logs.dialect import AS_IT_IS, Dialect
+from hedgerow.logs.dialect import AS_IT_IS, By, Dialect
 from hedgerow.logs.reader import Tally
 from hedgerow.shape.autocorrelation import Levels
 from hedgerow.shape.features import FINE, Features, Fine, features, shares
@@ -127,7 +128,7 @@ class Tables:
         dialect: Dialect = AS_IT_IS,
         store: Holds | None = None,
     ) -> None:
-        self.numbering = Numbering()
+        self.numbering = Numbering(dialect.by)
         self._counted: dict[float, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
         self.store: Holds = store or _Local(memory=memory)
         try:
@@ -150,6 +151,19 @@ class Tables:
     @cached_property
     def sources(self) -> list[str]:
         return [self.numbering.name(source) for source in self.figures.sources.tolist()]
+
+    @property
+    def by(self) -> By:
+        """What a source is."""
+        return self.numbering.by
+
+    @cached_property
+    def addresses(self) -> list[str]:
+        """An address of each source: the first that it had."""
+        found = list(self.sources)
+        others = int(np.searchsorted(self.figures.sources, OTHER_CLIENT))
+        found[others:] = map(self.numbering.address, self.figures.sources[others:].tolist())
+        return found
 
     @property
     def requests(self) -> NDArray[np.int64]:

@@ -30,7 +30,7 @@ from hedgerow.report.html_tables import Cell, Column, count, table, text
 from hedgerow.report.html_words import counted, cut, escaped, percent, when
 from hedgerow.report.judging import CRAWLER, LABELS
 from hedgerow.report.picture import Overlay, Portrait, Traffic, overlays_of, portraits_of, traffic_of
-from hedgerow.report.result import Report
+from hedgerow.report.result import Report, Source
 from hedgerow.simulate.containment import K1, K2
 
 SOURCES_BUDGET = 1_200_000
@@ -346,18 +346,22 @@ def _share(found: Containment, k1: int, k2: int) -> Cell:
 def _sources(report: Report) -> Iterator[str]:
     if not len(report.tables.sources):
         return
-    yield "<p>Crawlers first, then good bots, unknown sources and people, the busiest of each first.</p>\n"
+    order = "Crawlers first, then good bots, unknown sources and people, the busiest of each first."
+    yield f"<p>{order}{' ' if report.sort else ''}{report.sort}</p>\n"
     columns = [
         Column("source"), Column("label", "choice"), Column("requests", "number"), Column("score", "number"),
         Column("why"), Column("user agent"), Column("campaign"), Column("pages", "number"), Column("first", "time"),
         Column("last", "time"),
     ]  # fmt: skip
 
+    def address(one: Source) -> str:
+        return f" {escaped(cut(one.address))}" if one.address not in {"", one.source} else ""
+
     def rows() -> Iterator[list[Cell]]:
         for place in report.ranked.tolist():
             one = report.source(place)
             yield [
-                Cell(f"<code>{escaped(cut(one.source))}</code>"),
+                Cell(f"<code>{escaped(cut(one.source))}</code>{address(one)}"),
                 text(one.label),
                 count(one.requests),
                 Cell(f"{one.score:.2f}", f"{one.score:.4f}"),

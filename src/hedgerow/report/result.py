@@ -26,12 +26,22 @@ from hedgerow.report.judging import LABELS, Judgements
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
+NAMED = ("account", "session")
+"""What sources may be that have a name of their own, and no address in it."""
+
+_SORTS = {
+    "visitor": "", "address": "Sources are addresses.", "prefix": "Sources are IPv4 addresses and IPv6 /64.",
+    "network": "Sources are networks: IPv4 /24 and IPv6 /48.",
+    "account": "Sources are accounts, and addresses where a line names none.",
+    "session": "Sources are sessions, and addresses where a line names none.",
+}  # fmt: skip
+
 _AT_ONCE = 4096
 _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One source as the report has it."""
+    """One source as the report has it; *address* is the first of one that is told by its name."""
 
     source: str
     requests: int
@@ -44,6 +54,7 @@ class Source(msgspec.Struct, frozen=True):
     pages: int
     agent: str
     bot: str
+    address: str = ""
 
 
 class Campaign(msgspec.Struct, frozen=True):
@@ -106,6 +117,14 @@ class Report:
         requests = np.bincount(label, weights=self.tables.requests, minlength=len(LABELS)).astype(np.int64)
         return {name: (int(sources[k]), int(requests[k])) for k, name in enumerate(LABELS)}
 
+    @property
+    def sort(self) -> str:
+        """What sources are, in a sentence; "" where that is as usual."""
+        by = self.tables.by
+        if by in NAMED and not any(name.startswith(f"{by}:") for name in reversed(self.tables.sources)):
+            return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
+        return _SORTS[by]
+
     def may_be_welcome(self, place: int) -> bool:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
         return self._declared is not None and self._declared.may_be_welcome(place)
@@ -125,6 +144,7 @@ class Report:
             int(self._pages[place]),
             self._declared.agent(place) if self._declared is not None else "",
             self._declared.bot(place) if self._declared is not None else "",
+            "" if tables.by not in NAMED else tables.addresses[place],
         )
 
     def to_json(self, *, timing: bool = False) -> Iterator[str]:
@@ -133,7 +153,7 @@ class Report:
         head: dict[str, Any] = {
             "lines": tally.lines, "parsed": tally.parsed, "bad": tally.bad, "from": iso(tally.first),
             "to": iso(tally.last), "format": ", ".join(tally.formats), "samples": tally.samples,
-            "damage": tally.damage, "hosts": self.tables.hosts,
+            "damage": tally.damage, "hosts": self.tables.hosts, "by": self.tables.by,
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
@@ -175,6 +195,7 @@ def _plain(source: Source, first: str | None, last: str | None) -> dict[str, Any
             "last": last,
             "pages": source.pages,
         }
+        | ({"address": source.address} if source.address not in {"", name} else {})
         | ({"user_agent": _readable(source.agent)} if source.agent else {})
         | ({"bot": source.bot} if source.bot else {})
     )
