@@ -113,6 +113,7 @@ class _Local(Store):
 class Tables:
     """
     The tables of some logs. To be closed. The rows are on this machine, unless *store* holds them elsewhere.
+    *hide_agents*: no user agent tells the sessions of a source apart.
 
     *sources* are names, sorted by number (IPv4 addresses by their value, then all others as they came); all arrays are
     in that order. *tally* says what was read. Times are seconds since 1970.
@@ -127,7 +128,9 @@ class Tables:
         progress: Progress | None = None,
         dialect: Dialect = AS_IT_IS,
         store: Holds | None = None,
+        hide_agents: bool = False,
     ) -> None:
+        self._hide_agents = hide_agents
         self.numbering = Numbering(dialect.by)
         self._counted: dict[float, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
         self.store: Holds = store or _Local(memory=memory)
@@ -266,6 +269,7 @@ class Tables:
                 places=places,
                 listing=self._listings(places),
                 profile=profile,
+                hidden=self._hide_agents,
             )
         )
 

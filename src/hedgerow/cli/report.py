@@ -106,6 +106,7 @@ def run(
                 progress=progress,
                 dialect=dialect,
                 store=_spark(master, memory) if engine == SPARK else None,
+                hide_agents=ignore_agents,
             ) as tables,
         ):
             heed()
