@@ -89,7 +89,7 @@ def _sections(report: Report) -> Iterator[tuple[str, str, list[str]]]:
     plan, portraits = portraits_of(report)
     overlays = overlays_of(report)
     yield "summary", "Summary", list(_summary(report))
-    yield "traffic", "Traffic", list(_traffic(traffic)) if report.tally.parsed else []
+    yield "traffic", "Traffic", [*_traffic(traffic), *_crowd(report)] if report.tally.parsed else []
     yield "crawlers", "The busiest crawlers", list(_portraits(report, plan.said, portraits))
     yield "campaigns", "Campaigns", list(_campaigns(report, overlays))
     yield "reasons", "How they were found", list(_reasons(report))
@@ -163,6 +163,8 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
             f"{counted(len(report.campaigns), 'campaign', 'campaigns')}: welcome or refuse them together, or the "
             "others go on."
         )
+    if report.crowd is not None and report.crowd.rhythm.crawl:
+        yield escaped(report.crowd.text)
     found = report.containment
     if found is not None and found.k1 is not None and found.k2 is not None:
         touched = _cell(found, found.k1, found.k2)
@@ -172,6 +174,11 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
         )
     if report.tally.bad:
         yield f"{counted(report.tally.bad, 'line', 'lines')} could not be read; see the end of this page."
+
+
+def _crowd(report: Report) -> Iterator[str]:
+    if report.crowd is not None and report.crowd.text:
+        yield f"<p>{escaped(report.crowd.text)}</p>\n"
 
 
 def _traffic(traffic: Traffic) -> Iterator[str]:

@@ -15,6 +15,7 @@ from hedgerow.lookups.names import DnsResolver
 from hedgerow.models.bundle import load as load_bundle
 from hedgerow.models.bundle import load_window
 from hedgerow.report.containment import contain, limits
+from hedgerow.report.crowd import crowd_of
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
@@ -89,6 +90,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         opinions["window"] = ByWindow(tables, load_window(options.window), declared)
     with watch("judging"):
         judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust, offset=model.offset)
+        crowd = crowd_of(judgements, shapes)
     with watch("containment"):
         containment = contain(tables, judgements)
         density = limits(tables, judgements, declared)
@@ -96,7 +98,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         together = campaigns(tables, judgements, shapes, declared)
     report = Report(
         tables, judgements, declared=declared, campaigns=together, containment=containment, density=density,
-        votes=votes, rules=shapes.rules,
+        votes=votes, rules=shapes.rules, crowd=crowd,
     )  # fmt: skip
     report.timing |= watch.seconds
     return report

@@ -20,6 +20,7 @@ from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Tally
 from hedgerow.replay import iso
 from hedgerow.report.containment import Containment, to_json
+from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import LABELS, Judgements
@@ -85,6 +86,7 @@ class Report:
         density: Sequence[Proposal] = (),
         votes: Votes | None = None,
         rules: Sequence[str] = (),
+        crowd: Crowd | None = None,
     ) -> None:
         self.tables = tables
         self.tally: Tally = tables.tally
@@ -96,6 +98,8 @@ class Report:
         self.votes = votes
         self.rules = list(rules)
         """The rules about the shape of traffic, in words."""
+        self.crowd = crowd
+        """All who are not held to be crawlers or good bots, taken together."""
         self.timing: dict[str, float] = {}
         """Seconds by what they went to."""
         self._declared = declared
@@ -166,10 +170,20 @@ class Report:
             ]
             yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
         yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        if self.crowd is not None:
+            yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
         if self.containment is not None:
             yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
         told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
         yield f',\n"timing": {_dump(told)}}}\n'
+
+
+def _crowd(crowd: Crowd) -> dict[str, Any]:
+    found = crowd.rhythm
+    return {
+        "sources": crowd.sources, "requests": crowd.requests, "days": found.days, "depth": round(found.depth, 4),
+        "crawl": found.crawl, "text": crowd.text,
+    }  # fmt: skip
 
 
 def _isos(times: NDArray[np.int64]) -> list[str | None]:

@@ -32,6 +32,8 @@ def print_report(console: Console, report: Report, *, top: int = 10) -> None:
     console.print(table)
     _print_top(console, report, top)
     _print_campaigns(console, report)
+    if report.crowd is not None and report.crowd.text:
+        console.print(Text(report.crowd.text), soft_wrap=True)
     _print_limits(console, report)
 
 
