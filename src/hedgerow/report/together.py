@@ -48,7 +48,7 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
     names = tables.sources
     agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
     limits = Limits(k=shapes.similarity)
-    found = find(names, people, shapes.counts, shapes.plan, requests, robots, agents, limits=limits)
+    found = find(tables.addresses, people, shapes.counts, shapes.plan, requests, robots, agents, limits=limits)
     return [
         Campaign(f"c{number}", one.kind, [names[k] for k in one.members], round(float(one.similarity), 4), one.text)
         for number, one in enumerate(found, 1)
