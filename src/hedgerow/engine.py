@@ -57,7 +57,7 @@ class Engine:
         The administrator's word goes before everything else, a verified bot's welcome included.
         """
         found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
-        return None if found is None else decide(found.entry())
+        return None if found is None else decide(found)
 
     def question(self, visit: Visit) -> Question:
         """
