@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.compiled import compiled, compiled_making
 from hedgerow.analyse.describing import HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.analyse.stepping import MOST_SESSIONS, WIDTH, step
@@ -84,7 +84,7 @@ def _count_plainly(
             out[11] += 1
 
 
-@compiled
+@compiled_making
 def _spread(times: Any, start: int, end: int) -> Any:
     """The times of some rows; those of one whole second are spread evenly over it, in their order."""
     spread = np.empty(end - start, np.int64)
@@ -99,7 +99,7 @@ def _spread(times: Any, start: int, end: int) -> Any:
     return spread
 
 
-@compiled
+@compiled_making
 def _count_closely(
     start: int, end: int, exact: bool, t: Any, page: Any, order: Any, shape: Any, agent: Any, kind: Any,
     profile: Any, seen: Any, stamps: Any, per_agent: Any, out: Any,
@@ -182,7 +182,7 @@ def _count_closely(
     out[10] = busiest
 
 
-@compiled
+@compiled_making
 def _count(
     bounds: Any, exact: bool, t: Any, page: Any, order: Any, shape: Any, lead: Any, place: Any, agent: Any, status: Any,
     kind: Any, flags: Any, places: Any, listing: Any, profile: Any, seen: Any, stamps: Any, per_agent: Any,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, eight, find
+from hedgerow.analyse.compiled import compiled, compiled_making, eight, find
 from hedgerow.identity.kind import ASSETS, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
@@ -250,7 +250,7 @@ def shape_of_referrer(data: Bytes, slash: int, end: int) -> Any:
     return shape, stop
 
 
-@compiled
+@compiled_making
 def describe_all(data: Bytes, targets: NDArray[np.int64], referrers: NDArray[np.int64]) -> Any:
     """
     `describe` and `referred` for many at once: *targets* and *referrers* are their ends in *data*, all targets first.
