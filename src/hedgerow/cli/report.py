@@ -32,7 +32,7 @@ from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
-    from hedgerow.analyse.tables import Holds
+    from hedgerow.analyse.questions import Holds
     from hedgerow.report.result import Report
 
 DUCKDB, SPARK = ENGINES = ("duckdb", "spark")
