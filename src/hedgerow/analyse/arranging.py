@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, compiled_making
+from hedgerow.analyse.compiled import compiled, lean
 from hedgerow.analyse.describing import PAGE
 from hedgerow.analyse.numbering import COLUMNS, Rows
 
@@ -34,13 +34,13 @@ def columns_of(matrix: Matrix) -> Rows:
     return {name: rows[name] for name in COLUMNS}
 
 
-@compiled
+@lean
 def _sizes(source: Any, sizes: Any) -> None:
     for i in range(len(source)):
         sizes[np.int64(source[i] * _SPREAD >> _TO_PART)] += 1
 
 
-@compiled
+@lean
 def _divide(
     places: Any, source: Any, t: Any, page: Any, parent: Any, order: Any, shape: Any, lead: Any, place: Any, agent: Any,
     status: Any, kind: Any, flags: Any, out: Any,
@@ -71,7 +71,7 @@ def divided(rows: Rows) -> tuple[Matrix, NDArray[np.int64]]:
     return out, ends
 
 
-@compiled_making
+@compiled
 def _numbered(rows: Any, numbers: Any) -> Any:
     """The different sources of *rows*; *numbers* gets which of them each row is of."""
     size = 1 << 12
@@ -104,7 +104,7 @@ def _numbered(rows: Any, numbers: Any) -> Any:
     return found[:count].copy()
 
 
-@compiled
+@lean
 def _bring(rows: Any, numbers: Any, places: Any, out: Any) -> None:
     for i in range(len(rows)):
         k = places[numbers[i]]
@@ -113,7 +113,7 @@ def _bring(rows: Any, numbers: Any, places: Any, out: Any) -> None:
             out[k, word] = rows[i, word]
 
 
-@compiled_making
+@compiled
 def _by_time(rows: Any, bounds: Any) -> None:
     """Sort the rows of each source by time, where they are not; those of the same time stay as they came."""
     for s in range(len(bounds) - 1):
@@ -149,7 +149,7 @@ def arranged(rows: Matrix) -> Matrix:
     return out
 
 
-@compiled
+@lean
 def _runs(rows: Any, origin: int, step: int, below: int, source: Any, bins: Any, counts: Any) -> int:
     """
     How many rows of each source are in each interval of *step* from *origin* on, of those whose kind is *below*.
@@ -181,7 +181,7 @@ def runs(rows: Matrix, origin: int, step: int, below: int = 256) -> Runs:
     return source[:found].copy(), bins[:found].copy(), counts[:found].copy()
 
 
-@compiled
+@lean
 def _first_pages(rows: Any, wanted: Any, taken: Any, most: int, out: Any) -> int:
     """The places of the first *most* page visits of each *wanted* source (rising); *taken* were there before."""
     found = 0

@@ -50,18 +50,18 @@ def is_first() -> bool:
 
 
 def compiled(function: _Function) -> _Function:
-    """
-    Compile *function* when it is first called; it runs without Python's lock.
-
-    It makes no arrays, so it counts no references to any: to count them takes a third of the time of a small function.
-    """
-    made: Any = numba.njit(cache=_CACHE, nogil=True, error_model="numpy", _nrt=False)(function)
+    """Compile *function* when it is first called; it runs without Python's lock."""
+    made: Any = numba.njit(cache=_CACHE, nogil=True, error_model="numpy")(function)
     return cast("_Function", made)
 
 
-def compiled_making(function: _Function) -> _Function:
-    """The same for a function that makes arrays."""
-    made: Any = numba.njit(cache=_CACHE, nogil=True, error_model="numpy")(function)
+def lean(function: _Function) -> _Function:
+    """
+    The same for a function that makes no arrays, nor parts of them: references to those it is given are not counted.
+
+    To count them takes a third of the time of a small function.
+    """
+    made: Any = numba.njit(cache=_CACHE, nogil=True, error_model="numpy", _nrt=False)(function)
     return cast("_Function", made)
 
 
@@ -82,7 +82,7 @@ def _eight(typing: Any, data: Any, place: Any) -> Any:  # noqa: ARG001 - numba's
     return numba.types.uint64(data, numba.types.int64), generate
 
 
-@compiled
+@lean
 def eight(data: Any, place: int) -> Any:
     """The eight bytes at *place* as one number, the first the lowest; they must all be there: nobody looks."""
     return _eight(data, place)  # type: ignore[call-arg]
@@ -111,6 +111,18 @@ def _which(typing: Any, data: Any, place: Any, one: Any, other: Any) -> Any:  # 
 
 
 @numba.extending.intrinsic
+def _which_are_low(typing: Any, data: Any, place: Any) -> Any:  # noqa: ARG001 - numba's way
+    """Numba's description of: a bit for each of `TOGETHER` bytes that is a space or below, the first the lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = _at(context, builder, signature, arguments, ir.VectorType(ir.IntType(8), TOGETHER))
+        low = builder.icmp_unsigned("<=", found, _all_of(builder, ir.IntType(8)(32)))
+        return builder.zext(builder.bitcast(low, ir.IntType(TOGETHER)), ir.IntType(64))
+
+    return numba.types.uint64(data, numba.types.int64), generate
+
+
+@numba.extending.intrinsic
 def _first_bit(typing: Any, bits: Any) -> Any:  # noqa: ARG001 - numba's way
     """Numba's description of: the place of the lowest bit that is set; one is."""
 
@@ -120,7 +132,7 @@ def _first_bit(typing: Any, bits: Any) -> Any:  # noqa: ARG001 - numba's way
     return numba.types.int64(numba.types.uint64), generate
 
 
-@compiled
+@lean
 def find(data: Any, start: int, end: int, one: int, other: int) -> Any:
     """The first place from *start* to before *end* with the byte *one* or *other*; *end* where there is none."""
     i = start
@@ -135,5 +147,19 @@ def find(data: Any, start: int, end: int, one: int, other: int) -> Any:
         bits = _which(data, begin, one, other) >> np.uint64(i - begin)  # type: ignore[call-arg]
         return i + _first_bit(bits) if bits else end  # type: ignore[call-arg]
     while i < end and data[i] != one and data[i] != other:
+        i += 1
+    return i
+
+
+@lean
+def find_low(data: Any, start: int, end: int) -> Any:
+    """The first place from *start* to before *end* with a space or a byte below it; *end* where there is none."""
+    i = start
+    while i + TOGETHER <= end:
+        bits = _which_are_low(data, i)  # type: ignore[call-arg]
+        if bits:
+            return i + _first_bit(bits)  # type: ignore[call-arg]
+        i += TOGETHER
+    while i < end and data[i] > 32:  # noqa: PLR2004 - a space
         i += 1
     return i

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, compiled_making
+from hedgerow.analyse.compiled import compiled, lean
 from hedgerow.analyse.describing import HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.analyse.stepping import MOST_SESSIONS, WIDTH, step
@@ -54,7 +54,7 @@ _SPANS = np.array([round(span * _SECOND) for span in SPANS], np.int64)
 OWN, FOREIGN = 1, 2
 
 
-@compiled
+@lean
 def _count_plainly(
     start: int, end: int, kind: Any, flags: Any, status: Any, place: Any, lead: Any, places: Any, listing: Any, out: Any
 ) -> None:
@@ -84,7 +84,7 @@ def _count_plainly(
             out[11] += 1
 
 
-@compiled_making
+@compiled
 def _spread(times: Any, start: int, end: int) -> Any:
     """The times of some rows; those of one whole second are spread evenly over it, in their order."""
     spread = np.empty(end - start, np.int64)
@@ -99,7 +99,7 @@ def _spread(times: Any, start: int, end: int) -> Any:
     return spread
 
 
-@compiled_making
+@compiled
 def _count_closely(
     start: int, end: int, exact: bool, t: Any, page: Any, order: Any, shape: Any, agent: Any, kind: Any,
     profile: Any, seen: Any, stamps: Any, per_agent: Any, out: Any,
@@ -182,7 +182,7 @@ def _count_closely(
     out[10] = busiest
 
 
-@compiled_making
+@compiled
 def _count(
     bounds: Any, exact: bool, t: Any, page: Any, order: Any, shape: Any, lead: Any, place: Any, agent: Any, status: Any,
     kind: Any, flags: Any, places: Any, listing: Any, profile: Any, seen: Any, stamps: Any, per_agent: Any,

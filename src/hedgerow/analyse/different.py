@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.compiled import lean
 
 MOST = 1 << 21
 _M1 = np.uint64(0x9E3779B97F4A7C15)
@@ -21,19 +21,19 @@ _S = np.uint64(32)
 _LEAST = 1 << 14
 
 
-@compiled
+@lean
 def _mixed(one: Any, other: Any) -> Any:
     h = (one ^ other * _M2) * _M1
     return h ^ h >> _S
 
 
-@compiled
+@lean
 def _is_in(one: Any, halvings: int) -> bool:
     """Whether a thing is in the sample."""
     return halvings == 0 or one * _M2 >> np.uint64(64 - halvings) == np.uint64(0)
 
 
-@compiled
+@lean
 def _enter(
     first: int, ones: Any, others: Any, wanted: Any, halvings: int, counts: Any, enough: int, table: Any, used: int
 ) -> Any:

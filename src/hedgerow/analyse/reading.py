@@ -19,7 +19,7 @@ from typing import Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.numbering import Numbering, Rows, fill
+from hedgerow.analyse.numbering import Numbering, Rows, fill, only
 from hedgerow.analyse.scanning import Scanned, scan
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect
@@ -124,7 +124,7 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: LineParser, numbering: 
         if found:
             fill(rows, np.array(where), numbering.rows_of_visits(found))
             good[where] = True
-        rows = {name: column[good] for name, column in rows.items()}
+        rows = only(rows, good)
     parsed = int(good.sum())
     if parsed:
         tally.parsed += parsed

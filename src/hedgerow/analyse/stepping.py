@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.analyse.compiled import compiled, compiled_making
+from hedgerow.analyse.compiled import compiled, lean
 from hedgerow.analyse.describing import PAGE
 from hedgerow.sessions.paths import LONG, PREFIXES, SHORT_GAP, WIDE
 
@@ -25,7 +25,7 @@ _SECOND = 1e6
 _OWN = 1
 
 
-@compiled_making
+@compiled
 def _shape(numbers: Any, parents: Any, start: int, end: int) -> Any:
     """Greatest depth and width of the steps from *start* to before *end*, as if there were no others."""
     depths = np.full(LONG, -1, np.int64)
@@ -44,7 +44,7 @@ def _shape(numbers: Any, parents: Any, start: int, end: int) -> Any:
     return deepest, widest
 
 
-@compiled
+@lean
 def _variation(gaps: Any, start: int, end: int) -> float:
     total = 0.0
     for k in range(start, end):
@@ -58,7 +58,7 @@ def _variation(gaps: Any, start: int, end: int) -> float:
     return square / (end - start) / mean**2
 
 
-@compiled_making
+@compiled
 def _features(size: int, times: Any, numbers: Any, parents: Any, different: int, beside: int, out: Any) -> None:
     """The features of a session of *size* steps."""
     count = size - 1
@@ -112,7 +112,7 @@ def _features(size: int, times: Any, numbers: Any, parents: Any, different: int,
     out[16] = length / size
 
 
-@compiled_making
+@compiled
 def step(
     bounds: Any, close: int, exact: bool, t: Any, page: Any, parent: Any, place: Any, kind: Any, places: Any, rows: Any,
     features: Any,

@@ -40,6 +40,7 @@ _ERRORS_FROM = 400
 _CALLS_BELOW = 2
 _WORKERS = os.cpu_count() or 1
 _WAITING = 2
+_FEATURES_AT_ONCE = 4096
 
 _Answer = TypeVar("_Answer")
 
@@ -243,7 +244,23 @@ class Store:
         return {"source": source[mine], "bin": bins[mine], "n": n[mine]}
 
     def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
-        return features(counts, plan, levels=levels, least=least)
+        """Some sources at a time, so that all processors have something to do; each is for itself."""
+        cuts = np.unique(np.append(np.arange(0, counts.size, _FEATURES_AT_ONCE), counts.size))
+        ends = np.searchsorted(counts.rows, cuts)
+
+        def of_some(k: int) -> Features:
+            mine, size = slice(ends[k], ends[k + 1]), int(cuts[k + 1] - cuts[k])
+            some = Counts(counts.rows[mine] - cuts[k], counts.bins[mine], counts.values[mine], size)
+            return features(some, plan, levels=levels, least=least)
+
+        if len(cuts) < 3:  # noqa: PLR2004 - one of them
+            return features(counts, plan, levels=levels, least=least)
+        found = _on_all(of_some, range(len(cuts) - 1))
+        sources = np.concatenate([one.sources + cut for one, cut in zip(found, cuts[:-1], strict=True)])
+        starts, requests, rows = (
+            np.concatenate([getattr(one, name) for one in found]) for name in ("starts", "requests", "rows")
+        )
+        return Features(sources, starts, requests, rows, found[0].comparable)
 
     def days(self, automatic: NDArray[np.uint64]) -> Columns:
         source, _, n = self._runs(0, DAY, _CALLS_BELOW)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled_making
+from hedgerow.analyse.compiled import compiled
 from hedgerow.analyse.counting import Figures
 from hedgerow.models.bundle import Bundle, Stage
 from hedgerow.models.scoring import Trees
@@ -28,7 +28,7 @@ _SENTENCES = {
 _LONGEST_EXPONENT = 500.0
 
 
-@compiled_making
+@compiled
 def _tree_scores(
     rows: Any, roots: Any, feature: Any, threshold: Any, left: Any, right: Any, value: Any, offset: float
 ) -> Any:
