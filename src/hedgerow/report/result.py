@@ -8,7 +8,7 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -19,14 +19,18 @@ from hedgerow.analyse.tables import Tables
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Tally
 from hedgerow.replay import iso
+from hedgerow.report.beside import in_two
 from hedgerow.report.containment import Containment, to_json
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
-from hedgerow.report.judging import LABELS, Judgements
+from hedgerow.report.judging import CRAWLER, LABELS, Judgements
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
 _AT_ONCE = 4096
+_EFFORT = 2.0
+"""How much more it takes to tell of a crawler than of others."""
+
 _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 
 
@@ -138,18 +142,25 @@ class Report:
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
         ranked = self.ranked
-        for begin in range(0, len(ranked), _AT_ONCE):
-            some = ranked[begin : begin + _AT_ONCE]
-            first, last = (_isos(times[some]) for times in (self.tables.figures.first, self.tables.figures.last))
-            sources = [
-                _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
-            ]
-            yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
+        # Of crawlers there is more to say, and they come first.
+        effort = np.cumsum(np.where(self.judgements.label[ranked] == CRAWLER, _EFFORT, 1.0))
+        middle = int(np.searchsorted(effort, effort[-1] / 2)) if len(ranked) else 0
+        yield from in_two(partial(self._sources_json, ranked), middle, len(ranked))
         yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
         if self.containment is not None:
             yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
         told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
         yield f',\n"timing": {_dump(told)}}}\n'
+
+    def _sources_json(self, ranked: NDArray[np.int64], start: int, end: int) -> Iterator[str]:
+        """The sources at *ranked* from *start* to before *end*."""
+        for begin in range(start, end, _AT_ONCE):
+            some = ranked[begin : min(begin + _AT_ONCE, end)]
+            first, last = (_isos(times[some]) for times in (self.tables.figures.first, self.tables.figures.last))
+            sources = [
+                _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
+            ]
+            yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
 
 
 def _isos(times: NDArray[np.int64]) -> list[str | None]:
