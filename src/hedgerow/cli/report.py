@@ -90,6 +90,7 @@ def run(
         model=model,
         resolve=acquaintance.proofs if resolve else None,
         windows=settings.density.windows,
+        told=json_path is not None,
     )
     began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)

@@ -1,8 +1,9 @@
 """
-Beside: text that is made by two processes, where Python's lock would let only one thread of this one work.
+Beside: lines of text that another process makes, where Python's lock would let only one thread of this one work.
 
-The other process is a copy of this one as it stands, made by the system in a moment; it writes its part to a file that
-has no name, and ends. Where it fails, or there is no such thing as a copy, all is made here.
+The other process is a copy of this one as it stands, made by the system in a moment; it writes its lines to a file that
+has no name, and ends. Where it fails, or there is no such thing as a copy, there are no lines, and who wanted them makes
+them himself.
 """
 
 from __future__ import annotations
@@ -10,56 +11,52 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
-from typing import BinaryIO
-
-Makes = Callable[[int, int], Iterator[str]]
-"""Makes the pieces of the text for the things from one place to before another."""
-
-LEAST = 5000
-"""Fewer things are not worth another process."""
-
-_AT_ONCE = 1 << 20
+from collections.abc import Iterator
+from typing import BinaryIO, Self
 
 
-def in_two(make: Makes, middle: int, end: int) -> Iterator[str]:
-    """What *make* makes of all things up to *end*; those from *middle* on are another process's."""
-    if end < LEAST or (os.cpu_count() or 1) < 2 or not hasattr(os, "fork"):  # noqa: PLR2004 - one alone
-        yield from make(0, end)
-        return
-    with tempfile.TemporaryFile(prefix="hedgerow-report-") as file:
-        child = os.fork()
-        if not child:
-            _make_there(make, middle, end, file)
-        done = False
-        try:
-            yield from make(0, middle)
-            done = os.waitpid(child, 0)[1] == 0
-            child = 0
-        finally:
-            if child:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-        if not done:
-            yield from make(middle, end)
-            return
-        file.seek(0)
-        begun = b""
-        while block := file.read(_AT_ONCE):
-            whole = (begun + block).rpartition(b"\n")
-            begun = whole[2]
-            yield (whole[0] + whole[1]).decode()
-        yield begun.decode()
+class Beside:
+    """Lines that are being made. To be closed."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self._file: BinaryIO = tempfile.TemporaryFile(prefix="hedgerow-report-")
+        self._child = os.fork() if hasattr(os, "fork") else 0
+        if hasattr(os, "fork") and not self._child:
+            _make(pieces, self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        child, self._child = self._child, 0
+        if child:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        self._file.close()
+
+    def lines(self) -> list[bytes] | None:
+        """The lines, once they are all there; None where that went wrong."""
+        if not self._child:
+            return None
+        status = os.waitpid(self._child, 0)[1]
+        self._child = 0
+        if status:
+            return None
+        self._file.seek(0)
+        return self._file.read().split(b"\n")
 
 
-def _make_there(make: Makes, middle: int, end: int, file: BinaryIO) -> None:
+def _make(pieces: Iterator[str], file: BinaryIO) -> None:
     """In the other process; it never comes back."""
     status = 1
     try:
         # Who interrupts means the process that was started; that one ends this.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for piece in make(middle, end):
+        for piece in pieces:
             file.write(piece.encode())
         file.flush()
         status = 0

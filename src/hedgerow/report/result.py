@@ -8,7 +8,8 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -19,18 +20,19 @@ from hedgerow.analyse.tables import Tables
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Tally
 from hedgerow.replay import iso
-from hedgerow.report.beside import in_two
+from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
-from hedgerow.report.judging import CRAWLER, LABELS, Judgements
+from hedgerow.report.judging import LABELS, Judgements
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
 _AT_ONCE = 4096
-_EFFORT = 2.0
-"""How much more it takes to tell of a crawler than of others."""
+_MANY = 5000
+"""Sources from which on it is worth another process to tell of them."""
 
+_NO_CAMPAIGN = b'"campaign":null'
 _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 
 
@@ -73,7 +75,6 @@ class Report:
         judgements: Judgements,
         *,
         declared: Declared | None = None,
-        campaigns: Sequence[Campaign] = (),
         containment: Containment | None = None,
         density: Sequence[Proposal] = (),
         votes: Votes | None = None,
@@ -82,7 +83,7 @@ class Report:
         self.tables = tables
         self.tally: Tally = tables.tally
         self.judgements = judgements
-        self.campaigns = list(campaigns)
+        self.campaigns: list[Campaign] = []
         self.containment = containment
         self.density = list(density)
         """Density windows that fit the log."""
@@ -95,6 +96,12 @@ class Report:
         self._pages = tables.figures["pages"]
         self._first, self._last = tables.first, tables.last
         self._requests = tables.requests
+        self._campaign_of: dict[str, str] = {}
+        self._lines: list[bytes] | None = None
+
+    def join(self, campaigns: Sequence[Campaign]) -> None:
+        """Say which sources belong together."""
+        self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
 
     @property
@@ -141,21 +148,40 @@ class Report:
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
-        ranked = self.ranked
-        # Of crawlers there is more to say, and they come first.
-        effort = np.cumsum(np.where(self.judgements.label[ranked] == CRAWLER, _EFFORT, 1.0))
-        middle = int(np.searchsorted(effort, effort[-1] / 2)) if len(ranked) else 0
-        yield from in_two(partial(self._sources_json, ranked), middle, len(ranked))
+        yield from self._told_before() or self._told_now()
         yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
         if self.containment is not None:
             yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
         told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
         yield f',\n"timing": {_dump(told)}}}\n'
 
-    def _sources_json(self, ranked: NDArray[np.int64], start: int, end: int) -> Iterator[str]:
-        """The sources at *ranked* from *start* to before *end*."""
-        for begin in range(start, end, _AT_ONCE):
-            some = ranked[begin : min(begin + _AT_ONCE, end)]
+    @contextmanager
+    def telling_beside(self) -> Iterator[None]:
+        """Meanwhile another process tells of the sources, but for their campaigns, if they are many."""
+        if len(self.ranked) < _MANY:
+            yield
+            return
+        with Beside(self._told_now()) as self._beside:
+            yield
+            self._lines = self._beside.lines()
+
+    def _told_before(self) -> list[str]:
+        """What was told of all sources beside, with their campaigns; nothing where nothing was."""
+        lines, self._lines = self._lines, None
+        if lines is None:
+            return []
+        names = self.tables.sources
+        for k, place in enumerate(self.ranked.tolist(), 1):
+            campaign = self._campaign_of.get(names[place])
+            if campaign is not None:
+                lines[k] = lines[k].replace(_NO_CAMPAIGN, f'"campaign":{_dump(campaign)}'.encode(), 1)
+        return [b"\n".join(lines).decode()]
+
+    def _told_now(self) -> Iterator[str]:
+        """All sources, a line each."""
+        ranked = self.ranked
+        for begin in range(0, len(ranked), _AT_ONCE):
+            some = ranked[begin : begin + _AT_ONCE]
             first, last = (_isos(times[some]) for times in (self.tables.figures.first, self.tables.figures.last))
             sources = [
                 _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
