@@ -62,8 +62,8 @@ def test_it_gives_the_same_report_and_asks_all_workers(cluster: SparkCluster, tm
     made = tmp_path / "made.log"
     made.write_text(site_log(), "latin-1")
     logs = [made, *_real_logs(tmp_path)]
-    for engine in (["duckdb"], ["spark", "--master", cluster.url]):
+    for engine in (["local"], ["spark", "--master", cluster.url]):
         done = _report(cluster.environment, *logs, "--json", tmp_path / f"{engine[0]}.json", "--engine", *engine)
         assert done.returncode == 0, done.stderr
     assert cluster.executors() == len(cluster.processes) - 1, "not all workers were asked"
-    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "duckdb.json").read_bytes()
+    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "local.json").read_bytes()

@@ -67,7 +67,8 @@ def divided(rows: Rows) -> tuple[Matrix, NDArray[np.int64]]:
     _sizes(rows["source"], ends[1:])
     np.cumsum(ends, out=ends)
     out = np.empty((len(rows["source"]), WORDS), np.uint64)
-    _divide(ends[:-1].copy(), *(rows[name] for name in COLUMNS), out)
+    columns: Any = (rows[name] for name in COLUMNS)
+    _divide(ends[:-1].copy(), *columns, out)  # type: ignore[call-arg]
     return out, ends
 
 

@@ -61,7 +61,8 @@ def lean(function: _Function) -> _Function:
 
     To count them takes a third of the time of a small function.
     """
-    made: Any = numba.njit(cache=_CACHE, nogil=True, error_model="numpy", _nrt=False)(function)
+    njit: Any = numba.njit
+    made = njit(cache=_CACHE, nogil=True, error_model="numpy", _nrt=False)(function)
     return cast("_Function", made)
 
 
@@ -137,15 +138,16 @@ def find(data: Any, start: int, end: int, one: int, other: int) -> Any:
     """The first place from *start* to before *end* with the byte *one* or *other*; *end* where there is none."""
     i = start
     while i + TOGETHER <= end:
-        bits = _which(data, i, one, other)  # type: ignore[call-arg]
+        bits: Any = _which(data, i, one, other)  # type: ignore[call-arg]
         if bits:
-            return i + _first_bit(bits)  # type: ignore[call-arg]
+            return i + _first_bit(bits)
         i += TOGETHER
     if end >= TOGETHER and i < end:
         # The last bytes, and some before them that have been seen.
         begin = end - TOGETHER
-        bits = _which(data, begin, one, other) >> np.uint64(i - begin)  # type: ignore[call-arg]
-        return i + _first_bit(bits) if bits else end  # type: ignore[call-arg]
+        left: Any = _which(data, begin, one, other)  # type: ignore[call-arg]
+        bits = left >> np.uint64(i - begin)
+        return i + _first_bit(bits) if bits else end
     while i < end and data[i] != one and data[i] != other:
         i += 1
     return i
@@ -156,9 +158,9 @@ def find_low(data: Any, start: int, end: int) -> Any:
     """The first place from *start* to before *end* with a space or a byte below it; *end* where there is none."""
     i = start
     while i + TOGETHER <= end:
-        bits = _which_are_low(data, i)  # type: ignore[call-arg]
+        bits: Any = _which_are_low(data, i)  # type: ignore[call-arg]
         if bits:
-            return i + _first_bit(bits)  # type: ignore[call-arg]
+            return i + _first_bit(bits)
         i += TOGETHER
     while i < end and data[i] > 32:  # noqa: PLR2004 - a space
         i += 1

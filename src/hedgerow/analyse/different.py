@@ -66,15 +66,15 @@ class Different:
     """
     Pairs of two numbers, each once. Which of them are in the sample is decided by the first number.
 
-    Where *enough* is given, no more than so many are kept with the same second number, which is then below *size*; these
-    are few, and all are counted.
+    Where *enough* is given, no more than so many are kept with the same second number, which is then small; these are
+    few, and all are counted.
     """
 
-    def __init__(self, *, enough: int = 0, size: int = 0) -> None:
+    def __init__(self, *, enough: int = 0) -> None:
         self.halvings = 0
         """How often the sample has been halved."""
         self._enough = enough
-        self._counts = np.zeros(size, np.int64)
+        self._counts = np.zeros(0, np.int64)
         self._table: NDArray[np.uint64] = np.zeros((_LEAST, 2), np.uint64)
         self._used = 0
 
@@ -86,11 +86,15 @@ class Different:
 
     def enter(self, ones: NDArray[np.uint64], others: NDArray[Any], wanted: NDArray[np.bool_]) -> None:
         """Enter those pairs that are *wanted*."""
+        if self._enough and len(others) and others.max() >= len(self._counts):
+            more = np.zeros(2 * int(others.max()) + 1, np.int64)
+            more[: len(self._counts)] = self._counts
+            self._counts = more
         done = 0
         while True:
             done, self._used = _enter(
                 done, ones, others, wanted, self.halvings, self._counts, self._enough, self._table, self._used
-            )  # type: ignore[call-arg]
+            )
             if done == len(ones):
                 return
             if self._used >= MOST and not self._enough:

@@ -1,186 +1,47 @@
 """
-Store: the rows of a log on this machine, in memory as far as they may be there, else in files that go away with them.
-
-The rows of a source are all in one of several parts (`arranging`), so that each part is small enough to be sorted in
-memory, one for each processor at a time; a part that is not is divided once more, by source and time. Questions are
-answered part by part.
+Store: the rows of a log on this machine (`parts`), and what is asked about them: answered part by part, on all
+processors.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.arranging import PARTS, ROW, WORDS, Matrix, Runs, arranged, columns_of, divided, first_pages, runs
+from hedgerow.analyse.arranging import WORDS, Matrix, Runs, columns_of, first_pages, runs
 from hedgerow.analyse.counting import Figures, Kinds, count, together
 from hedgerow.analyse.describing import ASSET, PAGE
 from hedgerow.analyse.different import Different
-from hedgerow.analyse.numbering import Numbering, Rows
+from hedgerow.analyse.numbering import Numbering
+from hedgerow.analyse.parts import WORKERS, Parts, Piece, on_all
 from hedgerow.analyse.questions import DAY, Columns
 from hedgerow.analyse.reading import Progress, read
-from hedgerow.errors import StoreError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.reader import Tally
 from hedgerow.shape.autocorrelation import Levels
 from hedgerow.shape.features import Features, features
 from hedgerow.shape.series import Counts, Plan
 
-_SHARE_OF_ROWS = 0.6
-_COPIES = 4
-_SAMPLED = 10_000
 _ERRORS_FROM = 400
 _CALLS_BELOW = 2
-_WORKERS = os.cpu_count() or 1
-_WAITING = 2
 _FEATURES_AT_ONCE = 4096
 
 _Answer = TypeVar("_Answer")
 
 
-class Piece(NamedTuple):
-    """Rows by source and time: in memory, or in a file."""
-
-    rows: Matrix | None
-    path: Path | None
-
-    def load(self) -> Matrix:
-        return self.rows if self.rows is not None else _loaded(self.path)
-
-
-class Store:
-    """
-    Rows of numbers (`COLUMNS`), with *memory* bytes for all that is done with them.
-
-    To be closed: then nothing of it is left. *directory* is where the files lie; the system's place for such where none
-    is given.
-    """
+class Store(Parts):
+    """Rows that answer `questions`; see `Parts`."""
 
     def __init__(self, *, memory: int, directory: Path | None = None) -> None:
-        try:
-            self._place = tempfile.TemporaryDirectory(prefix="hedgerow-report-", dir=directory)
-        except OSError as error:
-            raise StoreError(f"no room for the tables: {error}; name another place by TMPDIR") from None
-        self._most_in_memory = int(memory * _SHARE_OF_ROWS)
-        self._most_sorted = max(1, memory // (_COPIES * _WORKERS * ROW.itemsize))
-        """Rows that are sorted at once."""
-        self._waiting: list[list[Matrix]] = [[] for _ in range(PARTS)]
-        self._size = 0
-        self._on_disk = False
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="hedgerow-rows")
-        self._adding: list[Future[None]] = []
-        self._arranged: list[list[Piece]] | None = None
+        super().__init__(memory=memory, directory=directory)
         self._counted: dict[tuple[int, int, int], Runs] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._beside.shutdown(cancel_futures=True)
-        self._waiting.clear()
-        self._arranged = None
-        self._place.cleanup()
 
     def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
         return read(paths, self, numbering, progress, dialect)
-
-    def add(self, rows: Rows) -> None:
-        """Add *rows* behind those that are there; those of one source stay in this order."""
-        # Beside whoever makes the next rows, in their turn.
-        self._settle(_WAITING)
-        self._adding.append(self._beside.submit(self._add, rows))
-
-    def _settle(self, left: int = 0) -> None:
-        """Wait for the rows that are on their way, but for so many additions."""
-        while len(self._adding) > left:
-            self._adding.pop(0).result()
-
-    def _add(self, rows: Rows) -> None:
-        matrix, ends = divided(rows)
-        for part, (start, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
-            if start < end:
-                self._waiting[part].append(matrix[start:end])
-        self._size += matrix.nbytes
-        if self._size > self._most_in_memory:
-            self._write_away()
-
-    def _write_away(self) -> None:
-        """All rows in memory go to the files of their parts."""
-        self._on_disk = True
-        for part, waiting in enumerate(self._waiting):
-            if waiting:
-                with _told(), self._path(f"{part}").open("ab") as file:
-                    for rows in waiting:
-                        file.write(rows.data)
-                waiting.clear()
-        self._size = 0
-
-    def _path(self, name: str) -> Path:
-        return Path(self._place.name) / name
-
-    def _pieces(self) -> list[list[Piece]]:
-        """The rows of each part by source and time; those of one time as they came."""
-        if self._arranged is None:
-            self._settle()
-            self._arranged = _on_all(self._arrange, range(PARTS))
-        return self._arranged
-
-    def _arrange(self, part: int) -> list[Piece]:
-        waiting, path = self._waiting[part], self._path(f"{part}")
-        if not path.exists():
-            rows = [Piece(arranged(np.concatenate(waiting)), None)] if waiting else []
-            waiting.clear()
-            return rows
-        if sum(map(len, waiting)) + path.stat().st_size // ROW.itemsize <= self._most_sorted:
-            several = [np.concatenate([_loaded(path), *waiting])]
-        else:
-            with _told(), path.open("ab") as file:
-                for rows in waiting:
-                    file.write(rows.data)
-            several = (_loaded(one) for one in self._in_ranges(path))
-        waiting.clear()
-        pieces = []
-        for number, rows in enumerate(several):
-            piece = Piece(None, self._path(f"{part}-arranged-{number}"))
-            _write(piece.path, arranged(rows))
-            pieces.append(piece)
-        path.unlink()
-        return pieces
-
-    def _in_ranges(self, path: Path) -> Iterator[Path]:
-        """The rows in the file *path* in several files, which follow each other by source and time."""
-        whole = np.memmap(path, np.uint64, "r").reshape(-1, WORDS)
-        step = max(1, len(whole) // _SAMPLED)
-        source, t = whole[::step, 0], whole[::step, 1].view(np.int64)
-        order = np.lexsort((t, source))
-        cuts = order[:: max(1, len(order) * self._most_sorted // (2 * len(whole)))][1:]
-        paths = [path.with_name(f"{path.name}-range-{number}") for number in range(len(cuts) + 1)]
-        for begin in range(0, len(whole), self._most_sorted):
-            some = np.array(whole[begin : begin + self._most_sorted])
-            own, at = some[:, 0], some[:, 1].view(np.int64)
-            number = np.zeros(len(some), np.int64)
-            for cut in cuts.tolist():
-                number += (own > source[cut]) | ((own == source[cut]) & (at >= t[cut]))
-            for k in np.unique(number).tolist():
-                with _told(), paths[k].open("ab") as file:
-                    file.write(some[number == k].data)
-        del whole
-        for one in paths:
-            if one.exists():
-                yield one
-                one.unlink()
 
     def hosts(self, first_page: int) -> Columns:
         pages, parents = Different(), Different()
@@ -194,12 +55,12 @@ class Store:
         halvings = max(pages.halvings, parents.halvings)
         pages.halve(halvings)
         parents.halve(halvings)
-        parent, place = parents.pairs
+        parent, at = parents.pairs
         counted = parent != np.uint64(first_page)
         there = counted & np.isin(parent, pages.pairs[0])
-        places = np.unique(place).astype(np.int64)
+        index = at.astype(np.int64)
+        places = np.unique(index)
         size = int(places.max(initial=-1)) + 1
-        index = place.astype(np.int64)
         return {
             "place": places,
             "assets": np.array([assets.get(one, 0) for one in places.tolist()], np.int64),
@@ -208,7 +69,7 @@ class Store:
         }
 
     def groups(self, least: int) -> NDArray[Any]:
-        found = Different(enough=least, size=1 << 20)
+        found = Different(enough=least)
         for one in self._on_parts(lambda pieces: _groups_of(pieces, least)):
             found.take(one)
         return np.array(sorted(shape for shape, pages in found.by_other().items() if pages >= least), np.int64)
@@ -232,7 +93,7 @@ class Store:
         def of_part(pieces: list[Piece]) -> Figures:
             return count((columns_of(piece.load()) for piece in pieces), kinds)
 
-        return together(_on_all(of_part, self._pieces()))
+        return together(on_all(of_part, self.pieces()))
 
     def series(self, origin: int, step: int) -> Columns:
         source, bins, n = self._runs(origin, step, 256)
@@ -255,7 +116,7 @@ class Store:
 
         if len(cuts) < 3:  # noqa: PLR2004 - one of them
             return features(counts, plan, levels=levels, least=least)
-        found = _on_all(of_some, range(len(cuts) - 1))
+        found = on_all(of_some, range(len(cuts) - 1))
         sources = np.concatenate([one.sources + cut for one, cut in zip(found, cuts[:-1], strict=True)])
         starts, requests, rows = (
             np.concatenate([getattr(one, name) for one in found]) for name in ("starts", "requests", "rows")
@@ -279,7 +140,7 @@ class Store:
             taken = np.zeros(len(wanted), np.int64)
             return [first_pages(piece.load(), wanted, taken, most) for piece in pieces]
 
-        found = [rows for part in _on_all(of_part, self._pieces()) for rows in part]
+        found = [rows for part in on_all(of_part, self.pieces()) for rows in part]
         rows = np.concatenate(found) if found else np.zeros((0, WORDS), np.uint64)
         # Sorted within each part, so those of a source are behind each other already.
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
@@ -294,15 +155,15 @@ class Store:
             def of_part(pieces: list[Piece]) -> list[Runs]:
                 return [runs(piece.load(), origin, step, below) for piece in pieces]
 
-            found = [one for part in _on_all(of_part, self._pieces()) for one in part]
+            found = [one for part in on_all(of_part, self.pieces()) for one in part]
             self._counted = {asked: _joined(found)}
         return self._counted[asked]
 
     def _on_parts(self, answer: Callable[[list[Piece]], _Answer]) -> list[_Answer]:
         """What *answer* says of all pieces, some of them for each processor."""
-        parts = self._pieces()
-        some = [[piece for part in parts[k::_WORKERS] for piece in part] for k in range(_WORKERS)]
-        return _on_all(answer, some)
+        parts = self.pieces()
+        some = [[piece for part in parts[k::WORKERS] for piece in part] for k in range(WORKERS)]
+        return on_all(answer, some)
 
 
 class _Hosts(NamedTuple):
@@ -326,7 +187,7 @@ def _hosts_of(pieces: list[Piece]) -> _Hosts:
 
 
 def _groups_of(pieces: list[Piece], least: int) -> Different:
-    found = Different(enough=least, size=1 << 20)
+    found = Different(enough=least)
     for piece in pieces:
         rows = columns_of(piece.load())
         found.enter(rows["page"], rows["shape"], (rows["kind"] == PAGE) & (rows["status"] < _ERRORS_FROM))
@@ -344,11 +205,6 @@ def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[Different, D
     return pages, parents
 
 
-def _on_all(answer: Callable[[Any], _Answer], some: Sequence[Any]) -> list[_Answer]:
-    with ThreadPoolExecutor(_WORKERS, thread_name_prefix="hedgerow-parts") as pool:
-        return list(pool.map(answer, some))
-
-
 def _joined(found: list[Runs]) -> Runs:
     """The runs of all parts, by source; what two pieces have of one interval is one."""
     if not found:
@@ -362,24 +218,3 @@ def _joined(found: list[Runs]) -> Runs:
     if begins.all():
         return source, bins, n
     return source[begins], bins[begins], np.add.reduceat(n, np.flatnonzero(begins))
-
-
-class _told:  # noqa: N801 - as `suppress`
-    """What goes wrong on disk, in one line."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError):
-            raise StoreError(f"the tables cannot be made: {error.strerror or error}; name another place by TMPDIR") from None
-
-
-def _write(path: Path, rows: Matrix) -> None:
-    with _told(), path.open("wb") as file:
-        file.write(rows.data)
-
-
-def _loaded(path: Path) -> Matrix:
-    with _told():
-        return np.fromfile(path, np.uint64).reshape(-1, WORDS)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hedgerow.analyse.questions import Holds
     from hedgerow.report.result import Report
 
-DUCKDB, SPARK = ENGINES = ("duckdb", "spark")
+LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
 THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
@@ -64,7 +64,7 @@ def run(
     length: str = "7d",
     sure: float = 0.9,
     resolve: bool = False,
-    engine: str = DUCKDB,
+    engine: str = LOCAL,
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
@@ -107,7 +107,7 @@ def run(
                 hosts=hosts or (),
                 progress=progress,
                 dialect=dialect,
-                store=_spark(master, memory) if engine == SPARK else None,
+                store=_store(engine, master, int(memory * _GIGABYTE * _SHARE_OF_TABLES)),
             ) as tables,
         ):
             heed()
@@ -187,12 +187,19 @@ def _check_engine(engine: str, master: str) -> None:
         )
 
 
-def _spark(master: str, memory: float) -> Holds:
-    try:
-        from hedgerow.analyse.spark_store import SparkStore
-    except ImportError:
-        raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
-    return SparkStore(master or THIS_MACHINE, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES))
+def _store(engine: str, master: str, memory: int) -> Holds | None:
+    """What holds the rows; None where that is as usual."""
+    if engine == DUCKDB:
+        from hedgerow.analyse.duckdb_store import DuckdbStore
+
+        return DuckdbStore(memory=memory)
+    if engine == SPARK:
+        try:
+            from hedgerow.analyse.spark_store import SparkStore
+        except ImportError:
+            raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
+        return SparkStore(master or THIS_MACHINE, memory=memory)
+    return None
 
 
 def _write_all(

@@ -2,7 +2,7 @@
 Beside: lines of text that another process makes, where Python's lock would let only one thread of this one work.
 
 The other process is a copy of this one as it stands, made by the system in a moment; it writes its lines to a file that
-has no name, and ends. Where it fails, or there is no such thing as a copy, there are no lines, and who wanted them makes
+has no name, and ends. Where it fails, or there is no such thing as a copy, there are no lines: who wanted them makes
 them himself.
 """
 
@@ -19,7 +19,7 @@ class Beside:
     """Lines that are being made. To be closed."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
-        self._file: BinaryIO = tempfile.TemporaryFile(prefix="hedgerow-report-")
+        self._file: BinaryIO = tempfile.TemporaryFile(prefix="hedgerow-report-")  # noqa: SIM115 - closed with it
         self._child = os.fork() if hasattr(os, "fork") else 0
         if hasattr(os, "fork") and not self._child:
             _make(pieces, self._file)
@@ -56,8 +56,7 @@ def _make(pieces: Iterator[str], file: BinaryIO) -> None:
         # Who interrupts means the process that was started; that one ends this.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for piece in pieces:
-            file.write(piece.encode())
+        file.writelines(piece.encode() for piece in pieces)
         file.flush()
         status = 0
     finally:
