@@ -15,7 +15,7 @@ import numpy as np
 from evaluate import logs, real
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, known_bots
-from hedgerow.models.bundle import shipped
+from hedgerow.models.bundle import load_window, shipped
 from hedgerow.report.judging import log_odds
 from hedgerow.report.learning import learn, lesson, odds, quality
 from hedgerow.shape.autocorrelation import Levels
@@ -29,19 +29,19 @@ MODEL = "all"
 SEED = 1
 
 
-def learned(site, bots, bundle):
+def learned(site, bots, bundles):
     """What a log teaches, and the features of its sources' traffic."""
-    with Tables([str(real.DATA / "logs" / real.LOGS[site])], memory=1_000_000_000) as tables:
+    with Tables([str(real.DATA / "logs" / real.LOGS[site])], memory=1_000_000_000, hide_agents=True) as tables:
         plan = plan_of(tables.origin, tables.origin + tables.span)
         found = tables.features(tables.counts(plan), plan, levels=Levels(), least=LEAST_REQUESTS)
-        return lesson(site, tables, bots, bundle), found
+        return lesson(site, tables, bots, *bundles), found
 
 
 def main() -> None:
     if not real.there():
         sys.exit(f"the real logs are not there: {real.DATA}")
-    bots, bundle = Bots(known=known_bots()), shipped("pathmarker")
-    told = {site: learned(site, bots, bundle) for site in real.LOGS}
+    bots, bundles = Bots(known=known_bots()), (shipped("pathmarker"), load_window())
+    told = {site: learned(site, bots, bundles) for site in real.LOGS}
     sources = {site: logs.log_of(site)[1] for site in real.LOGS}
     rows = []
     for site, (mine, features) in told.items():
@@ -55,7 +55,7 @@ def main() -> None:
         shape = shape[mine.chosen]
         have = ~np.isnan(shape)
         for name, found, which in (
-            ("heuristics, manner and path", before, np.ones(len(before), np.bool_)),
+            ("heuristics, manner, path and window", before, np.ones(len(before), np.bool_)),
             ("with the shape", before + log_odds(shape), np.ones(len(before), np.bool_)),
             ("the shape alone, where there is one", log_odds(shape), have),
             ("without it, the same sources", before, have),

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from zoneinfo import ZoneInfo
@@ -392,7 +392,9 @@ def build_ladder(settings: Settings) -> Ladder:
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:
     """The number of a time's day in *zone*: its counts start anew at midnight there."""
-    return lambda at: datetime.fromtimestamp(at, zone).toordinal()
+    # A busy site asks for the same second many times, and within one the day is the same wherever that is.
+    day_of_second = lru_cache(maxsize=64)(lambda second: datetime.fromtimestamp(second, zone).toordinal())
+    return lambda at: day_of_second(at // 1)
 
 
 def build_gate(

@@ -4,6 +4,7 @@ import numpy as np
 
 from hedgerow.campaigns import company, traces
 from hedgerow.campaigns.finding import find
+from hedgerow.campaigns.refused import Robots
 from hedgerow.shape.series import Counts, plan_of
 
 DAY = 86_400.0
@@ -95,10 +96,21 @@ def test_all_ways_together_and_no_people():
     names, people, requests = site()
     plan = plan_of(0, 4 * DAY)
     counts = Counts.of_times(requests.sources, requests.times, plan, len(names))
-    found = find(names, people, counts, plan, requests)
+    fared = Robots(*np.zeros((3, len(names)), int))
+    found = find(names, people, counts, plan, requests, fared)
     assert [len(one.members) for one in found] == [10, 4]
     assert not any(people[member] for one in found for member in one.members)
-    assert found == find(names, people, counts, plan, requests)
+    assert found == find(names, people, counts, plan, requests, fared)
     instant = plan_of(0, 0)
     nothing = company.Requests(np.zeros(0, int), np.zeros(0), np.zeros(0, int), np.zeros(0, int))
-    assert find(["a"], np.array([False]), Counts.of_times([0], [0.0], instant, 1), instant, nothing) == []
+    assert (
+        find(
+            ["a"],
+            np.array([False]),
+            Counts.of_times([0], [0.0], instant, 1),
+            instant,
+            nothing,
+            Robots(*np.ones((3, 1), int)),
+        )
+        == []
+    )

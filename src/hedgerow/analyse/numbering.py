@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.analyse.accounts import users
 from hedgerow.analyse.compiled import lean
 from hedgerow.analyse.describing import (
     ASSET,
@@ -37,13 +38,18 @@ from hedgerow.analyse.scanning import (
     Scanned,
     ipv4,
 )  # fmt: skip
-from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.identity.account import visitor_of
+from hedgerow.identity.address import network_of, parse_address, prefix_of
+from hedgerow.logs.dialect import By
+from hedgerow.logs.formats import account_of
 from hedgerow.visit import Visit
 
 NONE, OTHERS = 0, 1
 _KINDS = {"page": PAGE, "call": CALL, "asset": ASSET, "prefetch": PREFETCH}
 _MOST_TEXTS = 200_000
 _LONGEST_TEXT = 1000
+_NETWORK = np.uint64((1 << 64) - 256)
+_OF_A_NETWORK = "/24"
 
 COLUMNS = {
     "source": np.uint64, "t": np.int64, "page": np.uint64, "parent": np.uint64, "ord": np.uint64, "shape": np.uint32,
@@ -87,9 +93,13 @@ class Texts:
 
 
 class Numbering:
-    """The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources."""
+    """
+    The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources, which
+    are what *by* says.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, by: By = "visitor") -> None:
+        self.by: By = by
         self.agents = Texts()
         self.places = Texts()
         self.shapes = Texts()
@@ -118,7 +128,7 @@ class Numbering:
                 numbers[k] = self.places.number(text.lower())
             elif column == CLIENT:
                 address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
-                numbers[k] = self.source(prefix_of(address), address)
+                numbers[k] = self.source(self._visitor(address), address)
         kept = new[numbers[new] > OTHERS]
         self._recalled.remember(scanned, kept, numbers[kept].astype(np.int64))
         texts = scanned.texts
@@ -129,8 +139,12 @@ class Numbering:
                     self.hosts[data[words[k, 1] : words[k, 2]].tobytes().decode("latin-1").lower()] += count
         source = scanned.source
         others = texts[CLIENT] >= 0
+        if self.by == "network":
+            source &= _NETWORK
         if others.any():
             source[others] = numbers[texts[CLIENT][others]]
+        if self.by == "account":
+            self._tell_accounts(scanned, data, source)
         small = np.empty((4, len(source)), np.uint32)
         _gather(texts, numbers, small)
         return {
@@ -168,15 +182,40 @@ class Numbering:
             "flags": flags,
         }  # fmt: skip
 
+    def _visitor(self, address: str) -> str:
+        """What an address counts as, of which no more is known."""
+        if self.by == "address":
+            return address
+        return network_of(address) or address if self.by == "network" else prefix_of(address)
+
+    def _tell_accounts(self, scanned: Scanned, data: NDArray[np.uint8], source: NDArray[np.uint64]) -> None:
+        """Put accounts into *source*, where lines name any."""
+        which, named = users(scanned, data)
+        numbers = []
+        for line, name in named:
+            client = int(scanned.texts[CLIENT][line])
+            if client >= 0:
+                text = data[scanned.words[client, 1] : scanned.words[client, 2]].tobytes().decode("latin-1")
+                address = parse_address(text) or text
+            else:
+                address = self.address(int(source[line]))
+            numbers.append(self.source(visitor_of(account_of(name.decode("latin-1")), ""), address))
+        there = which >= 0
+        source[there] = np.array(numbers, np.uint64)[which[there]]
+
     def source_of(self, visit: Visit) -> int:
-        """The number of a visit's visitor."""
-        return self.source(visit.visitor, visit.address)
+        """The number of the source that a visit is of."""
+        if self.by in {"visitor", "session"}:
+            return self.source(visit.visitor, visit.address)
+        if self.by == "account":
+            return self.source(visitor_of(visit.account, visit.prefix), visit.address)
+        return self.source(self._visitor(visit.address), visit.address)
 
     def source(self, visitor: str, address: str) -> int:
         """The number of *visitor*, who has *address*."""
         found = self._sources.get(visitor)
         if found is None:
-            number = _ipv4(visitor)
+            number = _ipv4(visitor.removesuffix(_OF_A_NETWORK) if self.by == "network" else visitor)
             if number < int(OTHER_CLIENT):
                 return number
             found = self._sources[visitor] = int(OTHER_CLIENT) + len(self._visitors)
@@ -190,9 +229,11 @@ class Numbering:
         return list(zip(self._visitors, self._addresses, strict=True))
 
     def name(self, source: int) -> str:
-        """The name of a source: an address, a prefix, an account."""
+        """The name of a source: an address, a prefix, a network, an account, a session."""
         other = source - int(OTHER_CLIENT)
-        return str(IPv4Address(source)) if other < 0 else self._visitors[other]
+        if other >= 0:
+            return self._visitors[other]
+        return f"{IPv4Address(source)}{_OF_A_NETWORK if self.by == 'network' else ''}"
 
     def address(self, source: int) -> str:
         """An address of a source; the first that it had."""

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from hedgerow.analyse.numbering import Numbering, Rows, fill, only
 from hedgerow.analyse.scanning import Scanned, scan
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect
-from hedgerow.logs.formats import LineParser
+from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
 from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, Source, Tally, Text, look_at
 
 Piece = NDArray[np.uint8]
@@ -77,7 +76,7 @@ def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
 
 
 def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
-    parse = LineParser(source.format)
+    parse = source.parser()
     waiting: deque[tuple[Piece, Future[Scanned]]] = deque()
     seen = tally.lines
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool:
@@ -98,7 +97,7 @@ def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, 
 
 
 def _take(
-    piece: Piece, future: Future[Scanned], parse: LineParser, store: Takes, numbering: Numbering, tally: Tally
+    piece: Piece, future: Future[Scanned], parse: Parser, store: Takes, numbering: Numbering, tally: Tally
 ) -> None:
     """Put a scanned piece into the store."""
     rows = rows_of_piece(piece, future.result(), parse, numbering, tally)
@@ -106,7 +105,7 @@ def _take(
         store.add(rows)
 
 
-def rows_of_piece(piece: Piece, scanned: Scanned, parse: LineParser, numbering: Numbering, tally: Tally) -> Rows:
+def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numbering, tally: Tally) -> Rows:
     """The rows of a scanned piece, those of its odd lines by way of the reference."""
     rows = numbering.rows_of(scanned, piece)
     good = ~scanned.odd

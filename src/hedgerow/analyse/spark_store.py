@@ -30,6 +30,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
+from hedgerow.analyse import windowing
 from hedgerow.analyse.counting import FIGURES, Figures, Kinds, count
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows
 from hedgerow.analyse.questions import SERIES, Asked
@@ -54,7 +55,10 @@ from hedgerow.shape.features import NAMES, Features, features
 from hedgerow.shape.series import Counts, Plan
 
 _SILENCE = Path(__file__).with_name("spark-log4j2.properties").as_uri()
-_FIGURES = "source BIGINT, first BIGINT, last BIGINT, figures ARRAY<BIGINT>, steps ARRAY<BIGINT>, paths ARRAY<DOUBLE>"
+_FIGURES = (
+    "source BIGINT, first BIGINT, last BIGINT, figures ARRAY<BIGINT>, steps ARRAY<BIGINT>, paths ARRAY<DOUBLE>, "
+    "who ARRAY<BIGINT>, windows ARRAY<DOUBLE>"
+)
 _SHAPES = "source BIGINT, start BIGINT, requests DOUBLE, features ARRAY<DOUBLE>"
 _STANDALONE = "spark://"
 _CONNECTING = 10.0
@@ -204,17 +208,20 @@ def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
 def _count(kinds: Kinds, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: the figures (`_FIGURES`) of the sources in *batches*."""
     found = count((_rows(batch) for batch in batches if batch.num_rows), kinds)
-    ends = np.searchsorted(found.sessions[:, 0], np.arange(len(found.sources) + 1))
+    each = np.arange(len(found.sources) + 1)
+    ends, behind = np.searchsorted(found.sessions[:, 0], each), np.searchsorted(found.who[:, 0], each)
     yield pa.record_batch(
         [
             pa.array(signed("source", found.sources)),
             pa.array(found.first),
             pa.array(found.last),
-            _lists(found.values, np.arange(len(found.sources) + 1)),
+            _lists(found.values, each),
             _lists(found.sessions[:, 1:], ends),
             _lists(found.paths, ends),
+            _lists(found.who[:, 1:], behind),
+            _lists(found.windows, behind),
         ],
-        names=["source", "first", "last", "figures", "steps", "paths"],
+        names=["source", "first", "last", "figures", "steps", "paths", "who", "windows"],
     )
 
 
@@ -246,16 +253,20 @@ def _figures(counted: DataFrame) -> Figures:
     table = counted.toArrow().sort_by("source").combine_chunks()
     columns = {name: table.column(name) for name in ("source", "first", "last")}
     source, first, last = (column.to_numpy() for column in columns.values())
+    each = np.arange(len(source))
     steps = pa.compute.list_value_length(table.column("steps")).to_numpy().astype(np.int64)
-    places = np.repeat(np.arange(len(source)), steps)
-    flat = {name: pa.compute.list_flatten(table.column(name)).to_numpy() for name in ("figures", "steps", "paths")}
+    whose = pa.compute.list_value_length(table.column("windows")).to_numpy().astype(np.int64) // windowing.WIDTH
+    names = ("figures", "steps", "paths", "who", "windows")
+    flat = {name: pa.compute.list_flatten(table.column(name)).to_numpy() for name in names}
     return Figures(
         unsigned("source", source).astype(np.uint64),
         first,
         last,
         flat["figures"].reshape(len(source), -1) if len(source) else np.zeros((0, len(FIGURES)), np.int64),
-        np.column_stack((places, flat["steps"])).astype(np.int64),
+        np.column_stack((np.repeat(each, steps), flat["steps"])).astype(np.int64),
         flat["paths"].reshape(-1, WIDTH),
+        np.column_stack((np.repeat(each, whose), flat["who"].reshape(-1, windowing.WHO - 1))).astype(np.int64),
+        flat["windows"].reshape(-1, windowing.WIDTH),
     )
 
 

@@ -27,8 +27,9 @@ from hedgerow.analyse.describing import digest
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.questions import Holds
 from hedgerow.analyse.reading import Progress
+from hedgerow.analyse.scanning import OTHER_CLIENT
 from hedgerow.analyse.store import Store
-from hedgerow.logs.dialect import AS_IT_IS, Dialect
+from hedgerow.logs.dialect import AS_IT_IS, By, Dialect
 from hedgerow.logs.reader import Tally
 from hedgerow.shape.autocorrelation import Levels
 from hedgerow.shape.features import FINE, Features, Fine, shares
@@ -44,6 +45,7 @@ _LEAST_PARENTS = 3
 class Tables:
     """
     The tables of some logs. To be closed. The rows are on this machine, unless *store* holds them elsewhere.
+    *hide_agents*: no user agent tells the sessions of a source apart.
 
     *sources* are names, sorted by number (IPv4 addresses by their value, then all others as they came); all arrays are
     in that order. *tally* says what was read. Times are seconds since 1970.
@@ -58,8 +60,10 @@ class Tables:
         progress: Progress | None = None,
         dialect: Dialect = AS_IT_IS,
         store: Holds | None = None,
+        hide_agents: bool = False,
     ) -> None:
-        self.numbering = Numbering()
+        self._hide_agents = hide_agents
+        self.numbering = Numbering(dialect.by)
         self._counted: dict[float, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
         self.store: Holds = store or Store(memory=memory)
         try:
@@ -82,6 +86,19 @@ class Tables:
     @cached_property
     def sources(self) -> list[str]:
         return [self.numbering.name(source) for source in self.figures.sources.tolist()]
+
+    @property
+    def by(self) -> By:
+        """What a source is."""
+        return self.numbering.by
+
+    @cached_property
+    def addresses(self) -> list[str]:
+        """An address of each source: the first that it had."""
+        found = list(self.sources)
+        others = int(np.searchsorted(self.figures.sources, OTHER_CLIENT))
+        found[others:] = map(self.numbering.address, self.figures.sources[others:].tolist())
+        return found
 
     @property
     def requests(self) -> NDArray[np.int64]:
@@ -187,6 +204,7 @@ class Tables:
                 places=places,
                 listing=self._listings(places),
                 profile=profile,
+                hidden=self._hide_agents,
             )
         )
 

@@ -1,8 +1,9 @@
 """
 Finding: all campaigns of a log, each way of looking after the other.
 
-First those whose series rise and fall together, then those that are in one another's company, then those that leave the
-same traces; who already belongs to one is not looked at again. People are never members.
+First those whose series rise and fall together, then those that the site refuses alike, then those that are in one
+another's company, then those that leave the same traces; who already belongs to one is not looked at again. People are
+never members.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.campaigns import company, similarity, traces
+from hedgerow.campaigns import company, refused, similarity, traces
 from hedgerow.campaigns.similarity import Found
 from hedgerow.shape.series import Counts, Plan
 
@@ -26,6 +27,7 @@ def find(
     counts: Counts,
     plan: Plan,
     requests: company.Requests,
+    robots: refused.Robots,
     agents: Sequence[str] | None = None,
     *,
     limits: similarity.Limits | None = None,
@@ -33,11 +35,19 @@ def find(
     """
     The campaigns of a log whose sources are called *names*, the largest first.
 
-    *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *agents*: each
-    source's user agent, or None to hide them.
+    *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *robots*: how
+    each source fared with robots.txt. *agents*: each source's user agent, or None to hide them.
     """
     found = _synchronous(people, counts, plan, limits or similarity.Limits())
-    found += _left(found, company.find(names, people, requests, agents))
+    alike: list[Found] = []
+    if agents is None:
+        # A name tells more.
+        alike = refused.find([company.network_of(name)[0] for name in names], people, robots)
+    apart = {member for one in alike for member in one.members}
+    found += _left(
+        found, company.find(["" if n in apart else name for n, name in enumerate(names)], people, requests, agents)
+    )
+    found += _left(found, alike)
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
     found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
     return sorted(found, key=lambda one: (-len(one.members), one.members))

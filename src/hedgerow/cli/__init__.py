@@ -184,6 +184,14 @@ def report(
         str,
         typer.Option("--format", metavar="FORMAT", help="The server's log_format or LogFormat, or a format's name."),
     ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="What a source is: visitor (an account that Hedgerow knows, else a prefix), address, prefix (IPv4 "
+            "address, IPv6 /64), network (/24, /48), or the log's own account or session.",
+        ),
+    ] = "",
     model: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Thresholds and weights; see hedgerow train heuristics."),
@@ -214,7 +222,7 @@ def report(
 
     run(
         logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
-        memory=memory, hosts=host, form=form, model=model, top=top, timing=timing, exports=export or [],
+        memory=memory, hosts=host, form=form, by=by, model=model, top=top, timing=timing, exports=export or [],
         apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 from rich.console import Console
@@ -27,7 +27,7 @@ from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
 from hedgerow.identity.welcome import Acquaintance
-from hedgerow.logs.dialect import Dialect
+from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
@@ -56,6 +56,7 @@ def run(
     memory: float = 2.0,
     hosts: list[str] | None = None,
     form: str = "",
+    by: str = "",
     model: Path | None = None,
     top: int = 10,
     timing: bool = False,
@@ -78,7 +79,7 @@ def run(
         raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
     _check_engine(engine, master)
     settings = load_settings(config)
-    dialect = Dialect(form or settings.logs.format, settings.logs.fields)
+    dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by)
     dialect.check()
     targets = [_target(one) for one in exports or []]
     seconds = _seconds(length)
@@ -108,6 +109,7 @@ def run(
                 progress=progress,
                 dialect=dialect,
                 store=_store(engine, master, int(memory * _GIGABYTE * _SHARE_OF_TABLES)),
+                hide_agents=ignore_agents,
             ) as tables,
         ):
             heed()
@@ -185,6 +187,13 @@ def _check_engine(engine: str, master: str) -> None:
         raise SettingsError(
             [f"--master is such as spark://host:7077, local[2], yarn or k8s://host; not {readable(master)!r}"]
         )
+
+
+def _by(text: str) -> By | None:
+    """What is to be a source; None where nobody has said."""
+    if text and text not in get_args(By):
+        raise SettingsError([f"--by is one of {', '.join(get_args(By))}; not {readable(text)!r}"])
+    return cast("By", text) if text else None
 
 
 def _store(engine: str, master: str, memory: int) -> Holds | None:

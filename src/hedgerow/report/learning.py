@@ -28,8 +28,9 @@ from hedgerow.report.judging import ByHeuristics, log_odds
 from hedgerow.report.manner import LEAST_PAGES, Weights, figures_of
 from hedgerow.report.model import Model
 from hedgerow.report.paths import ByPath
+from hedgerow.report.windows import ByWindow
 
-TRUSTED = ("heuristics", "manner", "path")
+TRUSTED = ("heuristics", "manner", "path", "window")
 _AT_MOST = {"revisits", "parameters"}
 _LEAST_OF_EACH = 5
 _RIDGE = 1.0
@@ -46,12 +47,15 @@ class Lesson(NamedTuple):
     measures: NDArray[np.float64]
     manner: NDArray[np.float64]
     path: NDArray[np.float64]
+    window: NDArray[np.float64]
     chosen: NDArray[np.int64]
     figures: Any
 
 
-def lesson(name: str, tables: Tables, bots: Bots, bundle: Bundle, labels: Mapping[str, str] | None = None) -> Lesson:
-    """What *tables* teach. *labels* are "person" or anything else by source."""
+def lesson(
+    name: str, tables: Tables, bots: Bots, paths: Bundle, windows: Bundle, labels: Mapping[str, str] | None = None
+) -> Lesson:
+    """What *tables* teach; *paths* and *windows* judge theirs. *labels* are "person" or anything else by source."""
     figures = tables.figures
     if labels is not None:
         told = [labels.get(source) for source in tables.sources]
@@ -64,8 +68,11 @@ def lesson(name: str, tables: Tables, bots: Bots, bundle: Bundle, labels: Mappin
         person = ~crawler & referred & (figures["assets"] >= _LEAST_ASSETS) & (figures["agent"] != 0)
         person &= figures["requests"] >= _LEAST_REQUESTS
     chosen = np.flatnonzero((crawler | person) & (figures["pages"] >= LEAST_PAGES))
-    path = ByPath(figures, bundle).probability[chosen]
-    return Lesson(name, crawler[chosen], measures(figures)[chosen], figures_of(figures)[chosen], path, chosen, figures)
+    path = ByPath(figures, paths).probability[chosen]
+    window = ByWindow(tables, windows, None).probability[chosen]
+    return Lesson(
+        name, crawler[chosen], measures(figures)[chosen], figures_of(figures)[chosen], path, window, chosen, figures
+    )
 
 
 def learn(lessons: Sequence[Lesson]) -> Model:
@@ -126,7 +133,7 @@ def _opinions(model: Model, one: Lesson) -> NDArray[np.float64]:
     votes = Votes(one.figures, model.thresholds, ignore_agents=True)
     heuristics = log_odds(ByHeuristics(votes).probability[one.chosen])
     manner = log_odds(1 / (1 + np.exp(-model.manner.odds(one.manner))))
-    return np.column_stack([heuristics, manner, log_odds(one.path)])
+    return np.column_stack([heuristics, manner, log_odds(one.path), log_odds(one.window)])
 
 
 def _thresholds(found: NDArray[np.float64], crawlers: NDArray[np.bool_]) -> Thresholds:

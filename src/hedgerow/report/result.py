@@ -22,11 +22,22 @@ from hedgerow.logs.reader import Tally
 from hedgerow.replay import iso
 from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
+from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import LABELS, Judgements
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
+
+NAMED = ("account", "session")
+"""What sources may be that have a name of their own, and no address in it."""
+
+_SORTS = {
+    "visitor": "", "address": "Sources are addresses.", "prefix": "Sources are IPv4 addresses and IPv6 /64.",
+    "network": "Sources are networks: IPv4 /24 and IPv6 /48.",
+    "account": "Sources are accounts, and addresses where a line names none.",
+    "session": "Sources are sessions, and addresses where a line names none.",
+}  # fmt: skip
 
 _AT_ONCE = 4096
 _MANY = 5000
@@ -37,7 +48,7 @@ _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) fo
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One source as the report has it."""
+    """One source as the report has it; *address* is the first of one that is told by its name."""
 
     source: str
     requests: int
@@ -50,6 +61,7 @@ class Source(msgspec.Struct, frozen=True):
     pages: int
     agent: str
     bot: str
+    address: str = ""
 
 
 class Campaign(msgspec.Struct, frozen=True):
@@ -79,6 +91,7 @@ class Report:
         density: Sequence[Proposal] = (),
         votes: Votes | None = None,
         rules: Sequence[str] = (),
+        crowd: Crowd | None = None,
     ) -> None:
         self.tables = tables
         self.tally: Tally = tables.tally
@@ -90,6 +103,8 @@ class Report:
         self.votes = votes
         self.rules = list(rules)
         """The rules about the shape of traffic, in words."""
+        self.crowd = crowd
+        """All who are not held to be crawlers or good bots, taken together."""
         self.timing: dict[str, float] = {}
         """Seconds by what they went to."""
         self._declared = declared
@@ -117,6 +132,14 @@ class Report:
         requests = np.bincount(label, weights=self.tables.requests, minlength=len(LABELS)).astype(np.int64)
         return {name: (int(sources[k]), int(requests[k])) for k, name in enumerate(LABELS)}
 
+    @property
+    def sort(self) -> str:
+        """What sources are, in a sentence; "" where that is as usual."""
+        by = self.tables.by
+        if by in NAMED and not any(name.startswith(f"{by}:") for name in reversed(self.tables.sources)):
+            return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
+        return _SORTS[by]
+
     def may_be_welcome(self, place: int) -> bool:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
         return self._declared is not None and self._declared.may_be_welcome(place)
@@ -136,6 +159,7 @@ class Report:
             int(self._pages[place]),
             self._declared.agent(place) if self._declared is not None else "",
             self._declared.bot(place) if self._declared is not None else "",
+            "" if tables.by not in NAMED else tables.addresses[place],
         )
 
     def to_json(self, *, timing: bool = False) -> Iterator[str]:
@@ -144,12 +168,14 @@ class Report:
         head: dict[str, Any] = {
             "lines": tally.lines, "parsed": tally.parsed, "bad": tally.bad, "from": iso(tally.first),
             "to": iso(tally.last), "format": ", ".join(tally.formats), "samples": tally.samples,
-            "damage": tally.damage, "hosts": self.tables.hosts,
+            "damage": tally.damage, "hosts": self.tables.hosts, "by": self.tables.by,
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
         yield from self._told_before() or self._told_now()
         yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        if self.crowd is not None:
+            yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
         if self.containment is not None:
             yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
         told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
@@ -189,6 +215,14 @@ class Report:
             yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
 
 
+def _crowd(crowd: Crowd) -> dict[str, Any]:
+    found = crowd.rhythm
+    return {
+        "sources": crowd.sources, "requests": crowd.requests, "days": found.days, "depth": round(found.depth, 4),
+        "crawl": found.crawl, "text": crowd.text,
+    }  # fmt: skip
+
+
 def _isos(times: NDArray[np.int64]) -> list[str | None]:
     """What `iso` says of each of *times*, which are microseconds."""
     told = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
@@ -212,6 +246,7 @@ def _plain(source: Source, first: str | None, last: str | None) -> dict[str, Any
             "last": last,
             "pages": source.pages,
         }
+        | ({"address": source.address} if source.address not in {"", name} else {})
         | ({"user_agent": _readable(source.agent)} if source.agent else {})
         | ({"bot": source.bot} if source.bot else {})
     )

@@ -7,6 +7,7 @@ import numpy as np
 from hedgerow.analyse.tables import Tables
 from hedgerow.campaigns.company import Requests
 from hedgerow.campaigns.finding import find
+from hedgerow.campaigns.refused import Robots
 from hedgerow.campaigns.similarity import Limits
 from hedgerow.report.declared import Declared
 from hedgerow.report.judging import PERSON, UNKNOWN, Judgements
@@ -38,9 +39,12 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
         rows["page"].astype(np.uint64).view(np.int64),
         rows["shape"].astype(np.int64),
     )
+    figures = tables.figures
+    robots = Robots(figures["requests"], figures["robots"], figures["errors"])
     names = tables.sources
     agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
-    found = find(names, people, shapes.counts, shapes.plan, requests, agents, limits=Limits(k=shapes.similarity))
+    limits = Limits(k=shapes.similarity)
+    found = find(tables.addresses, people, shapes.counts, shapes.plan, requests, robots, agents, limits=limits)
     return [
         Campaign(f"c{number}", one.kind, [names[k] for k in one.members], round(float(one.similarity), 4), one.text)
         for number, one in enumerate(found, 1)
