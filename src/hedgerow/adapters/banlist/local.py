@@ -1,5 +1,5 @@
 """
-Lists and blocks in the site's own memory, and what they say of a request: some microseconds, nobody is asked.
+Lists and blocks in the site's own memory, and what they say of a request: one or two microseconds, nobody is asked.
 
 The order is that of the gate: the administrator's lists first, the most specific entry counts; then blocks, of the
 visitor, of everyone at its address, of its network.
