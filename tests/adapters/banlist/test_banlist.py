@@ -158,8 +158,9 @@ def test_a_feed_that_starts_while_its_store_is_away_tells_nothing_until_it_is_ba
     feed.start()
     try:
         version, _ = feed.snapshot()
+        assert feed.failing
         away.clear()
-        wait_for("the store", lambda: feed.since(version)[1])
+        wait_for("the store", lambda: feed.since(version)[1] and not feed.failing)
         # The list itself is no change: who is told everything finds it there.
         assert [json.loads(line)["block"]["key"] for line in feed.since(version)[1]] == [OTHER]
     finally:
