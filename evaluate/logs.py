@@ -183,17 +183,17 @@ def campaigns(site, visits, sources):
     for visit in visits:
         by_source[visit.address].append(visit)
     people = np.array([real.likely_person(by_source[source.name]) for source in sources])
-    targets, rows = {}, ([], [], [])
+    targets, rows = {}, ([], [], [], [])
     agents = defaultdict(Counter)
     for visit in visits:
         mine = number[visit.address]
         agents[mine][visit.user_agent] += 1
-        if not people[mine]:
-            for column, value in zip(
-                rows, (mine, visit.at, targets.setdefault(visit.target, len(targets))), strict=True
-            ):
+        if not people[mine] and visit.kind in {"page", "call"}:
+            values = (mine, visit.at, targets.setdefault(visit.target, len(targets)), visit.status)
+            for column, value in zip(rows, values, strict=True):
                 column.append(value)
-    requests = company.Requests.of_targets(np.array(rows[0]), np.array(rows[1]), np.array(rows[2]), list(targets))
+    whose, times, numbers, answers = map(np.array, rows)
+    requests = company.Requests.of_targets(whose, times, numbers, list(targets), answers)
     every = np.concatenate([source.times for source in sources])
     plan = plan_of(float(every.min()), float(every.max()))
     owners = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])

@@ -17,9 +17,9 @@ MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
 _QUERY = """
-SELECT source, t, page, shape FROM (
+SELECT source, t, page, shape, status FROM (
   SELECT *, row_number() OVER (PARTITION BY source ORDER BY t, number) AS nth FROM rows
-  WHERE kind = 0 AND source IN (SELECT source FROM chosen)
+  WHERE kind < 2 AND source IN (SELECT source FROM chosen)
 ) WHERE nth <= 200 ORDER BY source, t, number
 """
 
@@ -41,6 +41,7 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
         rows["t"] / 1e6,
         rows["page"].astype(np.uint64).view(np.int64),
         rows["shape"].astype(np.int64),
+        rows["status"].astype(np.int64),
     )
     names = tables.sources
     agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
