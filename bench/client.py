@@ -40,11 +40,12 @@ def check() -> None:
     def again(numbers: Iterable[int]) -> Callable[[], str]:
         """The same addresses again and again, each written when it is asked for, as a server writes it."""
         cycle = itertools.cycle(numbers)
-        return lambda: network_text(4, next(cycle), 0)
+        return lambda: network_text(4 if (number := next(cycle)) >> 32 == 0 else 6, number, 0)
 
     local = Local()
     lines = [Line(put=Listing("black", address(), "bench", "bench", 1.0)) for _ in range(ENTRIES)]
     lines += [Line(put=Listing("black", "198.51.0.0/16", "bench", "bench", 1.0))]
+    lines += [Line(put=Listing("black", "2001:db8::/32", "bench", "bench", 1.0))]
     blocked = [rng.getrandbits(32) for _ in range(BLOCKS)]
     keys = [network_text(4, number, 0) for number in blocked]
     lines += [Line(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in keys]
@@ -60,6 +61,7 @@ def check() -> None:
         "one never seen": address,
         "one of IPv6 never seen": lambda: address(6),
         "one never seen that is on a list": again([0xC6330000 + n for n in range(1 << 16)]),
+        "one of IPv6 never seen that is on a list": again([0x20010DB8 << 96 | n << 64 | 1 for n in range(1 << 16)]),
     }
     candidates: dict[str, Callable[[], object]] = {}
     for name, of in ask.items():

@@ -41,11 +41,11 @@ def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int,
     numbering = Numbering()
     with Store(memory=500_000_000) as store:
         tally = read([str(path)], store, numbering)
-        rows = store.ask("SELECT source, t, status, kind FROM rows")
-    found = Counter(
-        (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
-        for s, t, code, kind in zip(rows["source"], rows["t"], rows["status"], rows["kind"], strict=True)
-    )
+        found = Counter(
+            (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
+            for rows in store.rows()
+            for s, t, code, kind in zip(rows["source"], rows["t"], rows["status"], rows["kind"], strict=True)
+        )
     return found, (tally.lines, tally.parsed, tally.bad)
 
 
@@ -185,7 +185,7 @@ def test_more_different_texts_than_the_first_table_holds(tmp_path):
     numbering = Numbering()
     with Store(memory=500_000_000) as store:
         read([str(path)], store, numbering)
-        assert store.ask("SELECT count(DISTINCT agent) AS n FROM rows")["n"][0] == 9000
+        assert len({agent for rows in store.rows() for agent in rows["agent"].tolist()}) == 9000
     assert numbering.agents.texts[2:4] == [b"Agent0/5.0", b"Agent1/5.0"]
 
 

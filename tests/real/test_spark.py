@@ -62,10 +62,10 @@ def test_it_gives_the_same_report_and_asks_all_workers(cluster: SparkCluster, tm
     made = tmp_path / "made.log"
     made.write_text(site_log().replace("198.51.100.1 - - [", "198.51.100.1 - bulk ["), "latin-1")
     logs = [made, *_real_logs(tmp_path)]
-    for engine in (["duckdb"], ["spark", "--master", cluster.url]):
+    for engine in (["local"], ["spark", "--master", cluster.url]):
         out = ["--json", tmp_path / f"{engine[0]}.json", "--by", "account"]
         done = _report(cluster.environment, *logs, *out, "--engine", *engine)
         assert done.returncode == 0, done.stderr
     assert cluster.executors() == len(cluster.processes) - 1, "not all workers were asked"
-    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "duckdb.json").read_bytes()
+    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "local.json").read_bytes()
     assert b'"account:bulk"' in (tmp_path / "spark.json").read_bytes()

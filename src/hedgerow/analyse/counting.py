@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse import windowing
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.compiled import compiled, lean
 from hedgerow.analyse.describing import HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.analyse.stepping import MOST_SESSIONS, WIDTH, step
@@ -56,7 +56,7 @@ _SPANS = np.array([round(span * _SECOND) for span in SPANS], np.int64)
 OWN, FOREIGN = 1, 2
 
 
-@compiled
+@lean
 def _count_plainly(
     start: int, end: int, kind: Any, flags: Any, status: Any, place: Any, lead: Any, places: Any, listing: Any, out: Any
 ) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.accounts import users
+from hedgerow.analyse.compiled import lean
 from hedgerow.analyse.describing import (
     ASSET,
     CALL,
@@ -25,6 +26,7 @@ from hedgerow.analyse.describing import (
     PREFETCH,
     describe_all,
 )  # fmt: skip
+from hedgerow.analyse.recalling import UNKNOWN, Recalled
 from hedgerow.analyse.scanning import (
     AGENT,
     CLIENT,
@@ -103,6 +105,7 @@ class Numbering:
         self.shapes = Texts()
         self.hosts: Counter[str] = Counter()
         """Lines by virtual host, where the log names it."""
+        self._recalled = Recalled()
         self._sources: dict[str, int] = {}
         self._visitors: list[str] = []
         self._addresses: list[str] = []
@@ -111,7 +114,11 @@ class Numbering:
         """The rows of the lines that were scanned; those of odd lines are empty."""
         words = scanned.words
         numbers = np.zeros(len(words) + 1, np.uint64)
-        for k, (column, start, end) in enumerate(words.tolist()):
+        recalled = self._recalled.numbers(scanned)
+        numbers[:-1] = recalled.astype(np.uint64)
+        new = np.flatnonzero(recalled == UNKNOWN)
+        numbers[new] = 0
+        for k, (column, start, end) in zip(new.tolist(), words[new].tolist(), strict=True):
             text = data[start:end].tobytes()
             if column == AGENT:
                 numbers[k] = self.agents.number(text)
@@ -122,6 +129,8 @@ class Numbering:
             elif column == CLIENT:
                 address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
                 numbers[k] = self.source(self._visitor(address), address)
+        kept = new[numbers[new] > OTHERS]
+        self._recalled.remember(scanned, kept, numbers[kept].astype(np.int64))
         texts = scanned.texts
         if texts[HOST].max(initial=-1) >= 0:
             used = texts[HOST][texts[HOST] >= 0]
@@ -136,11 +145,11 @@ class Numbering:
             source[others] = numbers[texts[CLIENT][others]]
         if self.by == "account":
             self._tell_accounts(scanned, data, source)
-        small = numbers.astype(np.uint32)
+        small = np.empty((4, len(source)), np.uint32)
+        _gather(texts, numbers, small)
         return {
             "source": source, "t": scanned.at, "page": scanned.page, "parent": scanned.parent, "ord": scanned.order,
-            "shape": small[texts[SHAPE]], "lead": small[texts[LEAD]], "place": small[texts[PLACE]],
-            "agent": small[texts[AGENT]],
+            "shape": small[0], "lead": small[1], "place": small[2], "agent": small[3],
             "status": scanned.status, "kind": scanned.kind, "flags": scanned.flags,
         }  # fmt: skip
 
@@ -232,6 +241,16 @@ class Numbering:
         return str(IPv4Address(source)) if other < 0 else self._addresses[other]
 
 
+@lean
+def _gather(texts: Any, numbers: Any, out: Any) -> None:
+    """The numbers of shapes, leads, places and user agents of all rows; of those that have none the last number."""
+    none = len(numbers) - 1
+    for i in range(texts.shape[1]):
+        for k, column in enumerate((SHAPE, LEAD, PLACE, AGENT)):
+            word = texts[column, i]
+            out[k, i] = numbers[word if word >= 0 else none]
+
+
 @lru_cache(maxsize=1 << 16)
 def _ipv4(visitor: str) -> int:
     """The number of an IPv4 address; OTHER_CLIENT where it is none."""
@@ -241,6 +260,22 @@ def _ipv4(visitor: str) -> int:
 
 def _bytes(text: str) -> bytes:
     return text.encode("latin-1", "backslashreplace")
+
+
+@lean
+def _keep(column: Any, good: Any) -> None:
+    k = 0
+    for i in range(len(good)):
+        column[k] = column[i]
+        k += good[i]
+
+
+def only(rows: Rows, good: NDArray[np.bool_]) -> Rows:
+    """Those of *rows* that are *good*; *rows* are spent."""
+    for column in rows.values():
+        _keep(column, good)
+    count = int(good.sum())
+    return {name: column[:count] for name, column in rows.items()}
 
 
 def fill(rows: Rows, where: NDArray[np.int64], more: Rows) -> None:

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.numbering import Numbering, Rows, fill
+from hedgerow.analyse.numbering import Numbering, Rows, fill, only
 from hedgerow.analyse.scanning import Scanned, scan
-from hedgerow.analyse.store import Store
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
 from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, Source, Tally, Text, look_at
@@ -35,9 +34,16 @@ VISITS_AT_ONCE = 50_000
 _NEWLINE = 10
 
 
+class Takes(Protocol):
+    """What rows are put into."""
+
+    def add(self, rows: Rows) -> None:
+        """Add *rows* behind those that are there."""
+
+
 def read(
     paths: Sequence[str],
-    store: Store,
+    store: Takes,
     numbering: Numbering,
     progress: Progress | None = None,
     dialect: Dialect = AS_IT_IS,
@@ -69,7 +75,7 @@ def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
     return isinstance(source, Text) and source.format.name in PLAIN
 
 
-def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
+def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     parse = source.parser()
     waiting: deque[tuple[Piece, Future[Scanned]]] = deque()
     seen = tally.lines
@@ -91,7 +97,7 @@ def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, 
 
 
 def _take(
-    piece: Piece, future: Future[Scanned], parse: Parser, store: Store, numbering: Numbering, tally: Tally
+    piece: Piece, future: Future[Scanned], parse: Parser, store: Takes, numbering: Numbering, tally: Tally
 ) -> None:
     """Put a scanned piece into the store."""
     rows = rows_of_piece(piece, future.result(), parse, numbering, tally)
@@ -117,7 +123,7 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numb
         if found:
             fill(rows, np.array(where), numbering.rows_of_visits(found))
             good[where] = True
-        rows = {name: column[good] for name, column in rows.items()}
+        rows = only(rows, good)
     parsed = int(good.sum())
     if parsed:
         tally.parsed += parsed
@@ -125,7 +131,7 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numb
     return rows
 
 
-def _read_visits(source: Source, store: Store, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
+def _read_visits(source: Source, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     """What is not written in plain lines, visit by visit."""
     visits = source.visits(tally)
     while some := list(islice(visits, VISITS_AT_ONCE)):

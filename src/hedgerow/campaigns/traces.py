@@ -64,16 +64,25 @@ def _walks(sources: Ints, numbers: Ints) -> tuple[Ints, Ints]:
     if len(sources) < _PAGES:
         return sources[:0], numbers[:0]
     whole = sources[_PAGES - 1 :] == sources[: 1 - _PAGES]
-    runs = np.stack([numbers[n : len(numbers) - _PAGES + 1 + n] for n in range(_PAGES)], axis=1)[whole]
-    _, marks = np.unique(runs, axis=0, return_inverse=True)
-    return sources[_PAGES - 1 :][whole], marks.reshape(-1).astype(np.int64)
+    marks = _numbered(numbers)
+    for _ in range(_PAGES - 1):
+        # A run and the next page: numbers of two small numbers are exact.
+        before, numbers = marks[:-1], numbers[1:]
+        marks = _numbered(before * np.int64(len(numbers) + 1) + _numbered(numbers))
+    return sources[_PAGES - 1 :][whole], marks[whole]
+
+
+def _numbered(values: Ints) -> Ints:
+    """The same number for the same value, from 0 on."""
+    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
     """Groups of sources that are tied to one another, directly or through others."""
     if not len(sources):
         return []
-    pairs = np.unique(np.stack((marks, sources), axis=1), axis=0)
+    size = int(sources.max()) + 1
+    pairs = np.column_stack(np.divmod(np.unique(_numbered(marks) * size + sources), size))
     has = Counter(pairs[:, 1].tolist())
     all_marks = len(np.unique(pairs[:, 0]))
     starts = np.flatnonzero(np.r_[True, pairs[1:, 0] != pairs[:-1, 0]])

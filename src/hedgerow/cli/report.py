@@ -6,6 +6,7 @@ Progress goes to standard error, and only where that is a terminal; the summary,
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -32,10 +33,10 @@ from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
-    from hedgerow.analyse.tables import Holds
+    from hedgerow.analyse.questions import Holds
     from hedgerow.report.result import Report
 
-DUCKDB, SPARK = ENGINES = ("duckdb", "spark")
+LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
 THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
@@ -64,7 +65,7 @@ def run(
     length: str = "7d",
     sure: float = 0.9,
     resolve: bool = False,
-    engine: str = DUCKDB,
+    engine: str = LOCAL,
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
@@ -90,6 +91,7 @@ def run(
         model=model,
         resolve=acquaintance.proofs if resolve else None,
         windows=settings.density.windows,
+        told=json_path is not None,
     )
     began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
@@ -97,6 +99,7 @@ def run(
         Console(stderr=True).print("The first report compiles its functions, which takes half a minute or so, once.")
     try:
         with (
+            _without_collecting(),
             _interruptible() as heed,
             _progress() as progress,
             Tables(
@@ -105,7 +108,7 @@ def run(
                 hosts=hosts or (),
                 progress=progress,
                 dialect=dialect,
-                store=_spark(master, memory) if engine == SPARK else None,
+                store=_store(engine, master, int(memory * _GIGABYTE * _SHARE_OF_TABLES)),
                 hide_agents=ignore_agents,
             ) as tables,
         ):
@@ -131,6 +134,18 @@ def run(
     if timing and STANDARD_OUTPUT not in {json_path, html_path}:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Nothing that a report makes goes round in circles; to look for such in millions of things takes a tenth of it."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 @contextmanager
@@ -181,12 +196,19 @@ def _by(text: str) -> By | None:
     return cast("By", text) if text else None
 
 
-def _spark(master: str, memory: float) -> Holds:
-    try:
-        from hedgerow.analyse.spark_store import SparkStore
-    except ImportError:
-        raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
-    return SparkStore(master or THIS_MACHINE, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES))
+def _store(engine: str, master: str, memory: int) -> Holds | None:
+    """What holds the rows; None where that is as usual."""
+    if engine == DUCKDB:
+        from hedgerow.analyse.duckdb_store import DuckdbStore
+
+        return DuckdbStore(memory=memory)
+    if engine == SPARK:
+        try:
+            from hedgerow.analyse.spark_store import SparkStore
+        except ImportError:
+            raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
+        return SparkStore(master or THIS_MACHINE, memory=memory)
+    return None
 
 
 def _write_all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -38,7 +38,8 @@ class Options(msgspec.Struct, frozen=True):
 
     *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* and *window*
     bundles for paths and windows; those that come with Hedgerow where there is none. *resolve* is where what is known
-    of names is kept, if bots are to be verified by the DNS. *windows* are the limits of request density.
+    of names is kept, if bots are to be verified by the DNS. *windows* are the limits of request density. *told* says
+    that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
@@ -47,6 +48,7 @@ class Options(msgspec.Struct, frozen=True):
     paths: Path | None = None
     window: Path | None = None
     windows: tuple[Window, ...] = DEFAULT_WINDOWS
+    told: bool = False
 
 
 class _Watch:
@@ -95,12 +97,12 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     with watch("containment"):
         containment = contain(tables, judgements)
         density = limits(tables, judgements, declared)
-    with watch("campaigns"):
-        together = campaigns(tables, judgements, shapes, declared)
     report = Report(
-        tables, judgements, declared=declared, campaigns=together, containment=containment, density=density,
+        tables, judgements, declared=declared, containment=containment, density=density,
         votes=votes, rules=shapes.rules, crowd=crowd,
     )  # fmt: skip
+    with watch("campaigns"), report.telling_beside() if options.told else nullcontext():
+        report.join(campaigns(tables, judgements, shapes, declared))
     report.timing |= watch.seconds
     return report
 

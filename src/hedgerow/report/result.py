@@ -8,6 +8,7 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from hedgerow.analyse.tables import Tables
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Tally
 from hedgerow.replay import iso
+from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
 from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
@@ -38,6 +40,10 @@ _SORTS = {
 }  # fmt: skip
 
 _AT_ONCE = 4096
+_MANY = 5000
+"""Sources from which on it is worth another process to tell of them."""
+
+_NO_CAMPAIGN = b'"campaign":null'
 _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 
 
@@ -81,7 +87,6 @@ class Report:
         judgements: Judgements,
         *,
         declared: Declared | None = None,
-        campaigns: Sequence[Campaign] = (),
         containment: Containment | None = None,
         density: Sequence[Proposal] = (),
         votes: Votes | None = None,
@@ -91,7 +96,7 @@ class Report:
         self.tables = tables
         self.tally: Tally = tables.tally
         self.judgements = judgements
-        self.campaigns = list(campaigns)
+        self.campaigns: list[Campaign] = []
         self.containment = containment
         self.density = list(density)
         """Density windows that fit the log."""
@@ -106,6 +111,12 @@ class Report:
         self._pages = tables.figures["pages"]
         self._first, self._last = tables.first, tables.last
         self._requests = tables.requests
+        self._campaign_of: dict[str, str] = {}
+        self._lines: list[bytes] | None = None
+
+    def join(self, campaigns: Sequence[Campaign]) -> None:
+        """Say which sources belong together."""
+        self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
 
     @property
@@ -161,6 +172,39 @@ class Report:
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
+        yield from self._told_before() or self._told_now()
+        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        if self.crowd is not None:
+            yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
+        if self.containment is not None:
+            yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
+        told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
+        yield f',\n"timing": {_dump(told)}}}\n'
+
+    @contextmanager
+    def telling_beside(self) -> Iterator[None]:
+        """Meanwhile another process tells of the sources, but for their campaigns, if they are many."""
+        if len(self.ranked) < _MANY:
+            yield
+            return
+        with Beside(self._told_now()) as self._beside:
+            yield
+            self._lines = self._beside.lines()
+
+    def _told_before(self) -> list[str]:
+        """What was told of all sources beside, with their campaigns; nothing where nothing was."""
+        lines, self._lines = self._lines, None
+        if lines is None:
+            return []
+        names = self.tables.sources
+        for k, place in enumerate(self.ranked.tolist(), 1):
+            campaign = self._campaign_of.get(names[place])
+            if campaign is not None:
+                lines[k] = lines[k].replace(_NO_CAMPAIGN, f'"campaign":{_dump(campaign)}'.encode(), 1)
+        return [b"\n".join(lines).decode()]
+
+    def _told_now(self) -> Iterator[str]:
+        """All sources, a line each."""
         ranked = self.ranked
         for begin in range(0, len(ranked), _AT_ONCE):
             some = ranked[begin : begin + _AT_ONCE]
@@ -169,13 +213,6 @@ class Report:
                 _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
             ]
             yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
-        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
-        if self.crowd is not None:
-            yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
-        if self.containment is not None:
-            yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
-        told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
-        yield f',\n"timing": {_dump(told)}}}\n'
 
 
 def _crowd(crowd: Crowd) -> dict[str, Any]:
