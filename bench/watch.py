@@ -8,17 +8,17 @@ import itertools
 import random
 import time
 import tracemalloc
-from collections import OrderedDict
 
 from bench.samples import BROWSER
 from hedgerow.build import build_gate, build_watch
+from hedgerow.campaigns.sharing import CODE, Sharing
 from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.sessions.paths import LONG, PathSession
 from hedgerow.sessions.pending import Pending
 from hedgerow.sessions.window import Access, Window
 from hedgerow.settings import read_settings
 from hedgerow.stores.ledger import NoLedger
-from hedgerow.verdict import PASS, Decision
+from hedgerow.verdict import PASS, Decision, Evidence
 from hedgerow.visit import Marker, Visit
 from hedgerow.watch import Beside, Watch
 
@@ -26,6 +26,8 @@ GOAL = 5_000
 GOAL_BYTES = 2_048
 VISITS = 60_000
 HOST = b"example.org"
+SHARES = (0.0, 0.0023, 0.05, 0.2, 0.9)
+"""None; people's (PathMarker's); a lot; nearly a crawler's; those of the workers of one crawler, which are found."""
 
 
 def visits(visitors: int, shared: float) -> list:
@@ -59,7 +61,7 @@ def pending_bytes(sessions: int = 2_000) -> float:
     """What a visitor with a session of 60 steps and a full window costs the watch, with its name."""
     gc.collect()
     tracemalloc.start()
-    kept: OrderedDict[str, Pending] = OrderedDict()
+    kept: dict[str, Pending] = {}
     for n in range(sessions):
         name = f"10.{n >> 8}.{n & 255}.1"
         session = kept[name] = Pending(PathSession(), Window())
@@ -81,29 +83,42 @@ def _taken() -> int:
     return taken
 
 
-def whole_bytes(visitors: int = 1_000) -> float:
-    """All that the watch has of a visitor with a session of 60 steps: path, window, and what is known of its links."""
+def whole_bytes(share: float, visitors: int = 1_000) -> float:
+    """
+    All that the watch has of a visitor with a session of 60 steps: path, window, and what is known of its links, of
+    which a *share* are others'. There is room for as many links as for sessions, as by default.
+    """
     settings = read_settings("", environment={})
     gate = build_gate(settings, seals=Seals([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     # Standings are the state's, not the watch's.
     watch = build_watch(settings, gate.engine.ladder, lambda _: None)
+    watch.sharing = Sharing(watch.sharing.limits, most_links=visitors)
     # What is there once, whoever comes, is no visitor's.
     for step in range(LONG):
-        watch.see(*_own_link("192.0.2.1", step))
+        watch.see(*_visit("192.0.2.1", "192.0.2.1", step))
+    chance = random.Random(5)
     gc.collect()
     tracemalloc.start()
     for n in range(visitors):
         for step in range(LONG):
-            watch.see(*_own_link(f"10.{n >> 8}.{n & 255}.1", step))
+            lender = chance.randrange(visitors) if chance.random() < share else n
+            watch.see(*_visit(_name(n), _name(lender), step))
     return _taken() / visitors
 
 
-def _own_link(name: str, step: int) -> tuple[Visit, Decision]:
-    """A visit by a link that was minted for the visitor itself."""
+def _name(n: int) -> str:
+    return f"10.{n >> 8}.{n & 255}.1"
+
+
+def _visit(name: str, lender: str, step: int) -> tuple[Visit, Decision]:
+    """A visit by a link that was minted for *lender*."""
     chance = random.Random(f"{name} {step}")
-    marker = Marker("page", visitor_digest(name), page_digest(f"/{chance.randrange(step + 1)}"), f"/{step}")
+    minted_for = visitor_digest(lender)
+    marker = Marker("page", minted_for, page_digest(f"/{chance.randrange(step + 1)}"), f"/{step}")
     visit = Visit(1.8e9 + step * 90.0 + chance.expovariate(1 / 40), name, name, name, "GET", f"/{step}", marker=marker)
-    return visit, PASS
+    if lender == name:
+        return visit, PASS
+    return visit, Decision("pass", (Evidence("integrity", CODE, 1.0, "", details=minted_for.hex()),))
 
 
 def lateness(found: list, seconds: float = 4.0) -> tuple[float, float, float, int]:
@@ -155,6 +170,8 @@ def main() -> None:
     each = pending_bytes()
     print(
         f"a session of 60 steps and a window of 40: {each:,.0f} bytes with its name; all that the watch has of such a "
-        f"visitor, who shares no links: {whole_bytes():,.0f}"
+        "visitor, by the share of links that are others':"
     )
+    for share in SHARES:
+        print(f"{share:8.2%}: {whole_bytes(share):,.0f} bytes")
     print(f"goal: at most {GOAL_BYTES:,} bytes for each visitor with a pending session")

@@ -172,7 +172,6 @@ def table_of(parts: list[str]) -> None:
     count = sum(row.label == PERSON for rows in alone.values() for row in rows)
     parts.append(
         f"Night and headers only with people as they came, which are few ({count}), since joined sittings have no time "
-        "of day and no address. Live crawls came when they were recorded. How consistent cookies, addresses and user "
-        "agents are is what the sliding window's model is about.\n"
+        "of day and no address. Live crawls came when they were recorded.\n"
     )
     parts.append(table(head[:3], compared(alone, [], BY_VISITOR)))

@@ -45,6 +45,7 @@ from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lists import Follower, ListStore
+from hedgerow.stores.lists_copy import ListsCopy
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sessions import SqliteSessions
@@ -198,7 +199,8 @@ def build_follower(settings: Settings) -> Follower | None:
     if not lists.enabled:
         return None
     asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
-    return Follower(build_store(settings), Lists(), asn=asn)
+    copy = ListsCopy(state_directory(settings) / "lists-copy.jsonl", lists.url) if lists.url else None
+    return Follower(build_store(settings), Lists(), asn=asn, copy=copy)
 
 
 def build_state(settings: Settings) -> MemoryState:

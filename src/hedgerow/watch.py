@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -22,6 +22,7 @@ from hedgerow.models.panel import Panel, Record
 from hedgerow.policy.ladder import Ladder
 from hedgerow.sessions.paths import PREFIXES, PathSession, step_of
 from hedgerow.sessions.pending import Pending
+from hedgerow.sessions.recent import forget_oldest
 from hedgerow.sessions.window import Window, access_of
 from hedgerow.stores.kept import Changes, Kept
 from hedgerow.verdict import Campaign, Change, Decision, Identity
@@ -93,7 +94,7 @@ class Watch:
         """The site's, where visits do not name it: those of a log."""
         self.note = note
         self._most = most_sessions
-        self._sessions: OrderedDict[str, Pending] = OrderedDict()
+        self._sessions: dict[str, Pending] = {}
         self._changed: set[str] | None = None
         self.seen = 0
         """Visits looked at."""
@@ -234,15 +235,14 @@ class Watch:
     def _pending(self, visitor: str) -> Pending:
         """The session of a visitor, about to change; who was silent for the longest makes room for a new one."""
         changed = self._changed
-        session = self._sessions.get(visitor)
-        if session is not None:
-            self._sessions.move_to_end(visitor)
-        else:
-            session = self._sessions[visitor] = Pending(None, None)
-            if len(self._sessions) > self._most:
-                gone, _ = self._sessions.popitem(last=False)
+        session = self._sessions.pop(visitor, None)
+        if session is None:
+            session = Pending(None, None)
+            if len(self._sessions) >= self._most:
+                gone = forget_oldest(self._sessions)
                 if changed is not None:
-                    changed.add(gone)
+                    changed.update(gone)
+        self._sessions[visitor] = session
         if changed is not None:
             changed.add(visitor)
         return session

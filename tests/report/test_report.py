@@ -146,6 +146,16 @@ def test_series_are_counts_in_common_intervals(log):
         assert tables.sources[0] == "192.0.2.0"
 
 
+def test_what_a_log_lacks_nobody_is_held_to_lack(tmp_path):
+    """A common log tells no referrers, and a site's images may lie elsewhere: its people are people all the same."""
+    common, bare = tmp_path / "common", tmp_path / "bare"
+    common.write_text("".join(one.rsplit(' "', 2)[0] + "\n" for one in site_log().splitlines()))
+    bare.write_text("".join(one for one in site_log().splitlines(True) if ".png" not in one))
+    for path in (common, bare):
+        found = labels_of(report_of(path))
+        assert all(label == ("crawler" if name.startswith("198.") else "person") for name, label in found.items())
+
+
 def test_order_and_errors_and_queries(tmp_path):
     """The heuristics, one by one: what each is about."""
     pages = [f"/item/{name}" for name in "abcdefghijklmnopqrstuvwxyz"]

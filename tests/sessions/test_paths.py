@@ -123,7 +123,7 @@ def test_small_in_memory():
     session = PathSession()
     for number in range(LONG):
         session.add(number * 7.0, f"/{number}", f"/{number // 2}")
-    parts = (session._gaps, session._digests, session._numbers, session._parents, session.latest)
+    parts = (session._digests, session._steps, session.latest)
     assert sys.getsizeof(session) + sum(sys.getsizeof(part) for part in parts) <= 1024
 
 

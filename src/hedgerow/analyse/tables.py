@@ -37,6 +37,7 @@ from hedgerow.shape.series import Counts, Plan
 
 LARGE = 20
 LEADS = 10
+_WITH_REFERRERS, _WITHOUT_REFERRERS = {"combined", "vhost-combined", "ledger"}, {"common", "vhost-common", "alb"}
 _MICROSECONDS = 1_000_000
 _LEAST_LEADING = 20
 _LEAST_PARENTS = 3
@@ -99,6 +100,12 @@ class Tables:
         others = int(np.searchsorted(self.figures.sources, OTHER_CLIENT))
         found[others:] = map(self.numbering.address, self.figures.sources[others:].tolist())
         return found
+
+    @property
+    def tells_referrers(self) -> bool:
+        """Whether the lines of the log say where visits come from: by their format, or because one of them does."""
+        forms = set(self.tally.formats)
+        return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.numbering.places.texts)))
 
     @property
     def requests(self) -> NDArray[np.int64]:

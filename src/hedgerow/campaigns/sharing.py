@@ -16,24 +16,23 @@ What is remembered fades: pages and links halve every few hours, and there is ro
 from __future__ import annotations
 
 import math
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
+from hedgerow.campaigns.ties import Group, Kept, Links, Node
 from hedgerow.marker.seal import NOBODY, visitor_digest
+from hedgerow.sessions.recent import forget_oldest
 from hedgerow.verdict import Campaign
 from hedgerow.visit import Visit
 
 CODE = "minted-for-another"
 """The code of the evidence that makes an edge; its details are the digest of whom the link was minted for."""
 
-_PUBLIC = 4
-_MOST_BORROWED = 32
-_MOST_LENT = 64
 _MOST_PAGES = 64.0
 _SURE = 1e-6
 _FORGOTTEN = 6
@@ -68,72 +67,10 @@ class Found(NamedTuple):
     merged: tuple[str, ...] = ()
 
 
-class _Node:
-    """What is known of one visitor: marked pages, links borrowed (when, and whose), and to whom it has lent."""
-
-    __slots__ = ("at", "borrowed", "campaign", "lent", "name", "pages")
-
-    def __init__(self, at: float) -> None:
-        self.name = ""
-        self.at = at
-        self.pages = 0.0
-        self.borrowed: dict[int, tuple[float, bytes]] | None = None
-        self.lent: dict[bytes, float] | None = None
-        self.campaign: _Group | None = None
-
-
-class _Ties(msgspec.Struct, frozen=True, array_like=True):
-    """A node as it is kept over a restart."""
-
-    name: bytes
-    at: float
-    pages: float
-    borrowed: tuple[tuple[int, float, bytes], ...]
-    lent: tuple[tuple[bytes, float], ...]
-
-    @classmethod
-    def of(cls, node: _Node) -> Self:
-        borrowed = tuple((link, at, lender) for link, (at, lender) in (node.borrowed or {}).items())
-        return cls(
-            node.name.encode("utf-8", "surrogateescape"),
-            node.at,
-            node.pages,
-            borrowed,
-            tuple((node.lent or {}).items()),
-        )
-
-
-_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(_Ties)
-
-
-class _Group:
-    """A campaign that goes on."""
-
-    __slots__ = ("crossed", "id", "into", "links", "members", "over", "pages", "seen", "since")
-
-    def __init__(self, name: str, at: float) -> None:
-        self.id = name
-        self.since = self.seen = at
-        self.members: dict[str, None] = {}
-        self.links = self.pages = 0.0
-        self.crossed: Counter[str] = Counter()
-        self.into: _Group | None = None
-        self.over = False
-
-
-def _group_of(node: _Node) -> _Group | None:
-    """The campaign that a visitor is in now: that into which its own was merged; None once it is over."""
-    group = node.campaign
-    while group is not None and group.into is not None:
-        group = group.into
-    node.campaign = group if group is not None and not group.over else None
-    return node.campaign
-
-
 def _link(lender: bytes, parent: bytes, target: str, asked: str) -> int:
     """The short name of a link, the same after a restart."""
     whole = b"\0".join((lender, parent, f"{target}\0{asked}".encode("utf-8", "surrogateescape")))
-    return int.from_bytes(blake2b(whole, digest_size=7).digest(), "big")
+    return int.from_bytes(blake2b(whole, digest_size=4).digest(), "big")
 
 
 def tail(count: float, expected: float) -> float:
@@ -163,10 +100,9 @@ class Sharing:
     def __init__(self, limits: Limits | None = None, *, most_visitors: int = 100_000, most_links: int = 50_000) -> None:
         self.limits = limits or Limits()
         self._most_visitors = most_visitors
-        self._most_links = most_links
-        self._nodes: OrderedDict[bytes, _Node] = OrderedDict()
-        self._links: OrderedDict[int, tuple[bytes, ...]] = OrderedDict()
-        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._nodes: dict[bytes, Node] = {}
+        self._links = Links(most_links)
+        self._groups: OrderedDict[str, Group] = OrderedDict()
         self._changed: set[bytes] | None = None
 
     def keep(self) -> None:
@@ -185,12 +121,13 @@ class Sharing:
     def restore(self, campaigns: Sequence[Campaign]) -> None:
         """Take over the campaigns that were known before a restart."""
         for campaign in campaigns[-_MOST_CAMPAIGNS:]:
-            group = self._groups[campaign.id] = _Group(campaign.id, campaign.since)
+            group = self._groups[campaign.id] = Group(campaign.id, campaign.since)
             group.seen, group.links, group.pages = campaign.seen, campaign.links, campaign.pages
             for name in campaign.members[:_MOST_MEMBERS]:
                 group.members[name] = None
                 node = self._node(visitor_digest(name), campaign.seen)
-                node.name, node.campaign = name, group
+                node.name = name
+                node.join(group)
 
     def changed(self, most: int | None = None) -> dict[bytes, tuple[float, bytes] | None]:
         """
@@ -202,8 +139,8 @@ class Sharing:
         changed: dict[bytes, tuple[float, bytes] | None] = {}
         for who in names:
             node = self._nodes.get(who)
-            worth = node is not None and (node.pages >= _LEAST_PAGES or node.borrowed or node.lent)
-            changed[who] = (node.at, _ENCODER.encode(_Ties.of(node))) if worth and node is not None else None
+            worth = node is not None and (node.pages >= _LEAST_PAGES or node.tied)
+            changed[who] = (node.at, node.to_bytes()) if worth and node is not None else None
         return changed
 
     def restore_ties(self, kept: Sequence[tuple[bytes, bytes]]) -> None:
@@ -214,23 +151,12 @@ class Sharing:
         more: their campaign is.
         """
         for who, value in kept[-self._most_visitors :]:
-            try:
-                ties = _DECODER.decode(value)
-            except msgspec.MsgspecError:
-                continue
-            node = self._node(who, ties.at)
-            node.name = ties.name.decode("utf-8", "surrogateescape") or node.name
-            node.at, node.pages = max(ties.at, node.at), ties.pages
-            if node.campaign is not None:
-                continue
-            node.lent = dict(ties.lent) or None
-            for link, at, lender in ties.borrowed:
-                self._note_borrowed(node, link, lender, at)
-                users = self._links.get(link, ())
-                if who not in users and len(users) < _PUBLIC:
-                    self._links[link] = (*users, who)
-        while len(self._links) > self._most_links:
-            self._links.popitem(last=False)
+            its = Kept.read(value)
+            if its is not None:
+                node = self._node(who, its.at)
+                node.restore(its)
+                for link, _, _ in node.borrowed():
+                    self._links.use(link, who)
         if self._changed is not None:
             self._changed.clear()
 
@@ -245,10 +171,11 @@ class Sharing:
             return None
         who, at = visitor_digest(visit.visitor), visit.at
         node = self._node(who, at)
+        # The same string as its session is kept under: two would take more room.
         node.name = visit.visitor
         node.pages = min(self._pages(node, at) + 1, _MOST_PAGES)
         node.at = max(at, node.at)
-        group = _group_of(node)
+        group = node.campaign
         if group is not None:
             group.pages += 1
             group.seen = max(group.seen, at)
@@ -257,7 +184,7 @@ class Sharing:
         link = _link(lender, marker.parent, marker.target, visit.target)
         if not self._borrow(node, who, lender, link, at):
             return None
-        mine, other = _group_of(node), _group_of(self._nodes[lender])
+        mine, other = node.campaign, self._nodes[lender].campaign
         if mine is not None and other is not None and mine is not other:
             return self._cross(mine, other)
         # Who asks but once is not seen again: it becomes a sharer when its links are used.
@@ -267,7 +194,7 @@ class Sharing:
                 return found
         return None
 
-    def _cross(self, mine: _Group, other: _Group) -> Found | None:
+    def _cross(self, mine: Group, other: Group) -> Found | None:
         """A member of one campaign has borrowed from one of another: after a few times both are one."""
         mine.crossed[other.id] += 1
         if mine.crossed[other.id] + other.crossed[mine.id] < _CROSSED:
@@ -275,16 +202,15 @@ class Sharing:
         group = self._joined((mine, other))
         return Found(self._told(group), (), (other.id if group is mine else mine.id,))
 
-    def _node(self, who: bytes, at: float) -> _Node:
-        node = self._nodes.get(who)
+    def _node(self, who: bytes, at: float) -> Node:
+        node = self._nodes.pop(who, None)
         if node is None:
-            node = self._nodes[who] = _Node(at)
-            if len(self._nodes) > self._most_visitors:
-                gone, _ = self._nodes.popitem(last=False)
+            node = Node(at)
+            if len(self._nodes) >= self._most_visitors:
+                gone = forget_oldest(self._nodes)
                 if self._changed is not None:
-                    self._changed.add(gone)
-        else:
-            self._nodes.move_to_end(who)
+                    self._changed.update(gone)
+        self._nodes[who] = node
         if self._changed is not None:
             self._changed.add(who)
         return node
@@ -292,77 +218,49 @@ class Sharing:
     def _faded(self, since: float, at: float) -> float:
         return math.exp2(-max(0.0, at - since) / self.limits.half_life)
 
-    def _pages(self, node: _Node, at: float) -> float:
+    def _pages(self, node: Node, at: float) -> float:
         return node.pages * self._faded(node.at, at)
 
-    def _borrow(self, node: _Node, who: bytes, lender: bytes, link: int, at: float) -> bool:
+    def _borrow(self, node: Node, who: bytes, lender: bytes, link: int, at: float) -> bool:
         """Take down who used whose link; false where it had used the very same before."""
-        users = self._links.pop(link, ())
-        fresh = who not in users
-        if fresh and len(users) < _PUBLIC:
-            users = (*users, who)
-        self._links[link] = users
-        if len(self._links) > self._most_links:
-            self._links.popitem(last=False)
-        if not fresh:
+        if not self._links.use(link, who):
             # A page that is read once more is neither one's own nor borrowed.
             node.pages -= 1
             return False
-        if node.campaign is not None:
-            node.campaign.links += 1
+        group = node.campaign
+        if group is not None:
+            group.links += 1
         else:
-            self._note_borrowed(node, link, lender, at)
+            node.borrow(link, at, lender)
         owner = self._node(lender, at)
-        if _group_of(owner) is None:
-            if owner.lent is None:
-                owner.lent = {}
-            owner.lent.pop(who, None)
-            owner.lent[who] = at
-            if len(owner.lent) > _MOST_LENT:
-                del owner.lent[next(iter(owner.lent))]
+        if owner.campaign is None:
+            owner.lend(who, at)
         return True
 
-    @staticmethod
-    def _note_borrowed(node: _Node, link: int, lender: bytes, at: float) -> None:
-        if node.borrowed is None:
-            node.borrowed = {}
-        node.borrowed[link] = (at, lender)
-        if len(node.borrowed) > _MOST_BORROWED:
-            # The oldest makes room, and takes its part of the pages along: the share stays what it is.
-            del node.borrowed[next(iter(node.borrowed))]
-            node.pages *= _MOST_BORROWED / (_MOST_BORROWED + 1)
+    def _borrowed(self, node: Node, at: float) -> float:
+        return sum(self._links.worth(link) * self._faded(since, at) for link, since, _ in node.borrowed())
 
-    def _worth(self, link: int) -> float:
-        """What a link that was borrowed counts: less the more use it, and nothing once it is public."""
-        users = len(self._links.get(link, ()))
-        return 1 / users if 0 < users < _PUBLIC else 0.0
-
-    def _borrowed(self, node: _Node, at: float) -> float:
-        if not node.borrowed:
-            return 0.0
-        return sum(self._worth(link) * self._faded(since, at) for link, (since, _) in node.borrowed.items())
-
-    def _takes(self, node: _Node, at: float) -> bool:
+    def _takes(self, node: Node, at: float) -> bool:
         """Whether a visitor has borrowed so much that it need not lend."""
-        if _group_of(node) is not None:
+        if node.campaign is not None:
             return True
         borrowed = self._borrowed(node, at)
         return borrowed >= self.limits.taken and borrowed >= self.limits.share * self._pages(node, at)
 
-    def _shares(self, node: _Node, at: float) -> bool:
+    def _shares(self, node: Node, at: float) -> bool:
         """Whether a visitor is a sharer; who is in a campaign is one."""
-        if _group_of(node) is not None:
+        if node.campaign is not None:
             return True
         borrowed = self._borrowed(node, at)
         if not borrowed or borrowed < self.limits.share * self._pages(node, at):
             return False
         oldest = at - _FORGOTTEN * self.limits.half_life
-        lends = node.lent is not None and any(since > oldest for since in node.lent.values())
+        lends = any(since > oldest for _, since in node.lent())
         return lends or borrowed >= self.limits.taken
 
-    def _look(self, node: _Node, who: bytes, at: float) -> Found | None:
+    def _look(self, node: Node, who: bytes, at: float) -> Found | None:
         """The community around a sharer, where it is a campaign, or belongs to one."""
-        if _group_of(node) is not None:
+        if node.campaign is not None:
             return None
         community, met = self._community(node, who, at)
         links = sum(self._borrowed(one, at) for one in community)
@@ -382,8 +280,7 @@ class Sharing:
         joined = []
         for one in community:
             if len(group.members) < _MOST_MEMBERS:
-                # Its campaign is all that need be known of a member: the room is for others.
-                one.campaign, one.borrowed, one.lent = group, None, None
+                one.join(group)
                 if self._changed is not None:
                     self._changed.add(visitor_digest(one.name))
                 if one.name not in group.members:
@@ -392,15 +289,15 @@ class Sharing:
         merged = tuple(one.id for one in met if one is not group)
         return Found(self._told(group), tuple(joined), merged) if joined else None
 
-    def _community(self, node: _Node, who: bytes, at: float) -> tuple[list[_Node], list[_Group]]:
+    def _community(self, node: Node, who: bytes, at: float) -> tuple[list[Node], list[Group]]:
         """
         The sharers that are tied to one, and the campaigns that they are in already.
 
         Those in a campaign are not looked behind. The others are few, or they would be a campaign.
         """
         seen, waiting = {who}, [node]
-        community: list[_Node] = []
-        met: dict[str, _Group] = {}
+        community: list[Node] = []
+        met: dict[str, Group] = {}
         while waiting:
             one = waiting.pop()
             community.append(one)
@@ -411,14 +308,14 @@ class Sharing:
                 other = self._nodes.get(key)
                 if other is None or not other.name or not self._shares(other, at):
                     continue
-                group = _group_of(other)
+                group = other.campaign
                 if group is None:
                     waiting.append(other)
                 else:
                     met[group.id] = group
         return community, list(met.values())
 
-    def _neighbours(self, node: _Node, at: float) -> Iterator[bytes]:
+    def _neighbours(self, node: Node, at: float) -> Iterator[bytes]:
         """
         Who is tied to a sharer: those it has borrowed from and lent to.
 
@@ -426,19 +323,19 @@ class Sharing:
         and hands them out.
         """
         takes = self._takes(node, at)
-        for link, (_, lender) in (node.borrowed or {}).items():
-            if not self._worth(link):
+        for link, _, lender in node.borrowed():
+            if not self._links.worth(link):
                 continue
             yield lender
             owner = self._nodes.get(lender)
-            if takes and owner is not None and owner.lent:
-                yield from [key for key in owner.lent if key in self._nodes and self._takes(self._nodes[key], at)]
-        yield from list(node.lent or ())
+            if takes and owner is not None:
+                yield from [key for key, _ in owner.lent() if key in self._nodes and self._takes(self._nodes[key], at)]
+        yield from [key for key, _ in node.lent()]
 
-    def _founded(self, community: Sequence[_Node], at: float) -> _Group:
+    def _founded(self, community: Sequence[Node], at: float) -> Group:
         names = "\n".join(sorted(one.name for one in community))
         digest = blake2b(f"{at} {names}".encode("utf-8", "surrogateescape"), digest_size=3).hexdigest().upper()
-        group = self._groups[digest] = _Group(digest, at)
+        group = self._groups[digest] = Group(digest, at)
         oldest = at - _FORGOTTEN * self.limits.half_life
         for name in [name for name, one in self._groups.items() if one.seen < oldest]:
             self._groups.pop(name).over = True
@@ -446,7 +343,7 @@ class Sharing:
             self._groups.popitem(last=False)[1].over = True
         return group
 
-    def _joined(self, met: Sequence[_Group]) -> _Group:
+    def _joined(self, met: Sequence[Group]) -> Group:
         """One campaign out of those that have met: the oldest."""
         group = min(met, key=lambda one: one.since)
         for other in met:
@@ -458,7 +355,7 @@ class Sharing:
                 group.pages += other.pages
         return group
 
-    def _told(self, group: _Group) -> Campaign:
+    def _told(self, group: Group) -> Campaign:
         members, share = tuple(group.members), min(1.0, group.links / max(group.pages, 1.0))
         text = (
             f"{len(members)} visitors used {group.links:,.0f} links that were minted for one another: {share:.0%} of"

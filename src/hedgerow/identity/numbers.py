@@ -12,6 +12,9 @@ from ipaddress import IPv6Address
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from struct import Struct
 
+V4, V6 = int(AF_INET), int(AF_INET6)
+packed = inet_pton
+"""The bytes of an address of V4 or V6: the same as the next two, for who calls it a hundred thousand times a second."""
 packed_v4 = partial(inet_pton, AF_INET)
 """The four bytes of an IPv4 address in its canonical form; nothing else is one."""
 packed_v6 = partial(inet_pton, AF_INET6)

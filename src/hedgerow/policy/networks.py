@@ -2,10 +2,10 @@
 Networks, and which of them hold an address: what a list of a million is looked up in.
 
 The numbers of all addresses are cut into stretches, within which the same networks hold an address. A stretch belongs
-to a bucket, by 16 of its address's first bits, and 256 buckets lie in one chunk: plain arrays and tuples, without an object
-for each network. A look-up reads where its bucket begins and ends, bisects between, and finds the stretch's chain. Much
-of what that costs is waiting for memory, so what counts is how few places of it are touched. Most of the rest is what
-Python asks for a call, so a look-up is one function from the text to the note.
+to a bucket, by 16 of its address's first bits, and 256 buckets lie in one chunk: plain arrays and tuples, without an
+object for each network. A look-up reads where its bucket begins and ends, bisects between, and finds the stretch's
+chain. Much of what that costs is waiting for memory, so what counts is how few places of it are touched. Most of the
+rest is what Python asks for a call, so a look-up is one function from the text to the note.
 
 A chunk is never changed. Another is put in its place, so a look-up in another thread sees the old or the new. Networks
 that are larger than a bucket are few and kept apart: they count where no smaller one does.
@@ -18,13 +18,12 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
-from socket import AF_INET, AF_INET6, inet_pton
 from struct import Struct
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from hedgerow.identity.numbers import written_network_v4, written_v6
+from hedgerow.identity.numbers import V4, V6, packed, written_network_v4, written_v6
 
 
 class Note(Protocol):
@@ -52,7 +51,6 @@ _HALF_MASK = (1 << _HALF) - 1
 # Addresses of IPv6 that are the same up to these last bits are in one chunk.
 _CHUNK_BITS = 104
 
-_V4, _V6 = int(AF_INET), int(AF_INET6)
 _parts_v4 = Struct(">BBH").unpack
 _high_half = Struct(">Q8x").unpack
 _low_half = Struct(">8xQ").unpack
@@ -263,20 +261,19 @@ class NetworksV4(Networks[_T]):
         self._over: list[tuple[Chain[_T], ...]] = [()] * _BUCKETS
 
     def find(self, at: float, address: str) -> tuple[_T, str] | None:
-        packed = inet_pton(_V4, address)
-        number, n, low = _parts_v4(packed)
+        number, n, low = _parts_v4(octets := packed(V4, address))
         offsets, starts, chains = self._chunks[number]
         chain = chains[bisect_right(starts, low, offsets[n], offsets[n + 1]) - 1]
         while chain:
             note, shift, chain = chain
             if note.ends > at:
-                return note, written_network_v4(address, packed, shift) if shift else address
+                return note, written_network_v4(address, octets, shift) if shift else address
         if over := self._over[number]:
             chain = over[n]
             while chain:
                 note, shift, chain = chain
                 if note.ends > at:
-                    return note, written_network_v4(address, packed, shift)
+                    return note, written_network_v4(address, octets, shift)
         return None
 
     def _bucket(self, start: int) -> int:
@@ -315,13 +312,13 @@ def _narrow(inside: list[tuple[int, Chain[_T], str]]) -> tuple[_Alone[_T] | _Dee
     return _Deep(lows, tuple(chain for _, chain, _ in inside), tuple(text for *_, text in inside)), ""
 
 
-def _inner(held: _Alone[_T] | _Deep[_T], text: str, address: str, packed: bytes) -> tuple[Chain[_T], str]:
+def _inner(held: _Alone[_T] | _Deep[_T], text: str, address: str, octets: bytes) -> tuple[Chain[_T], str]:
     """The chain of an address of whose /64 not all is alike, and the text of its first network."""
     if isinstance(held, _Alone):
-        if held.address == address or inet_pton(_V6, held.address) == packed:
+        if held.address == address or packed(V6, held.address) == octets:
             return held.inside, held.address
         return held.outside, text
-    (low,) = _low_half(packed)
+    (low,) = _low_half(octets)
     n = bisect_right(held.starts, low) - 1
     return held.chains[n], held.texts[n]
 
@@ -343,28 +340,28 @@ class NetworksV6(Networks[_T]):
         self._over: list[tuple[()] | tuple[list[int], list[Chain[_T]]]] = [()] * _BUCKETS
 
     def find(self, at: float, address: str) -> tuple[_T, str] | None:
-        packed = inet_pton(_V6, address)
-        (high,) = _high_half(packed)
-        number, n = packed[2], packed[3]
+        octets = packed(V6, address)
+        (high,) = _high_half(octets)
+        number, n = octets[2], octets[3]
         offsets, starts, chains, texts = self._chunks[number]
         place = bisect_right(starts, high, offsets[n], offsets[n + 1]) - 1
         chain = chains[place]
         if chain:
             text = texts[place]
             if type(chain) is not tuple:
-                chain, text = _inner(chain, text, address, packed)
+                chain, text = _inner(chain, text, address, octets)
             while chain:
                 note, _, chain = chain
                 if note.ends > at:
                     return note, text
                 if chain:
-                    text = _text_v6(int.from_bytes(packed), chain[1])
+                    text = _text_v6(int.from_bytes(octets), chain[1])
         if over := self._over[number]:
             chain = over[1][bisect_right(over[0], high) - 1]
             while chain:
                 note, shift, chain = chain
                 if note.ends > at:
-                    return note, _text_v6(int.from_bytes(packed), shift)
+                    return note, _text_v6(int.from_bytes(octets), shift)
         return None
 
     def _bucket(self, start: int) -> int:
@@ -410,7 +407,7 @@ class NetworksV6(Networks[_T]):
         if isinstance(held, _Deep):
             return ((start << _HALF | low, chain) for low, chain in zip(held.starts, held.chains, strict=True))
         if isinstance(held, _Alone):
-            return (start << _HALF, held.outside), (int.from_bytes(inet_pton(_V6, held.address)), held.inside)
+            return (start << _HALF, held.outside), (int.from_bytes(packed(V6, held.address)), held.inside)
         return ((start << _HALF, held),)
 
     def _settle_large(self, made: _Made[_T]) -> None:

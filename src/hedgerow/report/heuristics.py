@@ -77,10 +77,12 @@ class Votes:
     """
     What each heuristic says of each source: *votes* (`YES`, `NO`, `ABSTAINED`), by *thresholds*.
 
-    *ignore_agents* hides user agents.
+    *ignore_agents* hides user agents; *referrers* says that the log has any.
     """
 
-    def __init__(self, figures: Figures, thresholds: Thresholds, *, ignore_agents: bool = False) -> None:
+    def __init__(
+        self, figures: Figures, thresholds: Thresholds, *, ignore_agents: bool = False, referrers: bool = True
+    ) -> None:
         self.thresholds = thresholds
         self.measures = measures(figures)
         limits = np.array([getattr(thresholds, name) for name in NAMES])
@@ -91,6 +93,8 @@ class Votes:
         votes[figures["pages"] < thresholds.least_pages, 1:] = ABSTAINED
         votes[figures["requests"] < thresholds.least_pages, 0] = ABSTAINED
         votes[figures["rising"] + figures["falling"] < thresholds.least_pairs, NAMES.index("order")] = ABSTAINED
+        if not referrers:
+            votes[:, NAMES.index("referrer")] = ABSTAINED
         # Where nobody's pages have a query it says nothing that a source's have none.
         if figures["parameters"].sum() < thresholds.parameters * figures["pages"].sum():
             votes[:, NAMES.index("parameters")] = ABSTAINED

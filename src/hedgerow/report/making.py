@@ -74,9 +74,10 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     opinions: dict[str, Opinion] = {}
     declared = None
     with watch("heuristics"):
-        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents)
+        referrers = tables.tells_referrers
+        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
         opinions["heuristics"] = ByHeuristics(votes)
-        opinions["manner"] = ByManner(figures, model.manner)
+        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
         opinions["density"] = ByDensity(figures, options.windows)
     with watch("paths"):
         opinions["path"] = ByPath(figures, load_bundle(options.paths))
@@ -91,7 +92,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     with watch("windows"):
         opinions["window"] = ByWindow(tables, load_window(options.window), declared)
     with watch("judging"):
-        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust, offset=model.offset)
+        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust)
         crowd = crowd_of(judgements, shapes)
     with watch("containment"):
         containment = contain(tables, judgements)

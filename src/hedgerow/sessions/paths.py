@@ -14,11 +14,10 @@ there is no interval, or all are 0, the variation is 0.
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from hedgerow.marker.seal import PAGE_BYTES, page_digest
+from hedgerow.marker.seal import page_digest
 from hedgerow.visit import Visit
 
 LONG = 60
@@ -52,12 +51,14 @@ WIDE = SIX + FURTHER
 
 _ENTRY, _STRAY, _SAME_STRAY = 255, 254, 253
 _STRAYS = frozenset({_STRAY, _SAME_STRAY})
-_HEAD = struct.Struct(f"<BHBd{PAGE_BYTES}s")
-_GAP = struct.Struct("f")
-_VERSION = 2
+# Three bytes of a page's digest: in one session of 9,000 two of its pages are taken for one.
+_NAME = 3
+# Of a step: the seconds before it; its page, by the number of that page's first visit; its parent, likewise.
+_STEP = struct.Struct("<fBB")
+_HEAD = struct.Struct(f"<BHBd{_NAME}s")
+_VERSION = 3
 _MOST_BESIDE = 65_535
 _LONGEST_GAP = 1e30
-_BYTES = tuple(bytes((number,)) for number in range(256))
 
 
 class Step(NamedTuple):
@@ -104,16 +105,13 @@ class PathSession:
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
-    __slots__ = ("_digests", "_gaps", "_led", "_numbers", "_parents", "beside", "latest")
+    __slots__ = ("_digests", "_led", "_steps", "beside", "latest")
 
     def __init__(self) -> None:
         # Bytes that are replaced at every step take less room than arrays that can grow.
-        self._gaps = b""
+        self._steps = b""
         self._digests = b""
-        # The pages that were visited, each by the number of its first visit, and their parents likewise.
-        self._numbers = b""
-        self._parents = b""
-        # The last step's parent, or nothing where it had none.
+        # The last step's parent, where this session has not visited it.
         self._led = b""
         self.latest = 0.0
         """When the last step was taken, or 0 where there is none."""
@@ -123,41 +121,45 @@ class PathSession:
     @property
     def size(self) -> int:
         """Steps so far."""
-        return len(self._numbers)
+        return len(self._steps) // _STEP.size
 
     @property
     def full(self) -> bool:
-        return len(self._numbers) >= LONG
+        return len(self._steps) >= LONG * _STEP.size
 
     def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
         """One more step. A page may be given by its digest or by its target."""
-        if len(self._numbers) >= LONG:
+        if len(self._steps) >= LONG * _STEP.size:
             self.clear()
-        here = page if isinstance(page, bytes) else page_digest(page)
-        led = b"" if parent is None else parent if isinstance(parent, bytes) else page_digest(parent)
-        number = self._number(led) if led else _ENTRY
-        if led and number == _ENTRY:
-            number = _SAME_STRAY if led == self._led else _STRAY
+        number, led = _ENTRY, b""
+        if parent is not None:
+            led = (parent if isinstance(parent, bytes) else page_digest(parent))[-_NAME:]
+            number = self._number(led)
+            if number == _ENTRY:
+                number = _SAME_STRAY if led == self._led else _STRAY
+            else:
+                led = b""
         self._led = led
-        self._parents += _BYTES[number]
+        here = (page if isinstance(page, bytes) else page_digest(page))[-_NAME:]
         known = self._number(here)
         if known == _ENTRY:
-            known = len(self._digests) // PAGE_BYTES
+            known = len(self._digests) // _NAME
             self._digests += here
-        if self._numbers:
-            self._gaps += _GAP.pack(min(max(at - self.latest, 0.0), _LONGEST_GAP))
+        gap = 0.0
+        if self._steps:
+            gap = min(max(at - self.latest, 0.0), _LONGEST_GAP)
             at = max(at, self.latest)
-        self._numbers += _BYTES[known]
+        self._steps += _STEP.pack(gap, known, number)
         self.latest = at
 
     def note(self) -> None:
         """One more visit beside the path. Before the first step there is nothing that it could be beside."""
-        if self._numbers and self.beside < _MOST_BESIDE:
+        if self._steps and self.beside < _MOST_BESIDE:
             self.beside += 1
 
     def clear(self) -> None:
         """Begin anew."""
-        self._gaps = self._digests = self._numbers = self._parents = self._led = b""
+        self._digests = self._steps = self._led = b""
         self.latest = 0.0
         self.beside = 0
 
@@ -190,8 +192,8 @@ class PathSession:
 
     def to_bytes(self) -> bytes:
         """The session as it is kept elsewhere: less than a kilobyte."""
-        head = _HEAD.pack(_VERSION, self.beside, len(self._numbers), self.latest, self._led)
-        return b"".join((head, self._gaps, self._numbers, self._parents, self._digests))
+        head = _HEAD.pack(_VERSION, self.beside, self.size, self.latest, self._led)
+        return head + self._steps + self._digests
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> Self | None:
@@ -199,34 +201,33 @@ class PathSession:
         if len(kept) < _HEAD.size:
             return None
         version, beside, size, latest, led = _HEAD.unpack_from(kept)
-        numbers_at = _HEAD.size + _GAP.size * max(size - 1, 0)
-        digests_at = numbers_at + 2 * size
-        numbers, parents = kept[numbers_at : numbers_at + size], kept[numbers_at + size : digests_at]
+        digests_at = _HEAD.size + size * _STEP.size
+        steps = kept[_HEAD.size : digests_at]
+        numbers, parents = steps[4 :: _STEP.size], steps[5 :: _STEP.size]
         pages = max(numbers, default=-1) + 1
-        if version != _VERSION or size > LONG or len(kept) != digests_at + pages * PAGE_BYTES:
+        if version != _VERSION or size > LONG or len(kept) != digests_at + pages * _NAME:
             return None
         if any(parent >= pages and parent != _ENTRY and parent not in _STRAYS for parent in parents):
             return None
         session = cls()
-        session._led = led if parents and parents[-1] != _ENTRY else b""
-        session._gaps, session._digests = kept[_HEAD.size : numbers_at], kept[digests_at:]
-        session._numbers, session._parents = numbers, parents
+        session._led = led if parents and parents[-1] in _STRAYS else b""
+        session._steps, session._digests = steps, kept[digests_at:]
         session.latest, session.beside = latest, beside
         return session
 
     def _number(self, digest: bytes) -> int:
         """Which page *digest* is, or `_ENTRY` where it was not visited."""
         found = self._digests.find(digest)
-        while found % PAGE_BYTES and found != -1:
+        while found % _NAME and found != -1:
             found = self._digests.find(digest, found + 1)
-        return found // PAGE_BYTES if found != -1 else _ENTRY
+        return found // _NAME if found != -1 else _ENTRY
 
     def _seconds(self) -> list[float]:
         """The seconds between steps."""
-        return array("f", self._gaps).tolist()
+        return [gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])]
 
     def _six(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
-        size = len(self._numbers)
+        size = self.size
         if not size:
             return (0.0,) * len(SIX)
         start, end = longest
@@ -243,10 +244,10 @@ class PathSession:
         )
 
     def _more(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
-        size = len(self._numbers)
+        size = self.size
         if not size:
             return (0.0,) * len(FURTHER)
-        numbers, parents = self._numbers, self._parents
+        numbers, parents = self._steps[4 :: _STEP.size], self._steps[5 :: _STEP.size]
         ordered = sorted(gaps) or [0.0]
         last = len(ordered) - 1
         onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
@@ -260,7 +261,7 @@ class PathSession:
             sum(gap >= SHORT_GAP for gap in gaps) / size,
             parents.count(_ENTRY) / size,
             (parents.count(_STRAY) + parents.count(_SAME_STRAY)) / size,
-            1 - len(self._digests) / PAGE_BYTES / size,
+            1 - len(self._digests) / _NAME / size,
             onward / size,
             sideward / size,
             self.beside / size,
@@ -272,7 +273,7 @@ class PathSession:
         depths: dict[int, int] = {}
         widths: dict[int, int] = {}
         deepest = widest = 0
-        for number, parent in zip(self._numbers[start:end], self._parents[start:end], strict=True):
+        for _, number, parent in _STEP.iter_unpack(self._steps[start * _STEP.size : end * _STEP.size]):
             depth = 0
             if parent in depths:
                 depth = depths[parent] + 1

@@ -18,7 +18,7 @@ from hedgerow.adapters.banlist.feed import Feed
 from hedgerow.adapters.banlist.local import Local
 from hedgerow.adapters.banlist.wire import Line, Seen
 from hedgerow.client import AsgiClient, Client, WsgiClient
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import HedgerowError, StoreAwayError
 from hedgerow.policy.lists import Listing
 from hedgerow.stores.sqlite_lists import SqliteLists
 from hedgerow.verdict import Block, Evidence
@@ -144,6 +144,29 @@ def test_a_feed_tells_changes_by_version_and_everything_where_they_are_not_known
         assert json.loads(feed.since(newest)[1][0]) == {"free": OTHER}
         for unknown in ("", "other-0", "x", first + "9"):
             assert feed.since(unknown) is None
+    finally:
+        feed.close()
+
+
+def test_a_feed_that_starts_while_its_store_is_away_tells_nothing_until_it_is_back(tmp_path, monkeypatch):
+    store = SqliteLists(tmp_path / "lists.sqlite")
+    store.put([Listing("black", ME)])
+    away, follow = [True], store.follow
+
+    def follow_or_not():
+        if away:
+            raise StoreAwayError("away")
+        return follow()
+
+    monkeypatch.setattr(store, "follow", follow_or_not)
+    feed = Feed(store, lambda _: [block(OTHER)], Clock(10.0))
+    feed.start()
+    try:
+        version, _ = feed.snapshot()
+        away.clear()
+        wait_for("the store", lambda: feed.since(version)[1])
+        # The list itself is no change: who is told everything finds it there.
+        assert [json.loads(line)["block"]["key"] for line in feed.since(version)[1]] == [OTHER]
     finally:
         feed.close()
 

@@ -26,6 +26,7 @@ from hedgerow.adapters.banlist.wire import HEARTBEAT, LISTS_PATH, MOST_VISITS, V
 from hedgerow.adapters.outgoing import header, is_html
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.waiting import ON_LOOP
+from hedgerow.errors import StoreAwayError
 from hedgerow.identity.account import visitor_of
 from hedgerow.visit import BY_SCRIPT, Kind, Visit
 
@@ -100,7 +101,12 @@ class Desk:
             while not self._site.closing:
                 found = feed.since(version)
                 if found is None:
-                    version = await _tell_all(feed, send)
+                    try:
+                        version = await _tell_all(feed, send)
+                    except StoreAwayError as error:
+                        # Half of it is nothing: the client keeps what it has, and asks again.
+                        log.warning("the client %s cannot be told the lists: %s", ascii(name), error)
+                        break
                     told_at = self._clock()
                 elif found[1] or self._clock() - told_at > HEARTBEAT:
                     version = found[0]

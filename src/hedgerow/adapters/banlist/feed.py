@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from hedgerow.adapters.banlist.wire import Line, encode_line
+from hedgerow.errors import StoreAwayError
 from hedgerow.policy.lists import Listing, ListName, Lists
 from hedgerow.stores.lists import Follower, ListStore, Wanted
 from hedgerow.verdict import Block
@@ -54,9 +55,11 @@ class Feed:
         self._thread = threading.Thread(target=self._run, name="hedgerow-feed", daemon=True)
 
     def start(self) -> None:
-        self._look()
-        # What was there from the start is no change.
-        self._noted.on = True
+        try:
+            self._look()
+        except StoreAwayError as error:
+            self._failing = True
+            log.warning("%s; until it is back clients keep what they have", error)
         self._thread.start()
 
     def close(self) -> None:
@@ -130,6 +133,8 @@ class Feed:
     def _look(self) -> None:
         if self._follower is not None:
             self._follower.take()
+            # What was there from the start is no change.
+            self._noted.on = True
         now = {block.key: block for block in self._ask_blocks(self._clock())}
         for key, block in now.items():
             before = self._blocks.get(key)
