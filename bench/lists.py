@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from bench.memory import resident
 from bench.timing import measure
-from hedgerow.policy.lists import Listing, Lists, network_text
+from hedgerow.policy.lists import Listing, Lists, decide, entry_of, network_text
 
 GOAL = 2e-6
 NETWORKS = 1_000_000
@@ -22,6 +22,7 @@ LATELY, LISTED = 1_000, 50_000
 """How many addresses are asked for again and again; with the second, all others come in between."""
 _LOOP = "to write "
 _WRITTEN = "on the list, and its entry written"
+_DECIDED = "on the list, and the decision on it"
 
 
 def networks(rng: random.Random) -> Iterator[tuple[int, int, int]]:
@@ -53,10 +54,6 @@ def main() -> None:
         lists.settle()
     print(f"one entry changed: {(time.process_time() - began) * 10:.1f} ms")
 
-    def entry(at: float, address: str) -> Listing | None:
-        found = lists.find(at, address)
-        return found and found.entry()
-
     def number(version: int) -> int:
         return rng.getrandbits(32) if version == 4 else 0x2001 << 112 | rng.getrandbits(112)
 
@@ -79,6 +76,7 @@ def main() -> None:
             "on no list, not seen lately": unknown[LATELY:],
             "on the list, not seen lately": inside(version),
             _WRITTEN: inside(version),
+            _DECIDED: inside(version),
         }
         for kind, numbers in of_kind.items():
             takers[f"IPv{version}, {kind}"] = version, itertools.cycle(numbers).__next__
@@ -89,10 +87,16 @@ def main() -> None:
     candidates: dict[str, Callable[[], object]] = {}
     for name, (version, take) in takers.items():
         candidates[_LOOP + name] = lambda version=version, take=take: network_text(version, take(), 0)
-        look_up = entry if name.endswith(_WRITTEN) else lists.find
-        candidates[name] = lambda version=version, take=take, look_up=look_up: look_up(
-            2.0, network_text(version, take(), 0)
-        )
+        if name.endswith(_WRITTEN):
+            candidates[name] = lambda version=version, take=take: entry_of(
+                lists.find(2.0, network_text(version, take(), 0))
+            )
+        elif name.endswith(_DECIDED):
+            candidates[name] = lambda version=version, take=take: decide(
+                lists.find(2.0, network_text(version, take(), 0))
+            )
+        else:
+            candidates[name] = lambda version=version, take=take: lists.find(2.0, network_text(version, take(), 0))
     candidates["to write any"] = lambda: network_text(4, number(4), 0)
     candidates["dictionary"] = lambda: texts.get(network_text(4, number(4), 0))
     found = measure(candidates, seconds=0.2)
@@ -101,5 +105,6 @@ def main() -> None:
     print(f"{'a dictionary of a million texts, never seen':52} {reference * 1e6:8.2f} µs")
     for name, seconds in taken.items():
         print(f"{name:52} {seconds * 1e6:8.2f} µs   {seconds / reference:5.1f} times the dictionary")
-    slowest = max(seconds for name, seconds in taken.items() if not name.endswith(_WRITTEN))
+    # The decision is made of what was looked up.
+    slowest = max(seconds for name, seconds in taken.items() if not name.endswith(_DECIDED))
     print(f"goal: at most {GOAL * 1e6:.0f} µs for a look-up; the slowest is {slowest * 1e6:.1f} µs")

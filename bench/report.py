@@ -53,7 +53,8 @@ def main() -> None:
             told = f"{took.seconds:7.1f} s, {took.cpu:7.1f} s of CPU, {took.gigabytes:.2f} GB"
             print(f"{lines:>11,} lines: {told}, {lines / took.seconds:10,.0f} lines/s", flush=True)
             if lines == min(LARGEST, BESIDE_GOACCESS) and shutil.which("goaccess"):
-                other = _took(["goaccess", str(log), "--log-format=COMBINED", "-o", f"{place}/goaccess.json"])
+                goaccess = ["goaccess", str(log), "--no-global-config", "--log-format=COMBINED"]
+                other = _took([*goaccess, "-o", f"{place}/goaccess.json"])
                 times = f"{other.seconds / took.seconds:.1f} times as long, by CPU {other.cpu / took.cpu:.1f}"
                 print(f"   goaccess: {other.seconds:7.1f} s, {other.cpu:7.1f} s of CPU; {times}", flush=True)
 
@@ -71,8 +72,10 @@ def _first_lines(whole: Path, lines: int, out: Path) -> None:
 
 
 def _took(command: list[str]) -> Took:
+    # As it is once installed: with its byte code, which the first run leaves.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began, before = time.perf_counter(), _cpu()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
     return Took(time.perf_counter() - began, _cpu() - before, most)
 

@@ -36,7 +36,6 @@ from hedgerow.training.shape import (
     gather,
     left_out_scores,
     measures,
-    night_of,
     rows_of,
     together,
     train_shape,
@@ -54,6 +53,7 @@ FAMILIES = {
     "MJ12bot": "mj12bot",
 }
 SEED = 1
+WINDOW = 240
 SHOWN = (
     ("crawlers_by_vote", "crawlers, by vote"),
     ("people_by_vote", "people, by vote"),
@@ -123,25 +123,52 @@ def classification(logs, parts):
     return table(["trained on", "features", *(text for _, text in SHOWN), last], rows)
 
 
-def aggregates(logs):
-    night = night_of({TRAINED_ON: logs[TRAINED_ON][1]})
-    rows = []
+def known_series():
+    """The sums of many sources whose nature is known: World Cup, wikibase's browsers and declared bots."""
     with lzma.open(real.DATA / "timeseries" / "worldcup98_requests-per-minute.csv.xz", "rt") as file:
         cup = [(datetime.fromisoformat(row["period"]), float(row["count"])) for row in csv.DictReader(file)]
     bins = np.array([int((at - cup[0][0]).total_seconds() // 1800) for at, _ in cup])
-    rows.append(("World Cup 1998, all requests", np.bincount(bins, [count for _, count in cup])))
     with lzma.open(real.DATA / "timeseries" / "wikibase-semlab-2025" / "bot_vs_browser.json.xz") as file:
         wiki = np.array(json.load(file)["d"], dtype=float)
     half_hours = (wiki[:, 0] // 30).astype(int)
-    rows.append(("wikibase 2025, browsers' user agents", np.bincount(half_hours, wiki[:, 2])))
-    rows.append(("wikibase 2025, declared bots", np.bincount(half_hours, wiki[:, 1])))
+    return {
+        "World Cup 1998, all requests": np.bincount(bins, [count for _, count in cup]),
+        "wikibase 2025, browsers' user agents": np.bincount(half_hours, wiki[:, 2]),
+        "wikibase 2025, declared bots": np.bincount(half_hours, wiki[:, 1]),
+    }
+
+
+def windows_of(series):
+    return [series[at : at + WINDOW] for at in range(0, len(series) - WINDOW + 1, WINDOW)]
+
+
+def crawlers_of(sources):
+    """All crawlers of a log as one series."""
+    first = min(float(source.times.min()) for source in sources)
+    times = np.concatenate([source.times for source in sources if source.label == CRAWLER])
+    return np.bincount(((times - first) // 1800).astype(int))
+
+
+def aggregates(logs):
+    """What is called a crawl, in windows of five days: every other one was there to choose the bound by."""
+    series = known_series()
+    cup, browsers, _ = series.values()
+    people = min(rhythm(window).depth for window in windows_of(cup)[::2])
+    crawls = [*windows_of(browsers)[::2], crawlers_of(logs[TRAINED_ON][1])]
+    crawl = max(rhythm(window).depth for window in crawls)
     shown = []
-    for name, series in rows:
-        whole = rhythm(series, night)
-        windows = [rhythm(series[at : at + 240], night) for at in range(0, len(series) - 239, 240)]
-        called = sum(bool(window.crawl) for window in windows)
-        shown.append([name, f"{whole.depth:.2f}", "crawl" if whole.crawl else "people", f"{called} of {len(windows)}"])
-    return f"{night:.2f}", table(["series", "depth of its day", "called", "windows of 5 days called a crawl"], shown)
+    for name, counts in series.items():
+        whole, windows = rhythm(counts), [rhythm(window) for window in windows_of(counts)]
+        called = [
+            f"{sum(bool(window.crawl) for window in half)} of {len(half)}" for half in (windows[::2], windows[1::2])
+        ]
+        shallowest, deepest = (f(window.depth for window in windows) for f in (min, max))
+        depth = f"{whole.depth:.2f} ({shallowest:.2f} to {deepest:.2f})"
+        shown.append([name, depth, "crawl" if whole.crawl else "people", *called])
+    head = ["series", "depth of its day (of windows)", "called", "windows called a crawl, chosen by", "and the others"]
+    return {"people": f"{people:.2f}", "crawl": f"{crawl:.2f}", "night": f"{(people + crawl) / 2:.2f}"}, table(
+        head, shown
+    )
 
 
 def family_of(agent):
@@ -156,17 +183,17 @@ def campaigns(site, visits, sources):
     for visit in visits:
         by_source[visit.address].append(visit)
     people = np.array([real.likely_person(by_source[source.name]) for source in sources])
-    targets, rows = {}, ([], [], [])
+    targets, rows = {}, ([], [], [], [])
     agents = defaultdict(Counter)
     for visit in visits:
         mine = number[visit.address]
         agents[mine][visit.user_agent] += 1
-        if not people[mine]:
-            for column, value in zip(
-                rows, (mine, visit.at, targets.setdefault(visit.target, len(targets))), strict=True
-            ):
+        if not people[mine] and visit.kind in {"page", "call"}:
+            values = (mine, visit.at, targets.setdefault(visit.target, len(targets)), visit.status)
+            for column, value in zip(rows, values, strict=True):
                 column.append(value)
-    requests = company.Requests.of_targets(np.array(rows[0]), np.array(rows[1]), np.array(rows[2]), list(targets))
+    whose, times, numbers, answers = map(np.array, rows)
+    requests = company.Requests.of_targets(whose, times, numbers, list(targets), answers)
     every = np.concatenate([source.times for source in sources])
     plan = plan_of(float(every.min()), float(every.max()))
     owners = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
@@ -233,7 +260,8 @@ def main() -> None:
     parts = {}
     parts["classified"] = classification(logs, parts)
     parts["many"] = how_many(logs)
-    parts["night"], parts["aggregates"] = aggregates(logs)
+    bounds, parts["aggregates"] = aggregates(logs)
+    parts |= bounds
     lines, hows = [], []
     for site, (visits, sources) in logs.items():
         line, how, _, _, mine = campaigns(site, visits, sources)

@@ -1,7 +1,7 @@
 """
-All opinions of a report together, on the real logs: `python -m evaluate.opinions` prints the table of docs/report.md.
+All opinions of a report together, on the real logs: `python -m evaluate.opinions` prints the tables of docs/report.md.
 
-Each log is judged by what the other ones have taught: thresholds, weights and trust of heuristics, manner and path by
+Each log is judged by what the other ones have taught: thresholds of the heuristics and steps of the manner by
 `report.learning`, the shape's three classifiers by `training.shape`. User agents give the labels and are hidden from
 every opinion. The model of paths is the one trained on simulated crawlers only: the default has seen these logs.
 """
@@ -15,9 +15,9 @@ import numpy as np
 from evaluate import logs, real
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, known_bots
-from hedgerow.models.bundle import shipped
+from hedgerow.models.bundle import load_window, shipped
 from hedgerow.report.judging import log_odds
-from hedgerow.report.learning import learn, lesson, odds, quality
+from hedgerow.report.learning import TRUST, learn, lesson, odds, quality
 from hedgerow.shape.autocorrelation import Levels
 from hedgerow.shape.bundle import INPUTS
 from hedgerow.shape.classify import columns, judge
@@ -27,48 +27,65 @@ from hedgerow.training.shape import fit_model, pooled, together
 
 MODEL = "all"
 SEED = 1
+HONEYPOT = "honeynet-redhat_2004.log.xz"
+UNSEEN = "semicomplete_elastic-apache-10k_2015.log.xz"
+RATES = ("crawlers_right", "people_right", "recall_at_1_percent")
 
 
-def learned(site, bots, bundle):
+def learned(name, path, bots, bundles, labels=None):
     """What a log teaches, and the features of its sources' traffic."""
-    with Tables([str(real.DATA / "logs" / real.LOGS[site])], memory=1_000_000_000) as tables:
+    with Tables([str(path)], memory=1_000_000_000, hide_agents=True) as tables:
         plan = plan_of(tables.origin, tables.origin + tables.span)
         found = tables.features(tables.counts(plan), plan, levels=Levels(), least=LEAST_REQUESTS)
-        return lesson(site, tables, bots, bundle), found
+        told = None if labels is None else dict.fromkeys(tables.sources, labels)
+        return lesson(name, tables, bots, *bundles, told), found
+
+
+def row(site, name, crawlers, found):
+    got = quality(crawlers, found)
+    rates = [f"{got[key]:.1%}".replace("%", " %") for key in RATES]
+    return [site, name, f"{crawlers.sum()} / {(~crawlers).sum()}", *rates[:2], f"{got['area']:.3f}", rates[2]]
 
 
 def main() -> None:
     if not real.there():
         sys.exit(f"the real logs are not there: {real.DATA}")
-    bots, bundle = Bots(known=known_bots()), shipped("pathmarker")
-    told = {site: learned(site, bots, bundle) for site in real.LOGS}
+    bots, bundles = Bots(known=known_bots()), (shipped("pathmarker"), load_window())
+    folder = real.DATA / "logs"
+    told = {site: learned(site, folder / name, bots, bundles) for site, name in real.LOGS.items()}
     sources = {site: logs.log_of(site)[1] for site in real.LOGS}
     rows = []
     for site, (mine, features) in told.items():
         others = [other for other in real.LOGS if other != site]
-        before = odds(learn([told[other][0] for other in others]), mine)
+        model = learn([told[other][0] for other in others])
+        before = odds(model, mine)
         groups = [[*sources[other], *together(sources[other], SEED)] for other in others]
-        model = fit_model(pooled(groups), MODEL)
-        scores = judge(features.rows[:, columns(MODEL)], model, INPUTS[MODEL]).scores
+        fitted = fit_model(pooled(groups), MODEL)
         shape = np.full(len(mine.figures.sources), np.nan)
-        shape[features.sources] = scores
+        shape[features.sources] = judge(features.rows[:, columns(MODEL)], fitted, INPUTS[MODEL]).scores
         shape = shape[mine.chosen]
         have = ~np.isnan(shape)
+        whole = before + TRUST["shape"] * log_odds(shape)
+        every = np.ones(len(before), np.bool_)
         for name, found, which in (
-            ("heuristics, manner and path", before, np.ones(len(before), np.bool_)),
-            ("with the shape", before + log_odds(shape), np.ones(len(before), np.bool_)),
+            ("all", whole, every),
+            ("all but the shape", before, every),
+            ("the manner alone", model.manner[""].odds(mine.manner), every),
+            ("the manner without assets", model.manner["assets"].odds(mine.manner), every),
+            ("the manner without referrers", model.manner["referrers"].odds(mine.manner), every),
+            ("the window alone, where there is one", log_odds(mine.window), ~np.isnan(mine.window)),
             ("the shape alone, where there is one", log_odds(shape), have),
-            ("without it, the same sources", before, have),
-            ("with it, the same sources", before + log_odds(shape), have),
+            ("all, on the same sources", whole, have),
         ):
-            crawlers = mine.crawlers[which]
-            got = quality(crawlers, found[which])
-            rates = [f"{got[key]:.1%}" for key in ("crawlers_right", "people_right", "recall_at_1_percent")]
-            rows.append(
-                [site, name, f"{crawlers.sum()} / {(~crawlers).sum()}", *rates[:2], f"{got['area']:.3f}", rates[2]]
-            )
+            rows.append(row(site, name, mine.crawlers[which], found[which]))
+    model = learn([one for one, _ in told.values()])
+    unseen = learned("semicomplete", folder / UNSEEN, bots, bundles)[0]
+    rows.append(row("semicomplete", "all but the shape", unseen.crawlers, odds(model, unseen)))
     head = ["log", "opinions", "crawlers / people", "crawlers right", "people right", "area under ROC"]
     print(logs.table([*head, "recall at 1 % false positives"], rows))
+    honeypot = learned("honeynet", folder / HONEYPOT, bots, bundles, "crawler")[0]
+    found = odds(model, honeypot) >= 0
+    print(f"honeypot: {found.sum()} of {len(found)} sources with five page views are called crawlers")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driving import KEY, START, Entries, settings
-from hedgerow.build import build_gate, build_seals, ledger_path, state_directory
+from hedgerow.build import build_gate, build_seals, day_of, ledger_path, state_directory
 from hedgerow.errors import StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import Accounts
@@ -49,6 +53,22 @@ def test_a_visit_has_all_that_the_request_says():
         "marker": SEAL.unseal(TOKEN), "status": 0, "asked": "", "tampered": False, "linked": (),
         "claim": "", "proof": "", "signs": ("no-accept", "no-language"), "fingerprint": "",
     }  # fmt: skip
+
+
+def test_a_referrer_is_known_without_its_marker_under_any_prefix():
+    token = SEAL.seal("page", visitor_digest("192.0.2.1"), page_digest("/"), b"/a?b=c").decode()
+    for prefix in ("/~", "/go/"):
+        headers = [(b"host", b"example.org"), (b"referer", f"http://example.org{prefix}{token}".encode())]
+        visit = identifier(prefix=prefix).visit(START, "192.0.2.1", "GET", "/", headers)
+        assert visit.referrer == "http://example.org/a?b=c"
+
+
+@given(
+    st.integers(0, 4_000_000_000).map(lambda n: n + 0.75),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns", "Africa/Monrovia"]),
+)
+def test_the_day_is_that_of_the_clock_there(at, name):
+    assert day_of(ZoneInfo(name))(at + 0.75) == datetime.fromtimestamp(at, ZoneInfo(name)).toordinal()
 
 
 def test_nothing_is_believed_from_a_stranger():

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from zoneinfo import ZoneInfo
@@ -45,6 +45,7 @@ from hedgerow.stores.journal import SqliteJournal
 from hedgerow.stores.keyfile import load_keys, read_keys
 from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lists import Follower, ListStore
+from hedgerow.stores.lists_copy import ListsCopy
 from hedgerow.stores.memory import MemoryState
 from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sessions import SqliteSessions
@@ -198,7 +199,8 @@ def build_follower(settings: Settings) -> Follower | None:
     if not lists.enabled:
         return None
     asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
-    return Follower(build_store(settings), Lists(), asn=asn)
+    copy = ListsCopy(state_directory(settings) / "lists-copy.jsonl", lists.url) if lists.url else None
+    return Follower(build_store(settings), Lists(), asn=asn, copy=copy)
 
 
 def build_state(settings: Settings) -> MemoryState:
@@ -392,7 +394,9 @@ def build_ladder(settings: Settings) -> Ladder:
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:
     """The number of a time's day in *zone*: its counts start anew at midnight there."""
-    return lambda at: datetime.fromtimestamp(at, zone).toordinal()
+    # A busy site asks for the same second many times, and within one the day is the same wherever that is.
+    day_of_second = lru_cache(maxsize=64)(lambda second: datetime.fromtimestamp(second, zone).toordinal())
+    return lambda at: day_of_second(at // 1)
 
 
 def build_gate(

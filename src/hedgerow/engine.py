@@ -57,7 +57,7 @@ class Engine:
         The administrator's word goes before everything else, a verified bot's welcome included.
         """
         found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
-        return None if found is None else decide(found.entry())
+        return None if found is None else decide(found)
 
     def question(self, visit: Visit) -> Question:
         """
@@ -83,7 +83,8 @@ class Engine:
             return self.ladder.uphold(visit, memory.block)
         evidence: list[Evidence] = []
         for detect in self._detectors:
-            evidence.extend(detect(visit, memory))
+            if found := detect(visit, memory):
+                evidence += found
         if self._weights:
             evidence = [msgspec.structs.replace(e, weight=self._weights.get(e.code, e.weight)) for e in evidence]
         return self.ladder.decide(visit, memory, evidence)

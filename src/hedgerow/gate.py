@@ -22,9 +22,9 @@ from hedgerow.engine import Engine
 from hedgerow.identity.account import Accounts, cookie_value, visitor_of
 from hedgerow.identity.address import Proxies, parse_address, prefix_of
 from hedgerow.identity.bots import Bots
-from hedgerow.identity.kind import is_prefetch, kind_claimed, kind_of, origin_of
+from hedgerow.identity.kind import kind_of, origin_of_referrer
 from hedgerow.identity.signature import Request
-from hedgerow.identity.signs import signs_of
+from hedgerow.identity.told import told_by
 from hedgerow.identity.welcome import Welcome
 from hedgerow.marker.seal import VISITOR_BYTES, Seal, Seals, may_be_token, page_digest
 from hedgerow.recall import Afar, Memory, Question, State, StateAway
@@ -71,6 +71,7 @@ class Identifier:
         self._seals = seals
         self._prefix = prefix
         self._clearances = clearances
+        self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
 
     def trusts(self, peer: str) -> bool:
         """Whether the peer of the connection is a proxy whose word counts."""
@@ -103,47 +104,37 @@ class Identifier:
             address = parse_address(peer) or peer
         prefix = prefix_of(address)
         account = self._accounts.account(headers, trusted=trusted) if self._accounts else ""
-        user_agent = fields.get(b"user-agent", b"").decode("latin-1")
-        host = fields.get(b"host", b"").decode("latin-1")
-        prefetch = is_prefetch(fields)
-        asked = target
-        target, marker, tampered = self.unmark(asked, host)
         fingerprint = ""
         if trusted:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
                 fingerprint = fields.get(self._tls_header, b"")[:_LONGEST_FINGERPRINT].decode("latin-1")
-        signs = signs_of(fields, scheme=scheme, host=host, version=version, direct=in_order and not trusted)
+        user_agent, host, prefetch, kind, origin, signs = told_by(
+            fields, scheme, version, direct=in_order and not trusted
+        )
+        asked = target
+        target, marker, tampered = self.unmark(asked, host)
+        plain = kind_of(method, target)
+        referrer = fields.get(b"referer", b"").decode("latin-1")
         if b"signature-input" in fields:
             request = Request(at, method, scheme, host, asked, headers)
-            seen = self.welcome.of(request, address, user_agent, target)
+            bot, claim, proof, more = self.welcome.of(request, address, user_agent, target)
         else:
-            seen = self.welcome.of_address(at, address, user_agent, host, target)
+            bot, claim, proof, more = self.welcome.of_address(at, address, user_agent, host, target)
+        cookie = fields.get(b"cookie", b"")
+        linked: tuple[bytes, ...] = ()
+        if VISITOR_COOKIE in cookie:
+            # The same comes with every request of a browser.
+            linked = (self._linked if len(cookie) + len(host) <= _LONGEST_KEPT else self._read_linked)(cookie, host)
+        # In the order of the fields: by their names it takes ten times as long.
         visit = Visit(
-            at=at,
-            address=address,
-            visitor=visitor_of(account, prefix),
-            prefix=prefix,
-            method=method,
-            target=target,
-            kind=kind_claimed(kind_of(method, target), fields, prefetch=prefetch),
-            account=account,
-            host=host,
-            user_agent=user_agent,
-            referrer=self._referrer(fields.get(b"referer", b"").decode("latin-1"), host),
-            origin=origin_of(fields, host),
-            prefetch=prefetch,
-            bot=seen.bot,
-            marker=marker,
-            asked=asked if asked != target else "",
-            tampered=tampered,
-            linked=self._linked(fields.get(b"cookie", b""), host),
-            claim=seen.claim,
-            proof=seen.proof,
-            signs=signs + seen.signs if seen.signs else signs,
-            fingerprint=fingerprint,
-        )
-        if self._clearances is not None and not account and CLEARANCE_COOKIE in fields.get(b"cookie", b""):
+            at, address, visitor_of(account, prefix), prefix, method, target,
+            kind if plain == "page" else plain, account, host, user_agent,
+            self._referrer(referrer, host), origin or origin_of_referrer(referrer, host), prefetch, bot, marker, 0,
+            asked if asked != target else "", tampered,
+            linked, claim, proof, signs + more if more else signs, fingerprint,
+        )  # fmt: skip
+        if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
             return self._cleared(visit, fields, self._clearances)
         return visit
 
@@ -164,6 +155,8 @@ class Identifier:
         The query of an opaque address takes the place of its target's, as a form that asks by its address would have
         it.
         """
+        if not self._may_be_marked(asked):
+            return asked, None, False
         text = asked
         if not text.startswith(self._prefix) and "%" in text[: 3 * len(self._prefix)]:
             # Some clients escape what needs no escape: `/%7Etoken` is `/~token`. The query stays as it is.
@@ -210,17 +203,24 @@ class Identifier:
                 return target, None, False
         return target, marker, False
 
+    def _may_be_marked(self, text: str) -> bool:
+        """Whether there can be a marker in an address: both kinds of it, and what some clients make of them."""
+        return "~" in text or "%" in text or self._prefix in text
+
     def _referrer(self, referrer: str, host: str) -> str:
         """The referrer as the site knows it: without our markers."""
+        if not self._may_be_marked(referrer):
+            return referrer
         start, separator, rest = referrer.partition("://")
         where, slash, target = rest.partition("/")
-        if not separator or where.lower() != host.lower() or ("~" not in target and "%7E" not in target):
+        if not separator or where.lower() != host.lower():
             return referrer
         return start + separator + where + self.unmark(slash + target, host)[0]
 
-    def _linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
-        token = cookie_value(cookie, VISITOR_COOKIE) if VISITOR_COOKIE in cookie else b""
-        marker = _open(self._seals.of(host), token.decode("latin-1")) if token else None
+    def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
+        """The digests of the visitors that the cookie of a browser links."""
+        token = cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
+        marker = self._seals.of(host).unseal(token) if token else None
         if marker is None or marker.kind != "visitor":
             return ()
         known = marker.target.encode("latin-1")
@@ -230,7 +230,7 @@ class Identifier:
 def _open(seal: Seal, token: str) -> Marker | None:
     """
     The marker in *token*. It is opened once for all requests that bring it: a page's address is the referrer of all
-    that belongs to it, and a cookie comes with everything.
+    that belongs to it.
     """
     return _opened(seal, token) if len(token) <= _LONGEST_KEPT else seal.unseal(token)
 

@@ -103,7 +103,8 @@ class State(Protocol):
 
     def amend(self, change: Change) -> None: ...
 
-    def forgive(self, key: str) -> bool: ...
+    def forgive(self, key: str) -> bool | None:
+        """Whether there was anything to forgive; None where that is not known: it is done once the store is back."""
 
     def blocks(self, at: float) -> Sequence[Block]: ...
 

@@ -13,7 +13,7 @@ import msgspec
 Action = Literal["pass", "challenge", "detain", "refuse"]
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class Evidence(msgspec.Struct, frozen=True, gc=False):
     """
     What a detector found about a visit.
 
@@ -111,7 +111,7 @@ class Campaign(msgspec.Struct, frozen=True):
     """Links of one another that they used, and pages that they asked for by any link."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """
     What to do with a visit, and the evidence it rests on. *until* is when the visitor is let in again, or 0. *change*
     is what becomes of the visitor's standing once the visit is answered.

@@ -85,6 +85,14 @@ def test_forgive():
     assert ask(client, "/forgive", method="POST", body=b"key=2001%3Adb8%3A%3A%2F64").status == 404
 
 
+def test_what_is_forgiven_once_the_store_is_back(monkeypatch):
+    client = blocked("x")
+    monkeypatch.setattr(client.site.state, "forgive", lambda _: None)
+    answer = ask(client, "/forgive", method="POST", body=b"key=x")
+    assert answer.status == 202
+    assert b"forgiven as soon as it does" in answer.body
+
+
 @pytest.mark.parametrize("key", [EVIL, "account:Zoë", "account:a+b&c=d%20", "account:🌿"])
 def test_any_name_can_be_forgiven(key):
     from urllib.parse import urlencode

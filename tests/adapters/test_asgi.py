@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driving import HTML, KEY, OFF, PAGE, START, Application, Client, traps_in, without_bait
 from hedgerow.adapters.asgi import Hedgerow
-from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.adapters.upstream.origin import UpstreamError
 from hedgerow.marker.seal import Key, Seals, visitor_digest
 
 SMALL = """

@@ -23,8 +23,10 @@ from websockets.exceptions import ConnectionClosed
 
 from hedgerow.adapters import proxy as module
 from hedgerow.adapters.proxy import Proxy
-from hedgerow.adapters.server import Limits, make_server
-from hedgerow.adapters.upstream import Upstream, UpstreamError
+from hedgerow.adapters.server import make_server
+from hedgerow.adapters.server_protocol import Limits
+from hedgerow.adapters.upstream.origin import UpstreamError
+from hedgerow.adapters.upstream.pool import Upstream
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -23,7 +23,8 @@ import pytest
 import uvloop
 
 from hedgerow.adapters import server as module
-from hedgerow.adapters.server import Limits, make_server
+from hedgerow.adapters.server import make_server
+from hedgerow.adapters.server_protocol import Limits
 from hedgerow.errors import HedgerowError
 
 HOST = b"Host: site.example\r\n"

@@ -22,15 +22,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.adapters.upstream import (
-    Answer,
-    RequestBody,
-    Upstream,
-    UpstreamError,
-    _Connection,
-    parse_origin,
-    request_head,
-)
+from hedgerow.adapters.upstream.connection import Connection
+from hedgerow.adapters.upstream.message import Answer, RequestBody, request_head
+from hedgerow.adapters.upstream.origin import UpstreamError, parse_origin
+from hedgerow.adapters.upstream.pool import Upstream
 from hedgerow.errors import SettingsError
 
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -436,7 +431,7 @@ HEAD = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-One: 1\r\nSet-Cookie:
 def test_where_the_network_cuts_an_answer_makes_no_difference(answer, cuts):
     async def main():
         pool = Upstream("http://127.0.0.1")
-        connection = _Connection(pool, asyncio.get_running_loop())
+        connection = Connection(pool, asyncio.get_running_loop())
         connection.connection_made(Wire())
         request = asyncio.create_task(connection.exchange(b"", expects_body=True, body=None))
         await asyncio.sleep(0)

@@ -18,6 +18,8 @@ from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.reading import read
 from hedgerow.analyse.scanning import scan
 from hedgerow.analyse.store import Store
+from hedgerow.analyse.tables import Tables
+from hedgerow.logs.dialect import Dialect, parser
 from hedgerow.logs.formats import LineParser, recognise
 from hedgerow.logs.reader import Reader
 
@@ -39,11 +41,11 @@ def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int,
     numbering = Numbering()
     with Store(memory=500_000_000) as store:
         tally = read([str(path)], store, numbering)
-        rows = store.ask("SELECT source, t, status, kind FROM rows")
-    found = Counter(
-        (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
-        for s, t, code, kind in zip(rows["source"], rows["t"], rows["status"], rows["kind"], strict=True)
-    )
+        found = Counter(
+            (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
+            for rows in store.rows()
+            for s, t, code, kind in zip(rows["source"], rows["t"], rows["status"], rows["kind"], strict=True)
+        )
     return found, (tally.lines, tally.parsed, tally.bad)
 
 
@@ -78,6 +80,48 @@ def test_any_bytes_as_a_log_add_up_and_equal_the_reference(tmp_path, some, ends)
     path = tmp_path / "log"
     path.write_bytes(b"\n".join(some) + (b"\n" if ends and some else b""))
     assert table_of(path) == reference_of(path)
+
+
+@given(st.lists(lines, min_size=1, max_size=8), st.sampled_from(["address", "network", "account"]))
+@settings(max_examples=100, deadline=None)
+def test_sources_of_scanned_lines_are_those_of_the_reference(some, by):
+    data = np.frombuffer(b"\n".join([GOOD, *(line.replace(b"\n", b"") for line in some)]) + b"\n", np.uint8)
+    scanned = scan(data, vhost=False)
+    numbering, other = Numbering(by), Numbering(by)
+    rows = numbering.rows_of(scanned, data)
+    parse = parser(recognise([GOOD]), Dialect(by=by))
+    for k in np.flatnonzero(~scanned.odd).tolist():
+        visit = parse(data[scanned.starts[k] : scanned.ends[k]].tobytes())
+        assert visit is not None
+        assert numbering.name(int(rows["source"][k])) == other.name(other.source_of(visit))
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ("visitor", ["192.0.2.1", "192.0.2.2", "2001:db8:1:2::/64"]),
+        ("address", ["192.0.2.1", "192.0.2.2", "2001:db8:1:2::3"]),
+        ("prefix", ["192.0.2.1", "192.0.2.2", "2001:db8:1:2::/64"]),
+        ("network", ["192.0.2.0/24", "2001:db8:1::/48"]),
+        # Who was asked for a password is nobody, whatever name it gave.
+        ("account", ["192.0.2.2", "account:frank"]),
+        ("session", ["192.0.2.1", "192.0.2.2", "2001:db8:1:2::/64"]),
+    ],
+)
+@pytest.mark.parametrize("odd", [b"", b'\\"'])
+@pytest.mark.parametrize("host", [b"", b"e.org "])
+def test_what_a_source_is_can_be_said(tmp_path, by, names, odd, host):
+    when = b'[10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.1"'
+    lines = [
+        host + b"192.0.2.1 - frank " + when + b' 200 1 "-" "a' + odd + b'"',
+        host + b"192.0.2.2 - mallory " + when + b' 401 1 "-" "a' + odd + b'"',
+        host + b"2001:db8:1:2::3 - frank " + when + b' 200 1 "-" "a' + odd + b'"',
+    ]
+    path = tmp_path / "log"
+    path.write_bytes(b"\n".join(lines))
+    with Tables([str(path)], memory=500_000_000, dialect=Dialect(by=by)) as tables:
+        assert sorted(tables.sources) == names
+        assert set(tables.addresses) <= {"192.0.2.1", "192.0.2.2", "2001:db8:1:2::3", "192.0.2.0/24"}
 
 
 @given(st.lists(lines, min_size=1, max_size=8))
@@ -141,7 +185,7 @@ def test_more_different_texts_than_the_first_table_holds(tmp_path):
     numbering = Numbering()
     with Store(memory=500_000_000) as store:
         read([str(path)], store, numbering)
-        assert store.ask("SELECT count(DISTINCT agent) AS n FROM rows")["n"][0] == 9000
+        assert len({agent for rows in store.rows() for agent in rows["agent"].tolist()}) == 9000
     assert numbering.agents.texts[2:4] == [b"Agent0/5.0", b"Agent1/5.0"]
 
 

@@ -15,7 +15,7 @@ from hedgerow.analyse import reading
 from hedgerow.analyse.numbering import COLUMNS, Numbering
 from hedgerow.analyse.spark_reading import Meaning, join, parts_of, read_parts, renumber, unsigned
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import AS_IT_IS
+from hedgerow.logs.dialect import AS_IT_IS, Dialect
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
 
 
@@ -34,9 +34,10 @@ def lines(first, last):
     for k in range(first, last):
         client = f"10.0.{k % 7}.{k % 250}" if k % 5 else f"2001:db8:{k // 50:x}::{k % 9:x}"
         agent = rf"Browser \"{k // 60}\"" if k % 11 == 0 else f"Browser {k // 40}"
+        user = f"user{k // 70}" if k % 3 else "-"
         stamp = f"{k // 3600:02}:{k // 60 % 60:02}:{k % 60:02}"
         yield (
-            f'{client} - - [10/Oct/2020:{stamp} +0000] "GET /part{k // 90}/{k % 60}.html HTTP/1.1" 200 10 '
+            f'{client} - {user} [10/Oct/2020:{stamp} +0000] "GET /part{k // 90}/{k % 60}.html HTTP/1.1" 200 10 '
             f'"http://site{k // 100}.example/list?page={k % 30}" "{agent}"'
         )
         if k % 100 == 0:
@@ -52,17 +53,19 @@ def logs(tmp_path, monkeypatch):
     return [str(packed), str(plain)]
 
 
-def test_parts_give_the_same_rows_numbers_and_counts(logs):
-    kept, whole = Kept(), Numbering()
-    tally = reading.read(logs, kept, whole)
+@pytest.mark.parametrize("by", ["visitor", "network", "account"])
+def test_parts_give_the_same_rows_numbers_and_counts(logs, by):
+    dialect = Dialect(by=by)
+    kept, whole = Kept(), Numbering(by)
+    tally = reading.read(logs, kept, whole, dialect=dialect)
 
-    numbering, told = Numbering(), Tally()
-    parts = parts_of(logs, AS_IT_IS, told)
+    numbering, told = Numbering(by), Tally()
+    parts = parts_of(logs, dialect, told)
     assert len(parts) > 5
     meanings, batches = [], []
     # Workers are done in any order.
     for part in reversed(parts):
-        for batch in read_parts(AS_IT_IS, [pa.RecordBatch.from_pylist([msgspec.to_builtins(part)])]):
+        for batch in read_parts(dialect, [pa.RecordBatch.from_pylist([msgspec.to_builtins(part)])]):
             meaning = batch.column("meaning")[0].as_py()
             if meaning is None:
                 batches.append(batch.drop_columns(["meaning"]))

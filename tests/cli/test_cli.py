@@ -74,6 +74,21 @@ def test_wrong_use_is_status_2_and_one_line(run, arguments):
     one_line(err)
 
 
+def test_ctrl_c_before_anything_was_read_is_status_130_and_nothing_else():
+    code = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hedgerow.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+from hedgerow.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 # ---- check
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.identity.numbers import canonical, packed_v4, packed_v6, written_prefix, written_v4, written_v6
+from hedgerow.identity.numbers import (
+    canonical,
+    packed_v4,
+    packed_v6,
+    written_network_v4,
+    written_prefix,
+    written_v4,
+    written_v6,
+)
 
 _V6 = st.one_of(st.integers(0, 2**128 - 1), st.integers(0, 2**50), st.integers(0, 2**64 - 1).map(lambda n: n << 64))
 
@@ -17,6 +25,12 @@ _V6 = st.one_of(st.integers(0, 2**128 - 1), st.integers(0, 2**50), st.integers(0
 def test_ipv4(address):
     assert packed_v4(str(address)) == address.packed
     assert written_v4(address.packed) == canonical(str(address)) == str(address)
+
+
+@given(st.integers(0, 2**32 - 1).map(IPv4Address), st.integers(1, 32))
+def test_networks_of_ipv4(address, shift):
+    right = IPv4Network((address, 32 - shift), strict=False)
+    assert written_network_v4(str(address), address.packed, shift) == str(right)
 
 
 @given(_V6.map(IPv6Address))

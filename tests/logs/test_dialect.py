@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import NAMED, Dialect, choose, parser
+from hedgerow.logs.dialect import NAMED, Dialect, choose, is_directive, parser
 from hedgerow.logs.formats import Format
 from hedgerow.logs.reader import Reader
 
@@ -111,6 +112,41 @@ def test_names_of_fields_can_be_given():
     visit = parser(choose([line], dialect), dialect)(line)
     assert visit is not None
     assert (visit.at, visit.address) == (AT, "192.0.2.1")
+
+
+LONG = "k3jq0c8l1vf2m6t9r5"
+
+
+@pytest.mark.parametrize(
+    ("line", "dialect", "visitor"),
+    [
+        ('{"ts": 1, "ip": "192.0.2.1", "uri": "/", "session_id": "s-1"}', Dialect(), "session:s-1"),
+        ('{"ts": 1, "ip": "192.0.2.1", "uri": "/"}', Dialect(), "192.0.2.1"),
+        ('{"ts": 1, "uri": "/", "a": {"b": "s-1"}}', Dialect(fields={"session": "a.b"}), "session:s-1"),
+        (
+            '{"ts": 1, "ip": "192.0.2.1", "request": {"headers": {"Cookie": ["x=y; PHPSESSID=s-1; z"]}}}',
+            Dialect(),
+            "session:s-1",
+        ),
+        (f'1 192.0.2.1 "{LONG}"', Dialect('$msec $remote_addr "$cookie_PHPSESSID"'), "session:k3jq0c8l..838944"),
+        ('1 192.0.2.1 "b=1; a=s-1"', Dialect('$msec $remote_addr "$http_cookie"', {"session": "a"}), "session:s-1"),
+        ("- - [10/Oct/2000:13:55:36 -0700] s-1", Dialect("- - %t %{sid}C"), "session:s-1"),
+        ("- - [10/Oct/2000:13:55:36 -0700] -", Dialect("- - %t %{sid}C"), None),
+    ],
+)
+def test_sessions_are_told_where_they_are_asked_for(line, dialect, visitor):
+    asked = msgspec.structs.replace(dialect, by="session")
+    asked.check()
+    visit = parser(choose([line.encode()], asked), asked)(line.encode())
+    assert (visit and visit.visitor) == visitor
+
+
+def test_sessions_of_a_w3c_log():
+    parse = parser(Format("w3c"), Dialect(by="session"))
+    assert is_directive(parse, b"#Fields: date time c-ip cs-uri-stem cs(Cookie)")
+    visit = parse(b"2000-10-10 20:55:36 192.0.2.1 / a=1;+ASP.NET_SessionId=s-1")
+    assert visit is not None
+    assert visit.visitor == "session:s-1"
 
 
 @pytest.mark.parametrize(

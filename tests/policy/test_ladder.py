@@ -296,6 +296,9 @@ def test_what_is_only_noted_weighs_nothing():
 class Thorough(Ladder):
     """Works every standing out."""
 
+    def _is_plainly_a_person(self, *_: object) -> bool:
+        return False
+
     def _stays_a_person(self, *_: object) -> bool:
         return False
 

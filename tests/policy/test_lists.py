@@ -18,6 +18,7 @@ from hedgerow.policy.lists import (
     Subject,
     clean_text,
     decide,
+    entry_of,
     network_text,
     parse_subject,
     pattern_fits,
@@ -31,7 +32,7 @@ def found(lists: Lists, address: str = "192.0.2.1", at: float = 100.0, **fields:
 
 def entry(lists: Lists, at: float, address: str, *fields: str, **more: str) -> Listing | None:
     found = lists.find(at, address, *fields, **more)
-    return found.entry() if found else None
+    return entry_of(found) if found else None
 
 
 # ---- Subjects
@@ -293,8 +294,12 @@ def test_look_ups_go_on_while_entries_change():
 
 
 def test_evidence_names_the_entry_and_keeps_its_reason_for_the_administrator():
-    decision = decide(Listing("black", "account:ann", "ticket 7", "bob", 1.0, 0.0))
+    ann = Lists([Listing("black", "account:ann", "ticket 7", "bob", 1.0, 0.0)])
+    decision = decide(ann.find(2.0, "", "ann"))
     assert (decision.action, decision.until) == ("refuse", 0.0)
     assert decision.evidence[0].text == "This account is on the black list."
     assert decision.evidence[0].details == "reason: ticket 7; by: bob"
-    assert decide(Listing("black", "AS1")).evidence[0].details == ""
+    assert decision.evidence[0].key == "account:ann"
+    operator = Lists([Listing("black", "AS1", until=9.0)], asn_of=lambda _: 1)
+    assert decide(operator.find(2.0, "192.0.2.1")).evidence[0].details == ""
+    assert decide(operator.find(2.0, "192.0.2.1")).until == 9.0

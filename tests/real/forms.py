@@ -28,7 +28,7 @@ from hedgerow.adapters.proxy import Proxy
 from hedgerow.adapters.server import make_server
 from hedgerow.adapters.service import Service
 from hedgerow.adapters.site import Site
-from hedgerow.adapters.upstream import Upstream
+from hedgerow.adapters.upstream.pool import Upstream
 from hedgerow.build import build_state
 from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
 from hedgerow.policy.lists import Listing, Lists

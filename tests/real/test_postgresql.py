@@ -21,6 +21,7 @@ from hedgerow.policy.lists import Lists
 from hedgerow.stores import postgresql as module
 from hedgerow.stores.ledger import Entry
 from hedgerow.stores.lists import Follower
+from hedgerow.stores.lists_copy import ListsCopy
 from hedgerow.stores.postgresql import MIGRATIONS, PostgresLedger, migrate
 from hedgerow.stores.postgresql_lists import PostgresLists
 from hedgerow.stores.postgresql_reading import PostgresReading
@@ -90,18 +91,25 @@ class TestPostgresLists(ListsConformance):
         return PostgresLists(_urls[str(where)], clock=clock)
 
 
-def test_lists_stay_as_they_are_while_it_is_away_and_go_on(server, url):
-    store = PostgresLists(url)
+def test_lists_stay_as_they_are_while_it_is_away_and_go_on(server, url, tmp_path):
+    store, copy = PostgresLists(url), ListsCopy(tmp_path / "copy.jsonl", url)
+    store.add(entry("192.0.2.3"))
+    with closing(Follower(store, Lists(), copy=copy)) as early:
+        early.start()
+        wait_until(lambda: copy.written_at > 0)
+    store.remove("black", "192.0.2.3")
     store.add(entry())
     server.stop()
     try:
-        late = Follower(store, Lists())
+        late = Follower(store, Lists(), copy=copy)
         late.start()
+        assert found(late.lists, "192.0.2.3") == "black 192.0.2.3"
         with pytest.raises(StoreError, match="cannot reach PostgreSQL"):
             store.add(entry("192.0.2.2"))
     finally:
         server.start()
     wait_until(lambda: found(late.lists) == "black 192.0.2.1")
+    assert found(late.lists, "192.0.2.3") == ""
     server.stop()
     try:
         with pytest.raises(StoreError, match="PostgreSQL"):
@@ -196,7 +204,10 @@ def test_a_spool_is_bounded_and_what_is_on_top_is_counted(server, url, tmp_path)
     finally:
         server.start()
     assert ledger.spool.size <= 20_000
-    assert ledger.lost == 3_000
+    # A writer that is slow to begin has them all in one batch, which does not fit.
+    kept = sum(len(rows) for _, rows, _ in ledger.spool.batches())
+    assert ledger.lost == 3_000 - kept
+    assert ledger.lost > 1_000
     assert ledger.failing
 
 

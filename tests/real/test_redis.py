@@ -108,6 +108,8 @@ def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog
             state.commit(block("known", "known", until=1e6))
             own.kill(how)
             assert [state.recall(ask(n / 10)).counts for n in range(3)] == [(1,), (2,), (3,)]
+            # Whether there was anything to forgive nobody knows now.
+            assert state.forgive(HOME) is None
             assert state.recall(ask(0.0, "known")).block is not None
             state.commit(block(until=1e6))
             state.amend(Change(ANN, START, 1, 60.0, weight=0.5))

@@ -58,12 +58,14 @@ def _real_logs(folder: Path) -> list[Path]:
 
 
 def test_it_gives_the_same_report_and_asks_all_workers(cluster: SparkCluster, tmp_path: Path) -> None:
-    """One made log, and real ones where they are kept beside the repository: all in one report."""
+    """One made log, and real ones where they are kept beside the repository: all in one report, by account."""
     made = tmp_path / "made.log"
-    made.write_text(site_log(), "latin-1")
+    made.write_text(site_log().replace("198.51.100.1 - - [", "198.51.100.1 - bulk ["), "latin-1")
     logs = [made, *_real_logs(tmp_path)]
-    for engine in (["duckdb"], ["spark", "--master", cluster.url]):
-        done = _report(cluster.environment, *logs, "--json", tmp_path / f"{engine[0]}.json", "--engine", *engine)
+    for engine in (["local"], ["spark", "--master", cluster.url]):
+        out = ["--json", tmp_path / f"{engine[0]}.json", "--by", "account"]
+        done = _report(cluster.environment, *logs, *out, "--engine", *engine)
         assert done.returncode == 0, done.stderr
     assert cluster.executors() == len(cluster.processes) - 1, "not all workers were asked"
-    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "duckdb.json").read_bytes()
+    assert (tmp_path / "spark.json").read_bytes() == (tmp_path / "local.json").read_bytes()
+    assert b'"account:bulk"' in (tmp_path / "spark.json").read_bytes()

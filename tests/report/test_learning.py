@@ -7,7 +7,7 @@ import pytest
 from hedgerow.analyse.tables import Tables
 from hedgerow.errors import ModelError
 from hedgerow.identity.bots import Bots, known_bots
-from hedgerow.models.bundle import shipped
+from hedgerow.models.bundle import load_window, shipped
 from hedgerow.report.learning import learn, lesson
 from hedgerow.report.model import encoded, load
 from report.logs import site_log
@@ -19,7 +19,7 @@ def lessons(tmp_path, *, labels=None, seeds=(1, 2)):
         path = tmp_path / f"{seed}.log"
         path.write_text(site_log(seed, agent="curl/8" if labels is None else "Mozilla/5.0"))
         with Tables([str(path)], memory=400_000_000) as tables:
-            found.append(lesson(path.name, tables, Bots(known=known_bots()), shipped("boosted"), labels))
+            found.append(lesson(path.name, tables, Bots(known=known_bots()), shipped("boosted"), load_window(), labels))
     return found
 
 

@@ -1,14 +1,20 @@
-"""What the live engine's detectors of density and headers say of a log."""
+"""What the live engine's detectors of density, windows and headers say of a log."""
 
+import numpy as np
 import pytest
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots
-from hedgerow.report.declared import Declared
+from hedgerow.models.bundle import load_window
+from hedgerow.report.declared import PROGRAM, Declared
 from hedgerow.report.judging import CRAWLER
 from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.making import Options, make
+from hedgerow.report.windows import ByWindow
+from hedgerow.sessions.paths import step_of
+from hedgerow.sessions.window import LEAST, Window, access_of
 from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.visit import Visit
 
 from .logs import BROWSER, line
 
@@ -30,6 +36,29 @@ def test_density_tells_who_was_over_a_limit(tables):
     assert (found.probability > 0.99).tolist() == [True, False, False, False]
     assert [one.text for one in found.evidence(0)] == ["More than 40 pages in 1.2 seconds."]
     assert found.evidence(1) == []
+
+
+def test_windows_are_judged_as_the_watch_would(tables):
+    bundle = load_window()
+    found = ByWindow(tables, bundle, None)
+    assert np.isnan(found.probability).tolist() == [False, False, True, True]
+    window = Window()
+    for k in range(LEAST):
+        visit = Visit(1_700_000_000.0 + k, "192.0.2.2", "192.0.2.2", "192.0.2.2", "GET", f"/{k}", user_agent=BROWSER)
+        window.add(access_of(visit, step_of(visit)))
+    assert found.probability[1] == pytest.approx(bundle.judge_window(window).probability)
+    (evidence,) = found.evidence(1)
+    assert (evidence.detector, evidence.code) == ("window", "window-suspect")
+    assert evidence.text.startswith("1 of 1 windows of 27 to 40 page visits")
+    assert found.evidence(2) == []
+
+
+def test_what_a_user_agent_declares_counts_in_its_windows(tables):
+    hidden, seen = ByWindow(tables, load_window(), None), ByWindow(tables, load_window(), Declared(tables, Bots()))
+    assert (seen.probability[:2] == hidden.probability[:2]).all()
+    declared = Declared(tables, Bots())
+    declared.state[1] = PROGRAM
+    assert ByWindow(tables, load_window(), declared).probability[1] > hidden.probability[1]
 
 
 def test_headers_are_said_and_do_not_count(tables):

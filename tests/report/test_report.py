@@ -7,14 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bot, Bots, known_bots
+from hedgerow.logs.dialect import Dialect
 from hedgerow.models.bundle import shipped
 from hedgerow.report.heuristics import NAMES, Thresholds, Votes
+from hedgerow.report.html import page
 from hedgerow.report.listing import listings
 from hedgerow.report.making import Options, make
 from hedgerow.report.paths import scores
+from hedgerow.report.terminal import print_report
 from report.logs import line, site_log
 
 MEMORY = 400_000_000
@@ -50,6 +54,28 @@ def test_crawlers_are_told_from_people(log, hidden):
         assert one["label"] != "crawler" or one["evidence"]
         assert all(set(e) == {"detector", "code", "weight", "text"} for e in one["evidence"])
     assert sum(one["requests"] for one in data["sources"]) == data["log"]["parsed"]
+
+
+def test_accounts_are_sources_where_they_are_asked_for(tmp_path, capsys):
+    path = tmp_path / "log"
+    path.write_text("".join(
+        one.replace(" - - [", " - bulk [") if one.startswith("198.") else one for one in site_log().splitlines(True)
+    ))  # fmt: skip
+    with Tables([str(path)], memory=MEMORY, dialect=Dialect(by="account")) as tables:
+        report = make(tables, BOTS, Options())
+        data = json.loads("".join(report.to_json()))
+        print_report(Console(), report)
+        shown = "".join(page(report))
+    assert data["log"]["by"] == "account"
+    (bulk,) = [one for one in data["sources"] if one["source"] == "account:bulk"]
+    assert (bulk["requests"], bulk["label"]) == (600, "crawler")
+    assert bulk["address"].startswith("198.51.100.")
+    assert all("address" not in one for one in data["sources"] if one is not bulk)
+    said = capsys.readouterr().out
+    assert "Sources are accounts" in said
+    assert "account:bulk" in said
+    assert "<code>account:bulk</code> 198.51.100." in shown
+    assert [one.subject for one in listings(report, since=0.0, until=0.0)] == ["account:bulk"]
 
 
 def test_hidden_user_agents_change_nothing(tmp_path):
@@ -118,6 +144,16 @@ def test_series_are_counts_in_common_intervals(log):
         some = np.array([3, 7, 39])
         assert (tables.series(1800.0, some) == series[some]).all()
         assert tables.sources[0] == "192.0.2.0"
+
+
+def test_what_a_log_lacks_nobody_is_held_to_lack(tmp_path):
+    """A common log tells no referrers, and a site's images may lie elsewhere: its people are people all the same."""
+    common, bare = tmp_path / "common", tmp_path / "bare"
+    common.write_text("".join(one.rsplit(' "', 2)[0] + "\n" for one in site_log().splitlines()))
+    bare.write_text("".join(one for one in site_log().splitlines(True) if ".png" not in one))
+    for path in (common, bare):
+        found = labels_of(report_of(path))
+        assert all(label == ("crawler" if name.startswith("198.") else "person") for name, label in found.items())
 
 
 def test_order_and_errors_and_queries(tmp_path):

@@ -1,6 +1,7 @@
 """The features of sources whose traffic is made by hand."""
 
 import numpy as np
+import pytest
 
 from hedgerow.shape.features import NAMES, Fine, features
 from hedgerow.shape.rhythm import rhythm
@@ -72,3 +73,12 @@ def test_people_sleep_and_crowds_do_too():
     assert rhythm(scraper, 0.5).crawl is True
     assert rhythm(scraper[:90], 0.5).crawl is None
     assert rhythm(scraper / 100, 0.5).crawl is None
+
+
+@pytest.mark.parametrize("days", [-2.0, 2.0])
+def test_what_comes_or_goes_over_days_is_no_part_of_a_rhythm(days):
+    """The night falls where the level would fill it."""
+    at = np.arange(48 * 6) / 48
+    day = 1 + 0.3 * np.sin(2 * np.pi * at)
+    assert rhythm(1000 * day).depth == pytest.approx(0.45, abs=0.01)
+    assert rhythm(1000 * day * np.exp(at / days)).depth == pytest.approx(0.45, abs=0.03)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.policy.lists import Listing, Lists
+from hedgerow.policy.lists import Listing, Lists, entry_of
 from hedgerow.stores.lists import Follower, Wanted
 
 NOW = 1_800_000_000.0
@@ -30,7 +30,7 @@ def entry(subject: str = "192.0.2.1", name: str = "black", **fields: Any) -> Lis
 
 def found(lists: Lists, address: str = "192.0.2.1") -> str:
     seen = lists.find(NOW, address)
-    listing = seen.entry() if seen else None
+    listing = entry_of(seen) if seen else None
     return f"{listing.list} {listing.subject}" if listing else ""
 
 

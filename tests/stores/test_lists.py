@@ -11,12 +11,13 @@ import pytest
 from mmdb_writer import MMDBWriter
 from netaddr import IPSet
 
-from hedgerow.errors import StoreError
+from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.policy.lists import Lists
 from hedgerow.stores import lists as module
 from hedgerow.stores import sqlite_lists
 from hedgerow.stores.asn import AsnFile
 from hedgerow.stores.lists import Follower
+from hedgerow.stores.lists_copy import ListsCopy
 from hedgerow.stores.sqlite_lists import SqliteLists
 
 from .lists_conformance import NOW, ListsConformance, entry, found
@@ -150,3 +151,75 @@ def test_a_file_of_operators_that_cannot_be_read(tmp_path):
     (tmp_path / "bad.mmdb").write_bytes(b"x" * 1000)
     with pytest.raises(StoreError, match="cannot read the file of operators"):
         AsnFile(tmp_path / "bad.mmdb").changed()
+
+
+# ---- The copy
+
+
+class Distant(SqliteLists):
+    """A store that may be away."""
+
+    away = False
+
+    def follow(self):
+        if self.away:
+            raise StoreAwayError("cannot reach the store")
+        return super().follow()
+
+
+def test_a_gate_that_starts_while_the_store_is_away_has_the_lists_of_the_copy(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    store, copy = Distant(tmp_path / "lists.sqlite"), ListsCopy(tmp_path / "own" / "copy.jsonl", "a")
+    store.put([entry(), entry("2001:db8::/32")])
+    with closing(Follower(store, Lists(), copy=copy)) as first:
+        first.start()
+        wait_until(lambda: copy.written_at > 0)
+    assert stat.S_IMODE(copy.path.stat().st_mode) == 0o600
+    store.away = True
+    store.remove("black", "192.0.2.1")
+    with closing(Follower(store, Lists(), copy=copy)) as late:
+        late.start()
+        assert found(late.lists) == "black 192.0.2.1"
+        assert "cannot reach the store; until it is back the lists are those of 2" in caplog.text
+        store.away = False
+        wait_until(lambda: found(late.lists) == "")
+        assert late.lists.find(NOW, "2001:db8::1") is not None
+        assert len(late.lists) == 1
+
+
+def test_a_copy_of_another_store_or_of_half_of_one_is_none(tmp_path, caplog):
+    copy = ListsCopy(tmp_path / "copy.jsonl", "a")
+    assert copy.read() is None
+    copy.write([entry(str(n)) for n in range(300)], lambda: None)
+    assert len(copy.read()) == 300
+    assert ListsCopy(copy.path, "b").read() is None
+    whole = copy.path.read_bytes()
+    copy.path.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+    assert copy.read() is None
+    copy.path.write_bytes(b"something else\n")
+    assert copy.read() is None
+    assert "cannot be read" in caplog.text
+    store = Distant(tmp_path / "lists.sqlite")
+    store.away = True
+    with closing(Follower(store, Lists(), copy=copy)) as late:
+        late.start()
+        assert "there are no lists" in caplog.text
+
+
+def test_who_writes_a_copy_is_alone(tmp_path):
+    copy = ListsCopy(tmp_path / "copy.jsonl", "a")
+
+    def entries():
+        yield entry()
+        ListsCopy(copy.path, "a").write([], lambda: None)
+        yield entry("192.0.2.2")
+
+    copy.write(entries(), lambda: None)
+    assert len(copy.read()) == 2
+
+
+def wait_until(met) -> None:
+    end = time.monotonic() + 30
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.005)

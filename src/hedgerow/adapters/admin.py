@@ -205,7 +205,10 @@ class Admin:
             message = await receive()
             body += message.get("body", b"")
         key = parse_qs(body.decode("latin-1"), encoding="utf-8", errors="replace").get("key", [""])[0]
-        if not self._site.state.forgive(key):
+        forgiven = self._site.state.forgive(key)
+        if forgiven is None:
+            return 202, _TEXT, b"Redis does not answer. Who has this name is forgiven as soon as it does.\n"
+        if not forgiven:
             return 404, _TEXT, b"Nobody of that name is blocked.\n"
         return 303, _TEXT, b"Forgiven.\n"
 

@@ -25,7 +25,7 @@ from hedgerow.adapters.asgi_types import App, Message, Receive, Scope, Send
 from hedgerow.adapters.manners import read_robots
 from hedgerow.adapters.outgoing import has_our_etag, header, restored_etags
 from hedgerow.adapters.site import Site
-from hedgerow.adapters.upstream import UpstreamError
+from hedgerow.adapters.upstream.origin import UpstreamError
 from hedgerow.adapters.waiting import ON_LOOP, Waiting
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
 from hedgerow.challenge.hooks import TOO_MANY

@@ -25,14 +25,9 @@ from websockets.frames import EXTERNAL_CLOSE_CODES, Close, CloseCode
 from websockets.uri import WebSocketURI
 
 from hedgerow.adapters.asgi_types import Message, Receive, Scope, Send
-from hedgerow.adapters.upstream import (
-    HOP_BY_HOP,
-    Answer,
-    RequestBody,
-    Upstream,
-    UpstreamError,
-    named_by_connection,
-)
+from hedgerow.adapters.upstream.message import HOP_BY_HOP, Answer, RequestBody, named_by_connection
+from hedgerow.adapters.upstream.origin import UpstreamError
+from hedgerow.adapters.upstream.pool import Upstream
 
 Pair = tuple[bytes, bytes]
 

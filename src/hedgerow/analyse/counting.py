@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse import windowing
+from hedgerow.analyse.compiled import compiled, lean
 from hedgerow.analyse.describing import HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.analyse.stepping import MOST_SESSIONS, WIDTH, step
 from hedgerow.sessions.paths import LONG
+from hedgerow.sessions.window import LEAST
 
 CLOSELY = 1 << 20
 """Rows of one source that are looked at closely."""
@@ -54,7 +56,7 @@ _SPANS = np.array([round(span * _SECOND) for span in SPANS], np.int64)
 OWN, FOREIGN = 1, 2
 
 
-@compiled
+@lean
 def _count_plainly(
     start: int, end: int, kind: Any, flags: Any, status: Any, place: Any, lead: Any, places: Any, listing: Any, out: Any
 ) -> None:
@@ -204,6 +206,7 @@ class Figures:
     The figures of sources: *sources* (rising, where they are all of a log), *first*, *last*, *values* (`FIGURES`).
 
     *sessions* are their long sessions: the place of the source, and the steps; *paths* their features (`stepping`).
+    *who* and *windows* are their windows likewise (`windowing`).
     """
 
     def __init__(
@@ -214,6 +217,8 @@ class Figures:
         values: NDArray[np.int64],
         sessions: NDArray[np.int64],
         paths: NDArray[np.float64],
+        who: NDArray[np.int64],
+        windows: NDArray[np.float64],
     ) -> None:
         self.sources = sources
         self.first = first
@@ -221,6 +226,8 @@ class Figures:
         self.values = values
         self.sessions = sessions
         self.paths = paths
+        self.who = who
+        self.windows = windows
 
     def __getitem__(self, name: str) -> NDArray[np.int64]:
         return self.values[:, FIGURES.index(name)]
@@ -232,7 +239,7 @@ class Kinds(NamedTuple):
 
     *exact* says that times have fractions of seconds. *agents* is how many user agents there are. *places* tells by its
     number which referring host is the site's own, *listing* which shape of page is a listing, *profile* which is a
-    large group.
+    large group. *hidden* says that user agents tell no sessions apart.
     """
 
     exact: bool
@@ -240,6 +247,7 @@ class Kinds(NamedTuple):
     places: NDArray[np.uint8]
     listing: NDArray[np.bool_]
     profile: NDArray[np.bool_]
+    hidden: bool = False
 
 
 def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
@@ -250,6 +258,8 @@ def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
     stamps = np.zeros(2 * CLOSELY + 1, np.int64)
     sessions: list[NDArray[np.int64]] = []
     paths: list[NDArray[np.float64]] = []
+    who: list[NDArray[np.int64]] = []
+    windows: list[NDArray[np.float64]] = []
     before = 0
     found: list[tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
     going_on: np.uint64 | None = None
@@ -270,6 +280,7 @@ def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
             per_agent,  # type: ignore[call-arg]
         )
         steps, features = _steps(bounds, exact, rows, values, places)
+        whose, seen_through = _windows(bounds, kinds, rows, values)
         sources, first, last = source[bounds[:-1]], rows["t"][bounds[:-1]], rows["t"][bounds[1:] - 1]
         if going_on is not None and going_on == sources[0]:
             # More of a source that is too large for one piece: only what is a plain count, and its end.
@@ -277,36 +288,58 @@ def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
             found[-1][2][-1] = last[0]
             sources, first, last, values = sources[1:], first[1:], last[1:], values[1:]
             steps, features = steps[steps[:, 0] > 0], features[steps[:, 0] > 0]
+            whose, seen_through = whose[whose[:, 0] > 0], seen_through[whose[:, 0] > 0]
             steps[:, 0] -= 1
+            whose[:, 0] -= 1
         steps[:, 0] += before
+        whose[:, 0] += before
         before += len(sources)
         sessions.append(steps)
         paths.append(features)
+        who.append(whose)
+        windows.append(seen_through)
         if len(sources):
             found.append((sources, first, last, values))
         going_on = source[-1]
     if not found:
         none = np.zeros(0, np.int64)
         values = np.zeros((0, len(FIGURES)), np.int64)
-        return Figures(none.astype(np.uint64), none, none, values, np.zeros((0, 2), np.int64), np.zeros((0, WIDTH)))
+        return Figures(
+            none.astype(np.uint64), none, none, values, np.zeros((0, 2), np.int64), np.zeros((0, WIDTH)),
+            np.zeros((0, windowing.WHO), np.int64), np.zeros((0, windowing.WIDTH)),
+        )  # fmt: skip
     joined: tuple[Any, ...] = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
     sources, first, last, values = joined
-    return Figures(sources, first, last, values, np.concatenate(sessions), np.concatenate(paths))
+    return Figures(
+        sources, first, last, values, np.concatenate(sessions), np.concatenate(paths), np.concatenate(who),
+        np.concatenate(windows),
+    )  # fmt: skip
 
 
 def together(parts: Sequence[Figures]) -> Figures:
     """The figures of *parts* that share no source, by the number of the source; its sessions with it."""
     before = np.cumsum([0, *(len(part.sources) for part in parts)])
-    sources, first, last, values, paths = (
+    sources, first, last, values, paths, windows = (
         np.concatenate([getattr(part, name) for part in parts])
-        for name in ("sources", "first", "last", "values", "paths")
+        for name in ("sources", "first", "last", "values", "paths", "windows")
     )
-    shifts = np.array([(count, 0) for count in before.tolist()])
-    steps = np.concatenate([part.sessions + shift for part, shift in zip(parts, shifts, strict=False)])
     order = np.argsort(sources, kind="stable")
-    steps[:, 0] = np.argsort(order, kind="stable")[steps[:, 0]]
-    by_source = np.argsort(steps[:, 0], kind="stable")
-    return Figures(sources[order], first[order], last[order], values[order], steps[by_source], paths[by_source])
+    place = np.argsort(order, kind="stable")
+    steps, step_order = _placed([part.sessions for part in parts], before, place)
+    who, who_order = _placed([part.who for part in parts], before, place)
+    return Figures(
+        sources[order], first[order], last[order], values[order], steps, paths[step_order], who, windows[who_order]
+    )
+
+
+def _placed(
+    parts: Sequence[NDArray[np.int64]], before: NDArray[np.int64], place: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows that name a source of their part first, by the places of all sources; and in which order they come now."""
+    rows = np.concatenate(parts)
+    rows[:, 0] = place[rows[:, 0] + np.repeat(before[:-1], [len(part) for part in parts])]
+    order = np.argsort(rows[:, 0], kind="stable")
+    return rows[order], order
 
 
 def _steps(
@@ -321,6 +354,21 @@ def _steps(
         features,
     )  # fmt: skip
     return steps[:count].copy(), features[:count].copy()
+
+
+def _windows(
+    bounds: NDArray[np.int64], kinds: Kinds, rows: Rows, values: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The windows of the sources in *rows*."""
+    pages = values[:, FIGURES.index("close_pages")]
+    most = int(np.minimum(pages // LEAST, windowing.MOST_WINDOWS).sum())
+    who, features = np.zeros((most, windowing.WHO), np.int64), np.zeros((most, windowing.WIDTH))
+    if most:
+        windowing.slide(
+            bounds, pages, CLOSELY, kinds.exact, kinds.hidden, rows["t"], rows["page"], rows["parent"], rows["place"],
+            rows["agent"], rows["kind"], kinds.places, who, features,
+        )  # fmt: skip
+    return who, features
 
 
 def _whole_sources(pieces: Iterable[Rows]) -> Iterator[Rows]:

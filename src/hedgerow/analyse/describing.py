@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, eight, find
+from hedgerow.analyse.compiled import compiled, eight, find, lean
 from hedgerow.identity.kind import ASSETS, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
@@ -29,13 +29,13 @@ _S = np.uint64(29)
 _SLASH = np.frombuffer(b"/", np.uint8)
 
 
-@compiled
+@lean
 def _mix(h: Any, word: Any) -> Any:
     h = (h ^ word) * _M1
     return h ^ (h >> _S)
 
 
-@compiled
+@lean
 def digest(data: Bytes, start: int, end: int) -> Any:
     """64 bits for the bytes from *start* to before *end*; never 0."""
     h = _M2 ^ np.uint64(end - start)
@@ -73,7 +73,7 @@ _LONGEST_SUFFIX = max(map(len, ASSETS | CALL_SUFFIXES))
 _KEYS, _KINDS = _suffixes()
 
 
-@compiled
+@lean
 def _suffix_kind(data: Bytes, start: int, end: int) -> Any:
     """The kind of a page whose name has these bytes behind its last dot."""
     if end - start > _LONGEST_SUFFIX or end <= start:
@@ -96,7 +96,7 @@ def _suffix_kind(data: Bytes, start: int, end: int) -> Any:
     return PAGE
 
 
-@compiled
+@lean
 def _order_key(data: Bytes, start: int, end: int) -> Any:
     """
     Eight bytes that sort as a person sorts: letters by the alphabet, numbers by their size.
@@ -130,7 +130,7 @@ def _order_key(data: Bytes, start: int, end: int) -> Any:
     return key << np.uint64(8 * (8 - used))
 
 
-@compiled
+@lean
 def build(data: Bytes, start: int, end: int) -> Any:
     """
     How a target (path and query) is built, in numbers: order, shape, kind, flags.
@@ -207,14 +207,14 @@ def build(data: Bytes, start: int, end: int) -> Any:
     return _order_key(data, last, until), shape, kind, flags
 
 
-@compiled
+@lean
 def describe(data: Bytes, start: int, end: int) -> Any:
     """What a target is: page, a digest of all of it; and how it is built."""
     order, shape, kind, flags = build(data, start, end)
     return digest(data, start, end), order, shape, kind, flags
 
 
-@compiled
+@lean
 def referred(data: Bytes, start: int, end: int) -> Any:
     """
     What a referrer names: where its host starts and ends (at the same place where it has none), and the digest of its
@@ -237,7 +237,7 @@ def referred(data: Bytes, start: int, end: int) -> Any:
     return host, slash, digest(data, slash, stop)
 
 
-@compiled
+@lean
 def shape_of_referrer(data: Bytes, slash: int, end: int) -> Any:
     """The shape of the page that a referrer names, whose host ends at *slash*; and where the page ends."""
     stop = slash

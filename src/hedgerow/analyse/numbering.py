@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.analyse.accounts import users
+from hedgerow.analyse.compiled import lean
 from hedgerow.analyse.describing import (
     ASSET,
     CALL,
@@ -24,6 +26,7 @@ from hedgerow.analyse.describing import (
     PREFETCH,
     describe_all,
 )  # fmt: skip
+from hedgerow.analyse.recalling import UNKNOWN, Recalled
 from hedgerow.analyse.scanning import (
     AGENT,
     CLIENT,
@@ -35,13 +38,18 @@ from hedgerow.analyse.scanning import (
     Scanned,
     ipv4,
 )  # fmt: skip
-from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.identity.account import visitor_of
+from hedgerow.identity.address import network_of, parse_address, prefix_of
+from hedgerow.logs.dialect import By
+from hedgerow.logs.formats import account_of
 from hedgerow.visit import Visit
 
 NONE, OTHERS = 0, 1
 _KINDS = {"page": PAGE, "call": CALL, "asset": ASSET, "prefetch": PREFETCH}
 _MOST_TEXTS = 200_000
 _LONGEST_TEXT = 1000
+_NETWORK = np.uint64((1 << 64) - 256)
+_OF_A_NETWORK = "/24"
 
 COLUMNS = {
     "source": np.uint64, "t": np.int64, "page": np.uint64, "parent": np.uint64, "ord": np.uint64, "shape": np.uint32,
@@ -85,14 +93,19 @@ class Texts:
 
 
 class Numbering:
-    """The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources."""
+    """
+    The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources, which
+    are what *by* says.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, by: By = "visitor") -> None:
+        self.by: By = by
         self.agents = Texts()
         self.places = Texts()
         self.shapes = Texts()
         self.hosts: Counter[str] = Counter()
         """Lines by virtual host, where the log names it."""
+        self._recalled = Recalled()
         self._sources: dict[str, int] = {}
         self._visitors: list[str] = []
         self._addresses: list[str] = []
@@ -101,7 +114,11 @@ class Numbering:
         """The rows of the lines that were scanned; those of odd lines are empty."""
         words = scanned.words
         numbers = np.zeros(len(words) + 1, np.uint64)
-        for k, (column, start, end) in enumerate(words.tolist()):
+        recalled = self._recalled.numbers(scanned)
+        numbers[:-1] = recalled.astype(np.uint64)
+        new = np.flatnonzero(recalled == UNKNOWN)
+        numbers[new] = 0
+        for k, (column, start, end) in zip(new.tolist(), words[new].tolist(), strict=True):
             text = data[start:end].tobytes()
             if column == AGENT:
                 numbers[k] = self.agents.number(text)
@@ -111,7 +128,9 @@ class Numbering:
                 numbers[k] = self.places.number(text.lower())
             elif column == CLIENT:
                 address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
-                numbers[k] = self.source(prefix_of(address), address)
+                numbers[k] = self.source(self._visitor(address), address)
+        kept = new[numbers[new] > OTHERS]
+        self._recalled.remember(scanned, kept, numbers[kept].astype(np.int64))
         texts = scanned.texts
         if texts[HOST].max(initial=-1) >= 0:
             used = texts[HOST][texts[HOST] >= 0]
@@ -120,13 +139,17 @@ class Numbering:
                     self.hosts[data[words[k, 1] : words[k, 2]].tobytes().decode("latin-1").lower()] += count
         source = scanned.source
         others = texts[CLIENT] >= 0
+        if self.by == "network":
+            source &= _NETWORK
         if others.any():
             source[others] = numbers[texts[CLIENT][others]]
-        small = numbers.astype(np.uint32)
+        if self.by == "account":
+            self._tell_accounts(scanned, data, source)
+        small = np.empty((4, len(source)), np.uint32)
+        _gather(texts, numbers, small)
         return {
             "source": source, "t": scanned.at, "page": scanned.page, "parent": scanned.parent, "ord": scanned.order,
-            "shape": small[texts[SHAPE]], "lead": small[texts[LEAD]], "place": small[texts[PLACE]],
-            "agent": small[texts[AGENT]],
+            "shape": small[0], "lead": small[1], "place": small[2], "agent": small[3],
             "status": scanned.status, "kind": scanned.kind, "flags": scanned.flags,
         }  # fmt: skip
 
@@ -159,15 +182,40 @@ class Numbering:
             "flags": flags,
         }  # fmt: skip
 
+    def _visitor(self, address: str) -> str:
+        """What an address counts as, of which no more is known."""
+        if self.by == "address":
+            return address
+        return network_of(address) or address if self.by == "network" else prefix_of(address)
+
+    def _tell_accounts(self, scanned: Scanned, data: NDArray[np.uint8], source: NDArray[np.uint64]) -> None:
+        """Put accounts into *source*, where lines name any."""
+        which, named = users(scanned, data)
+        numbers = []
+        for line, name in named:
+            client = int(scanned.texts[CLIENT][line])
+            if client >= 0:
+                text = data[scanned.words[client, 1] : scanned.words[client, 2]].tobytes().decode("latin-1")
+                address = parse_address(text) or text
+            else:
+                address = self.address(int(source[line]))
+            numbers.append(self.source(visitor_of(account_of(name.decode("latin-1")), ""), address))
+        there = which >= 0
+        source[there] = np.array(numbers, np.uint64)[which[there]]
+
     def source_of(self, visit: Visit) -> int:
-        """The number of a visit's visitor."""
-        return self.source(visit.visitor, visit.address)
+        """The number of the source that a visit is of."""
+        if self.by in {"visitor", "session"}:
+            return self.source(visit.visitor, visit.address)
+        if self.by == "account":
+            return self.source(visitor_of(visit.account, visit.prefix), visit.address)
+        return self.source(self._visitor(visit.address), visit.address)
 
     def source(self, visitor: str, address: str) -> int:
         """The number of *visitor*, who has *address*."""
         found = self._sources.get(visitor)
         if found is None:
-            number = _ipv4(visitor)
+            number = _ipv4(visitor.removesuffix(_OF_A_NETWORK) if self.by == "network" else visitor)
             if number < int(OTHER_CLIENT):
                 return number
             found = self._sources[visitor] = int(OTHER_CLIENT) + len(self._visitors)
@@ -181,14 +229,26 @@ class Numbering:
         return list(zip(self._visitors, self._addresses, strict=True))
 
     def name(self, source: int) -> str:
-        """The name of a source: an address, a prefix, an account."""
+        """The name of a source: an address, a prefix, a network, an account, a session."""
         other = source - int(OTHER_CLIENT)
-        return str(IPv4Address(source)) if other < 0 else self._visitors[other]
+        if other >= 0:
+            return self._visitors[other]
+        return f"{IPv4Address(source)}{_OF_A_NETWORK if self.by == 'network' else ''}"
 
     def address(self, source: int) -> str:
         """An address of a source; the first that it had."""
         other = source - int(OTHER_CLIENT)
         return str(IPv4Address(source)) if other < 0 else self._addresses[other]
+
+
+@lean
+def _gather(texts: Any, numbers: Any, out: Any) -> None:
+    """The numbers of shapes, leads, places and user agents of all rows; of those that have none the last number."""
+    none = len(numbers) - 1
+    for i in range(texts.shape[1]):
+        for k, column in enumerate((SHAPE, LEAD, PLACE, AGENT)):
+            word = texts[column, i]
+            out[k, i] = numbers[word if word >= 0 else none]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -200,6 +260,22 @@ def _ipv4(visitor: str) -> int:
 
 def _bytes(text: str) -> bytes:
     return text.encode("latin-1", "backslashreplace")
+
+
+@lean
+def _keep(column: Any, good: Any) -> None:
+    k = 0
+    for i in range(len(good)):
+        column[k] = column[i]
+        k += good[i]
+
+
+def only(rows: Rows, good: NDArray[np.bool_]) -> Rows:
+    """Those of *rows* that are *good*; *rows* are spent."""
+    for column in rows.values():
+        _keep(column, good)
+    count = int(good.sum())
+    return {name: column[:count] for name, column in rows.items()}
 
 
 def fill(rows: Rows, where: NDArray[np.int64], more: Rows) -> None:

@@ -14,17 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.numbering import Numbering, Rows, fill
+from hedgerow.analyse.numbering import Numbering, Rows, fill, only
 from hedgerow.analyse.scanning import Scanned, scan
-from hedgerow.analyse.store import Store
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect
-from hedgerow.logs.formats import LineParser
+from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
 from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, Source, Tally, Text, look_at
 
 Piece = NDArray[np.uint8]
@@ -36,9 +34,16 @@ VISITS_AT_ONCE = 50_000
 _NEWLINE = 10
 
 
+class Takes(Protocol):
+    """What rows are put into."""
+
+    def add(self, rows: Rows) -> None:
+        """Add *rows* behind those that are there."""
+
+
 def read(
     paths: Sequence[str],
-    store: Store,
+    store: Takes,
     numbering: Numbering,
     progress: Progress | None = None,
     dialect: Dialect = AS_IT_IS,
@@ -70,8 +75,8 @@ def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
     return isinstance(source, Text) and source.format.name in PLAIN
 
 
-def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
-    parse = LineParser(source.format)
+def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
+    parse = source.parser()
     waiting: deque[tuple[Piece, Future[Scanned]]] = deque()
     seen = tally.lines
     with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool:
@@ -92,7 +97,7 @@ def _read_lines(source: Text, store: Store, numbering: Numbering, tally: Tally, 
 
 
 def _take(
-    piece: Piece, future: Future[Scanned], parse: LineParser, store: Store, numbering: Numbering, tally: Tally
+    piece: Piece, future: Future[Scanned], parse: Parser, store: Takes, numbering: Numbering, tally: Tally
 ) -> None:
     """Put a scanned piece into the store."""
     rows = rows_of_piece(piece, future.result(), parse, numbering, tally)
@@ -100,7 +105,7 @@ def _take(
         store.add(rows)
 
 
-def rows_of_piece(piece: Piece, scanned: Scanned, parse: LineParser, numbering: Numbering, tally: Tally) -> Rows:
+def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numbering, tally: Tally) -> Rows:
     """The rows of a scanned piece, those of its odd lines by way of the reference."""
     rows = numbering.rows_of(scanned, piece)
     good = ~scanned.odd
@@ -118,7 +123,7 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: LineParser, numbering: 
         if found:
             fill(rows, np.array(where), numbering.rows_of_visits(found))
             good[where] = True
-        rows = {name: column[good] for name, column in rows.items()}
+        rows = only(rows, good)
     parsed = int(good.sum())
     if parsed:
         tally.parsed += parsed
@@ -126,7 +131,7 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: LineParser, numbering: 
     return rows
 
 
-def _read_visits(source: Source, store: Store, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
+def _read_visits(source: Source, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     """What is not written in plain lines, visit by visit."""
     visits = source.visits(tally)
     while some := list(islice(visits, VISITS_AT_ONCE)):

@@ -22,7 +22,7 @@ from hedgerow.analyse.reading import VISITS_AT_ONCE, cuts, in_memory, in_turn, i
 from hedgerow.analyse.scanning import OTHER_CLIENT, scan
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import Dialect
-from hedgerow.logs.formats import LineParser, readable
+from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Source, Tally, look_at
 from hedgerow.stores.ledger_reading import is_url
 
@@ -88,7 +88,7 @@ def read_parts(dialect: Dialect, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    numbering, tally = Numbering(), Tally()
+    numbering, tally = Numbering(dialect.by), Tally()
     # Only all parts together know which texts are one too many.
     numbering.agents, numbering.places, numbering.shapes = Texts(_UNLIMITED), Texts(_UNLIMITED), Texts(_UNLIMITED)
     source = look_at(part.path, dialect)
@@ -118,7 +118,7 @@ def _rows_of(part: Part, source: Source, numbering: Numbering, tally: Tally) -> 
         while some := list(islice(visits, VISITS_AT_ONCE)):
             yield numbering.rows_of_visits(some)
         return
-    parse = LineParser(source.format)
+    parse = source.parser()
     if part.end == ALL:
         whole = pieces(source, tally)
     else:

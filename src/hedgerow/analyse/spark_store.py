@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -31,8 +30,10 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
+from hedgerow.analyse import windowing
 from hedgerow.analyse.counting import FIGURES, Figures, Kinds, count
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows
+from hedgerow.analyse.questions import SERIES, Asked
 from hedgerow.analyse.reading import Progress
 from hedgerow.analyse.spark_reading import (
     NUMBERED,
@@ -46,7 +47,6 @@ from hedgerow.analyse.spark_reading import (
     unsigned,
 )
 from hedgerow.analyse.stepping import WIDTH
-from hedgerow.analyse.store import SERIES, different
 from hedgerow.errors import StoreError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.reader import Tally
@@ -55,7 +55,10 @@ from hedgerow.shape.features import NAMES, Features, features
 from hedgerow.shape.series import Counts, Plan
 
 _SILENCE = Path(__file__).with_name("spark-log4j2.properties").as_uri()
-_FIGURES = "source BIGINT, first BIGINT, last BIGINT, figures ARRAY<BIGINT>, steps ARRAY<BIGINT>, paths ARRAY<DOUBLE>"
+_FIGURES = (
+    "source BIGINT, first BIGINT, last BIGINT, figures ARRAY<BIGINT>, steps ARRAY<BIGINT>, paths ARRAY<DOUBLE>, "
+    "who ARRAY<BIGINT>, windows ARRAY<DOUBLE>"
+)
 _SHAPES = "source BIGINT, start BIGINT, requests DOUBLE, features ARRAY<DOUBLE>"
 _STANDALONE = "spark://"
 _CONNECTING = 10.0
@@ -66,7 +69,7 @@ _LONGEST_REASON = 300
 _RAISED = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 
 
-class SparkStore:
+class SparkStore(Asked):
     """
     Rows on the Spark cluster at *master*, such as `spark://host:7077` or `local[2]`.
 
@@ -160,21 +163,6 @@ class SparkStore:
             chosen.createOrReplaceTempView("chosen")
         return self.ask(query, parameters)
 
-    def approximately(self, key: str, columns: Sequence[str], where: str) -> dict[str, NDArray[Any]]:
-        """
-        By *key*, about how many different values each of *columns* has in the rows *where* something holds.
-
-        Spark and DuckDB count so by different means, and err differently. So that both engines give the same report
-        Spark finds what differs, and DuckDB counts it, on the workers.
-        """
-        names = [key, *columns]
-        with self._told():
-            found = self._spark.table("rows").where(where).select(*names).distinct().repartition(key)
-            schema = ", ".join(f"{name} BIGINT" for name in names)
-            return _columns(
-                found.mapInArrow(partial(_count_different, key, columns), schema).toArrow(), numbers=columns
-            )
-
     def count(self, kinds: Kinds) -> Figures:
         """The figures of every source, counted on the workers."""
         with self._told():
@@ -213,40 +201,27 @@ class SparkStore:
             raise StoreError(f"Spark at {self._master}: {_reason(error)}") from None
 
 
-def _columns(table: pa.Table, numbers: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """The columns of *table*; *numbers* are those that only count what their name says."""
-    found = {name: table.column(name).to_numpy() for name in table.column_names}
-    return {name: column if name in numbers else unsigned(name, column) for name, column in found.items()}
-
-
-def _count_different(key: str, columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: how many different values *columns* have by *key*, as `store` counts them."""
-    names = [key, *columns]
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE rows ({', '.join(f'{name} UBIGINT' for name in names)})")
-        for batch in batches:
-            some = {name: unsigned(name, batch.column(name).to_numpy(zero_copy_only=False)) for name in names}
-            connection.register("added", pa.table({name: column.astype(np.uint64) for name, column in some.items()}))
-            connection.execute("INSERT INTO rows SELECT * FROM added")
-            connection.unregister("added")
-        found = connection.execute(f"{different(key, columns)} FROM rows GROUP BY ALL").fetchnumpy()
-    yield pa.record_batch([pa.array(found[name].astype(np.int64)) for name in names], names=names)
+def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
+    return {name: unsigned(name, table.column(name).to_numpy()) for name in table.column_names}
 
 
 def _count(kinds: Kinds, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: the figures (`_FIGURES`) of the sources in *batches*."""
     found = count((_rows(batch) for batch in batches if batch.num_rows), kinds)
-    ends = np.searchsorted(found.sessions[:, 0], np.arange(len(found.sources) + 1))
+    each = np.arange(len(found.sources) + 1)
+    ends, behind = np.searchsorted(found.sessions[:, 0], each), np.searchsorted(found.who[:, 0], each)
     yield pa.record_batch(
         [
             pa.array(signed("source", found.sources)),
             pa.array(found.first),
             pa.array(found.last),
-            _lists(found.values, np.arange(len(found.sources) + 1)),
+            _lists(found.values, each),
             _lists(found.sessions[:, 1:], ends),
             _lists(found.paths, ends),
+            _lists(found.who[:, 1:], behind),
+            _lists(found.windows, behind),
         ],
-        names=["source", "first", "last", "figures", "steps", "paths"],
+        names=["source", "first", "last", "figures", "steps", "paths", "who", "windows"],
     )
 
 
@@ -278,16 +253,20 @@ def _figures(counted: DataFrame) -> Figures:
     table = counted.toArrow().sort_by("source").combine_chunks()
     columns = {name: table.column(name) for name in ("source", "first", "last")}
     source, first, last = (column.to_numpy() for column in columns.values())
+    each = np.arange(len(source))
     steps = pa.compute.list_value_length(table.column("steps")).to_numpy().astype(np.int64)
-    places = np.repeat(np.arange(len(source)), steps)
-    flat = {name: pa.compute.list_flatten(table.column(name)).to_numpy() for name in ("figures", "steps", "paths")}
+    whose = pa.compute.list_value_length(table.column("windows")).to_numpy().astype(np.int64) // windowing.WIDTH
+    names = ("figures", "steps", "paths", "who", "windows")
+    flat = {name: pa.compute.list_flatten(table.column(name)).to_numpy() for name in names}
     return Figures(
         unsigned("source", source).astype(np.uint64),
         first,
         last,
         flat["figures"].reshape(len(source), -1) if len(source) else np.zeros((0, len(FIGURES)), np.int64),
-        np.column_stack((places, flat["steps"])).astype(np.int64),
+        np.column_stack((np.repeat(each, steps), flat["steps"])).astype(np.int64),
         flat["paths"].reshape(-1, WIDTH),
+        np.column_stack((np.repeat(each, whose), flat["who"].reshape(-1, windowing.WHO - 1))).astype(np.int64),
+        flat["windows"].reshape(-1, windowing.WIDTH),
     )
 
 

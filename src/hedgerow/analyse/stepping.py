@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.analyse.compiled import compiled
+from hedgerow.analyse.compiled import compiled, lean
 from hedgerow.analyse.describing import PAGE
 from hedgerow.sessions.paths import LONG, PREFIXES, SHORT_GAP, WIDE
 
@@ -44,7 +44,7 @@ def _shape(numbers: Any, parents: Any, start: int, end: int) -> Any:
     return deepest, widest
 
 
-@compiled
+@lean
 def _variation(gaps: Any, start: int, end: int) -> float:
     total = 0.0
     for k in range(start, end):

@@ -1,175 +1,209 @@
 """
-Store: the rows of a log in DuckDB, in a file of their own that goes away with them.
-
-The rows of a source are all in one of several tables, so that each is small enough to be sorted in memory; what is
-larger DuckDB sorts on disk, within the limit it is given. The view `rows` is all of them.
+Store: the rows of a log on this machine (`parts`), and what is asked about them: answered part by part, on all
+processors.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-import duckdb
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from hedgerow.analyse.numbering import COLUMNS, Rows
-from hedgerow.errors import StoreError
+from hedgerow.analyse.arranging import ANY, WORDS, Matrix, Runs, columns_of, first_pages, joined, part_of, runs
+from hedgerow.analyse.counting import Figures, Kinds, count, together
+from hedgerow.analyse.describing import ASSET, PAGE
+from hedgerow.analyse.different import Different
+from hedgerow.analyse.numbering import Numbering
+from hedgerow.analyse.parts import WORKERS, Parts, Piece, on_all
+from hedgerow.analyse.questions import DAY, Columns
+from hedgerow.analyse.reading import Progress, read
+from hedgerow.logs.dialect import Dialect
+from hedgerow.logs.reader import Tally
+from hedgerow.shape.autocorrelation import Levels
+from hedgerow.shape.features import Features, features
+from hedgerow.shape.series import Counts, Plan
 
-SERIES = "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL"
-"""Requests by source and interval; from when on, and how long an interval is, in microseconds."""
+_ERRORS_FROM = 400
+_CALLS_BELOW = 2
+_FEATURES_AT_ONCE = 4096
 
-_TYPES = {
-    np.uint64: "UBIGINT", np.int64: "BIGINT", np.uint32: "UINTEGER", np.uint16: "USMALLINT", np.uint8: "UTINYINT",
-}  # fmt: skip
-_AT_ONCE = 1 << 20
-_PARTS = 16
-_ROWS_TOGETHER = 200_000
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
-
-
-class Store:
-    """
-    Rows of numbers (`COLUMNS`), with *memory* bytes for all that is done with them.
-
-    To be closed: then nothing of it is left. *directory* is where the file lies; the system's place for such where none
-    is given.
-    """
-
-    def __init__(self, *, memory: int, directory: Path | None = None) -> None:
-        try:
-            self._place = tempfile.TemporaryDirectory(prefix="hedgerow-report-", dir=directory)
-            self._connection = duckdb.connect(Path(self._place.name) / "rows.duckdb")
-        except (OSError, duckdb.Error) as error:
-            raise StoreError(f"no room for the tables: {error}; name another place by TMPDIR") from None
-        self._run("SET memory_limit = ?", [f"{memory // 1_000_000}MB"])
-        self._run("SET temp_directory = ?", [str(Path(self._place.name) / "sorted")])
-        self._run("SET threads = ?", [os.cpu_count() or 1])
-        self._run("SET enable_progress_bar = false")
-        # Rows are written once and read twice: to press them together costs more than it saves.
-        self._run("SET force_compression = 'uncompressed'")
-        columns = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in COLUMNS.items())
-        for part in range(_PARTS):
-            self._run(f"CREATE TABLE rows_{part} ({columns})")
-        # Those of one source are in one table, so this number has their order.
-        each = [f"SELECT *, rowid AS number FROM rows_{part}" for part in range(_PARTS)]  # noqa: S608 - constants
-        everything = " UNION ALL ".join(each)
-        self._run(f"CREATE VIEW rows AS {everything}")
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="hedgerow-rows")
-        self._inserting: Future[None] | None = None
-        self._waiting: list[list[Rows]] = [[] for _ in range(_PARTS)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._beside.shutdown(cancel_futures=True)
-        self._connection.close()
-        self._place.cleanup()
-
-    def add(self, rows: Rows) -> None:
-        """Add *rows* behind those that are there; those of one source stay in this order."""
-        part = (rows["source"] * _SPREAD >> np.uint64(60)).astype(np.uint8)
-        order = np.argsort(part, kind="stable")
-        ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
-        columns = {name: rows[name][order] for name in COLUMNS}
-        for number, waiting in enumerate(self._waiting):
-            if ends[number] < ends[number + 1]:
-                waiting.append({name: column[ends[number] : ends[number + 1]] for name, column in columns.items()})
-            if sum(len(one["source"]) for one in waiting) >= _ROWS_TOGETHER:
-                self._flush(number)
-
-    def _flush(self, number: int) -> None:
-        waiting = self._waiting[number]
-        if not waiting:
-            return
-        joined = {name: np.concatenate([one[name] for one in waiting]) for name in COLUMNS}
-        waiting.clear()
-        # One at a time, beside whoever makes the next rows.
-        self._settle()
-        self._inserting = self._beside.submit(self._insert, number, pa.table(joined))
-
-    def _insert(self, number: int, table: pa.Table) -> None:
-        self._connection.register("added", table)
-        self._run(f"INSERT INTO rows_{number} SELECT * FROM added")  # noqa: S608 - a number
-        self._connection.unregister("added")
-
-    def _settle(self) -> None:
-        """Wait for the rows that are on their way."""
-        waited, self._inserting = self._inserting, None
-        if waited is not None:
-            waited.result()
-
-    def ask(self, query: str, parameters: list[Any] | None = None) -> dict[str, NDArray[Any]]:
-        """The columns of the answer."""
-        self._flush_all()
-        try:
-            found: dict[str, NDArray[Any]] = self._connection.execute(query, parameters or []).fetchnumpy()
-        except duckdb.Error as error:
-            raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
-        return found
-
-    def ask_about(
-        self, sources: NDArray[np.uint64], query: str, parameters: list[Any] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """The same; *sources* are the table `chosen`."""
-        self._connection.register("chosen", pa.table({"source": sources}))
-        try:
-            return self.ask(query, parameters)
-        finally:
-            self._connection.unregister("chosen")
-
-    def approximately(self, key: str, columns: Sequence[str], where: str) -> dict[str, NDArray[Any]]:
-        """By *key*, about how many different values each of *columns* has in the rows *where* something holds."""
-        return self.ask(f"{different(key, columns)} FROM rows WHERE {where} GROUP BY ALL")
-
-    def sorted_rows(self) -> list[Iterator[Rows]]:
-        """
-        All rows in several parts, a source in one of them: those of one source together and by time; of the same time
-        as they came. A source may go on in the next piece. Each part may be taken in a thread of its own.
-        """
-        self._flush_all()
-        return [self._sorted(part) for part in range(_PARTS)]
-
-    def _sorted(self, part: int) -> Iterator[Rows]:
-        query = f"SELECT {', '.join(COLUMNS)} FROM rows_{part} ORDER BY source, t, rowid"  # noqa: S608 - constants
-        try:
-            with self._connection.cursor() as beside:
-                for batch in beside.sql(query).to_arrow_reader(_AT_ONCE):
-                    if batch.num_rows:
-                        yield {name: batch.column(k).to_numpy(zero_copy_only=False) for k, name in enumerate(COLUMNS)}
-        except duckdb.Error as error:
-            raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
-
-    def _flush_all(self) -> None:
-        for number in range(_PARTS):
-            self._flush(number)
-        self._settle()
-
-    def _run(self, query: str, parameters: list[Any] | None = None) -> None:
-        try:
-            self._connection.execute(query, parameters or [])
-        except duckdb.Error as error:
-            raise StoreError(f"the tables cannot be made: {_first_line(error)}") from None
+_Answer = TypeVar("_Answer")
 
 
-def different(key: str, columns: Sequence[str]) -> str:
-    """The beginning of a query for about how many different values *columns* have by *key*."""
-    counts = ", ".join(f"approx_count_distinct({column}) AS {column}" for column in columns)
-    return f"SELECT {key}, {counts}"
+class Store(Parts):
+    """Rows that answer `questions`; see `Parts`."""
+
+    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
+        return read(paths, self, numbering, progress, dialect)
+
+    def hosts(self, first_page: int) -> Columns:
+        pages, parents = Different(), Different()
+        assets: dict[int, int] = {}
+        for found in self._on_parts(_hosts_of):
+            pages.take(found.pages)
+            parents.take(found.parents)
+            for place, number in enumerate(found.assets.tolist()):
+                if number:
+                    assets[place] = assets.get(place, 0) + number
+        halvings = max(pages.halvings, parents.halvings)
+        pages.halve(halvings)
+        parents.halve(halvings)
+        parent, at = parents.pairs
+        counted = parent != np.uint64(first_page)
+        there = counted & np.isin(parent, pages.pairs[0])
+        index = at.astype(np.int64)
+        places = np.unique(index)
+        size = int(places.max(initial=-1)) + 1
+        return {
+            "place": places,
+            "assets": np.array([assets.get(one, 0) for one in places.tolist()], np.int64),
+            "parents": np.bincount(index[counted], minlength=size)[places],
+            "there": np.bincount(index[there], minlength=size)[places],
+        }
+
+    def groups(self, least: int) -> NDArray[Any]:
+        found = Different(enough=least)
+        for one in self._on_parts(lambda pieces: _groups_of(pieces, least)):
+            found.take(one)
+        return np.array(sorted(shape for shape, pages in found.by_other().items() if pages >= least), np.int64)
+
+    def leads(self, places: Sequence[int]) -> Columns:
+        own = np.zeros(max(places) + 1, np.bool_)
+        own[list(places)] = True
+        pages, parents = Different(), Different()
+        for found in self._on_parts(lambda pieces: _leads_of(pieces, own)):
+            pages.take(found[0])
+            parents.take(found[1])
+        by_pages, by_parents = pages.by_other(), parents.by_other()
+        leads = sorted(by_pages)
+        return {
+            "lead": np.array(leads, np.int64),
+            "pages": np.array([by_pages[lead] for lead in leads], np.int64),
+            "parents": np.array([by_parents.get(lead, 1) for lead in leads], np.int64),
+        }
+
+    def count(self, kinds: Kinds) -> Figures:
+        def of_part(pieces: list[Piece]) -> Figures:
+            return count((columns_of(piece.load()) for piece in pieces), kinds)
+
+        return together(on_all(of_part, self.pieces()))
+
+    def series(self, origin: int, step: int) -> Columns:
+        return _columns(*self._runs(self.pieces(), origin, step))
+
+    def series_of(self, sources: NDArray[np.uint64], origin: int, step: int) -> Columns:
+        pieces = self.pieces()
+        found = _columns(*self._runs([pieces[part] for part in np.unique(part_of(sources)).tolist()], origin, step))
+        mine = np.isin(found["source"], sources)
+        return {name: column[mine] for name, column in found.items()}
+
+    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
+        """Some sources at a time, so that all processors have something to do; each is for itself."""
+        cuts = np.unique(np.append(np.arange(0, counts.size, _FEATURES_AT_ONCE), counts.size))
+        ends = np.searchsorted(counts.rows, cuts)
+
+        def of_some(k: int) -> Features:
+            mine, size = slice(ends[k], ends[k + 1]), int(cuts[k + 1] - cuts[k])
+            some = Counts(counts.rows[mine] - cuts[k], counts.bins[mine], counts.values[mine], size)
+            return features(some, plan, levels=levels, least=least)
+
+        if len(cuts) < 3:  # noqa: PLR2004 - one of them
+            return features(counts, plan, levels=levels, least=least)
+        found = on_all(of_some, range(len(cuts) - 1))
+        sources = np.concatenate([one.sources + cut for one, cut in zip(found, cuts[:-1], strict=True)])
+        starts, requests, rows = (
+            np.concatenate([getattr(one, name) for one in found]) for name in ("starts", "requests", "rows")
+        )
+        return Features(sources, starts, requests, rows, found[0].comparable)
+
+    def days(self, automatic: NDArray[np.uint64]) -> Columns:
+        found = _columns(*self._runs(self.pieces(), 0, DAY, _CALLS_BELOW))
+        ordinary = ~np.isin(found["source"], automatic)
+        numbers, which = np.unique(found["n"], return_inverse=True)
+        return {
+            "n": numbers,
+            "days": np.bincount(which, minlength=len(numbers)),
+            "ordinary": np.bincount(which, weights=ordinary, minlength=len(numbers)).astype(np.int64),
+        }
+
+    def first_pages(self, sources: NDArray[np.uint64], most: int) -> Columns:
+        wanted = np.sort(sources)
+
+        def of_part(pieces: list[Piece]) -> list[Matrix]:
+            taken = np.zeros(len(wanted), np.int64)
+            return [first_pages(piece.load(), wanted, taken, most) for piece in pieces]
+
+        found = [rows for part in on_all(of_part, self.pieces()) for rows in part]
+        rows = np.concatenate(found) if found else np.zeros((0, WORDS), np.uint64)
+        # Sorted within each part, so those of a source are behind each other already.
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        columns = columns_of(rows)
+        return {name: columns[name] for name in ("source", "t", "page", "shape", "status")}
+
+    def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[Runs]:
+        """How many rows of each source in *parts* are in each interval."""
+
+        def of_part(pieces: list[Piece]) -> list[Runs]:
+            return [runs(piece.load(), origin, step, below) for piece in pieces]
+
+        return [one for part in on_all(of_part, parts) for one in part]
+
+    def _on_parts(self, answer: Callable[[list[Piece]], _Answer]) -> list[_Answer]:
+        """What *answer* says of all pieces, some of them for each processor."""
+        parts = self.pieces()
+        some = [[piece for part in parts[k::WORKERS] for piece in part] for k in range(WORKERS)]
+        return on_all(answer, some)
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+class _Hosts(NamedTuple):
+    pages: Different
+    parents: Different
+    assets: NDArray[np.int64]
+
+
+def _hosts_of(pieces: list[Piece]) -> _Hosts:
+    """Pages that were there, parents by the place they are at, and assets by place."""
+    pages, parents, assets = Different(), Different(), np.zeros(0, np.int64)
+    for piece in pieces:
+        rows = columns_of(piece.load())
+        kind, place = rows["kind"], rows["place"]
+        pages.enter(rows["page"], np.zeros(len(kind), np.uint8), (kind == PAGE) & (rows["status"] < _ERRORS_FROM))
+        parents.enter(rows["parent"], place, place > 1)
+        more = np.bincount(place[kind == ASSET], minlength=len(assets))
+        more[: len(assets)] += assets
+        assets = more
+    return _Hosts(pages, parents, assets)
+
+
+def _groups_of(pieces: list[Piece], least: int) -> Different:
+    found = Different(enough=least)
+    for piece in pieces:
+        rows = columns_of(piece.load())
+        found.enter(rows["page"], rows["shape"], (rows["kind"] == PAGE) & (rows["status"] < _ERRORS_FROM))
+    return found
+
+
+def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[Different, Different]:
+    pages, parents = Different(), Different()
+    for piece in pieces:
+        rows = columns_of(piece.load())
+        place = rows["place"]
+        led = (rows["kind"] == PAGE) & own[np.where(place < len(own), place, 0)]
+        pages.enter(rows["page"], rows["lead"], led)
+        parents.enter(rows["parent"], rows["lead"], led)
+    return pages, parents
+
+
+def _columns(*found: Runs) -> Columns:
+    """The runs of all parts, by source; what two pieces have of one interval is one."""
+    if not found:
+        return {"source": np.zeros(0, np.uint64), "bin": np.zeros(0, np.int64), "n": np.zeros(0, np.int64)}
+    sources, sizes, bins, n = joined(found)
+    source = np.repeat(sources, sizes)
+    if len(np.unique(sources)) < len(sources):
+        begins = np.ones(len(source), np.bool_)
+        begins[1:] = (source[1:] != source[:-1]) | (bins[1:] != bins[:-1])
+        source, bins, n = source[begins], bins[begins], np.add.reduceat(n, np.flatnonzero(begins))
+    return {"source": source, "bin": bins, "n": n}

@@ -14,104 +14,39 @@ Which host is the site's own, which pages are listings and which groups of pages
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.counting import FOREIGN, OWN, Figures, Kinds, count, together
-from hedgerow.analyse.describing import PAGE, digest
+from hedgerow.analyse.counting import FOREIGN, OWN, Figures, Kinds
+from hedgerow.analyse.describing import digest
 from hedgerow.analyse.numbering import Numbering
-from hedgerow.analyse.reading import Progress, read
-from hedgerow.analyse.store import SERIES, Store
-from hedgerow.logs.dialect import AS_IT_IS, Dialect
+from hedgerow.analyse.questions import Holds
+from hedgerow.analyse.reading import Progress
+from hedgerow.analyse.scanning import OTHER_CLIENT
+from hedgerow.analyse.store import Store
+from hedgerow.logs.dialect import AS_IT_IS, By, Dialect
 from hedgerow.logs.reader import Tally
 from hedgerow.shape.autocorrelation import Levels
-from hedgerow.shape.features import FINE, Features, Fine, features, shares
+from hedgerow.shape.features import FINE, Features, Fine, shares
 from hedgerow.shape.series import Counts, Plan
-
-_HOSTS = """
-WITH pages AS (SELECT DISTINCT page FROM rows WHERE kind = 0 AND status < 400),
-led AS (SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets FROM rows WHERE place > 1 GROUP BY ALL)
-SELECT place, sum(assets) AS assets, count(*) FILTER (WHERE parent <> ?) AS parents,
-  count(*) FILTER (WHERE parent <> ? AND page IS NOT NULL) AS there
-FROM led LEFT JOIN pages ON parent = page GROUP BY place ORDER BY place
-"""
-"""By host: assets that it led to, pages that it led from (but the first page, which every site has), and how many of
-those were asked for here."""
-
-_DAYS = """
-SELECT n, count(*) AS days, count(*) FILTER (WHERE NOT automatic) AS ordinary FROM (
-  SELECT source, count(*) AS n, source IN (SELECT source FROM chosen) AS automatic
-  FROM rows WHERE kind < 2 GROUP BY source, t // 86400000000
-) GROUP BY n ORDER BY n
-"""
 
 LARGE = 20
 LEADS = 10
+_WITH_REFERRERS, _WITHOUT_REFERRERS = {"combined", "vhost-combined", "ledger"}, {"common", "vhost-common", "alb"}
 _MICROSECONDS = 1_000_000
 _LEAST_LEADING = 20
 _LEAST_PARENTS = 3
 
 
-class Holds(Protocol):
-    """
-    What holds the rows of a log and is asked about them.
-
-    Queries are written so that DuckDB and Spark SQL both take them; only the sign `//` of whole division is DuckDB's.
-    """
-
-    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
-        """Read all of *paths*; LogError where one of them cannot be read at all."""
-
-    def ask(self, query: str, parameters: list[Any] | None = None) -> dict[str, NDArray[Any]]:
-        """The columns of the answer."""
-
-    def ask_about(
-        self, sources: NDArray[np.uint64], query: str, parameters: list[Any] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """The same; *sources* are the table `chosen`."""
-
-    def approximately(self, key: str, columns: Sequence[str], where: str) -> dict[str, NDArray[Any]]:
-        """By *key*, about how many different values each of *columns* has in the rows *where* something holds."""
-
-    def count(self, kinds: Kinds) -> Figures:
-        """The figures of every source."""
-
-    def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
-        """By *source* and *bin*, in this order: how many requests (*n*) it sent in each *step* from *origin* on."""
-
-    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
-        """The features of every source with at least *least* requests. *counts* are what `series` gave last."""
-
-    def close(self) -> None: ...
-
-
-class _Local(Store):
-    """The rows on this machine."""
-
-    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
-        return read(paths, self, numbering, progress, dialect)
-
-    def count(self, kinds: Kinds) -> Figures:
-        with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-count") as pool:
-            return together(list(pool.map(lambda part: count(part, kinds), self.sorted_rows())))
-
-    def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
-        return self.ask(f"{SERIES} ORDER BY ALL", [origin, step])
-
-    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
-        return features(counts, plan, levels=levels, least=least)
-
-
 class Tables:
     """
     The tables of some logs. To be closed. The rows are on this machine, unless *store* holds them elsewhere.
+    *hide_agents*: no user agent tells the sessions of a source apart.
 
     *sources* are names, sorted by number (IPv4 addresses by their value, then all others as they came); all arrays are
     in that order. *tally* says what was read. Times are seconds since 1970.
@@ -126,10 +61,11 @@ class Tables:
         progress: Progress | None = None,
         dialect: Dialect = AS_IT_IS,
         store: Holds | None = None,
+        hide_agents: bool = False,
     ) -> None:
-        self.numbering = Numbering()
-        self._counted: dict[float, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
-        self.store: Holds = store or _Local(memory=memory)
+        self._hide_agents = hide_agents
+        self.numbering = Numbering(dialect.by)
+        self.store: Holds = store or Store(memory=memory)
         try:
             self.tally: Tally = self.store.read(paths, self.numbering, progress, dialect)
             self.hosts = self._own_hosts([host.lower() for host in hosts])
@@ -150,6 +86,25 @@ class Tables:
     @cached_property
     def sources(self) -> list[str]:
         return [self.numbering.name(source) for source in self.figures.sources.tolist()]
+
+    @property
+    def by(self) -> By:
+        """What a source is."""
+        return self.numbering.by
+
+    @cached_property
+    def addresses(self) -> list[str]:
+        """An address of each source: the first that it had."""
+        found = list(self.sources)
+        others = int(np.searchsorted(self.figures.sources, OTHER_CLIENT))
+        found[others:] = map(self.numbering.address, self.figures.sources[others:].tolist())
+        return found
+
+    @property
+    def tells_referrers(self) -> bool:
+        """Whether the lines of the log say where visits come from: by their format, or because one of them does."""
+        forms = set(self.tally.formats)
+        return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.numbering.places.texts)))
 
     @property
     def requests(self) -> NDArray[np.int64]:
@@ -197,20 +152,21 @@ class Tables:
         Source-days by how many pages and calls they asked for: how many, so many requests, and how many of them are of
         sources that are not *automatic*. Days begin at midnight UTC.
         """
-        found = self.store.ask_about(
-            self.figures.sources[automatic],
-            _DAYS,
-        )
+        found = self.store.days(self.figures.sources[automatic])
         return tuple(found[name].astype(np.int64) for name in ("days", "n", "ordinary"))  # type: ignore[return-value]
 
     def sparse(self, interval_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The place of a source, the number of an interval, the requests; no row where there were none."""
-        if interval_s not in self._counted:
-            step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
-            found = self.store.series(origin, step)
-            place = np.searchsorted(self.figures.sources, found["source"])
-            self._counted = {interval_s: (place, found["bin"].astype(np.int64), found["n"].astype(np.int64))}
-        return self._counted[interval_s]
+        step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
+        found = self.store.series(origin, step)
+        return self.places(found["source"]), found["bin"].astype(np.int64), found["n"].astype(np.int64)
+
+    def places(self, source: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The places of *source*, numbers that rise, among the sources."""
+        begins = np.ones(len(source), np.bool_)
+        begins[1:] = source[1:] != source[:-1]
+        different = np.searchsorted(self.figures.sources, source[begins])
+        return np.repeat(different, np.diff(np.append(np.flatnonzero(begins), len(source))))
 
     def counts(self, plan: Plan) -> Counts:
         """Requests by source and interval."""
@@ -231,7 +187,7 @@ class Tables:
         if self.numbering.hosts:
             return sorted(self.numbering.hosts)
         first_page = int(digest(np.frombuffer(b"/", np.uint8), 0, 1))
-        found = self.store.ask(_HOSTS, [first_page, first_page])
+        found = self.store.hosts(first_page)
         own = found["place"][(found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"])].tolist()
         if not own and len(found["place"]):
             own = found["place"][np.argmax(found["assets"])].reshape(1).tolist()
@@ -241,9 +197,8 @@ class Tables:
         numbering = self.numbering
         own = {host.encode("latin-1", "replace") for host in self.hosts}
         places = np.array([OWN if text in own else FOREIGN for text in numbering.places.texts], np.uint8)
-        shapes = self.store.approximately("shape", ["page"], f"kind = {PAGE} AND status < 400")
         profile = np.zeros(len(numbering.shapes), np.bool_)
-        profile[shapes["shape"][shapes["page"] >= LARGE]] = True
+        profile[self.store.groups(LARGE)] = True
         profile[:2] = False
         return self.store.count(
             Kinds(
@@ -252,6 +207,7 @@ class Tables:
                 places=places,
                 listing=self._listings(places),
                 profile=profile,
+                hidden=self._hide_agents,
             )
         )
 
@@ -259,9 +215,8 @@ class Tables:
         listing = np.zeros(len(self.numbering.shapes), np.bool_)
         own = np.flatnonzero(places == OWN).tolist()
         if own:
-            here = ", ".join(map(str, own))
-            found = self.store.approximately("lead", ["page", "parent"], f"kind = {PAGE} AND place IN ({here})")
-            many = (found["page"] >= LEADS * found["parent"]) & (found["page"] >= _LEAST_LEADING)
+            found = self.store.leads(own)
+            many = (found["pages"] >= LEADS * found["parents"]) & (found["pages"] >= _LEAST_LEADING)
             listing[found["lead"][many]] = True
             listing[:2] = False
         return listing

@@ -8,8 +8,7 @@ home page and then the first link) is nobody's.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from itertools import combinations
+from collections import defaultdict
 
 import msgspec
 import numpy as np
@@ -64,24 +63,31 @@ def _walks(sources: Ints, numbers: Ints) -> tuple[Ints, Ints]:
     if len(sources) < _PAGES:
         return sources[:0], numbers[:0]
     whole = sources[_PAGES - 1 :] == sources[: 1 - _PAGES]
-    runs = np.stack([numbers[n : len(numbers) - _PAGES + 1 + n] for n in range(_PAGES)], axis=1)[whole]
-    _, marks = np.unique(runs, axis=0, return_inverse=True)
-    return sources[_PAGES - 1 :][whole], marks.reshape(-1).astype(np.int64)
+    marks = _numbered(numbers)
+    for _ in range(_PAGES - 1):
+        # A run and the next page: numbers of two small numbers are exact.
+        before, numbers = marks[:-1], numbers[1:]
+        marks = _numbered(before * np.int64(len(numbers) + 1) + _numbered(numbers))
+    return sources[_PAGES - 1 :][whole], marks[whole]
+
+
+def _numbered(values: Ints) -> Ints:
+    """The same number for the same value, from 0 on."""
+    return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
     """Groups of sources that are tied to one another, directly or through others."""
     if not len(sources):
         return []
-    pairs = np.unique(np.stack((marks, sources), axis=1), axis=0)
-    has = Counter(pairs[:, 1].tolist())
+    size = int(sources.max()) + 1
+    pairs = np.column_stack(np.divmod(np.unique(_numbered(marks) * size + sources), size))
+    has = np.bincount(pairs[:, 1])
     all_marks = len(np.unique(pairs[:, 0]))
-    starts = np.flatnonzero(np.r_[True, pairs[1:, 0] != pairs[:-1, 0]])
-    lengths = np.diff(np.r_[starts, len(pairs)])
-    common: Counter[tuple[int, int]] = Counter()
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        if 1 < length <= limits.most:
-            common.update(combinations(pairs[start : start + length, 1].tolist(), 2))
+    tied, common = _common(pairs, size, limits.most)
+    chance = has[tied[:, 0]] * has[tied[:, 1]] / all_marks
+    least = limits.share * np.minimum(has[tied[:, 0]], has[tied[:, 1]])
+    enough = common >= np.maximum(np.maximum(limits.marks, least), limits.beyond * chance)
     leader: dict[int, int] = {}
 
     def find_leader(one: int) -> int:
@@ -89,12 +95,28 @@ def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
             one = leader[one]
         return one
 
-    for (one, other), count in sorted(common.items()):
-        chance = has[one] * has[other] / all_marks
-        if count >= max(limits.marks, limits.share * min(has[one], has[other]), limits.beyond * chance):
-            first, second = sorted((find_leader(one), find_leader(other)))
-            leader[second] = first
+    for one, other in tied[enough].tolist():
+        first, second = sorted((find_leader(one), find_leader(other)))
+        leader[second] = first
     groups: dict[int, list[int]] = defaultdict(list)
     for one in sorted(leader):
         groups[find_leader(one)].append(one)
     return [tuple(group) for group in groups.values() if len(group) >= limits.members]
+
+
+def _common(pairs: Ints, size: int, most: int) -> tuple[Ints, Ints]:
+    """
+    Of *pairs* of a mark and a source, sorted, below *size*: which two sources have marks in common, and how many.
+
+    Those that more than *most* sources have do not count.
+    """
+    starts = np.flatnonzero(np.r_[True, pairs[1:, 0] != pairs[:-1, 0]])
+    lengths = np.diff(np.r_[starts, len(pairs)])
+    found = [np.zeros(0, dtype=np.int64)]
+    for length in range(2, most + 1):
+        # All marks that so many sources have at once.
+        inside = pairs[starts[lengths == length][:, None] + np.arange(length), 1]
+        one, other = np.triu_indices(length, 1)
+        found.append((inside[:, one] * size + inside[:, other]).ravel())
+    keys, common = np.unique(np.concatenate(found), return_counts=True)
+    return np.column_stack(np.divmod(keys, size)), common

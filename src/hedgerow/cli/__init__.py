@@ -184,6 +184,14 @@ def report(
         str,
         typer.Option("--format", metavar="FORMAT", help="The server's log_format or LogFormat, or a format's name."),
     ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="What a source is: visitor (an account that Hedgerow knows, else a prefix), address, prefix (IPv4 "
+            "address, IPv6 /64), network (/24, /48), or the log's own account or session.",
+        ),
+    ] = "",
     model: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Thresholds and weights; see hedgerow train heuristics."),
@@ -202,8 +210,8 @@ def report(
         bool, typer.Option("--resolve", help="Verify bots by the names of their addresses, asked of the DNS.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="What reads and counts: duckdb on this machine, or spark.")
-    ] = "duckdb",
+        str, typer.Option(metavar="NAME", help="What holds the rows: local or duckdb on this machine, or spark.")
+    ] = "local",
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark's master, such as spark://host:7077; without, this machine.")
     ] = "",
@@ -214,7 +222,7 @@ def report(
 
     run(
         logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
-        memory=memory, hosts=host, form=form, model=model, top=top, timing=timing, exports=export or [],
+        memory=memory, hosts=host, form=form, by=by, model=model, top=top, timing=timing, exports=export or [],
         apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
     )  # fmt: skip
 

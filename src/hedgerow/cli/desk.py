@@ -53,7 +53,10 @@ class _RedisDesk:
 
     def order(self, key: str, block: Block | None) -> bool:
         if block is None:
-            return self._state.forgive(key)
+            forgiven = self._state.forgive(key)
+            if forgiven is None:
+                raise StoreError("Redis does not answer, so nobody is forgiven; try again")
+            return forgiven
         self._state.commit(block)
         return True
 

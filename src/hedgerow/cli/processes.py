@@ -16,7 +16,8 @@ import uvicorn
 import uvloop
 
 from hedgerow.adapters.admin import Admin
-from hedgerow.adapters.server import Limits, make_server
+from hedgerow.adapters.server import make_server
+from hedgerow.adapters.server_protocol import Limits
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.workers import Workers
 from hedgerow.errors import HedgerowError, SettingsError

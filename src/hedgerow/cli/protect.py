@@ -11,7 +11,7 @@ import msgspec
 
 from hedgerow.adapters.asgi import Hedgerow
 from hedgerow.adapters.proxy import Proxy
-from hedgerow.adapters.upstream import Upstream
+from hedgerow.adapters.upstream.pool import Upstream
 from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
 from hedgerow.settings import Settings, load_settings

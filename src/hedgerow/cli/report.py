@@ -6,6 +6,7 @@ Progress goes to standard error, and only where that is a terminal; the summary,
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
 
 import typer
 from rich.console import Console
@@ -26,16 +27,16 @@ from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
 from hedgerow.identity.welcome import Acquaintance
-from hedgerow.logs.dialect import Dialect
+from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
-    from hedgerow.analyse.tables import Holds
+    from hedgerow.analyse.questions import Holds
     from hedgerow.report.result import Report
 
-DUCKDB, SPARK = ENGINES = ("duckdb", "spark")
+LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
 THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
@@ -55,6 +56,7 @@ def run(
     memory: float = 2.0,
     hosts: list[str] | None = None,
     form: str = "",
+    by: str = "",
     model: Path | None = None,
     top: int = 10,
     timing: bool = False,
@@ -63,7 +65,7 @@ def run(
     length: str = "7d",
     sure: float = 0.9,
     resolve: bool = False,
-    engine: str = DUCKDB,
+    engine: str = LOCAL,
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
@@ -77,7 +79,7 @@ def run(
         raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
     _check_engine(engine, master)
     settings = load_settings(config)
-    dialect = Dialect(form or settings.logs.format, settings.logs.fields)
+    dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by)
     dialect.check()
     targets = [_target(one) for one in exports or []]
     seconds = _seconds(length)
@@ -89,6 +91,7 @@ def run(
         model=model,
         resolve=acquaintance.proofs if resolve else None,
         windows=settings.density.windows,
+        told=json_path is not None,
     )
     began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
@@ -96,6 +99,7 @@ def run(
         Console(stderr=True).print("The first report compiles its functions, which takes half a minute or so, once.")
     try:
         with (
+            _without_collecting(),
             _interruptible() as heed,
             _progress() as progress,
             Tables(
@@ -104,7 +108,8 @@ def run(
                 hosts=hosts or (),
                 progress=progress,
                 dialect=dialect,
-                store=_spark(master, memory) if engine == SPARK else None,
+                store=_store(engine, master, int(memory * _GIGABYTE * _SHARE_OF_TABLES)),
+                hide_agents=ignore_agents,
             ) as tables,
         ):
             heed()
@@ -129,6 +134,18 @@ def run(
     if timing and STANDARD_OUTPUT not in {json_path, html_path}:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+@contextmanager
+def _without_collecting() -> Iterator[None]:
+    """Nothing that a report makes goes round in circles; to look for such in millions of things takes a tenth of it."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 @contextmanager
@@ -172,12 +189,26 @@ def _check_engine(engine: str, master: str) -> None:
         )
 
 
-def _spark(master: str, memory: float) -> Holds:
-    try:
-        from hedgerow.analyse.spark_store import SparkStore
-    except ImportError:
-        raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
-    return SparkStore(master or THIS_MACHINE, memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES))
+def _by(text: str) -> By | None:
+    """What is to be a source; None where nobody has said."""
+    if text and text not in get_args(By):
+        raise SettingsError([f"--by is one of {', '.join(get_args(By))}; not {readable(text)!r}"])
+    return cast("By", text) if text else None
+
+
+def _store(engine: str, master: str, memory: int) -> Holds | None:
+    """What holds the rows; None where that is as usual."""
+    if engine == DUCKDB:
+        from hedgerow.analyse.duckdb_store import DuckdbStore
+
+        return DuckdbStore(memory=memory)
+    if engine == SPARK:
+        try:
+            from hedgerow.analyse.spark_store import SparkStore
+        except ImportError:
+            raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
+        return SparkStore(master or THIS_MACHINE, memory=memory)
+    return None
 
 
 def _write_all(

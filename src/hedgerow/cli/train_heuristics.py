@@ -24,18 +24,18 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
     except ImportError as error:
         raise HedgerowError(f"this needs {error.name}; install hedgerow[report]") from None
     from hedgerow.identity.bots import Bots, known_bots
-    from hedgerow.models.bundle import load
+    from hedgerow.models.bundle import load, load_window
     from hedgerow.stores.ledger_reading import short_name
     from hedgerow.training.sitelogs import read_labels
 
     if not logs:
         raise ModelError("name the logs to learn from: hedgerow train heuristics LOG...")
     told = read_labels(labels) if labels is not None else None
-    bots, bundle = Bots(known=known_bots()), load()
+    bots, bundles = Bots(known=known_bots()), (load(), load_window())
     lessons = []
     for log in logs:
-        with Tables([log], memory=_MEMORY) as tables:
-            lessons.append(lesson(short_name(log), tables, bots, bundle, told))
+        with Tables([log], memory=_MEMORY, hide_agents=True) as tables:
+            lessons.append(lesson(short_name(log), tables, bots, *bundles, told))
             typer.echo(f"{readable(short_name(log))}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
     model = learn(lessons)
     if out is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Literal, NamedTuple, get_args
@@ -167,6 +167,22 @@ class Proofs:
         kept[key] = _Found(true, question.at + (self.true_for if true else self.false_for))
 
 
+_PLAIN = re.compile(r"(?:[\w /!-]|\\\.)+", re.ASCII)
+
+
+def _words_of(patterns: Iterable[str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Words, in small letters, of which one is in whatever *patterns* find; and a pattern for what has no such word."""
+    words, others = [], []
+    for pattern in patterns:
+        parts = pattern.split("|")
+        if all(_PLAIN.fullmatch(part) for part in parts):
+            words += [part.replace("\\", "").lower() for part in parts]
+        else:
+            others.append(f"(?:{pattern})")
+    # Where there is none, nothing is found.
+    return tuple(words), re.compile("|".join(others) or "(?!)", re.IGNORECASE)
+
+
 class Bots:
     """
     Tells who claims to be a bot, and whether that is true.
@@ -193,6 +209,7 @@ class Bots:
         # One group for each; the group's number tells which.
         pattern = "|".join(f"({bot.agent})" for bot in self._known)
         self._pattern = re.compile(pattern, re.IGNORECASE) if pattern else None
+        self._words, self._others = _words_of(bot.agent for bot in self._known)
         self._cached = lru_cache(maxsize=1 << 12)(self._search)
 
     def __bool__(self) -> bool:
@@ -210,6 +227,11 @@ class Bots:
         return self._cached(user_agent) if len(user_agent) <= _LONGEST_CACHED else self._search(user_agent)
 
     def _search(self, user_agent: str) -> KnownBot | None:
+        # Most name nobody, and that no word is there is found in a tenth of the time.
+        if user_agent.isascii() and not self._others.search(user_agent):
+            lower = user_agent.lower()
+            if not any(word in lower for word in self._words):
+                return None
         found = self._pattern.search(user_agent) if self._pattern is not None else None
         return self._known[found.lastindex - 1] if found is not None and found.lastindex else None
 

@@ -6,20 +6,16 @@ user agent names is not: Chrome sends `Sec-CH-UA`, Firefox never does. Care is t
 themselves: over plain http they send no `Sec-Fetch-*` and no `Sec-CH-UA`, but for the machine itself (`localhost`,
 127.0.0.1); a proxy in front of us may have changed the order of headers and the version of HTTP, so both count only
 where the client speaks to us directly; who names a bot names no browser.
-
-Everything is told from a few header values, and those repeat: the answer is remembered for each combination.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
-_LONGEST_CACHED = 1500
 _LONGEST_AGENT = 1000
-_MOST_CACHED = 1 << 12
+_LONGEST_LOCAL = 64
 
 # Since when a browser sends what, over https.
 _CHROME_HINTS = 90
@@ -47,14 +43,6 @@ _ORDERS = {
 
 _SECURE = frozenset({"https", "wss"})
 _is_ordered = frozenset(_ORDERS["chrome"]).__contains__
-# A plain tuple: one with names takes a microsecond to make, and is seldom needed.
-_Told = tuple[
-    tuple[bytes, ...], bytes, bytes | None, bytes | None, bytes | None, bytes | None, bytes | None, bool, bool, bool
-]
-
-
-_known: dict[_Told, tuple[str, ...]] = {}
-"""The signs of combinations that came before. Emptied when it is full."""
 
 
 class _Headers(NamedTuple):
@@ -81,33 +69,11 @@ def signs_of(
     *scheme* is what the client used, as far as anybody knows. *direct*: no proxy of ours stands between.
     """
     get = fields.get
-    told = (
+    headers = _Headers(
         tuple(filter(_is_ordered, fields)) if direct else (),
         get(b"user-agent", b""), get(b"accept"), get(b"accept-language"), get(b"accept-encoding"), get(b"sec-ch-ua"),
         get(b"sec-fetch-mode"), scheme in _SECURE or _is_local(host), direct, version == "1.0",
     )  # fmt: skip
-    found = _known.get(told)
-    if found is None:
-        found = _signs(told)
-        # A memory whose entries are as long as a client likes has no bound.
-        if sum(len(value) for value in told[1:7] if value) < _LONGEST_CACHED:
-            if len(_known) >= _MOST_CACHED:
-                _known.clear()
-            _known[told] = found
-    return found
-
-
-@lru_cache(maxsize=1 << 8)
-def _local(host: str) -> bool:
-    return _LOCAL.match(host) is not None
-
-
-def _is_local(host: str) -> bool:
-    return len(host) < 64 and _local(host)  # noqa: PLR2004 - no local name is longer
-
-
-def _signs(told: _Told) -> tuple[str, ...]:
-    headers = _Headers(*told)
     agent = headers.agent[:_LONGEST_AGENT].decode("latin-1").strip()
     found: list[str] = []
     if not agent:
@@ -126,6 +92,10 @@ def _signs(told: _Told) -> tuple[str, ...]:
             code for code, value in (("no-accept", headers.accept), ("no-language", headers.language)) if value is None
         ]
     return tuple(found)
+
+
+def _is_local(host: str) -> bool:
+    return len(host) < _LONGEST_LOCAL and _LOCAL.match(host) is not None
 
 
 def _browser(agent: str) -> tuple[str, int]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Literal, get_args
 
 import msgspec
 
 from hedgerow.errors import LogError
 from hedgerow.identity.welcome import Welcome
-from hedgerow.logs.fields import NAMES, FieldNames, FieldParser
+from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser
 from hedgerow.logs.formats import UNKNOWN, Format, LineParser, recognise
 from hedgerow.logs.patterns import is_pattern, pattern_extract
 from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
@@ -23,27 +24,44 @@ PLAIN = ("common", "combined", "vhost-common", "vhost-combined")
 NAMED = (*PLAIN, "json", "alb", "w3c")
 _LINES_TRIED = 50
 
+By = Literal["visitor", "address", "prefix", "network", "account", "session"]
+"""
+What a source is: who Hedgerow would take for a visitor (an account that it knows itself, else a prefix); an address; a
+prefix (IPv4 address, IPv6 /64); a network (IPv4 /24, IPv6 /48); an account or a session as the log has it, and where it
+has none a prefix.
+"""
+
 
 class Dialect(msgspec.Struct, frozen=True):
     """
     What somebody says of the lines.
 
     *form* is a name (`NAMED`) or a server's own log_format or LogFormat; empty: told by the lines. *fields* says what a
-    JSON log or a Parquet file calls some of our fields (`fields.NAMES`).
+    JSON log or a Parquet file calls some of our fields (`fields.NAMES`). *by* says what is a source.
     """
 
     form: str = ""
     fields: Mapping[str, str] = {}
+    by: By = "visitor"
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The names of cookies that name a session; none where nobody asks for sessions."""
+        if self.by != "session":
+            return ()
+        return (self.fields["session"],) if "session" in self.fields else SESSION_COOKIES
 
     def check(self) -> None:
         """LogError where it makes no sense."""
+        if self.by not in get_args(By):
+            raise LogError(f"a source is one of {', '.join(get_args(By))}; not {self.by!r}")
         if self.form and is_pattern(self.form):
-            pattern_extract(self.form)
+            pattern_extract(self.form, self.fields, self.sessions)
         elif self.form and self.form not in NAMED:
             raise LogError(f"no format is called {self.form!r}; there are {', '.join(NAMED)}, or give the server's own")
         for name in self.fields:
-            if name not in NAMES:
-                raise LogError(f"no field is called {name!r}; there are {', '.join(NAMES)}")
+            if name not in {*NAMES, "session"}:
+                raise LogError(f"no field is called {name!r}; there are {', '.join(NAMES)}, session")
 
 
 AS_IT_IS = Dialect()
@@ -53,9 +71,9 @@ Parser = LineParser | FieldParser
 class W3cParser(FieldParser):
     """Lines of a W3C log, and its directives."""
 
-    def __init__(self, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
-        self.fields = W3c()
-        super().__init__(self.fields, accounts=accounts, welcome=welcome)
+    def __init__(self, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
+        self.fields = W3c(FieldNames(dialect.fields, sessions=dialect.by == "session"))
+        super().__init__(self.fields, accounts=accounts, sessions=dialect.sessions, welcome=welcome)
 
 
 def choose(lines: Sequence[bytes], dialect: Dialect = AS_IT_IS) -> Format:
@@ -69,7 +87,7 @@ def choose(lines: Sequence[bytes], dialect: Dialect = AS_IT_IS) -> Format:
     if is_w3c(list(lines)):
         return _with_exactness("w3c", lines, dialect)
     tried = [line for line in lines if line.strip()][:_LINES_TRIED]
-    names = FieldNames(dialect.fields)
+    names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))
     good: Counter[str] = Counter()
     for line in tried:
         good["json"] += line.lstrip()[:1] == b"{" and json_extract(names, line) is not None
@@ -92,15 +110,18 @@ def parser(
     form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: Welcome | None = None
 ) -> Parser:
     """What parses lines of *form*."""
+    accounts |= dialect.by == "account"
+    sessions = dialect.sessions
     if form.name == "w3c":
-        return W3cParser(accounts=accounts, welcome=welcome)
+        return W3cParser(dialect, accounts=accounts, welcome=welcome)
     if form.name == "json":
-        extract = partial(json_extract, FieldNames(dialect.fields))
-        return FieldParser(extract, accounts=accounts, welcome=welcome)
+        extract = partial(json_extract, FieldNames(dialect.fields, sessions=bool(sessions)))
+        return FieldParser(extract, accounts=accounts, sessions=sessions, welcome=welcome)
     if form.name == "alb":
         return FieldParser(alb_extract, accounts=accounts, welcome=welcome)
     if form.name == "pattern":
-        return FieldParser(pattern_extract(dialect.form), accounts=accounts, welcome=welcome)
+        taken = pattern_extract(dialect.form, dialect.fields, sessions)
+        return FieldParser(taken, accounts=accounts, sessions=sessions, welcome=welcome)
     return LineParser(form, accounts=accounts, welcome=welcome)
 
 

@@ -8,13 +8,14 @@ under our names (`NAMES`), whatever the server calls them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
-from hedgerow.identity.account import visitor_of
+from hedgerow.identity.account import cookie_value, visitor_of
 from hedgerow.identity.address import parse_address, prefix_of
 from hedgerow.identity.kind import kind_of, origin_of_referrer
 from hedgerow.identity.welcome import Recognised, Welcome
@@ -42,6 +43,23 @@ NAMES = {
 }  # fmt: skip
 """Our names of fields, and what servers call them, the likeliest first. A dot leads into an object."""
 
+SESSION_COOKIES = (
+    "PHPSESSID", "JSESSIONID", "sessionid", "ASP.NET_SessionId", "connect.sid", "laravel_session", "_session_id",
+    "session", "session_id", "sid",
+)  # fmt: skip
+"""What sites call the cookie that names a session, the likeliest first."""
+
+SESSIONS = {
+    "session": ("session", "session_id", "sessionid", "sid", *(f"cookie_{name}" for name in SESSION_COOKIES)),
+    "cookies": (
+        "http_cookie", "request.headers.Cookie", "request_Cookie", "cookie", "cookies", "cs(Cookie)",
+    ),
+}  # fmt: skip
+"""The same of fields that are asked for only where sessions are told apart; *cookies* is a whole header."""
+
+SESSION = "session:"
+"""How the name of a source begins that is a session."""
+
 _NUMBER = re.compile(r"-?\d{1,16}(?:\.\d{1,12})?\Z", re.ASCII)
 _COMMON_TIME = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}\Z", re.ASCII)
 _MILLISECONDS_FROM = 1e11
@@ -49,6 +67,7 @@ _MICROSECONDS_FROM = 1e14
 _NOBODY = Recognised("")
 _MOST_SECONDS = 1e13
 _UNAUTHORIZED, _PARTIAL_CONTENT = 401, 206
+_LONGEST_SESSION, _SHOWN_OF_A_SESSION = 12, 8
 
 
 @lru_cache(maxsize=1 << 12)
@@ -76,14 +95,18 @@ def moment(text: str) -> float | None:
 
 
 class FieldNames:
-    """Finds fields in an object by their names. *given* says what some are called, before all that is usual."""
+    """
+    Finds fields in an object by their names. *given* says what some are called, before all that is usual; *sessions*
+    that those of sessions are looked for, too.
+    """
 
-    def __init__(self, given: Mapping[str, str] | None = None) -> None:
+    def __init__(self, given: Mapping[str, str] | None = None, *, sessions: bool = False) -> None:
         self._names = {
             name: tuple(
-                tuple(one.split(".")) if "." in one else (one,) for one in ((given or {}).get(name, ""), *usual)
+                (one,) if one.startswith("cookie_") or "." not in one else tuple(one.split("."))
+                for one in ((given or {}).get(name, ""), *usual)
             )
-            for name, usual in NAMES.items()
+            for name, usual in (NAMES | SESSIONS if sessions else NAMES).items()
         }
         for name, ways in self._names.items():
             self._names[name] = tuple(way for way in ways if way != ("",))
@@ -118,7 +141,8 @@ class FieldParser:
     """
     Lines of a format that *extract* takes apart into texts under our names; None where it cannot.
 
-    *accounts* and *welcome*: see `LineParser`.
+    *accounts* and *welcome*: see `LineParser`. *sessions* are the names of cookies that name a session; where there are
+    any, the visitor is the session, if the line tells of one.
     """
 
     def __init__(
@@ -126,10 +150,12 @@ class FieldParser:
         extract: Callable[[bytes], dict[str, str] | None],
         *,
         accounts: bool = False,
+        sessions: Sequence[str] = (),
         welcome: Welcome | None = None,
     ) -> None:
         self._extract = extract
         self._accounts = accounts
+        self._sessions = tuple(name.encode("latin-1", "replace") for name in sessions)
         self._welcome = welcome
 
     def __call__(self, line: bytes) -> Visit | None:
@@ -137,10 +163,11 @@ class FieldParser:
         return self.visit(found) if found is not None else None
 
     def visit(self, found: Mapping[str, str]) -> Visit | None:
-        """The visit that these fields tell of; without a time and a client it is none."""
+        """The visit that these fields tell of; without a time and a client (or a session) it is none."""
         at = moment(found.get("time", ""))
-        client = found.get("address", "").partition(",")[0].strip()
-        if at is None or not client or client == "-":
+        client = found.get("address", "").partition(",")[0].strip() or "-"
+        session = self._session(found) if self._sessions else ""
+        if at is None or (client == "-" and not session):
             return None
         address = parse_address(client) or client
         prefix = prefix_of(address)
@@ -159,9 +186,32 @@ class FieldParser:
         account = _text(found, "user") if self._accounts and code != _UNAUTHORIZED else ""
         seen = self._welcome.of_address(at, address, agent) if self._welcome is not None else _NOBODY
         return Visit(
-            at, address, visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
+            at, address, session or visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
             referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,
         )  # fmt: skip
+
+    def _session(self, found: Mapping[str, str]) -> str:
+        """The name of the session that these fields tell of, or ""."""
+        told = _text(found, "session")
+        if not told and (cookies := _text(found, "cookies").encode("latin-1", "replace")):
+            values = (cookie_value(cookies, name) for name in self._sessions)
+            told = next(filter(None, values), b"").decode("latin-1")
+        return SESSION + short_session(told) if told else ""
+
+
+@lru_cache(maxsize=1 << 14)
+def short_session(told: str) -> str:
+    """
+    A session as it may be shown: who has all of a session's cookie has the session.
+
+    What is left is enough to find it in the log, and to tell it from others.
+
+    >>> short_session("s-17"), short_session("k3jq0c8l1vf2m6t9r5")
+    ('s-17', 'k3jq0c8l..838944')
+    """
+    if len(told) <= _LONGEST_SESSION:
+        return told
+    return f"{told[:_SHOWN_OF_A_SESSION]}..{blake2b(told.encode('utf-8', 'replace'), digest_size=3).hexdigest()}"
 
 
 def _text(found: Mapping[str, str], name: str) -> str:

@@ -142,7 +142,7 @@ class LineParser:
         visitor, account, seen = prefix, "", _NOBODY
         origin: Origin = "unknown"
         if self._accounts and code != _UNAUTHORIZED:
-            account = _account(user)
+            account = account_of(user)
             visitor = visitor_of(account, prefix)
         if host:
             host = _DEFAULT_PORT.sub("", host)
@@ -209,7 +209,8 @@ def _unescaped(match: re.Match[str]) -> str:
     return _UNESCAPED.get(match[0]) or match[0][1:]
 
 
-def _account(user: str) -> str:
+def account_of(user: str) -> str:
+    """The account that a log's user names; "" where it names none."""
     return "" if user in {"-", '""'} else unescape(user)
 
 

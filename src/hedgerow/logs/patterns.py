@@ -10,7 +10,7 @@ What stands between the fields tells where each ends. A field in quotes ends at 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from hedgerow.errors import LogError
@@ -23,12 +23,14 @@ _FIELDS = {
     "time_local": "time", "time_iso8601": "time", "msec": "time", "request": "request", "request_method": "method",
     "request_uri": "target", "uri": "target", "args": "query", "query_string": "query", "status": "status",
     "host": "host", "http_host": "host", "server_name": "host", "http_referer": "referrer", "http_user_agent": "agent",
+    "http_cookie": "cookies",
 }  # fmt: skip
 _LETTERS = {
     "h": "address", "a": "address", "u": "user", "t": "time", "r": "request", "m": "method", "U": "target",
     "q": "query", "s": "status", "v": "host", "V": "host",
 }  # fmt: skip
-_HEADERS = {"referer": "referrer", "user-agent": "agent", "host": "host"}
+_HEADERS = {"referer": "referrer", "user-agent": "agent", "host": "host", "cookie": "cookies"}
+_COOKIE = "cookie_"
 _NUMBERED_TIMES = {"sec", "msec", "usec", "begin:sec", "begin:msec", "begin:usec", "end:sec", "end:msec", "end:usec"}
 _LONGEST = 4096
 _TIMES = {"%d/%b/%Y:%T %z": "", "%d/%b/%Y:%H:%M:%S %z": ""}
@@ -41,13 +43,22 @@ def is_pattern(text: str) -> bool:
     return "$" in text or "%" in text
 
 
-def pattern_extract(pattern: str) -> Extract:
-    """What takes lines of *pattern* apart; LogError where it names no client or no time."""
+def pattern_extract(pattern: str, fields: Mapping[str, str] | None = None, sessions: Sequence[str] = ()) -> Extract:
+    """
+    What takes lines of *pattern* apart; LogError where it names no client or no time.
+
+    *fields* says by what name of the server's (`http_x_user`, `X-User`) some of our fields go. *sessions* are cookies
+    that name a session: where a format has one of them, it may do without a client.
+    """
     if len(pattern) > _LONGEST:
         raise LogError("the format is too long; give the log_format or LogFormat of the server")
     unquoted = pattern.replace('\\"', '"')
-    parts = _merged(_nginx_parts(unquoted) if "$" in unquoted else _apache_parts(unquoted))
+    given = {theirs.lower(): ours for ours, theirs in (fields or {}).items()}
+    given |= dict.fromkeys((name.lower() for name in sessions), "session")
+    parts = _merged(_nginx_parts(unquoted, given) if "$" in unquoted else _apache_parts(unquoted, given))
     names = [name for name, _ in parts if name]
+    if sessions and "session" in names:
+        names.append("address")
     for needed, said in (("address", "the client ($remote_addr or %h)"), ("time", "the time ($time_local or %t)")):
         if needed not in names:
             raise LogError(f"the format does not name {said}; without it nothing can be told from a log")
@@ -71,17 +82,20 @@ def pattern_extract(pattern: str) -> Extract:
     return extract
 
 
-def _nginx_parts(pattern: str) -> list[tuple[str | None, str]]:
+def _nginx_parts(pattern: str, given: Mapping[str, str]) -> list[tuple[str | None, str]]:
     """Fields and what stands between them: a name ("" where nobody wants to know) or None, and a text."""
     parts: list[tuple[str | None, str]] = []
     end = 0
     for match in _NGINX.finditer(pattern):
-        parts += [(None, pattern[end : match.start()]), (_FIELDS.get(match[1] or match[2], ""), "")]
+        theirs = match[1] or match[2]
+        cookie = given.get(theirs.lower().removeprefix(_COOKIE)) if theirs.startswith(_COOKIE) else ""
+        name = given.get(theirs.lower()) or cookie or _FIELDS.get(theirs, "")
+        parts += [(None, pattern[end : match.start()]), (name, "")]
         end = match.end()
     return [*parts, (None, pattern[end:])]
 
 
-def _apache_parts(pattern: str) -> list[tuple[str | None, str]]:
+def _apache_parts(pattern: str, given: Mapping[str, str]) -> list[tuple[str | None, str]]:
     parts: list[tuple[str | None, str]] = []
     end = 0
     for match in _APACHE.finditer(pattern):
@@ -97,8 +111,9 @@ def _apache_parts(pattern: str) -> list[tuple[str | None, str]]:
         elif letter == "t":
             form = inside.removeprefix("begin:").removeprefix("end:")
             parts.append(("time", _TIMES.get(form, form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d"))))
-        elif letter == "i":
-            parts.append((_HEADERS.get(inside.lower(), ""), ""))
+        elif letter in {"i", "C", "e"} and inside:
+            usual = _HEADERS.get(inside.lower(), "") if letter == "i" else ""
+            parts.append((given.get(inside.lower()) or usual, ""))
         else:
             parts.append((_LETTERS.get(letter, ""), ""))
     return [*parts, (None, pattern[end:])]

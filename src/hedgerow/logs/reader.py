@@ -398,15 +398,17 @@ class Parquet:
     def __init__(self, path: str, dialect: Dialect = AS_IT_IS) -> None:
         self.path = path
         self.size: int | None = Path(path).stat().st_size
-        self._names = FieldNames(dialect.fields)
-        parse = FieldParser(lambda _: None)
+        self._dialect = dialect
+        self._names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))
+        parse = FieldParser(lambda _: None, sessions=dialect.sessions)
         first = next(parquet_rows(path, self._names), [])
         visits = [visit for row in first[:_LINES_LOOKED_AT] if row and (visit := parse.visit(row))]
         self.format = Format("parquet", exact=any(visit.at % 1 for visit in visits))
         self.start = visits[0].at if visits else -math.inf
 
     def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:
-        parse = FieldParser(lambda _: None, accounts=accounts, welcome=welcome)
+        accounts |= self._dialect.by == "account"
+        parse = FieldParser(lambda _: None, accounts=accounts, sessions=self._dialect.sessions, welcome=welcome)
         for rows in parquet_rows(self.path, self._names):
             for row in rows:
                 visit = parse.visit(row) if row else None

@@ -46,9 +46,9 @@ def alb_extract(line: bytes) -> dict[str, str] | None:
 class W3c:
     """Takes lines of a W3C log apart: IIS, CloudFront. Reads the directives as they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: FieldNames | None = None) -> None:
         self._fields: list[str] = []
-        self._names = FieldNames()
+        self._names = names or FieldNames()
         self._date = ""
 
     def is_directive(self, line: bytes) -> bool:
@@ -71,7 +71,7 @@ class W3c:
         found = self._names.texts(row)
         found["time"] = f"{row.get('date', self._date)}T{row.get('time', '')}+00:00"
         tabs = "\t" in text
-        for name in ("agent", "referrer"):
+        for name in ("agent", "referrer", "cookies"):
             # IIS writes a plus for a space, CloudFront encodes.
             if name in found:
                 found[name] = unquote(found[name]) if tabs else found[name].replace("+", " ")

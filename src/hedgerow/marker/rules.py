@@ -18,6 +18,9 @@ What a link becomes: what stands before its token, what the token seals, what st
 after it looks. Empty where the link stays.
 """
 
+# A target is as long as its client likes: only short ones are remembered, or the cache would have no bound.
+_LONGEST_CACHED = 200
+
 
 class Patterns:
     """
@@ -54,9 +57,13 @@ class Rules:
         self._patterns = tuple((Patterns((text,)), m) for text, m in patterns)
         self.known = _Known()
         self.known_on_scripted = _Known()
-        self.mode_of = lru_cache(maxsize=1 << 13)(self._look_up)
+        self._cached_mode = lru_cache(maxsize=1 << 13)(self._look_up)
         self.marks = mode != "off" or any(mode != "off" for _, mode in patterns)
         """Whether anything is marked at all."""
+
+    def mode_of(self, target: str) -> Mode:
+        """How links to *target* are marked."""
+        return self._cached_mode(target) if len(target) <= _LONGEST_CACHED else self._look_up(target)
 
     def _look_up(self, target: str) -> Mode:
         for pattern, mode in self._patterns:

@@ -39,7 +39,7 @@ _KIND_AT = VISITOR_BYTES + PAGE_BYTES
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 # What base64 writes elsewhere is nothing here: a token has one spelling.
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
-_TOKEN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SHORTEST = -(-_OVERHEAD * 4 // 3)
 """Characters in the shortest token."""
 
@@ -79,7 +79,7 @@ def content(kind: MarkerKind, target: bytes) -> bytes:
 
 def may_be_token(text: str) -> bool:
     """Whether *text* has the form of a token: `/~ann/` of a site of its own has not."""
-    return len(text) >= SHORTEST and text.isascii() and _TOKEN_BYTES.issuperset(text.encode())
+    return len(text) >= SHORTEST and text.isascii() and not text.encode().translate(None, _TOKEN_BYTES)
 
 
 class Seal:

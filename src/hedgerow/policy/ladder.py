@@ -109,16 +109,16 @@ class Ladder:
     def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> Outcome:
         """The decision on a visitor that is not blocked, and what is to be remembered."""
         standing = memory.standing
-        if not evidence and standing is None:
+        if not evidence and self._is_plainly_a_person(standing):
             return _PASS
-        weight = sum(e.weight for e in evidence)
+        weight = steady = 0.0
+        for found in evidence:
+            weight += found.weight
+            if found.detector in self._steady:
+                steady += found.weight
         if weight >= self.thresholds.refuse_at:
             heaviest = max(evidence, key=lambda e: e.weight)
             return self._turn_away(visit, memory, evidence, heaviest)
-        steady = 0.0
-        for found in evidence:
-            if found.detector in self._steady:
-                steady += found.weight
         if steady:
             passing = [e for e in evidence if e.detector not in self._steady]
             change = self._change(visit, passing, sum(e.weight for e in passing))
@@ -185,19 +185,26 @@ class Ladder:
 
     def _change(self, visit: Visit, evidence: Sequence[Evidence], weight: float) -> Change | None:
         """What a visit's evidence adds to its visitor's standing."""
-        entry = next((e.details for e in evidence if e.detector == "entry"), "")
+        entry = ""
+        for found in evidence:
+            if found.detector == "entry":
+                entry = found.details
+                break
         if not weight and not entry:
             return None
         limits = self.thresholds
+        codes = tuple([e.code for e in evidence if e.weight])
+        wrong = weight >= limits.wrong_from
         return Change(
-            visit.visitor,
-            visit.at,
-            self.day_of(visit.at),
-            limits.half_life,
-            weight=weight,
-            wrong=weight >= limits.wrong_from,
-            codes=tuple([e.code for e in evidence if e.weight]),
-            entry=entry,
+            visit.visitor, visit.at, self.day_of(visit.at), limits.half_life, weight, codes, wrong, entry=entry
+        )
+
+    def _is_plainly_a_person(self, standing: Standing | None) -> bool:
+        """Whether a visitor is no suspect even if nothing of what is held against it had faded."""
+        return standing is None or (
+            standing.identity == "person"
+            and standing.suspicion < self.thresholds.suspect_at
+            and standing.wrong < self.thresholds.wrong_visits
         )
 
     def _stays_a_person(self, visit: Visit, standing: Standing | None, change: Change | None, steady: float) -> bool:
@@ -207,9 +214,15 @@ class Ladder:
         limits, weight, wrong = self.thresholds, 0.0, 0
         if change is not None:
             weight, wrong = change.weight, int(change.wrong)
-        if suspicion_at(standing, visit.at, limits.half_life) + weight + steady >= limits.suspect_at:
-            return False
-        if standing is not None and standing.wrong:
+        if standing is None:
+            return weight + steady < limits.suspect_at and wrong < limits.wrong_visits
+        # What has not faded is the most that there can be: mostly that is little enough.
+        more = weight + steady
+        if standing.suspicion + more >= limits.suspect_at:
+            left = suspicion_at(standing, visit.at, limits.half_life)
+            if left + more >= limits.suspect_at:
+                return False
+        if standing.wrong:
             wrong += wrong_on(standing, self.day_of(visit.at))
         return wrong < limits.wrong_visits
 

@@ -5,12 +5,13 @@ Where several entries speak of one visit the most specific counts: an account be
 a shorter one, every network before its operator (ASN), and all of them before a user agent, which is anybody's claim.
 Where two are as specific, white wins. An entry is in force until its end; *since* only says when it was made.
 
-Among a million networks a look-up costs one to two microseconds for who is on no list, seen before or not
-(`bench/lists.py`); how is said in `networks`.
+Among a million networks a look-up costs one to two microseconds, whether something is found or not (`bench/lists.py`);
+how is said in `networks`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -18,9 +19,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from hedgerow.identity.numbers import packed_v4, packed_v6, written_prefix, written_v4, written_v6
+from hedgerow.identity.numbers import packed_v4, packed_v6, written_v4, written_v6
 from hedgerow.policy.networks import NetworksV4, NetworksV6
-from hedgerow.verdict import Decision, Evidence
+from hedgerow.verdict import Action, Decision, Evidence
 
 ListName = Literal["white", "black"]
 Sort = Literal["address", "network", "account", "agent", "asn"]
@@ -36,16 +37,12 @@ _LONGEST_TEXT = 500
 _CACHED = 1 << 14
 _V4, _V6 = 4, 6
 _V4_BITS, _V6_BITS = 32, 128
-# By how many bits a network leaves open.
-_MASKS_V4 = tuple((1 << 32) - (1 << shift) for shift in range(33))
-_LENGTHS_V4 = tuple(f"/{32 - shift}" for shift in range(33))
-_V4_BYTES = 4
 _MOST_ASN = 2**32 - 1
 
 _ASN = re.compile(r"as\s*(\d{1,10})", re.ASCII | re.IGNORECASE)
 
 
-class Listing(msgspec.Struct, frozen=True):
+class Listing(msgspec.Struct, frozen=True, gc=False):
     """An entry of a list: whom, why, by whom, since when and until when, in seconds since 1970; 0: for good."""
 
     list: ListName
@@ -190,34 +187,74 @@ def _fits(parts: Sequence[str], text: str) -> bool:
     return True
 
 
-class _Note(msgspec.Struct, frozen=True, gc=False):
-    """What an entry says besides its subject. Entries of one import share it."""
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """
+    What an entry says besides its subject, and what it leads to. Entries of one import share it.
+
+    *ends* is *until*, or never. What comes after it is made of the rest: see `decide`.
+    """
 
     list: ListName
     reason: str
     author: str
     since: float
     until: float
+    ends: float
+    action: Action
+    code: str
+    weight: float
+    text: str
+    details: str
 
 
-_Notes = tuple[_Note, ...]
+_Notes = tuple[Note, ...]
 """The notes on one subject, white before black."""
+Found = tuple[Note, str]
+"""An entry as it is looked up: what it says, and its subject."""
+
+_WHOSE: dict[Sort, str] = {
+    "address": "This address",
+    "network": "This network",
+    "account": "This account",
+    "agent": "This user agent",
+    "asn": "The operator of this network",
+}
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+def _note(sort: Sort, name: ListName, reason: str, author: str, since: float, until: float) -> Note:
+    black = name == "black"
+    details = "; ".join(part for part in (reason and f"reason: {reason}", author and f"by: {author}") if part)
+    return Note(
+        name,
+        reason,
+        author,
+        since,
+        until,
+        ends=until or math.inf,
+        action="refuse" if black else "pass",
+        code=f"list-{name}",
+        weight=1.0 if black else 0.0,
+        text=f"{_WHOSE[sort]} is on the {name} list.",
+        details=details,
+    )
+
+
+def entry_of(found: Found) -> Listing:
+    """What was found as an entry of a list."""
+    note, subject = found
+    return Listing(note.list, subject, note.reason, note.author, note.since, note.until)
+
+
+def decide(found: Found) -> Decision:
     """
-    The entry that counts for somebody. Its network is written when the entry is asked for: that takes half as long as
-    to find it. *about* is its subject, or an address in the network that leaves *shift* bits open.
+    What an entry leads to: white passes, black is refused.
+
+    The evidence names the entry; its reason and author are in the details, for the administrator and not for the
+    visitor.
     """
-
-    note: _Note
-    about: str | bytes
-    shift: int = 0
-
-    def entry(self) -> Listing:
-        note, about = self.note, self.about
-        subject = about if isinstance(about, str) else _network_of(about, self.shift)
-        return Listing(note.list, subject, note.reason, note.author, note.since, note.until)
+    note, subject = found
+    evidence = Evidence("lists", note.code, note.weight, note.text, subject, note.details)
+    return Decision(note.action, (evidence,), note.until)
 
 
 def _no_asn(_: str) -> int:
@@ -237,8 +274,8 @@ class Lists:
     """
 
     def __init__(self, listings: Iterable[Listing] = (), *, asn_of: AsnOf | None = None) -> None:
-        self._v4: NetworksV4[_Notes] = NetworksV4()
-        self._v6: NetworksV6[_Notes] = NetworksV6()
+        self._v4: NetworksV4[Note] = NetworksV4()
+        self._v6: NetworksV6[Note] = NetworksV6()
         self._accounts: dict[str, _Notes] = {}
         self._asns: dict[int, _Notes] = {}
         self._agents: dict[str, _Notes] = {}
@@ -246,7 +283,7 @@ class Lists:
         self._asn_of = asn_of or _no_asn
         self._operators: dict[str, int] = {}
         self._claims: dict[str, tuple[tuple[str, _Notes], ...]] = {}
-        self._notes: dict[_Note, _Notes] = {}
+        self._notes: dict[tuple[Any, ...], _Notes] = {}
         self._any = False
         self.sizes: dict[ListName, int] = dict.fromkeys(LISTS, 0)
         """How many entries each list has, those that have ended among them."""
@@ -259,13 +296,18 @@ class Lists:
 
     def put(self, listing: Listing) -> None:
         """Take an entry, in place of the one on the same subject in the same list."""
-        note = _Note(listing.list, listing.reason, listing.author, listing.since, listing.until)
-        place, key = self._place(parse_subject(listing.subject))
+        subject = parse_subject(listing.subject)
+        place, key = self._place(subject)
+        said = subject.sort, listing.list, listing.reason, listing.author, listing.since, listing.until
+        alone = self._notes.get(said)
+        if alone is None:
+            alone = self._notes[said] = (_note(*said),)
         notes = place.get(key)
         if notes is None:
-            place[key] = self._notes.setdefault(note, (note,))
+            place[key] = alone
             self.sizes[listing.list] += 1
             return
+        (note,) = alone
         others = tuple(n for n in notes if n.list != listing.list)
         place[key] = (note, *others) if note.list == "white" else (*others, note)
         self.sizes[listing.list] += len(others) == len(notes)
@@ -324,24 +366,21 @@ class Lists:
         if not self._any:
             return None
         if account and (notes := self._accounts.get(account)) and (note := _first(notes, at)):
-            return Found(note, ACCOUNT + account)
+            return note, ACCOUNT + account
         try:
-            packed = packed_v6(address) if ":" in address else packed_v4(address)
+            found = self._v6.find(at, address) if ":" in address else self._v4.find(at, address)
         except (OSError, ValueError):
             # A host name in a log, or the empty address of a Unix socket.
             pass
         else:
-            chain = self._v4.chain(packed) if len(packed) == _V4_BYTES else self._v6.chain(packed)
-            for shift, notes in chain:
-                for note in notes:
-                    if not note.until or note.until > at:
-                        return Found(note, packed, shift) if shift else Found(note, address)
+            if found is not None:
+                return found
             if self._asns and (note := _first(self._asns.get(number := self._operator(address), ()), at)):
-                return Found(note, f"{ASN}{number}")
+                return note, f"{ASN}{number}"
         if self._patterns:
             for pattern, notes in self._claim(user_agent):
                 if note := _first(notes, at):
-                    return Found(note, AGENT + pattern)
+                    return note, AGENT + pattern
         return None
 
     def _operator(self, address: str) -> int:
@@ -367,48 +406,9 @@ class Lists:
         return found
 
 
-def _first(notes: _Notes, at: float) -> _Note | None:
+def _first(notes: _Notes, at: float) -> Note | None:
     """The first of the notes that is in force."""
     for note in notes:
-        if not note.until or note.until > at:
+        if note.ends > at:
             return note
     return None
-
-
-def _network_of(packed: bytes, shift: int) -> str:
-    """The network with so many open bits that holds an address, as one writes it."""
-    if len(packed) == _V4_BYTES:
-        return written_v4((int.from_bytes(packed) & _MASKS_V4[shift]).to_bytes(4)) + _LENGTHS_V4[shift]
-    if shift >= _V6_BITS // 2:
-        return written_prefix(packed, _V6_BITS - shift)
-    return network_text(_V6, int.from_bytes(packed) >> shift << shift, shift)
-
-
-def _whose(subject: str) -> str:
-    """How a visitor is told of a subject, which is in its canonical form."""
-    if not subject.startswith((ACCOUNT, AGENT, ASN)):
-        return "This network" if "/" in subject else "This address"
-    if subject.startswith(ASN):
-        return "The operator of this network"
-    return "This account" if subject.startswith(ACCOUNT) else "This user agent"
-
-
-def decide(listing: Listing) -> Decision:
-    """
-    What an entry leads to: white passes, black is refused.
-
-    The evidence names the entry; its reason and author are in the details, for the administrator and not for the
-    visitor.
-    """
-    text = f"{_whose(listing.subject)} is on the {listing.list} list."
-    reason = f"reason: {listing.reason}" if listing.reason else ""
-    author = f"by: {listing.author}" if listing.author else ""
-    evidence = Evidence(
-        "lists",
-        f"list-{listing.list}",
-        1.0 if listing.list == "black" else 0.0,
-        text,
-        key=listing.subject,
-        details=f"{reason}; {author}" if reason and author else reason or author,
-    )
-    return Decision("refuse" if listing.list == "black" else "pass", (evidence,), listing.until)

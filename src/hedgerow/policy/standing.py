@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from hedgerow.verdict import Change, Identity, Standing
 
 _UNKNOWN = Standing()
@@ -37,32 +35,31 @@ def challenges_on(standing: Standing | None, day: int) -> int:
 def amended(standing: Standing | None, change: Change) -> Standing:
     """The standing after *change*. A change that comes late, from a visit before the last, counts as of the last."""
     before = standing or _UNKNOWN
-    at = max(before.at, change.at)
-    suspicion = 0.0 if change.cleared else suspicion_at(before, at, change.half_life) + change.weight
-    day = max(before.day, change.day)
+    at, day = max(before.at, change.at), max(before.day, change.day)
+    # Who was to be challenged already is not challenged once more.
+    challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
+    if change.cleared:
+        return Standing("person", 0.0, at, day, 0, challenges, ())
     return Standing(
-        identity="person" if change.cleared else _named(before.identity, change.identity),
-        suspicion=suspicion,
-        at=at,
-        day=day,
-        wrong=0 if change.cleared else wrong_on(before, day) + change.wrong,
-        # Who was to be challenged already is not challenged once more.
-        challenges=challenges_on(before, day) + (change.challenged and before.identity == "person"),
-        reasons=() if change.cleared else _with_codes(before.reasons, change.codes),
+        _named(before.identity, change.identity) if change.identity else before.identity,
+        suspicion_at(before, at, change.half_life) + change.weight,
+        at,
+        day,
+        wrong_on(before, day) + change.wrong,
+        challenges,
+        _with_codes(before.reasons, change.codes) if change.codes else before.reasons,
     )
 
 
-def _named(before: Identity, after: Identity | Literal[""]) -> Identity:
+def _named(before: Identity, after: Identity) -> Identity:
     """What a visitor is held to be from now on: a crawler whose order is known is not a mere suspect again."""
-    if not after or (after == "suspect" and before != "person"):
-        return before
-    return after
+    return before if after == "suspect" and before != "person" else after
 
 
 def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """The reasons and *codes*; of too many the one not seen for the longest is dropped."""
-    if not codes:
-        return reasons
+    if len(codes) == 1 and reasons and reasons[-1][0] == codes[0]:
+        return (*reasons[:-1], (codes[0], reasons[-1][1] + 1))
     counted = dict(reasons)
     for code in codes:
         counted[code] = counted.pop(code, 0) + 1

@@ -17,6 +17,7 @@ where too few pages of a group follow each other. User agents that are hidden ha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -76,10 +77,12 @@ class Votes:
     """
     What each heuristic says of each source: *votes* (`YES`, `NO`, `ABSTAINED`), by *thresholds*.
 
-    *ignore_agents* hides user agents.
+    *ignore_agents* hides user agents; *referrers* says that the log has any.
     """
 
-    def __init__(self, figures: Figures, thresholds: Thresholds, *, ignore_agents: bool = False) -> None:
+    def __init__(
+        self, figures: Figures, thresholds: Thresholds, *, ignore_agents: bool = False, referrers: bool = True
+    ) -> None:
         self.thresholds = thresholds
         self.measures = measures(figures)
         limits = np.array([getattr(thresholds, name) for name in NAMES])
@@ -90,6 +93,8 @@ class Votes:
         votes[figures["pages"] < thresholds.least_pages, 1:] = ABSTAINED
         votes[figures["requests"] < thresholds.least_pages, 0] = ABSTAINED
         votes[figures["rising"] + figures["falling"] < thresholds.least_pairs, NAMES.index("order")] = ABSTAINED
+        if not referrers:
+            votes[:, NAMES.index("referrer")] = ABSTAINED
         # Where nobody's pages have a query it says nothing that a source's have none.
         if figures["parameters"].sum() < thresholds.parameters * figures["pages"].sum():
             votes[:, NAMES.index("parameters")] = ABSTAINED
@@ -108,8 +113,7 @@ class Votes:
 
     def sentence(self, source: int, heuristic: int) -> str:
         """What was found, for a person."""
-        share = self.measures[source, heuristic]
-        return _SENTENCES[NAMES[heuristic]].format(share=f"{share:.0%}".replace("%", " %"))
+        return _sentence(heuristic, float(self.measures[source, heuristic]))
 
     def in_words(self) -> Iterator[tuple[str, str, int, int, int]]:
         """Each heuristic, when it says crawler, and on how many sources it says so, says no, and has no vote."""
@@ -118,6 +122,11 @@ class Votes:
             counts = [int((self.votes[:, k] == vote).sum()) for vote in (YES, NO, ABSTAINED)]
             words = _WORDS[name].format(limit=limit, least_pairs=self.thresholds.least_pairs)
             yield name, words, counts[0], counts[1], counts[2]
+
+
+@lru_cache(maxsize=1 << 14)
+def _sentence(heuristic: int, share: float) -> str:
+    return _SENTENCES[NAMES[heuristic]].format(share=f"{share:.0%}".replace("%", " %"))
 
 
 _SENTENCES = {

@@ -30,7 +30,7 @@ from hedgerow.report.html_tables import Cell, Column, count, table, text
 from hedgerow.report.html_words import counted, cut, escaped, percent, when
 from hedgerow.report.judging import CRAWLER, LABELS
 from hedgerow.report.picture import Overlay, Portrait, Traffic, overlays_of, portraits_of, traffic_of
-from hedgerow.report.result import Report
+from hedgerow.report.result import Report, Source
 from hedgerow.simulate.containment import K1, K2
 
 SOURCES_BUDGET = 1_200_000
@@ -89,7 +89,7 @@ def _sections(report: Report) -> Iterator[tuple[str, str, list[str]]]:
     plan, portraits = portraits_of(report)
     overlays = overlays_of(report)
     yield "summary", "Summary", list(_summary(report))
-    yield "traffic", "Traffic", list(_traffic(traffic)) if report.tally.parsed else []
+    yield "traffic", "Traffic", [*_traffic(traffic), *_crowd(report)] if report.tally.parsed else []
     yield "crawlers", "The busiest crawlers", list(_portraits(report, plan.said, portraits))
     yield "campaigns", "Campaigns", list(_campaigns(report, overlays))
     yield "reasons", "How they were found", list(_reasons(report))
@@ -163,6 +163,8 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
             f"{counted(len(report.campaigns), 'campaign', 'campaigns')}: welcome or refuse them together, or the "
             "others go on."
         )
+    if report.crowd is not None and report.crowd.rhythm.crawl:
+        yield escaped(report.crowd.text)
     found = report.containment
     if found is not None and found.k1 is not None and found.k2 is not None:
         touched = _cell(found, found.k1, found.k2)
@@ -172,6 +174,11 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
         )
     if report.tally.bad:
         yield f"{counted(report.tally.bad, 'line', 'lines')} could not be read; see the end of this page."
+
+
+def _crowd(report: Report) -> Iterator[str]:
+    if report.crowd is not None and report.crowd.text:
+        yield f"<p>{escaped(report.crowd.text)}</p>\n"
 
 
 def _traffic(traffic: Traffic) -> Iterator[str]:
@@ -346,18 +353,22 @@ def _share(found: Containment, k1: int, k2: int) -> Cell:
 def _sources(report: Report) -> Iterator[str]:
     if not len(report.tables.sources):
         return
-    yield "<p>Crawlers first, then good bots, unknown sources and people, the busiest of each first.</p>\n"
+    order = "Crawlers first, then good bots, unknown sources and people, the busiest of each first."
+    yield f"<p>{order}{' ' if report.sort else ''}{report.sort}</p>\n"
     columns = [
         Column("source"), Column("label", "choice"), Column("requests", "number"), Column("score", "number"),
         Column("why"), Column("user agent"), Column("campaign"), Column("pages", "number"), Column("first", "time"),
         Column("last", "time"),
     ]  # fmt: skip
 
+    def address(one: Source) -> str:
+        return f" {escaped(cut(one.address))}" if one.address not in {"", one.source} else ""
+
     def rows() -> Iterator[list[Cell]]:
         for place in report.ranked.tolist():
             one = report.source(place)
             yield [
-                Cell(f"<code>{escaped(cut(one.source))}</code>"),
+                Cell(f"<code>{escaped(cut(one.source))}</code>{address(one)}"),
                 text(one.label),
                 count(one.requests),
                 Cell(f"{one.score:.2f}", f"{one.score:.4f}"),

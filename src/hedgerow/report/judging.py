@@ -88,10 +88,9 @@ class Judgements:
         declared: Declared | None,
         *,
         trust: Mapping[str, float],
-        offset: float = 0.0,
     ) -> None:
         self._opinions = opinions
-        odds = np.full(len(pages), offset)
+        odds = np.zeros(len(pages))
         known = np.zeros(len(pages), np.bool_)
         for name, opinion in opinions.items():
             odds += trust.get(name, 1.0) * log_odds(opinion.probability)

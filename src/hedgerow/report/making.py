@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,9 @@ from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, Name, Proofs
 from hedgerow.lookups.names import DnsResolver
 from hedgerow.models.bundle import load as load_bundle
+from hedgerow.models.bundle import load_window
 from hedgerow.report.containment import contain, limits
+from hedgerow.report.crowd import crowd_of
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
@@ -25,6 +27,7 @@ from hedgerow.report.resolving import resolve
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
+from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.windows.density import Window
 
@@ -33,16 +36,19 @@ class Options(msgspec.Struct, frozen=True):
     """
     How a report is made.
 
-    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* a bundle for
-    paths; those that come with Hedgerow where there is none. *resolve* is where what is known of names is kept, if bots
-    are to be verified by the DNS. *windows* are the limits of request density.
+    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* and *window*
+    bundles for paths and windows; those that come with Hedgerow where there is none. *resolve* is where what is known
+    of names is kept, if bots are to be verified by the DNS. *windows* are the limits of request density. *told* says
+    that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
     model: Path | None = None
     resolve: Proofs | None = None
     paths: Path | None = None
+    window: Path | None = None
     windows: tuple[Window, ...] = DEFAULT_WINDOWS
+    told: bool = False
 
 
 class _Watch:
@@ -68,9 +74,10 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     opinions: dict[str, Opinion] = {}
     declared = None
     with watch("heuristics"):
-        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents)
+        referrers = tables.tells_referrers
+        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
         opinions["heuristics"] = ByHeuristics(votes)
-        opinions["manner"] = ByManner(figures, model.manner)
+        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
         opinions["density"] = ByDensity(figures, options.windows)
     with watch("paths"):
         opinions["path"] = ByPath(figures, load_bundle(options.paths))
@@ -82,17 +89,20 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
             declared = _declared(tables, bots, options)
             opinions["declared"] = ByDeclaration(declared)
             opinions["headers"] = ByHeaders(figures, declared)
+    with watch("windows"):
+        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
     with watch("judging"):
-        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust, offset=model.offset)
+        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust)
+        crowd = crowd_of(judgements, shapes)
     with watch("containment"):
         containment = contain(tables, judgements)
         density = limits(tables, judgements, declared)
-    with watch("campaigns"):
-        together = campaigns(tables, judgements, shapes, declared)
     report = Report(
-        tables, judgements, declared=declared, campaigns=together, containment=containment, density=density,
-        votes=votes, rules=shapes.rules,
+        tables, judgements, declared=declared, containment=containment, density=density,
+        votes=votes, rules=shapes.rules, crowd=crowd,
     )  # fmt: skip
+    with watch("campaigns"), report.telling_beside() if options.told else nullcontext():
+        report.join(campaigns(tables, judgements, shapes, declared))
     report.timing |= watch.seconds
     return report
 

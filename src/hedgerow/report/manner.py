@@ -4,11 +4,15 @@ Manner: how a source goes about the site, in ten figures that need no user agent
 A browser brings the images and styles of a page along and says where it comes from; a crawler wants pages, asks for
 robots.txt, and comes from nowhere. None of this is proof; together, weighed by what labelled logs have shown, it tells
 most sources with as few as five page visits.
+
+Each figure adds what a function of steps says of it: the first image counts for much, the hundredth for nothing more.
+Where a log has no assets at all, or no referrers, as many have not, nobody is held to lack them: then other functions
+are asked, which were learned without; and where it has neither, there is no opinion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -26,25 +30,44 @@ requests for headers only, answered by an error, that are calls, in HTTP/1.0; wh
 visits on a day with any, and the most in a minute (logarithms).
 """
 LEAST_PAGES = 5
+LACKING = {"": (), "assets": ("assets",), "referrers": ("unreferred", "own")}
+"""What a log may lack, and which figures say nothing then."""
+
 _MOST_SHOWN = 2
 _LEAST_SHOWN = 0.5
+_HARDLY_ANY = 0.01
 
 
-class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A weighted sum of figures brought to one size; above 0 it speaks for a crawler."""
+class Steps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    A sum of functions of steps, one for each figure; above 0 it speaks for a crawler.
 
-    means: tuple[float, ...] = ()
-    scales: tuple[float, ...] = ()
-    weights: tuple[float, ...] = ()
+    A figure adds the first of its *values* up to its first edge, the second up to the next, and so on; so it has one
+    value more than *edges*.
+    """
+
+    edges: tuple[tuple[float, ...], ...] = ()
+    values: tuple[tuple[float, ...], ...] = ()
     offset: float = 0.0
 
     def parts(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each figure adds."""
-        found: NDArray[np.float64] = (rows - np.array(self.means)) / np.array(self.scales) * np.array(self.weights)
-        return found
+        columns = [
+            np.array(values)[np.searchsorted(np.array(edges), rows[:, k])]
+            for k, (edges, values) in enumerate(zip(self.edges, self.values, strict=True))
+        ]
+        return np.column_stack(columns)
 
     def odds(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(self.parts(rows).sum(1) + self.offset, np.float64)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is a function for each of the figures, and each is one."""
+        return len(self.edges) == len(self.values) == len(NAMES) and all(
+            len(values) == len(edges) + 1 and list(edges) == sorted(edges)
+            for edges, values in zip(self.edges, self.values, strict=True)
+        )
 
 
 def figures_of(figures: Figures) -> NDArray[np.float64]:
@@ -66,19 +89,42 @@ def figures_of(figures: Figures) -> NDArray[np.float64]:
     )
 
 
-class ByManner:
-    """The opinion on each source that has enough page visits."""
+def lacking(figures: Figures, *, referrers: bool) -> str | None:
+    """
+    What a log lacks, as in `LACKING`; None where it lacks all that tells. *referrers* says that its lines have them.
 
-    def __init__(self, figures: Figures, weights: Weights) -> None:
+    Where there are no assets but somebody follows links, they lie elsewhere. Where nobody does either, nobody is there
+    who would want them.
+    """
+    assets = figures["assets"].sum() >= _HARDLY_ANY * figures["requests"].sum()
+    if not referrers:
+        return "referrers" if assets else None
+    return "" if assets or figures["own"].sum() < _HARDLY_ANY * figures["pages"].sum() else "assets"
+
+
+class ByManner:
+    """
+    The opinion on each source that has page visits, with reasons from five on; *steps* are by what a log lacks, which
+    may be *referrers*.
+    """
+
+    def __init__(self, figures: Figures, steps: Mapping[str, Steps], *, referrers: bool = True) -> None:
         rows = figures_of(figures)
         self._rows = rows
-        self._parts = weights.parts(rows)
-        told = 1 / (1 + np.exp(-(self._parts.sum(1) + weights.offset)))
-        self.probability: NDArray[np.float64] = np.where(figures["pages"] >= LEAST_PAGES, told, np.nan)
+        self._parts = np.zeros_like(rows)
+        self.probability: NDArray[np.float64] = np.full(len(rows), np.nan)
+        missing = lacking(figures, referrers=referrers)
+        if missing is not None:
+            self._parts = steps[missing].parts(rows)
+            # Of fewer visits it is the less sure.
+            sure = np.minimum(figures["pages"] / LEAST_PAGES, 1.0)
+            told = 1 / (1 + np.exp(-sure * (self._parts.sum(1) + steps[missing].offset)))
+            self.probability = np.where(figures["pages"] > 0, told, np.nan)
+        self._enough: NDArray[np.bool_] = figures["pages"] >= LEAST_PAGES
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         """What spoke most for a crawler, if the whole does."""
-        if not self.probability[source] > 0.5:  # noqa: PLR2004 - nan is not
+        if not (self._enough[source] and self.probability[source] > 0.5):  # noqa: PLR2004 - nan is not
             return []
         row, parts = self._rows[source], self._parts[source].tolist()
         strongest = [

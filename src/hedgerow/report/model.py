@@ -1,5 +1,5 @@
 """
-Model: the numbers that a report rests on, in one file: thresholds of the heuristics, weights of the manner, and how far
+Model: the numbers that a report rests on, in one file: thresholds of the heuristics, steps of the manner, and how far
 each opinion is trusted. One comes with Hedgerow; `hedgerow train heuristics` makes another from labelled logs.
 """
 
@@ -14,21 +14,20 @@ import msgspec
 
 from hedgerow.errors import ModelError
 from hedgerow.report.heuristics import Thresholds
-from hedgerow.report.manner import NAMES, Weights
+from hedgerow.report.manner import LACKING, Steps
 
-FORMAT = "hedgerow-report-1"
+FORMAT = "hedgerow-report-2"
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    *trust* has a factor for the odds of each opinion, *offset* is added to their sum. *provenance* says what it was
-    learned from, and how good it was on what it had not seen.
+    *manner* has functions for what a log may lack (`LACKING`). *trust* has a factor for the odds of each opinion.
+    *provenance* says what it was learned from, and how good it was on what it had not seen.
     """
 
     thresholds: Thresholds
-    manner: Weights
+    manner: Mapping[str, Steps]
     trust: Mapping[str, float]
-    offset: float = 0.0
     format: str = FORMAT
     provenance: dict[str, Any] = {}
 
@@ -40,8 +39,7 @@ def load(path: Path | None = None) -> Model:
         found = msgspec.json.decode(where.read_bytes(), type=Model)
     except (OSError, msgspec.DecodeError) as error:
         raise ModelError(f"{str(where)!r} is no model of a report: {error}") from None
-    manner = found.manner
-    fits = len(manner.means) == len(manner.scales) == len(manner.weights) == len(NAMES) and all(manner.scales)
+    fits = found.manner.keys() == LACKING.keys() and all(steps.is_sound for steps in found.manner.values())
     if found.format != FORMAT or not fits:
         raise ModelError(f"{str(where)!r} is not of this version; make one by hedgerow train heuristics")
     return found

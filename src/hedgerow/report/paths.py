@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hedgerow.analyse.compiled import compiled
 from hedgerow.analyse.counting import Figures
 from hedgerow.models.bundle import Bundle, Stage
-from hedgerow.models.scoring import Trees
+from hedgerow.models.scoring import Linear, Trees
 from hedgerow.verdict import Evidence
 
 _SENTENCES = {
@@ -46,6 +46,12 @@ def _tree_scores(
 def scores(stage: Stage, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The scores of many rows by the model of one stage."""
     model = stage.model
+    if isinstance(model, Linear):
+        logs, means, scales = (
+            np.array(part) for part in (model.scaling.logs, model.scaling.means, model.scaling.scales)
+        )
+        brought = np.where(logs, np.log1p(np.maximum(rows, 0.0)), rows)
+        return np.asarray((brought / scales - means / scales) @ np.array(model.weights) + model.offset, np.float64)
     if not isinstance(model, Trees):
         return np.array([model.score(row) for row in rows.tolist()])
     found: NDArray[np.float64] = _tree_scores(
@@ -60,40 +66,49 @@ def _stages(bundle: Bundle, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.searchsorted(np.array([stage.size for stage in bundle.stages]), sizes, side="right") - 1
 
 
+def probabilities(
+    bundle: Bundle, rows: NDArray[np.float64], sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """
+    Of each row, of so many visits, how probable a crawler's it is, and whether it is one by its stage's threshold; nan
+    where there are too few visits for any stage.
+    """
+    chosen = _stages(bundle, sizes)
+    each, crawls = np.full(len(sizes), np.nan), np.zeros(len(sizes), np.bool_)
+    for number, stage in enumerate(bundle.stages):
+        here = np.flatnonzero(chosen == number)
+        if len(here):
+            found = scores(stage, rows[here, : len(bundle.features)])
+            exponent = np.clip(stage.slope * found + stage.intercept, -_LONGEST_EXPONENT, _LONGEST_EXPONENT)
+            each[here] = 1 / (1 + np.exp(-exponent))
+            crawls[here] = found > stage.threshold
+    return each, crawls
+
+
 class ByPath:
     """The opinion of *bundle* on each source that has a session of at least ten steps."""
 
     def __init__(self, figures: Figures, bundle: Bundle) -> None:
         self._bundle = bundle
         self._sessions, self._paths = figures.sessions, figures.paths
-        sizes = self._sessions[:, 1]
-        chosen = _stages(bundle, sizes)
-        width = len(bundle.features)
-        self._each = np.full(len(sizes), np.nan)
-        crawls = np.zeros(len(sizes), np.bool_)
-        for number, stage in enumerate(bundle.stages):
-            here = np.flatnonzero(chosen == number)
-            if len(here):
-                found = scores(stage, self._paths[here, :width])
-                exponent = np.clip(stage.slope * found + stage.intercept, -_LONGEST_EXPONENT, _LONGEST_EXPONENT)
-                self._each[here] = 1 / (1 + np.exp(-exponent))
-                crawls[here] = found > stage.threshold
-        self.crawls = crawls
-        """Which sessions are a crawler's by the stage's own threshold."""
+        self._each, self.crawls = probabilities(bundle, self._paths, self._sessions[:, 1])
+        """How probable each session is a crawler's, and which are one's by the stage's own threshold."""
         count = len(figures.sources)
-        self._bounds = np.searchsorted(self._sessions[:, 0], np.arange(count + 1))
-        self._crawling = set(self._sessions[crawls, 0].tolist())
+        crawls = np.flatnonzero(self.crawls)
+        source = self._sessions[crawls, 0]
+        order = np.lexsort((crawls, -self._each[crawls], source))
+        first = np.flatnonzero(np.diff(source[order], prepend=-1))
+        self._surest = dict(zip(source[order[first]].tolist(), crawls[order[first]].tolist(), strict=True))
+        """Of each source that has any of a crawler the session that is surest one's; of equals the first."""
         told = np.bincount(self._sessions[:, 0], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.bincount(self._sessions[:, 0], weights=self._each, minlength=count) / told
         self.probability: NDArray[np.float64] = mean
 
     def evidence(self, source: int) -> Sequence[Evidence]:
-        if source not in self._crawling:
+        surest = self._surest.get(source)
+        if surest is None:
             return []
-        start, end = self._bounds[source], self._bounds[source + 1]
-        crawls = np.flatnonzero(self.crawls[start:end]) + start
-        surest = int(crawls[np.argmax(self._each[crawls])])
         stage = self._bundle.stages[int(_stages(self._bundle, self._sessions[surest, 1:2])[0])]
         row = self._paths[surest, : len(self._bundle.features)].tolist()
         identity = stage.kinds.name(row) if stage.kinds else "suspect"

@@ -84,11 +84,8 @@ def traffic_of(report: Report) -> Traffic:
     tables = report.tables
     step = step_of(tables.span)
     origin = tables.origin // step * step
-    found = tables.store.ask(
-        "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL",
-        [round(origin * _MICROSECONDS), round(step * _MICROSECONDS)],
-    )
-    label = report.judgements.label[np.searchsorted(tables.figures.sources, found["source"])]
+    found = tables.store.series(round(origin * _MICROSECONDS), round(step * _MICROSECONDS))
+    label = report.judgements.label[tables.places(found["source"])]
     bins = found["bin"].astype(np.int64)
     counts = np.zeros((len(LABELS), int(bins.max(initial=0)) + 1))
     np.add.at(counts, (label, bins), found["n"])
@@ -152,12 +149,8 @@ def overlays_of(report: Report, most: int = OVERLAYS) -> list[Overlay]:
 def _asked(report: Report, chosen: Ints, origin: float, step: float) -> Counts:
     """The requests of the sources at *chosen* places in intervals of *step* seconds from *origin* on."""
     tables = report.tables
-    found = tables.store.ask_about(
-        tables.figures.sources[chosen],
-        "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows WHERE source IN (SELECT source FROM chosen) "
-        "GROUP BY ALL ORDER BY ALL",
-        [round(origin * _MICROSECONDS), round(step * _MICROSECONDS)],
-    )
+    times = round(origin * _MICROSECONDS), round(step * _MICROSECONDS)
+    found = tables.store.series_of(tables.figures.sources[chosen], *times)
     rows = np.searchsorted(tables.figures.sources[chosen], found["source"])
     return Counts(rows, found["bin"].astype(np.int64), found["n"].astype(np.float64), len(chosen))
 

@@ -8,7 +8,9 @@ asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -19,19 +21,35 @@ from hedgerow.analyse.tables import Tables
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import Tally
 from hedgerow.replay import iso
+from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
+from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import LABELS, Judgements
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
+NAMED = ("account", "session")
+"""What sources may be that have a name of their own, and no address in it."""
+
+_SORTS = {
+    "visitor": "", "address": "Sources are addresses.", "prefix": "Sources are IPv4 addresses and IPv6 /64.",
+    "network": "Sources are networks: IPv4 /24 and IPv6 /48.",
+    "account": "Sources are accounts, and addresses where a line names none.",
+    "session": "Sources are sessions, and addresses where a line names none.",
+}  # fmt: skip
+
 _AT_ONCE = 4096
+_MANY = 5000
+"""Sources from which on it is worth another process to tell of them."""
+
+_NO_CAMPAIGN = b'"campaign":null'
 _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One source as the report has it."""
+    """One source as the report has it; *address* is the first of one that is told by its name."""
 
     source: str
     requests: int
@@ -44,6 +62,7 @@ class Source(msgspec.Struct, frozen=True):
     pages: int
     agent: str
     bot: str
+    address: str = ""
 
 
 class Campaign(msgspec.Struct, frozen=True):
@@ -69,28 +88,36 @@ class Report:
         judgements: Judgements,
         *,
         declared: Declared | None = None,
-        campaigns: Sequence[Campaign] = (),
         containment: Containment | None = None,
         density: Sequence[Proposal] = (),
         votes: Votes | None = None,
         rules: Sequence[str] = (),
+        crowd: Crowd | None = None,
     ) -> None:
         self.tables = tables
         self.tally: Tally = tables.tally
         self.judgements = judgements
-        self.campaigns = list(campaigns)
+        self.campaigns: list[Campaign] = []
         self.containment = containment
         self.density = list(density)
         """Density windows that fit the log."""
         self.votes = votes
         self.rules = list(rules)
         """The rules about the shape of traffic, in words."""
+        self.crowd = crowd
+        """All who are not held to be crawlers or good bots, taken together."""
         self.timing: dict[str, float] = {}
         """Seconds by what they went to."""
         self._declared = declared
         self._pages = tables.figures["pages"]
         self._first, self._last = tables.first, tables.last
         self._requests = tables.requests
+        self._campaign_of: dict[str, str] = {}
+        self._lines: list[bytes] | None = None
+
+    def join(self, campaigns: Sequence[Campaign]) -> None:
+        """Say which sources belong together."""
+        self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
 
     @property
@@ -105,6 +132,14 @@ class Report:
         sources = np.bincount(label, minlength=len(LABELS))
         requests = np.bincount(label, weights=self.tables.requests, minlength=len(LABELS)).astype(np.int64)
         return {name: (int(sources[k]), int(requests[k])) for k, name in enumerate(LABELS)}
+
+    @property
+    def sort(self) -> str:
+        """What sources are, in a sentence; "" where that is as usual."""
+        by = self.tables.by
+        if by in NAMED and not any(name.startswith(f"{by}:") for name in reversed(self.tables.sources)):
+            return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
+        return _SORTS[by]
 
     def may_be_welcome(self, place: int) -> bool:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
@@ -125,6 +160,7 @@ class Report:
             int(self._pages[place]),
             self._declared.agent(place) if self._declared is not None else "",
             self._declared.bot(place) if self._declared is not None else "",
+            "" if tables.by not in NAMED else tables.addresses[place],
         )
 
     def to_json(self, *, timing: bool = False) -> Iterator[str]:
@@ -133,10 +169,45 @@ class Report:
         head: dict[str, Any] = {
             "lines": tally.lines, "parsed": tally.parsed, "bad": tally.bad, "from": iso(tally.first),
             "to": iso(tally.last), "format": ", ".join(tally.formats), "samples": tally.samples,
-            "damage": tally.damage, "hosts": self.tables.hosts,
+            "damage": tally.damage, "hosts": self.tables.hosts, "by": self.tables.by,
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
+        yield from self._told_before() if self._lines else self._told_now()
+        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        if self.crowd is not None:
+            yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
+        if self.containment is not None:
+            yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
+        told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
+        yield f',\n"timing": {_dump(told)}}}\n'
+
+    @contextmanager
+    def telling_beside(self) -> Iterator[None]:
+        """Meanwhile another process tells of the sources, but for their campaigns, if they are many."""
+        if len(self.ranked) < _MANY:
+            yield
+            return
+        with Beside(self._told_now()) as beside:
+            yield
+            self._lines = beside.lines(_AT_ONCE)
+
+    def _told_before(self) -> Iterator[str]:
+        """What was told of all sources beside, with their campaigns; nothing where nothing was."""
+        blocks, self._lines = self._lines or [], None
+        names = self.tables.sources
+        # The first line is empty.
+        places = chain([-1], self.ranked.tolist())
+        while blocks:
+            lines = blocks.pop(0).splitlines(keepends=True)
+            for k, place in enumerate(islice(places, len(lines))):
+                campaign = self._campaign_of.get(names[place]) if place >= 0 else None
+                if campaign is not None:
+                    lines[k] = lines[k].replace(_NO_CAMPAIGN, f'"campaign":{_dump(campaign)}'.encode(), 1)
+            yield b"".join(lines).decode()
+
+    def _told_now(self) -> Iterator[str]:
+        """All sources, a line each."""
         ranked = self.ranked
         for begin in range(0, len(ranked), _AT_ONCE):
             some = ranked[begin : begin + _AT_ONCE]
@@ -145,11 +216,14 @@ class Report:
                 _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
             ]
             yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
-        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
-        if self.containment is not None:
-            yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
-        told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
-        yield f',\n"timing": {_dump(told)}}}\n'
+
+
+def _crowd(crowd: Crowd) -> dict[str, Any]:
+    found = crowd.rhythm
+    return {
+        "sources": crowd.sources, "requests": crowd.requests, "days": found.days, "depth": round(found.depth, 4),
+        "crawl": found.crawl, "text": crowd.text,
+    }  # fmt: skip
 
 
 def _isos(times: NDArray[np.int64]) -> list[str | None]:
@@ -175,6 +249,7 @@ def _plain(source: Source, first: str | None, last: str | None) -> dict[str, Any
             "last": last,
             "pages": source.pages,
         }
+        | ({"address": source.address} if source.address not in {"", name} else {})
         | ({"user_agent": _readable(source.agent)} if source.agent else {})
         | ({"bot": source.bot} if source.bot else {})
     )

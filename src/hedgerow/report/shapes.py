@@ -28,6 +28,8 @@ class ByShape:
         bundle = load()
         self.similarity = bundle.similarity
         """k of algorithm 1, for campaigns."""
+        self.night = bundle.night
+        """How deep the day of a crowd is at the least."""
         found = tables.features(self.counts, self.plan, levels=bundle.levels, least=bundle.least)
         if not len(found.sources) or not found.comparable:
             return

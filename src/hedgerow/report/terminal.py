@@ -32,6 +32,8 @@ def print_report(console: Console, report: Report, *, top: int = 10) -> None:
     console.print(table)
     _print_top(console, report, top)
     _print_campaigns(console, report)
+    if report.crowd is not None and report.crowd.text:
+        console.print(Text(report.crowd.text), soft_wrap=True)
     _print_limits(console, report)
 
 
@@ -42,6 +44,8 @@ def _print_log(console: Console, report: Report) -> None:
         days = timedelta(seconds=tally.last - tally.first) / timedelta(days=1)
         text += f"; {_moment(tally.first)} to {_moment(tally.last)} UTC, {days:,.1f} days"
     console.print(Text(text))
+    if report.sort:
+        console.print(report.sort)
     for sample in tally.samples:
         console.print(Text(f"  bad: {sample}" if sample else "  bad: an empty line"), soft_wrap=True)
     for damage in tally.damage:

@@ -16,12 +16,8 @@ from hedgerow.report.shapes import ByShape
 MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
-_QUERY = """
-SELECT source, t, page, shape FROM (
-  SELECT *, row_number() OVER (PARTITION BY source ORDER BY t, number) AS nth FROM rows
-  WHERE kind = 0 AND source IN (SELECT source FROM chosen)
-) WHERE nth <= 200 ORDER BY source, t, number
-"""
+_FIRST = 200
+"""Pages and calls of each that are looked at."""
 
 
 def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared: Declared | None) -> list[Campaign]:
@@ -35,16 +31,18 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
     people = (label == PERSON) | ((label == UNKNOWN) & (tables.figures["assets"] > 0))
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
-    rows = tables.store.ask_about(tables.figures.sources[chosen], _QUERY)
+    rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
     requests = Requests(
-        np.searchsorted(tables.figures.sources, rows["source"]).astype(np.int64),
+        tables.places(rows["source"]),
         rows["t"] / 1e6,
         rows["page"].astype(np.uint64).view(np.int64),
         rows["shape"].astype(np.int64),
+        rows["status"].astype(np.int64),
     )
     names = tables.sources
     agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
-    found = find(names, people, shapes.counts, shapes.plan, requests, agents, limits=Limits(k=shapes.similarity))
+    limits = Limits(k=shapes.similarity)
+    found = find(tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits)
     return [
         Campaign(f"c{number}", one.kind, [names[k] for k in one.members], round(float(one.similarity), 4), one.text)
         for number, one in enumerate(found, 1)

@@ -674,11 +674,12 @@ class LogsSettings(Table, frozen=True):
     How the logs of `hedgerow report` are written.
 
     *format* is a name, or the server's own log_format or LogFormat; empty: told by the lines. *fields* says what a JSON
-    log or a Parquet file calls our fields.
+    log or a Parquet file calls our fields. *by* says what is a source.
     """
 
     format: str = ""
     fields: dict[str, str] = {}
+    by: Literal["visitor", "address", "prefix", "network", "account", "session"] = "visitor"
 
     def faults(self) -> Faults:
         names = (
@@ -693,6 +694,7 @@ class LogsSettings(Table, frozen=True):
             "status",
             "referrer",
             "agent",
+            "session",
         )
         for name in self.fields:
             if name not in names:

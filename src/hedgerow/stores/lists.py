@@ -2,7 +2,8 @@
 The lists of a site: what their store must do, and how a gate reads along.
 
 A gate asks twice a second, in a thread of its own, what has changed since the number that it has seen. So a change
-costs what was changed, not what is there, and no request ever waits for SQL.
+costs what was changed, not what is there, and no request ever waits for SQL. Where the store is on another machine a
+gate keeps a copy, and starts with that when the store is away.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ import msgspec
 from hedgerow.errors import StoreAwayError
 from hedgerow.policy.lists import Listing, ListName, Lists, Sort
 from hedgerow.stores.asn import AsnFile
+from hedgerow.stores.lists_copy import ListsCopy
 
 log = logging.getLogger(__name__)
 
 _PAUSE = 0.5
 _BREATH = 0.001
 _HOUR = 3600.0
+_COPY_EVERY = 60.0
+_COPY_SHARE = 0.05
+"""How much of its time the thread may spend on copies."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -94,13 +99,20 @@ class Follower:
     """
     Keeps *lists* as the store has them, in a thread of its own, from the first `take` until `close`.
 
-    *asn* is a MaxMind file that tells operators; it is opened again when it is replaced.
+    *asn* is a MaxMind file that tells operators; it is opened again when it is replaced. *copy* is what a gate starts
+    with while the store is away.
     """
 
-    def __init__(self, store: ListStore, lists: Lists, *, asn: AsnFile | None = None) -> None:
+    def __init__(
+        self, store: ListStore, lists: Lists, *, asn: AsnFile | None = None, copy: ListsCopy | None = None
+    ) -> None:
         self.store = store
         self.lists = lists
         self._asn = asn
+        self._copy = copy
+        self._is_copy = False
+        self._changed_at: float | None = None
+        self._copy_from = 0.0
         self._seen = 0
         self._following: Following | None = None
         self._failing = False
@@ -110,13 +122,26 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="hedgerow-lists", daemon=True)
 
     def start(self) -> None:
-        """Take in what is there, then keep looking. A store that is away is no reason not to start."""
+        """Take in what is there, or the copy of it, then keep looking."""
         try:
             self.take(at_once=True)
         except StoreAwayError as error:
             self._failing = True
-            log.warning("%s; there are no lists until it is back", error)
+            log.warning("%s; until it is back %s", error, self._take_copy())
         self._thread.start()
+
+    def _take_copy(self) -> str:
+        """Begin with the copy, where there is one; what there is now, in words."""
+        listings = self._copy.read() if self._copy is not None else None
+        if self._copy is None or listings is None:
+            return "there are no lists: nobody is let in or kept out by them"
+        with self._lock:
+            for listing in listings:
+                self.lists.put(listing)
+            self.lists.settle()
+            self._is_copy = True
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._copy.written_at))
+        return f"the lists are those of {when}: {len(listings):,} entries from {self._copy.path}"
 
     def close(self) -> None:
         self._stop.set()
@@ -129,6 +154,7 @@ class Follower:
             try:
                 self._purge()
                 self.take()
+                self._keep_copy()
             except Exception as error:  # noqa: BLE001 - whatever it is, the lists stay as they are, and we look again
                 if not self._failing:
                     log.error("the lists cannot be read, they stay as they are: %s", error)  # noqa: TRY400
@@ -144,6 +170,21 @@ class Follower:
         if now - self._purged_at > _HOUR:
             self._purged_at = now
             self.store.purge()
+
+    def _keep_copy(self) -> None:
+        """Write a copy of what has changed: soon at first, then as seldom as its writing takes long."""
+        copy, changed_at, began = self._copy, self._changed_at, time.monotonic()
+        if copy is None or changed_at is None or began < self._copy_from:
+            return
+        if copy.written_at <= changed_at:
+            try:
+                copy.write(self.store.read(), self._breathe)
+            except OSError as error:
+                log.error("the lists cannot be copied to %s: %s", copy.path, error)  # noqa: TRY400 - one line
+        # Else another process has done so since.
+        if copy.written_at > changed_at:
+            self._changed_at = None
+        self._copy_from = time.monotonic() + max(_COPY_EVERY, (time.monotonic() - began) / _COPY_SHARE)
 
     def take(self, *, at_once: bool = False) -> None:
         """
@@ -163,7 +204,8 @@ class Follower:
         with self._following.since(self._seen) as changes:
             if changes is None:
                 return
-            if changes.anew:
+            anew = changes.anew or self._is_copy
+            if anew:
                 self.lists.clear()
             taken = 0
             for rows in changes.rows:
@@ -174,8 +216,10 @@ class Follower:
                         self.lists.put(Listing(*row))
                 taken += len(rows)
                 pause()
-        if taken or changes.anew:
+        if taken or anew:
             self.lists.settle(_sometimes(pause))
+            self._changed_at = time.time()
+        self._is_copy = False
         self._seen = changes.newest
 
     def _breathe(self) -> None:

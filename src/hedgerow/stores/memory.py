@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from threading import Lock
@@ -67,10 +68,27 @@ def _count(trail: _Trail | float | None, counted: tuple[int, ...], at: float, se
         return PAGES in counted and at - seconds < trail <= at
     total = 0
     for series in counted:
-        hits = trail.series[series]
-        if hits:
+        if hits := trail.series[series]:
             total += count_hits(hits, at, seconds)
     return total
+
+
+def _count_each(
+    trail: _Trail | float | None, spans: Sequence[tuple[tuple[int, ...], float]], at: float
+) -> tuple[int, ...]:
+    """The same for each of *spans*: series and seconds."""
+    if not isinstance(trail, _Trail):
+        return tuple([_count(trail, counted, at, seconds) for counted, seconds in spans])
+    counts = []
+    for counted, seconds in spans:
+        total = 0
+        for series in counted:
+            # As `count_hits`, without a call: most visits are counted here.
+            if hits := trail.series[series]:
+                newest = len(hits) if hits[-1] <= at else bisect_right(hits, at)
+                total += newest - bisect_right(hits, at - seconds)
+        counts.append(total)
+    return tuple(counts)
 
 
 class MemoryState:
@@ -116,6 +134,10 @@ class MemoryState:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
         with self._lock:
             self._windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
+            self._spans = tuple((counted, seconds) for _, counted, seconds in self._windows)
+            # What a visitor has whose only visit is the page that it asks for now.
+            self._first = tuple(int(PAGES in counted) for counted, _ in self._spans)
+            self._by_network = any(w.by == "network" for w in windows)
             self._series = frozenset(s for w in windows for s in counted_by(w.of))
             self._keep = max((w.seconds for w in windows), default=0.0)
             self._most = max((w.count for w in windows), default=0) + 1
@@ -144,19 +166,19 @@ class MemoryState:
     def _recall(self, question: Question, more: int) -> Memory:
         """Answer, with *more* requests counted for the day."""
         visitor, prefix = question.visitor, question.prefix
-        strikes, offences = 0, self._offences_of(question) if self._offences else ()
+        strikes = 0
+        offences: tuple[tuple[str, int], ...] = ()
         standing = self._standings.get(visitor) if self._standings else None
         today = self._count_today(question, more) if question.day and question.count else 0
-        if self._blocks:
-            block = self._block_of(question)
-            if block is not None:
+        if self._blocks or self._offences:
+            keys = (visitor, everyone_at(prefix), question.network)
+            if not self._blocks.keys().isdisjoint(keys) and (block := self._block_of(keys, question.at)) is not None:
                 return Memory(block, _UNCOUNTED)
+            if not self._offences.keys().isdisjoint(keys):
+                offences = self._offences_of(keys, question.at)
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
-        if not question.count or series_of(question.kind) not in self._series:
-            return Memory(None, _UNCOUNTED, strikes, standing, today, self._entries.get(visitor, ()), offences)
-        self._hit(question)
-        counts = self._counts(question)
+        counts = self._hit(question) if question.count else _UNCOUNTED
         return Memory(None, counts, strikes, standing, today, self._entries.get(visitor, ()), offences)
 
     def _count_today(self, question: Question, more: int) -> int:
@@ -175,12 +197,14 @@ class MemoryState:
     def amend(self, change: Change) -> None:
         with self._lock:
             if change.entry:
-                before = self._entries.pop(change.key, ())
-                self._entries[change.key] = (*before, change.entry)[-_MOST_ENTRIES:]
+                before = self._entries.get(change.key, ())
+                self._entries[change.key] = (*before[1 - _MOST_ENTRIES :], change.entry)
+                self._entries.move_to_end(change.key)
                 if len(self._entries) * _ENTRY_COST > self._memory // 16:
                     self._entries.popitem(last=False)
             if change.weight or change.identity or change.cleared or change.codes:
-                self._set_standing(change.key, amended(self._standings.pop(change.key, None), change))
+                self._set_standing(change.key, amended(self._standings.get(change.key), change))
+                self._standings.move_to_end(change.key)
                 if len(self._standings) * _STANDING_COST > self._memory // 4:
                     self._standings.popitem(last=False)
                     self.forgotten += 1
@@ -228,11 +252,10 @@ class MemoryState:
         with self._lock:
             return list(self._standings.items())
 
-    def _block_of(self, question: Question) -> Block | None:
-        for key in (question.visitor, everyone_at(question.prefix), question.network):
-            block = self._blocks.get(key) if key else None
-            if block is not None:
-                if block.until > question.at:
+    def _block_of(self, keys: Sequence[str], at: float) -> Block | None:
+        for key in keys:
+            if key and (block := self._blocks.get(key)) is not None:
+                if block.until > at:
                     return block
                 self._unblock(key)
         return None
@@ -257,12 +280,12 @@ class MemoryState:
             if len(self._offences) > self._most_blocks:
                 self._offences.popitem(last=False)
 
-    def _offences_of(self, question: Question) -> tuple[tuple[str, int], ...]:
+    def _offences_of(self, keys: Sequence[str], at: float) -> tuple[tuple[str, int], ...]:
         found = []
-        for key in (question.visitor, everyone_at(question.prefix), question.network):
+        for key in keys:
             offence = self._offences.get(key)
             if offence is not None:
-                if offence[1] > question.at:
+                if offence[1] > at:
                     found.append((key, offence[0]))
                 else:
                     del self._offences[key]
@@ -281,12 +304,19 @@ class MemoryState:
         if question.network:
             yield question.network
 
-    def _hit(self, question: Question) -> None:
+    def _hit(self, question: Question) -> tuple[int, ...]:
+        """Count a visit, and give the counts of all windows; none where no window counts visits of its kind."""
         series = series_of(question.kind)
-        for key in self._keys(question):
-            self._hit_key(key, question.at, series)
+        if series not in self._series:
+            return _UNCOUNTED
+        self._hit_key(question.visitor, question.at, series)
+        if question.visitor != question.prefix:
+            self._hit_key(everyone_at(question.prefix), question.at, series)
+        if question.network:
+            self._hit_key(question.network, question.at, series)
         if self.spent > self._memory:
             self._make_room()
+        return self._counts(question)
 
     def _hit_key(self, key: str, at: float, series: int) -> None:
         trail = self._trails.get(key)
@@ -335,16 +365,17 @@ class MemoryState:
         A prefix's count is that of the visitor without an account plus that of all accounts there: kept apart, no visit
         is written twice for the common visitor who has none.
         """
-        at, visitor, trails = question.at, question.visitor, self._trails
+        at, visitor, prefix, trails = question.at, question.visitor, question.prefix, self._trails
         own = trails.get(visitor)
+        everyone = trails.get(everyone_at(prefix))
+        if everyone is None and visitor == prefix and not self._by_network:
+            return self._first if own == at else _count_each(own, self._spans, at)
         counts = []
         for by, counted, seconds in self._windows:
             if by == "visitor":
                 counts.append(_count(own, counted, at, seconds))
             elif by == "prefix":
-                prefix = question.prefix
                 alone = own if visitor == prefix else trails.get(prefix)
-                everyone = trails.get(everyone_at(prefix))
                 counts.append(_count(alone, counted, at, seconds) + _count(everyone, counted, at, seconds))
             else:
                 counts.append(_count(trails.get(question.network), counted, at, seconds))

@@ -209,14 +209,14 @@ class RedisState:
         if not self._tell(self.scripts.amend(change)):
             self._local.amend(change)
 
-    def forgive(self, key: str) -> bool:
+    def forgive(self, key: str) -> bool | None:
         known = self._local.forgive(key)
         self._seen.clear()
         try:
             return bool(self._link.ask(self.scripts.forgive(key)))
         except Away:
             self._owed.append(self.scripts.forgive(key))
-            return known
+            return known or None
 
     def blocks(self, at: float) -> Sequence[Block]:
         try:

@@ -284,6 +284,7 @@ class _Wire(asyncio.Protocol):
 
     def __init__(self, link: LoopLink) -> None:
         self._link = link
+        self.ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -293,6 +294,7 @@ class _Wire(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._link.end(self, str(exc or "closed by Redis"))
+        self.ended.set()
 
 
 class LoopLink:
@@ -378,7 +380,13 @@ class LoopLink:
         if wire is not None:
             # What was told last still goes out.
             wire.transport.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._patience):
+                    await wire.ended.wait()
+            wire.transport.abort()
         self._lose("")
+        # A transport lets go of its socket in the next turn of the loop, which may be the last.
+        await asyncio.sleep(0)
 
     # ---- The wire's side
 

@@ -28,7 +28,7 @@ from hedgerow.shape.bundle import FORMAT, INPUTS, Bundle, Model
 from hedgerow.shape.classify import columns, judge
 from hedgerow.shape.decomposition import local_regression
 from hedgerow.shape.features import LEAST_REQUESTS, NAMES, Fine, features
-from hedgerow.shape.rhythm import rhythm
+from hedgerow.shape.rhythm import NIGHT
 from hedgerow.shape.scoring import Bayes, Evidence, Machine, transformed
 from hedgerow.shape.series import LAGS, WINDOW, Counts, Plan, normalised, plan_of
 from hedgerow.training.measures import area, at_false_positives, roc, share
@@ -318,7 +318,7 @@ def train_shape(
         models[name] = fit_model(data, name, threshold=min(max(threshold, 0.5), 1.0))
         after(f"{name}: area under ROC {metrics[name]['auc']:.4f}")
     told = {"crawlers": crawlers, "people": people, "seed": seed, **(provenance or {})}
-    return Bundle(FORMAT, models, levels, least, similarity, night_of(logs), told, metrics)
+    return Bundle(FORMAT, models, levels, least, similarity, NIGHT, told, metrics)
 
 
 def _choose_levels(groups: list[list[Source]], data: Rows, least: int) -> tuple[Levels, Rows]:
@@ -357,19 +357,3 @@ def pooled(logs: Iterable[Sequence[Source]], *, levels: Levels | None = None, le
     if not parts:
         return Rows(np.zeros((0, len(NAMES))), np.zeros(0, np.str_), np.zeros(0, np.int64), np.zeros(0))
     return Rows(*(np.concatenate(columns_) for columns_ in zip(*parts, strict=True)))
-
-
-def night_of(logs: dict[str, list[Source]]) -> float:
-    """How deep a day is half way between all crawlers of a log and all its people, over the logs that tell."""
-    middles = []
-    for sources in logs.values():
-        first = min(float(source.times.min()) for source in sources)
-        depths = []
-        for label in (CRAWLER, PERSON):
-            times = np.concatenate([s.times for s in sources if s.label == label] or [np.zeros(0)])
-            series = np.bincount(((times - first) // 1800).astype(np.int64)) if len(times) else np.zeros(1)
-            found = rhythm(series, 0.0)
-            depths.append(found.depth if found.crawl is not None else None)
-        if depths[0] is not None and depths[1] is not None and depths[0] < depths[1]:
-            middles.append((depths[0] + depths[1]) / 2)
-    return round(float(np.mean(middles)), 3) if middles else 0.5

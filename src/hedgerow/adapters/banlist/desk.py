@@ -26,6 +26,7 @@ from hedgerow.adapters.banlist.wire import HEARTBEAT, LISTS_PATH, MOST_VISITS, V
 from hedgerow.adapters.outgoing import header, is_html
 from hedgerow.adapters.site import Site
 from hedgerow.adapters.waiting import ON_LOOP
+from hedgerow.errors import StoreAwayError
 from hedgerow.identity.account import visitor_of
 from hedgerow.visit import BY_SCRIPT, Kind, Visit
 
@@ -44,6 +45,7 @@ _PROBLEMS = {
     404: "There are /client/lists and /client/visits.",
     405: "GET /client/lists, POST /client/visits.",
     413: f"At most {_LARGEST:,} bytes and {MOST_VISITS} visits.",
+    503: "The lists cannot be read now; keep what you have, and ask again.",
 }
 
 
@@ -92,6 +94,9 @@ class Desk:
 
     async def _stream(self, feed: Feed, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         version = parse_qs(scope["query_string"].decode("latin-1")).get("since", [""])[0]
+        if feed.failing and feed.since(version) is None:
+            await _problem(send, 503)
+            return
         headers = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         log.info("the client %s follows the lists", ascii(name))
@@ -100,7 +105,12 @@ class Desk:
             while not self._site.closing:
                 found = feed.since(version)
                 if found is None:
-                    version = await _tell_all(feed, send)
+                    try:
+                        version = await _tell_all(feed, send)
+                    except StoreAwayError as error:
+                        # Half of it is nothing: the client keeps what it has, and asks again.
+                        log.warning("the client %s cannot be told the lists: %s", ascii(name), error)
+                        break
                     told_at = self._clock()
                 elif found[1] or self._clock() - told_at > HEARTBEAT:
                     version = found[0]

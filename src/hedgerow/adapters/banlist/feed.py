@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from hedgerow.adapters.banlist.wire import Line, encode_line
+from hedgerow.errors import StoreAwayError
 from hedgerow.policy.lists import Listing, ListName, Lists
 from hedgerow.stores.lists import Follower, ListStore, Wanted
 from hedgerow.verdict import Block
@@ -47,16 +48,19 @@ class Feed:
         self._number = 0
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_MOST_KEPT)
         self._blocks: dict[str, Block] = {}
-        self._failing = False
+        self.failing = False
+        """Whether the stores cannot be read, as far as is known."""
         self._stop = threading.Event()
         self._noted = _Noted(self._note, self._start_anew)
         self._follower = Follower(store, self._noted) if store is not None else None
         self._thread = threading.Thread(target=self._run, name="hedgerow-feed", daemon=True)
 
     def start(self) -> None:
-        self._look()
-        # What was there from the start is no change.
-        self._noted.on = True
+        try:
+            self._look()
+        except StoreAwayError as error:
+            self.failing = True
+            log.warning("%s; until it is back clients keep what they have", error)
         self._thread.start()
 
     def close(self) -> None:
@@ -121,15 +125,17 @@ class Feed:
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001 - whatever it is, clients keep what they have, and we look again
-                if not self._failing:
+                if not self.failing:
                     log.error("lists or blocks cannot be read, clients keep what they have: %s", error)  # noqa: TRY400
-                self._failing = True
+                self.failing = True
             else:
-                self._failing = False
+                self.failing = False
 
     def _look(self) -> None:
         if self._follower is not None:
             self._follower.take()
+            # What was there from the start is no change.
+            self._noted.on = True
         now = {block.key: block for block in self._ask_blocks(self._clock())}
         for key, block in now.items():
             before = self._blocks.get(key)

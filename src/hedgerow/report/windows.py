@@ -1,0 +1,75 @@
+"""
+Windows: what the model of the sliding window (`sessions.window`) says of the sources of a log, as the watch would ask
+it: at 27 page visits, and again whenever 27 others have come.
+
+All windows are asked about at once. Those of a source are weighed together: by the mean of their probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.scanning import OTHER_CLIENT
+from hedgerow.analyse.tables import Tables
+from hedgerow.logs.fields import SESSION
+from hedgerow.models.bundle import Bundle
+from hedgerow.recall import ACCOUNT, CLEARANCE
+from hedgerow.report.declared import FALSE, PROGRAM, VERIFIED, Declared
+from hedgerow.report.paths import probabilities
+from hedgerow.sessions.window import NAMES
+from hedgerow.verdict import Evidence
+
+_AGENTS = {PROGRAM: "agent_unknown", FALSE: "agent_false", VERIFIED: "agent_true"}
+_LEAST, _MOST = 27, 40
+
+
+class ByWindow:
+    """The opinion of *bundle* on each source that has a window; *declared* is None where user agents are hidden."""
+
+    def __init__(self, tables: Tables, bundle: Bundle, declared: Declared | None) -> None:
+        figures = tables.figures
+        count = len(figures.sources)
+        source = figures.who[:, 0]
+        found = probabilities(bundle, _rows(tables, declared), figures.windows[:, 0].astype(np.int64))
+        self._each, self._crawls = found
+        self._bounds = np.searchsorted(source, np.arange(count + 1))
+        told = np.diff(self._bounds)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(source, weights=self._each, minlength=count) / told
+        self.probability: NDArray[np.float64] = mean
+
+    def evidence(self, source: int) -> Sequence[Evidence]:
+        start, end = self._bounds[source], self._bounds[source + 1]
+        crawls = int(self._crawls[start:end].sum())
+        if not crawls:
+            return []
+        surest = round(float(self._each[start:end].max()), 3)
+        text = (
+            f"{crawls} of {end - start} windows of {_LEAST} to {_MOST} page visits are like a crawler's, by pauses, "
+            "sessions and referrers."
+        )
+        return [Evidence("window", "window-suspect", surest, text)]
+
+
+def _rows(tables: Tables, declared: Declared | None) -> NDArray[np.float64]:
+    """The features of all windows, with what is known only now: what user agents declare, and who has a name."""
+    figures = tables.figures
+    rows = figures.windows.copy()
+    if not len(rows):
+        return rows
+    source, agent, visits = figures.who.T
+    if declared is not None:
+        # Of a source the user agent that made most of its requests speaks, here as elsewhere.
+        share = np.where(agent == figures["agent"][source], visits / rows[:, 0], 0.0)
+        for state, name in _AGENTS.items():
+            rows[:, NAMES.index(name)] = np.where(declared.state[source] == state, share, 0.0)
+    # Who is known by an account or a session has sent a cookie, or as much as one.
+    places = np.unique(source[figures.sources[source] >= OTHER_CLIENT])
+    known = [k for k in places.tolist() if tables.sources[k].startswith((ACCOUNT, CLEARANCE, SESSION))]
+    named = np.isin(source, known)
+    for name, value in (("cookie_absent", 0.0), ("cookie_good", 1.0), ("cookies", 1.0)):
+        rows[named, NAMES.index(name)] = value
+    return rows
