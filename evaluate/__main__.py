@@ -20,6 +20,14 @@ from hedgerow.training.rows import PERSON, Sample, samples_of, windows_of
 from hedgerow.training.simulated import Size, draw_walks
 from hedgerow.training.walks import Walk
 
+GOALS = """\
+## The goals, and what was measured
+
+Of data that no model was trained on; the sections below say which, what is drawn and what is real, and what was looked
+at before. PathMarker's figures are of its own site, and of the six crawlers that it was trained on. Logs and their
+people: with a bundle that was trained without that log. *Met* is said of the figure; where few were measured its
+interval reaches further down. Campaigns, speed and memory are in [the watch](../watch.md#campaigns).
+"""
 OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 GROUPS = {
     "gaps": ("gap_middle", "gap_low", "gap_high", "pauses", "longest"),
@@ -109,7 +117,7 @@ def main() -> None:
     parts.append(
         "# Evaluation\n\nMade by `make evaluate`; do not edit. Every share has its 95 % interval (Wilson; areas by "
         "resampling visitors). Sessions of one visitor are not independent, so intervals of sessions are a little "
-        "narrow.\n"
+        "narrow. What is judged by its path only is judged by `boosted`, the default.\n"
     )
     people, others = crawls.generated()
     drawn = sites.drawn_rows()
@@ -120,12 +128,12 @@ def main() -> None:
         tell("bundles without each log")
     else:
         print("The real logs are not beside the checkout: those tables are left out.", file=sys.stderr)
-    crawls.table_one(parts, people, left_out)
+    goals = crawls.table_one(parts, people, left_out)
     crawls.simulated(parts, others)
     tell("live crawls judged")
     if left_out:
-        sites.logs(parts, left_out, drawn)
-        sites.iliou(parts)
+        goals += sites.logs(parts, left_out, drawn)
+        goals += sites.iliou(parts)
         tell("logs judged")
     else:
         parts.append("## Real logs\n\nNot there when this was made; left out.\n")
@@ -137,6 +145,8 @@ def main() -> None:
     tell("features left out")
     calibration(parts)
     speed(parts)
+    head = table(["goal", "measured", "the paper", ""], goals)
+    parts.insert(1, f"{GOALS}\n{head}")
     (OUT / "README.md").write_text("\n".join(parts))
     tell("docs/evaluation/README.md")
 

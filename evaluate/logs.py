@@ -20,7 +20,6 @@ import numpy as np
 from evaluate import real
 from hedgerow.campaigns import company, similarity
 from hedgerow.campaigns.finding import find as find_campaigns
-from hedgerow.campaigns.refused import Robots
 from hedgerow.logs.reader import Reader
 from hedgerow.shape.bundle import INPUTS, save
 from hedgerow.shape.classify import columns, judge, words
@@ -184,28 +183,22 @@ def campaigns(site, visits, sources):
     for visit in visits:
         by_source[visit.address].append(visit)
     people = np.array([real.likely_person(by_source[source.name]) for source in sources])
-    targets, rows = {}, ([], [], [])
+    targets, rows = {}, ([], [], [], [])
     agents = defaultdict(Counter)
     for visit in visits:
         mine = number[visit.address]
         agents[mine][visit.user_agent] += 1
-        if not people[mine]:
-            for column, value in zip(
-                rows, (mine, visit.at, targets.setdefault(visit.target, len(targets))), strict=True
-            ):
+        if not people[mine] and visit.kind in {"page", "call"}:
+            values = (mine, visit.at, targets.setdefault(visit.target, len(targets)), visit.status)
+            for column, value in zip(rows, values, strict=True):
                 column.append(value)
-    requests = company.Requests.of_targets(np.array(rows[0]), np.array(rows[1]), np.array(rows[2]), list(targets))
+    whose, times, numbers, answers = map(np.array, rows)
+    requests = company.Requests.of_targets(whose, times, numbers, list(targets), answers)
     every = np.concatenate([source.times for source in sources])
     plan = plan_of(float(every.min()), float(every.max()))
     owners = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
     counts = Counts.of_times(owners, every, plan, len(sources))
-    asked = [by_source[source.name] for source in sources]
-    robots = Robots(
-        np.array([len(mine) for mine in asked]),
-        np.array([sum(visit.target == "/robots.txt" for visit in mine) for mine in asked]),
-        np.array([sum(visit.status >= 400 for visit in mine) for mine in asked]),
-    )
-    found = find_campaigns([source.name for source in sources], people, counts, plan, requests, robots)
+    found = find_campaigns([source.name for source in sources], people, counts, plan, requests)
     truth = {n: family_of(agents[n].most_common(1)[0][0]) for n in number.values() if sources[n].label == CRAWLER}
     mine = {n: family for n, family in truth.items() if family}
     campaign = {member: k for k, one in enumerate(found) for member in one.members}

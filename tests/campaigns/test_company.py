@@ -4,7 +4,6 @@ import numpy as np
 
 from hedgerow.campaigns import company, traces
 from hedgerow.campaigns.finding import find
-from hedgerow.campaigns.refused import Robots
 from hedgerow.shape.series import Counts, plan_of
 
 DAY = 86_400.0
@@ -96,21 +95,30 @@ def test_all_ways_together_and_no_people():
     names, people, requests = site()
     plan = plan_of(0, 4 * DAY)
     counts = Counts.of_times(requests.sources, requests.times, plan, len(names))
-    fared = Robots(*np.zeros((3, len(names)), int))
-    found = find(names, people, counts, plan, requests, fared)
+    found = find(names, people, counts, plan, requests)
     assert [len(one.members) for one in found] == [10, 4]
     assert not any(people[member] for one in found for member in one.members)
-    assert found == find(names, people, counts, plan, requests, fared)
+    assert found == find(names, people, counts, plan, requests)
     instant = plan_of(0, 0)
-    nothing = company.Requests(np.zeros(0, int), np.zeros(0), np.zeros(0, int), np.zeros(0, int))
-    assert (
-        find(
-            ["a"],
-            np.array([False]),
-            Counts.of_times([0], [0.0], instant, 1),
-            instant,
-            nothing,
-            Robots(*np.ones((3, 1), int)),
-        )
-        == []
-    )
+    nothing = company.Requests(np.zeros(0, int), np.zeros(0), *[np.zeros(0, int)] * 3)
+    assert find(["a"], np.array([False]), Counts.of_times([0], [0.0], instant, 1), instant, nothing) == []
+
+
+def test_groups_that_meet_again_and_again_are_one_campaign():
+    """One network asks for robots.txt, another for the page some seconds later; a third comes when it pleases."""
+    chance = np.random.default_rng(5)
+    names = [f"{network}.{n}" for network in ("198.51.100", "203.0.113", "192.0.2") for n in range(3)]
+    often = np.arange(30) * 5000.0 + chance.uniform(0, 2000, 30)
+    rows = [(int(chance.integers(0, 3)) + 3 * k, at + 7 * k, k) for k in range(2) for at in often]
+    rows += [(6 + int(chance.integers(0, 3)), at, 2) for at in chance.uniform(0, 150_000, 30)]
+    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    people = np.zeros(len(names), dtype=bool)
+    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    assert [one.members for one in found] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
+    assert "come within seconds of one another again and again" in found[0].text
+    # One long visit beside another is one meeting.
+    burst = np.arange(60.0)
+    rows = [(n % 3 + 3 * k, at, k) for k in range(2) for n, at in enumerate(burst)]
+    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.compiled import compiled, lean
-from hedgerow.analyse.describing import PAGE
+from hedgerow.analyse.describing import CALL
 from hedgerow.analyse.numbering import COLUMNS, Rows
 
 ROW = np.dtype([*COLUMNS.items(), ("nothing", np.uint32)])
@@ -220,7 +220,7 @@ def joined(found: Sequence[Runs]) -> Runs:
 
 @lean
 def _first_pages(rows: Any, wanted: Any, taken: Any, most: int, out: Any) -> int:
-    """The places of the first *most* page visits of each *wanted* source (rising); *taken* were there before."""
+    """The places of the first *most* pages and calls of each *wanted* source (rising); *taken* were there before."""
     found = 0
     w = 0
     for i in range(len(rows)):
@@ -229,7 +229,7 @@ def _first_pages(rows: Any, wanted: Any, taken: Any, most: int, out: Any) -> int
             w += 1
         if w == len(wanted):
             break
-        if wanted[w] == source and taken[w] < most and (rows[i, 7] >> np.uint64(16) & np.uint64(255)) == PAGE:
+        if wanted[w] == source and taken[w] < most and (rows[i, 7] >> np.uint64(16) & np.uint64(255)) <= CALL:
             taken[w] += 1
             out[found] = i
             found += 1
@@ -237,7 +237,7 @@ def _first_pages(rows: Any, wanted: Any, taken: Any, most: int, out: Any) -> int
 
 
 def first_pages(rows: Matrix, wanted: NDArray[np.uint64], taken: NDArray[np.int64], most: int) -> Matrix:
-    """Of the arranged *rows* the first *most* page visits of each *wanted* source (rising); see `_first_pages`."""
+    """Of the arranged *rows* the first *most* pages and calls of each *wanted* source (rising); see `_first_pages`."""
     out = np.empty(len(rows), np.int64)
     found: Matrix = rows[out[: _first_pages(rows, wanted, taken, most, out)]]
     return found

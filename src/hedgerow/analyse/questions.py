@@ -60,9 +60,9 @@ SELECT n, count(*) AS days, count(*) FILTER (WHERE NOT automatic) AS ordinary FR
 """
 
 _FIRST_PAGES = """
-SELECT source, t, page, shape FROM (
+SELECT source, t, page, shape, status FROM (
   SELECT *, row_number() OVER (PARTITION BY source ORDER BY t, number) AS nth FROM rows
-  WHERE kind = 0 AND source IN (SELECT source FROM chosen)
+  WHERE kind < 2 AND source IN (SELECT source FROM chosen)
 ) WHERE nth <= ? ORDER BY source, t, number
 """
 
@@ -104,7 +104,10 @@ class Holds(Protocol):
         """
 
     def first_pages(self, sources: NDArray[np.uint64], most: int) -> Columns:
-        """The first page visits of *sources*, at most so many of each, by *source* and *t*; with *page* and *shape*."""
+        """
+        The first pages and calls of *sources*, at most so many of each, by *source* and *t*; with *page*, *shape* and
+        *status*.
+        """
 
     def close(self) -> None: ...
 

@@ -140,7 +140,7 @@ class Store(Parts):
         # Sorted within each part, so those of a source are behind each other already.
         rows = rows[np.argsort(rows[:, 0], kind="stable")]
         columns = columns_of(rows)
-        return {name: columns[name] for name in ("source", "t", "page", "shape")}
+        return {name: columns[name] for name in ("source", "t", "page", "shape", "status")}
 
     def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[Runs]:
         """How many rows of each source in *parts* are in each interval."""

@@ -6,7 +6,8 @@ for the same kinds of pages in the same proportions (their *diet*), and divide t
 does not. So sources that are no people's are first put together by network (IPv4 /24 and its neighbours in a /20, IPv6
 /48), or by a user agent that no person has, where it is not hidden. Then these groups, which have requests enough, are
 compared: the same diet and the same hours, or the same diet and hardly a page in common, make one campaign of several
-networks.
+networks. So does it where two groups come within seconds of one another again and again: one asks for robots.txt, the
+other for the page.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ _LONGEST_SECTION = 16
 _LEAST_SPANS = 8
 _MOST_KINDS = 2000
 _MOST_COMPARED = 2000
+_MOST_TIMED = 150
+_MOST_COMINGS = 2000
+_SECONDS = 20.0
+_PAUSE = 300.0
+_SHIFTS = [sign * 60.0 * minutes for minutes in (10, 20, 30, 45, 60, 90, 120) for sign in (-1, 1)]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -44,6 +50,9 @@ class Limits(msgspec.Struct, frozen=True):
     kinds of pages (as if all were equally frequent). *diet*: how alike two diets are (their affinity, 0 to 1) at least,
     if the groups are also *in_step* (correlation of six-hour counts), or have at most *in_common* of the smaller one's
     pages in common.
+
+    *meetings*: how often two groups come within seconds of one another at the least, *meeting* the part of the smaller
+    one's comings that this is, and *beyond* how many times as often as by chance.
     """
 
     members: int = 3
@@ -54,11 +63,15 @@ class Limits(msgspec.Struct, frozen=True):
     diet: float = 0.90
     in_step: float = 0.7
     in_common: float = 0.5
+    meetings: int = 5
+    meeting: float = 0.1
+    beyond: float = 5.0
 
 
 class Requests(NamedTuple):
     """
-    Requests of the sources that are no people's: the number of the source, the time, the page, the kind of page.
+    Requests of the sources that are no people's: the number of the source, the time, the page, the kind of page, the
+    answer's status.
 
     Pages and kinds are any numbers that are equal where they are. Where a log is too large, a few hundred requests of
     each source are enough.
@@ -68,13 +81,17 @@ class Requests(NamedTuple):
     times: Floats
     pages: Ints
     kinds: Ints
+    answers: Ints
 
     @staticmethod
-    def of_targets(sources: Ints, times: Floats, numbers: Ints, targets: Sequence[str]) -> Requests:
+    def of_targets(
+        sources: Ints, times: Floats, numbers: Ints, targets: Sequence[str], answers: Ints | None = None
+    ) -> Requests:
         """Of the numbers of *targets*, paths with queries, whose kinds are found by `kind_of_page`."""
         kinds: dict[tuple[int, bool, str], int] = {}
         kind = [kinds.setdefault(kind_of_page(target), len(kinds)) for target in targets]
-        return Requests(sources, times, numbers, np.array(kind, dtype=np.int64)[numbers])
+        told = np.zeros(len(sources), dtype=np.int64) if answers is None else answers
+        return Requests(sources, times, numbers, np.array(kind, dtype=np.int64)[numbers], told)
 
 
 class _Group(NamedTuple):
@@ -124,8 +141,11 @@ def find(
         return number
 
     links: list[tuple[int, _Link]] = []
-    for one, other, affinity in _same_diets(habits, wanted.diet):
-        link = _link(habits[one], habits[other], affinity, wanted)
+    pairs = [
+        (one, other, _link(habits[one], habits[other], affinity, wanted))
+        for one, other, affinity in _same_diets(habits, wanted.diet)
+    ]
+    for one, other, link in [*pairs, *_meetings(groups, requests, wanted)]:
         if link is not None:
             links.append((one, link))
             first, second = sorted((find_leader(one), find_leader(other)))
@@ -266,6 +286,45 @@ def _same_diets(habits: dict[int, _Habits], least: float) -> Iterator[tuple[int,
     affinity = roots @ roots.T
     for one, other in np.argwhere(np.triu(affinity >= least, 1)).tolist():
         yield numbers[one], numbers[other], float(affinity[one, other])
+
+
+def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
+    """
+    Pairs of groups, of the busiest, that come within seconds of one another more often than by chance.
+
+    What counts is each coming after a pause, so that one long visit beside another is one meeting. Chance is how often
+    they would meet if one of them had come some ten minutes to two hours sooner or later: at the same time of day.
+    """
+    group_of = np.full(int(requests.sources.max(initial=-1)) + 1, -1, dtype=np.int64)
+    for number, group in enumerate(groups):
+        members = np.array(group.members, dtype=np.int64)
+        group_of[members[members < len(group_of)]] = number
+    mine = group_of[requests.sources] if len(requests.sources) else np.zeros(0, dtype=np.int64)
+    order = np.lexsort((requests.times, mine))
+    bounds = np.searchsorted(mine[order], np.arange(len(groups) + 1))
+    busiest = np.argsort(bounds[:-1] - bounds[1:], kind="stable")[:_MOST_TIMED]
+    comings: dict[int, Floats] = {}
+    for number in sorted(busiest.tolist()):
+        times = requests.times[order[bounds[number] : bounds[number + 1]]]
+        after = times[np.diff(times, prepend=-np.inf) > _PAUSE][:_MOST_COMINGS]
+        if len(after) >= limits.meetings:
+            comings[number] = after
+    numbers = list(comings)
+    for k, one in enumerate(numbers):
+        for other in numbers[k + 1 :]:
+            few, many = sorted((comings[one], comings[other]), key=len)
+            met = _met(few, many)
+            if met < max(limits.meetings, limits.meeting * len(few)):
+                continue
+            chance = sum(_met(few + shift, many) for shift in _SHIFTS) / len(_SHIFTS)
+            if met >= limits.beyond * chance:
+                yield one, other, _Link(met / len(few), "come within seconds of one another again and again")
+
+
+def _met(few: Floats, many: Floats) -> int:
+    """How many of *few* have one of *many* within seconds."""
+    near = np.searchsorted(many, few + _SECONDS, side="right") > np.searchsorted(many, few - _SECONDS)
+    return int(np.count_nonzero(near))
 
 
 def _telling(habits: _Habits, limits: Limits) -> bool:

@@ -1,21 +1,25 @@
 """
 Finding: all campaigns of a log, each way of looking after the other.
 
-First those whose series rise and fall together, then those that the site refuses alike, then those that are in one
-another's company, then those that leave the same traces; who already belongs to one is not looked at again. People are
-never members.
+First those whose series rise and fall together, then those that are in one another's company, then those that play the
+same script, then those that leave the same traces; who already belongs to one is not looked at again, but all of a
+campaign most of whose members play a script join it. People are never members.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.campaigns import company, refused, similarity, traces
+from hedgerow.campaigns import company, scripts, similarity, traces
 from hedgerow.campaigns.similarity import Found
 from hedgerow.shape.series import Counts, Plan
+
+_FEWEST = 3
 
 MOST_SERIES = 100_000
 """Sources whose series are compared: those with most requests."""
@@ -27,7 +31,6 @@ def find(
     counts: Counts,
     plan: Plan,
     requests: company.Requests,
-    robots: refused.Robots,
     agents: Sequence[str] | None = None,
     *,
     limits: similarity.Limits | None = None,
@@ -35,19 +38,12 @@ def find(
     """
     The campaigns of a log whose sources are called *names*, the largest first.
 
-    *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *robots*: how
-    each source fared with robots.txt. *agents*: each source's user agent, or None to hide them.
+    *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *agents*: each
+    source's user agent, or None to hide them.
     """
     found = _synchronous(people, counts, plan, limits or similarity.Limits())
-    alike: list[Found] = []
-    if agents is None:
-        # A name tells more.
-        alike = refused.find([company.network_of(name)[0] for name in names], people, robots)
-    apart = {member for one in alike for member in one.members}
-    found += _left(
-        found, company.find(["" if n in apart else name for n, name in enumerate(names)], people, requests, agents)
-    )
-    found += _left(found, alike)
+    found += _left(found, company.find(names, people, requests, agents))
+    found = _joined(found, scripts.find(requests.sources, requests.times, requests.pages, requests.answers))
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
     found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
     return sorted(found, key=lambda one: (-len(one.members), one.members))
@@ -73,6 +69,30 @@ def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: 
             for one in similarity.find(matrix, limits, interval=plan.interval)
         ]
     return found
+
+
+def _joined(before: list[Found], played: list[Found]) -> list[Found]:
+    """
+    The campaigns *before*, and those that play a script: one of the former joins the latter with most of its members,
+    else those who belong to it already stay where they are.
+    """
+    found: dict[int, Found] = dict(enumerate(before))
+    belongs = {member: number for number, one in found.items() for member in one.members}
+    numbers = count(len(before))
+    for one in played:
+        shared = Counter(belongs[member] for member in one.members if member in belongs)
+        whole = [number for number, here in shared.items() if 2 * here > len(found[number].members)]
+        members = {member for member in one.members if member not in belongs}
+        members.update(*(found[number].members for number in whole))
+        if len(members) >= _FEWEST:
+            for number in whole:
+                del found[number]
+            # Some may have stayed where they were.
+            text = f"{len(members)} {one.text.partition(' ')[2]}"
+            new = next(numbers)
+            found[new] = one._replace(members=tuple(sorted(members)), text=text)
+            belongs |= dict.fromkeys(members, new)
+    return list(found.values())
 
 
 def _left(before: list[Found], later: list[Found]) -> list[Found]:

@@ -7,7 +7,6 @@ import numpy as np
 from hedgerow.analyse.tables import Tables
 from hedgerow.campaigns.company import Requests
 from hedgerow.campaigns.finding import find
-from hedgerow.campaigns.refused import Robots
 from hedgerow.campaigns.similarity import Limits
 from hedgerow.report.declared import Declared
 from hedgerow.report.judging import PERSON, UNKNOWN, Judgements
@@ -18,7 +17,7 @@ MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
 _FIRST = 200
-"""Page visits of each that are looked at."""
+"""Pages and calls of each that are looked at."""
 
 
 def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared: Declared | None) -> list[Campaign]:
@@ -38,13 +37,12 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
         rows["t"] / 1e6,
         rows["page"].astype(np.uint64).view(np.int64),
         rows["shape"].astype(np.int64),
+        rows["status"].astype(np.int64),
     )
-    figures = tables.figures
-    robots = Robots(figures["requests"], figures["robots"], figures["errors"])
     names = tables.sources
     agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
     limits = Limits(k=shapes.similarity)
-    found = find(tables.addresses, people, shapes.counts, shapes.plan, requests, robots, agents, limits=limits)
+    found = find(tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits)
     return [
         Campaign(f"c{number}", one.kind, [names[k] for k in one.members], round(float(one.similarity), 4), one.text)
         for number, one in enumerate(found, 1)
