@@ -96,6 +96,12 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     assert list(place.iterdir()) == []
 
 
+def test_sql_gives_the_same_bytes(log, tmp_path):
+    for engine in ("local", "duckdb"):
+        assert run(str(log), "--engine", engine, "--json", str(tmp_path / engine)).exit_code == 0
+    assert (tmp_path / "local").read_bytes() == (tmp_path / "duckdb").read_bytes()
+
+
 def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delitem(sys.modules, "hedgerow.analyse.spark_store", raising=False)

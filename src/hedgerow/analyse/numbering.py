@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from ipaddress import IPv4Address
 from typing import Any
 
 import numpy as np
@@ -233,12 +232,12 @@ class Numbering:
         other = source - int(OTHER_CLIENT)
         if other >= 0:
             return self._visitors[other]
-        return f"{IPv4Address(source)}{_OF_A_NETWORK if self.by == 'network' else ''}"
+        return f"{_dotted(source)}{_OF_A_NETWORK if self.by == 'network' else ''}"
 
     def address(self, source: int) -> str:
         """An address of a source; the first that it had."""
         other = source - int(OTHER_CLIENT)
-        return str(IPv4Address(source)) if other < 0 else self._addresses[other]
+        return _dotted(source) if other < 0 else self._addresses[other]
 
 
 @lean
@@ -256,6 +255,11 @@ def _ipv4(visitor: str) -> int:
     """The number of an IPv4 address; OTHER_CLIENT where it is none."""
     text = np.frombuffer(_bytes(visitor) or b"-", np.uint8)
     return int(ipv4(text, 0, len(text)))
+
+
+def _dotted(number: int) -> str:
+    """The text of an IPv4 address."""
+    return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
 def _bytes(text: str) -> bytes:

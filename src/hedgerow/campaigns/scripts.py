@@ -50,7 +50,10 @@ def find(sources: Ints, times: Floats, pages: Ints, answers: Ints, limits: Limit
     script = _scripts(pages, answers, starts, lengths)
     error = np.maximum.reduceat(answers, starts) >= _ERRORS_FROM
     owner = sources[starts]
-    pairs, first, plays = np.unique(np.stack((owner, script), axis=1), axis=0, return_index=True, return_counts=True)
+    # Two small numbers in one: to sort those takes a tenth of what sorting pairs does.
+    different, number = np.unique(script, return_inverse=True)
+    keys, first, plays = np.unique(owner * len(different) + number.reshape(-1), return_index=True, return_counts=True)
+    pairs = np.column_stack((keys // len(different), different[keys % len(different)]))
     everyone, visits = np.unique(owner, return_counts=True)
     mine = (plays > wanted.share * visits[np.searchsorted(everyone, pairs[:, 0])]) & error[first]
     found = []

@@ -199,8 +199,10 @@ def _by(text: str) -> By | None:
 def _store(engine: str, master: str, memory: int) -> Holds | None:
     """What holds the rows; None where that is as usual."""
     if engine == DUCKDB:
-        from hedgerow.analyse.duckdb_store import DuckdbStore
-
+        try:
+            from hedgerow.analyse.duckdb_store import DuckdbStore
+        except ImportError as error:
+            raise HedgerowError(f"--engine duckdb needs {error.name}; install hedgerow[report]") from None
         return DuckdbStore(memory=memory)
     if engine == SPARK:
         try:
