@@ -16,6 +16,7 @@ from hedgerow.report.shapes import ByShape
 MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
+_EVEN = 0.5
 _FIRST = 200
 """Pages and calls of each that are looked at."""
 
@@ -28,7 +29,8 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
     here, or all who have the newest browser would be a campaign.
     """
     label = judgements.label
-    people = (label == PERSON) | ((label == UNKNOWN) & (tables.figures["assets"] > 0))
+    like_one = (judgements.score < _EVEN) | (tables.figures["pages"] == 0)
+    people = (label == PERSON) | ((label == UNKNOWN) & (tables.figures["assets"] > 0) & like_one)
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
