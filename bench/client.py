@@ -47,7 +47,9 @@ def check() -> None:
     lines += [Line(put=Listing("black", "198.51.0.0/16", "bench", "bench", 1.0))]
     lines += [Line(put=Listing("black", "2001:db8::/32", "bench", "bench", 1.0))]
     blocked = [rng.getrandbits(32) for _ in range(BLOCKS)]
+    blocked_v6 = [0x2001 << 112 | rng.getrandbits(112) for _ in range(BLOCKS)]
     keys = [network_text(4, number, 0) for number in blocked]
+    keys += [network_text(6, number >> 64 << 64, 64) for number in blocked_v6]
     lines += [Line(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in keys]
     local.take([Line(start=True), *lines, Line(at="a-1")])
     del lines, keys
@@ -56,12 +58,12 @@ def check() -> None:
     print(f"{len(local):,} entries and blocks")
     ask: dict[str, Callable[[], str]] = {
         "an address seen lately": again([rng.getrandbits(32) for _ in range(1000)]),
-        "one that is blocked": again(blocked[:1000]),
-        "one that is on a list, with the decision": again([0xC6330000 + n for n in range(1000)]),
         "one never seen": address,
         "one of IPv6 never seen": lambda: address(6),
-        "one never seen that is on a list": again([0xC6330000 + n for n in range(1 << 16)]),
-        "one of IPv6 never seen that is on a list": again([0x20010DB8 << 96 | n << 64 | 1 for n in range(1 << 16)]),
+        "one that is blocked": again(blocked),
+        "one of IPv6 that is blocked": again(blocked_v6),
+        "one that is on a list, with the decision": again([0xC6330000 + n for n in range(1 << 16)]),
+        "one of IPv6 on a list, with the decision": again([0x20010DB8 << 96 | n << 64 | 1 for n in range(1 << 16)]),
     }
     candidates: dict[str, Callable[[], object]] = {}
     for name, of in ask.items():

@@ -105,4 +105,6 @@ def main() -> None:
     print(f"{'a dictionary of a million texts, never seen':52} {reference * 1e6:8.2f} µs")
     for name, seconds in taken.items():
         print(f"{name:52} {seconds * 1e6:8.2f} µs   {seconds / reference:5.1f} times the dictionary")
-    print(f"goal: at most {GOAL * 1e6:.0f} µs for a look-up; the slowest is {max(taken.values()) * 1e6:.1f} µs")
+    # The decision is made of what was looked up.
+    slowest = max(seconds for name, seconds in taken.items() if not name.endswith(_DECIDED))
+    print(f"goal: at most {GOAL * 1e6:.0f} µs for a look-up; the slowest is {slowest * 1e6:.1f} µs")

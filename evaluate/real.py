@@ -27,6 +27,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from hedgerow.identity.address import prefix_of
 from hedgerow.identity.kind import kind_of
 from hedgerow.logs.formats import seconds_of
@@ -258,7 +260,21 @@ def iliou_walks(least: int = 1) -> dict[str, list[Walk]]:
     return walks
 
 
-def _iliou_sessions(archive: tarfile.TarFile) -> tuple[dict[str, str], dict[str, list[Visit]]]:
+def iliou_visits() -> tuple[dict[str, str], list[Visit]]:
+    """The visits of the labelled sessions, mouse beacons included, in order; each session has an address of its own."""
+    with tarfile.open(DATA / "labelled" / "iliou_phase1.tar.xz") as archive:
+        labels, sessions = _iliou_sessions(archive, beacons=True)
+    by_visitor, visits = {}, []
+    for number, (session, its) in enumerate(sessions.items()):
+        address = f"10.0.{number >> 8}.{number & 255}"
+        by_visitor[address] = labels[session]
+        visits += [replace(visit, address=address, visitor=address, prefix=address) for visit in its]
+    return by_visitor, sorted(visits, key=lambda visit: visit.at)
+
+
+def _iliou_sessions(
+    archive: tarfile.TarFile, *, beacons: bool = False
+) -> tuple[dict[str, str], dict[str, list[Visit]]]:
     root = "web-bot-detection-dataset/"
     table = archive.extractfile(root + "session_labels.csv")
     assert table is not None
@@ -271,7 +287,7 @@ def _iliou_sessions(archive: tarfile.TarFile) -> tuple[dict[str, str], dict[str,
         assert file is not None
         for line in io.TextIOWrapper(file, "latin-1"):
             match = ILIOU.match(line)
-            if match is None or match[6] not in labels or "/storage/" in match[3]:
+            if match is None or match[6] not in labels or ("/storage/" in match[3] and not beacons):
                 continue
             at = seconds_of(match[1])
             if at is not None:
@@ -284,6 +300,7 @@ def _iliou_sessions(archive: tarfile.TarFile) -> tuple[dict[str, str], dict[str,
                     match[3],
                     kind_of(match[2], match[3]),
                     referrer="" if match[5] == "-" else match[5],
+                    user_agent="" if match[7] == "-" else match[7],
                 )
                 sessions[match[6]].append(visit)
     return labels, sessions

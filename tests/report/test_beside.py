@@ -34,8 +34,8 @@ def test_it_tells_the_same_with_campaigns(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_lines_of_another_process() -> None:
     with Beside(iter(["a\nb", f"{os.getpid()}\n", "\u00e4"])) as beside:
-        assert beside.lines() == [b"a", f"b{os.getpid()}".encode(), "\u00e4".encode()]
-        assert beside.lines() is None
+        assert beside.lines(2) == [f"a\nb{os.getpid()}\n".encode(), "\u00e4".encode()]
+        assert beside.lines(2) is None
 
 
 def test_one_that_fails_has_no_lines() -> None:
@@ -44,7 +44,7 @@ def test_one_that_fails_has_no_lines() -> None:
         raise ValueError
 
     with Beside(broken()) as beside:
-        assert beside.lines() is None
+        assert beside.lines(2) is None
 
 
 def test_one_that_nobody_waits_for_is_ended() -> None:

@@ -21,6 +21,7 @@ import msgspec
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import prefix_of
@@ -37,8 +38,6 @@ START = 1_800_000_000.0
 PROCESSES = 8
 # A live request is read as Latin-1: any byte, and nothing else.
 _BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
-# Each ledger's class of these tests is an executor of its own.
-_SEVERAL = [HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
 _MARKERS = st.builds(
     Marker,
     kind=st.sampled_from(["page", "form", "frame", "trap", "maze"]),
@@ -82,6 +81,48 @@ def visit(n: int = 0, **fields: Any) -> Visit:
     return msgspec.structs.replace(Visit(START + n, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{n}"), **fields)
 
 
+class LedgerMachine(RuleBasedStateMachine):
+    """A ledger that is written, closed, opened and read in any order, next to a plain list."""
+
+    def __init__(self, suite: LedgerConformance, where: Any) -> None:
+        super().__init__()
+        self.suite, self.where = suite, where
+        self.entries: list[Entry] = []
+        self.ledger = suite.open(where, keep_days=1e6)
+
+    @rule(
+        minutes=st.integers(-3_000, 3_000), who=st.sampled_from(["192.0.2.1", "2001:db8::/64", "account:ann"]),
+        kind=st.sampled_from(["page", "call", "asset"]), refused=st.booleans(),
+    )  # fmt: skip
+    def write(self, minutes: int, who: str, kind: Any, refused: bool) -> None:
+        # No two at one time: nobody says in which order those are read.
+        number = len(self.entries)
+        seen = visit(number, at=START + 60 * minutes + number / 1_000, visitor=who, kind=kind)
+        reference = f"{number:04X}-ABCD" if refused else ""
+        self.entries.append(Entry(seen, Decision("refuse") if refused else PASS, 403 if refused else 200, reference))
+        self.ledger.append(self.entries[-1])
+
+    @rule()
+    def read(self) -> None:
+        self.ledger.close()
+        assert self.ledger.lost == 0
+        plain = [msgspec.structs.replace(entry.visit, status=entry.status) for entry in self.entries]
+        assert self.suite.visits(self.where) == sorted(plain, key=lambda one: one.at)
+        with closing(open_reading(self.suite.name(self.where))) as reading:
+            for who in ("192.0.2.1", "2001:db8::/64", "account:ann"):
+                pages = [one for one in plain if (one.visitor, one.kind, one.status) == (who, "page", 200)]
+                assert reading.count_pages(who) == len(pages)
+            for entry in self.entries:
+                if entry.reference:
+                    assert list(reading.find(entry.reference, ["target"])) == [entry.visit.target]
+            if plain:
+                assert reading.oldest() == min(one.at for one in plain)
+        self.ledger = self.suite.open(self.where, keep_days=1e6)
+
+    def teardown(self) -> None:
+        self.ledger.close()
+
+
 class LedgerConformance:
     def open(self, where: Any, **options: Any) -> Any:
         raise NotImplementedError
@@ -110,6 +151,12 @@ class LedgerConformance:
         ordered = sorted(written, key=lambda visit: visit.at)
         assert self.visits(where) == [msgspec.structs.replace(one, status=200) for one in ordered]
         assert ledger.lost == 0
+
+    def test_it_is_what_a_plain_list_is(self, tmp_path_factory):
+        run_state_machine_as_test(
+            lambda: LedgerMachine(self, tmp_path_factory.mktemp("ledger")),
+            settings=hypothesis_settings(max_examples=5, stateful_step_count=12, deadline=None),
+        )
 
     def test_it_is_read_along_and_asked(self, tmp_path):
         ledger = self.open(tmp_path)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hedgerow.stores import redis_link as module
-from hedgerow.stores.redis_link import LoopLink, parse_address
+from hedgerow.stores.redis_link import LoopLink, ThreadLink, parse_address
 
 
 @contextmanager
@@ -63,3 +63,15 @@ def test_one_that_was_never_answered(monkeypatch):
     monkeypatch.setattr(module, "_CONNECT", 0.05)
     with answering(b"") as url:
         assert left_open(lambda _: None, url) == []
+
+
+def test_one_of_a_thread_to_a_socket_at_which_nobody_listens(tmp_path, monkeypatch):
+    # What is logged holds on to the error, and that to all that was there.
+    monkeypatch.setattr(module.log, "disabled", True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        link = ThreadLink(parse_address(f"unix://{tmp_path}/redis.sock"), list)
+        link.close()
+        gc.collect()
+    assert link.away
+    assert [str(warning.message) for warning in said] == []

@@ -6,7 +6,8 @@ A row takes 64 bytes, as many as a processor fetches at once: to move one costs 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ PARTS = 64
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _TO_PART = np.uint64(64 - 6)
 _SOURCE, _TIME = 0, 1
+ANY = 256
+"""Above every kind."""
+
+_HALF = 1 << 31
 
 Matrix = NDArray[np.uint64]
 """Rows as numbers of 64 bits, `WORDS` each."""
@@ -32,6 +37,11 @@ def columns_of(matrix: Matrix) -> Rows:
     """The columns of some rows, without copying them."""
     rows = matrix.view(ROW).reshape(len(matrix))
     return {name: rows[name] for name in COLUMNS}
+
+
+def part_of(source: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The part in which the rows of each source are."""
+    return (source * _SPREAD >> _TO_PART).astype(np.int64)
 
 
 @lean
@@ -172,14 +182,40 @@ def _runs(rows: Any, origin: int, step: int, below: int, source: Any, bins: Any,
     return found
 
 
-Runs = tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]
+class Runs(NamedTuple):
+    """By source (rising, *runs* of each) and interval (*bins*): how many rows (*counts*)."""
+
+    sources: NDArray[np.uint64]
+    runs: NDArray[np.int64]
+    bins: NDArray[Any]
+    counts: NDArray[Any]
 
 
-def runs(rows: Matrix, origin: int, step: int, below: int = 256) -> Runs:
+def runs(rows: Matrix, origin: int, step: int, below: int = ANY) -> Runs:
     """By source and interval, in this order: how many of the arranged *rows*; of those whose kind is *below*."""
     source, bins, counts = np.empty(len(rows), np.uint64), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     found = _runs(rows, origin, step, below, source, bins, counts)
-    return source[:found].copy(), bins[:found].copy(), counts[:found].copy()
+    source, bins, counts = source[:found], bins[:found], counts[:found]
+    begins = np.flatnonzero(np.append(True, source[1:] != source[:-1])[:found])
+    # They are many: in half the bytes, where they fit.
+    small = bool(found) and int(bins.min()) >= -_HALF and int(bins.max()) < _HALF
+    return Runs(
+        source[begins],
+        np.diff(begins, append=found),
+        bins.astype(np.int32 if small else np.int64),
+        counts.astype(np.int32),
+    )
+
+
+def joined(found: Sequence[Runs]) -> Runs:
+    """The runs of several pieces that share no source, or go on where the one before ends; by source."""
+    sources, sizes, bins, counts = (np.concatenate([one[k] for one in found]) for k in range(4))
+    order = np.argsort(sources, kind="stable")
+    ends = np.cumsum(sizes)[order]
+    sizes = sizes[order]
+    # Where each run is to come from.
+    places = np.repeat(ends - np.cumsum(sizes), sizes) + np.arange(len(bins))
+    return Runs(sources[order], sizes, bins[places], counts[places])
 
 
 @lean

@@ -7,7 +7,9 @@ each processor at a time; a part that is not is divided once more, by source and
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -106,6 +108,7 @@ class Parts:
         if self._arranged is None:
             self._settle()
             self._arranged = on_all(self._arrange, range(PARTS))
+            _give_back()
         return self._arranged
 
     def rows(self) -> Iterator[Rows]:
@@ -169,6 +172,14 @@ def on_all(answer: Callable[[Any], _Answer], some: Sequence[Any]) -> list[_Answe
     """What *answer* says of each of *some*, on all processors."""
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="hedgerow-parts") as pool:
         return list(pool.map(answer, some))
+
+
+def _give_back() -> None:
+    """What is free goes back to the system: glibc keeps arrays of some megabytes for later, in each thread."""
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
 
 @contextmanager

@@ -6,13 +6,12 @@ processors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.arranging import WORDS, Matrix, Runs, columns_of, first_pages, runs
+from hedgerow.analyse.arranging import ANY, WORDS, Matrix, Runs, columns_of, first_pages, joined, part_of, runs
 from hedgerow.analyse.counting import Figures, Kinds, count, together
 from hedgerow.analyse.describing import ASSET, PAGE
 from hedgerow.analyse.different import Different
@@ -35,10 +34,6 @@ _Answer = TypeVar("_Answer")
 
 class Store(Parts):
     """Rows that answer `questions`; see `Parts`."""
-
-    def __init__(self, *, memory: int, directory: Path | None = None) -> None:
-        super().__init__(memory=memory, directory=directory)
-        self._counted: dict[tuple[int, int, int], Runs] = {}
 
     def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
         return read(paths, self, numbering, progress, dialect)
@@ -96,13 +91,13 @@ class Store(Parts):
         return together(on_all(of_part, self.pieces()))
 
     def series(self, origin: int, step: int) -> Columns:
-        source, bins, n = self._runs(origin, step, 256)
-        return {"source": source, "bin": bins, "n": n}
+        return _columns(*self._runs(self.pieces(), origin, step))
 
     def series_of(self, sources: NDArray[np.uint64], origin: int, step: int) -> Columns:
-        source, bins, n = self._runs(origin, step, 256)
-        mine = np.isin(source, sources)
-        return {"source": source[mine], "bin": bins[mine], "n": n[mine]}
+        pieces = self.pieces()
+        found = _columns(*self._runs([pieces[part] for part in np.unique(part_of(sources)).tolist()], origin, step))
+        mine = np.isin(found["source"], sources)
+        return {name: column[mine] for name, column in found.items()}
 
     def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
         """Some sources at a time, so that all processors have something to do; each is for itself."""
@@ -124,9 +119,9 @@ class Store(Parts):
         return Features(sources, starts, requests, rows, found[0].comparable)
 
     def days(self, automatic: NDArray[np.uint64]) -> Columns:
-        source, _, n = self._runs(0, DAY, _CALLS_BELOW)
-        ordinary = ~np.isin(source, automatic)
-        numbers, which = np.unique(n, return_inverse=True)
+        found = _columns(*self._runs(self.pieces(), 0, DAY, _CALLS_BELOW))
+        ordinary = ~np.isin(found["source"], automatic)
+        numbers, which = np.unique(found["n"], return_inverse=True)
         return {
             "n": numbers,
             "days": np.bincount(which, minlength=len(numbers)),
@@ -147,17 +142,13 @@ class Store(Parts):
         columns = columns_of(rows)
         return {name: columns[name] for name in ("source", "t", "page", "shape", "status")}
 
-    def _runs(self, origin: int, step: int, below: int) -> Runs:
-        """How many rows of each source are in each interval, by source and interval."""
-        asked = origin, step, below
-        if asked not in self._counted:
+    def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[Runs]:
+        """How many rows of each source in *parts* are in each interval."""
 
-            def of_part(pieces: list[Piece]) -> list[Runs]:
-                return [runs(piece.load(), origin, step, below) for piece in pieces]
+        def of_part(pieces: list[Piece]) -> list[Runs]:
+            return [runs(piece.load(), origin, step, below) for piece in pieces]
 
-            found = [one for part in on_all(of_part, self.pieces()) for one in part]
-            self._counted = {asked: _joined(found)}
-        return self._counted[asked]
+        return [one for part in on_all(of_part, parts) for one in part]
 
     def _on_parts(self, answer: Callable[[list[Piece]], _Answer]) -> list[_Answer]:
         """What *answer* says of all pieces, some of them for each processor."""
@@ -205,16 +196,14 @@ def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[Different, D
     return pages, parents
 
 
-def _joined(found: list[Runs]) -> Runs:
+def _columns(*found: Runs) -> Columns:
     """The runs of all parts, by source; what two pieces have of one interval is one."""
     if not found:
-        none = np.zeros(0, np.int64)
-        return none.astype(np.uint64), none, none
-    source, bins, n = (np.concatenate(columns) for columns in zip(*found, strict=True))
-    order = np.argsort(source, kind="stable")
-    source, bins, n = source[order], bins[order], n[order]
-    begins = np.ones(len(source), np.bool_)
-    begins[1:] = (source[1:] != source[:-1]) | (bins[1:] != bins[:-1])
-    if begins.all():
-        return source, bins, n
-    return source[begins], bins[begins], np.add.reduceat(n, np.flatnonzero(begins))
+        return {"source": np.zeros(0, np.uint64), "bin": np.zeros(0, np.int64), "n": np.zeros(0, np.int64)}
+    sources, sizes, bins, n = joined(found)
+    source = np.repeat(sources, sizes)
+    if len(np.unique(sources)) < len(sources):
+        begins = np.ones(len(source), np.bool_)
+        begins[1:] = (source[1:] != source[:-1]) | (bins[1:] != bins[:-1])
+        source, bins, n = source[begins], bins[begins], np.add.reduceat(n, np.flatnonzero(begins))
+    return {"source": source, "bin": bins, "n": n}

@@ -65,7 +65,6 @@ class Tables:
     ) -> None:
         self._hide_agents = hide_agents
         self.numbering = Numbering(dialect.by)
-        self._counted: dict[float, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = {}
         self.store: Holds = store or Store(memory=memory)
         try:
             self.tally: Tally = self.store.read(paths, self.numbering, progress, dialect)
@@ -158,12 +157,9 @@ class Tables:
 
     def sparse(self, interval_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The place of a source, the number of an interval, the requests; no row where there were none."""
-        if interval_s not in self._counted:
-            step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
-            found = self.store.series(origin, step)
-            place = self.places(found["source"])
-            self._counted = {interval_s: (place, found["bin"].astype(np.int64), found["n"].astype(np.int64))}
-        return self._counted[interval_s]
+        step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
+        found = self.store.series(origin, step)
+        return self.places(found["source"]), found["bin"].astype(np.int64), found["n"].astype(np.int64)
 
     def places(self, source: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The places of *source*, numbers that rise, among the sources."""

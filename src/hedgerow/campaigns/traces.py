@@ -8,8 +8,7 @@ home page and then the first link) is nobody's.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from itertools import combinations
+from collections import defaultdict
 
 import msgspec
 import numpy as np
@@ -83,14 +82,12 @@ def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
         return []
     size = int(sources.max()) + 1
     pairs = np.column_stack(np.divmod(np.unique(_numbered(marks) * size + sources), size))
-    has = Counter(pairs[:, 1].tolist())
+    has = np.bincount(pairs[:, 1])
     all_marks = len(np.unique(pairs[:, 0]))
-    starts = np.flatnonzero(np.r_[True, pairs[1:, 0] != pairs[:-1, 0]])
-    lengths = np.diff(np.r_[starts, len(pairs)])
-    common: Counter[tuple[int, int]] = Counter()
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        if 1 < length <= limits.most:
-            common.update(combinations(pairs[start : start + length, 1].tolist(), 2))
+    tied, common = _common(pairs, size, limits.most)
+    chance = has[tied[:, 0]] * has[tied[:, 1]] / all_marks
+    least = limits.share * np.minimum(has[tied[:, 0]], has[tied[:, 1]])
+    enough = common >= np.maximum(np.maximum(limits.marks, least), limits.beyond * chance)
     leader: dict[int, int] = {}
 
     def find_leader(one: int) -> int:
@@ -98,12 +95,28 @@ def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
             one = leader[one]
         return one
 
-    for (one, other), count in sorted(common.items()):
-        chance = has[one] * has[other] / all_marks
-        if count >= max(limits.marks, limits.share * min(has[one], has[other]), limits.beyond * chance):
-            first, second = sorted((find_leader(one), find_leader(other)))
-            leader[second] = first
+    for one, other in tied[enough].tolist():
+        first, second = sorted((find_leader(one), find_leader(other)))
+        leader[second] = first
     groups: dict[int, list[int]] = defaultdict(list)
     for one in sorted(leader):
         groups[find_leader(one)].append(one)
     return [tuple(group) for group in groups.values() if len(group) >= limits.members]
+
+
+def _common(pairs: Ints, size: int, most: int) -> tuple[Ints, Ints]:
+    """
+    Of *pairs* of a mark and a source, sorted, below *size*: which two sources have marks in common, and how many.
+
+    Those that more than *most* sources have do not count.
+    """
+    starts = np.flatnonzero(np.r_[True, pairs[1:, 0] != pairs[:-1, 0]])
+    lengths = np.diff(np.r_[starts, len(pairs)])
+    found = [np.zeros(0, dtype=np.int64)]
+    for length in range(2, most + 1):
+        # All marks that so many sources have at once.
+        inside = pairs[starts[lengths == length][:, None] + np.arange(length), 1]
+        one, other = np.triu_indices(length, 1)
+        found.append((inside[:, one] * size + inside[:, other]).ravel())
+    keys, common = np.unique(np.concatenate(found), return_counts=True)
+    return np.column_stack(np.divmod(keys, size)), common

@@ -249,10 +249,11 @@ def _print(bundle: Bundle) -> None:
     console.print(table)
     size, last = list(bundle.metrics.items())[-1]
     if own := last.get("own"):
+        people = f"{own['people']} people, {interval(own['people_right'])} of their sessions right"
+        crawlers = f"{own['crawlers']} crawlers, {interval(own['crawlers_found'])} of their sessions found"
         console.print(
-            f"\nOf these, this site's own at {size} visits: {own['people']} people, "
-            f"{interval(own['people_right'])} of their sessions right; {own['crawlers']} crawlers, "
-            f"{interval(own['crawlers_found'])} of their sessions found. The rest is simulated."
+            f"\nOf these, this site's own at {size} visits: {people if own['people'] else 'no people'}; "
+            f"{crawlers if own['crawlers'] else 'no crawlers'}. The rest is simulated."
         )
     judged = sorted({name for row in last["confusion"].values() for name in row})
     grid = Table(title=f"\nAt {size} visits: truth (rows) and judgement (columns)", box=None, title_justify="left")

@@ -110,7 +110,8 @@ async def fetch(
                 path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
                 return await _ask(reader, writer, path, parts.netloc, most_bytes)
             finally:
-                writer.close()
+                # Not a farewell: over TLS that takes its time, and the loop may end meanwhile.
+                writer.transport.abort()
     except TimeoutError:
         raise FetchError(f"{url} took longer than {seconds:g} seconds") from None
     except (OSError, httptools.HttpParserError, UnicodeError) as error:

@@ -12,6 +12,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from typing import BinaryIO, Self
 
 
@@ -37,8 +38,8 @@ class Beside:
             os.waitpid(child, 0)
         self._file.close()
 
-    def lines(self) -> list[bytes] | None:
-        """The lines, once they are all there; None where that went wrong."""
+    def lines(self, together: int) -> list[bytes] | None:
+        """The lines, so many together, once they are all there; None where that went wrong."""
         if not self._child:
             return None
         status = os.waitpid(self._child, 0)[1]
@@ -46,7 +47,7 @@ class Beside:
         if status:
             return None
         self._file.seek(0)
-        return self._file.read().split(b"\n")
+        return list(iter(lambda: b"".join(islice(self._file, together)), b""))
 
 
 def _make(pieces: Iterator[str], file: BinaryIO) -> None:

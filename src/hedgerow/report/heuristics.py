@@ -17,6 +17,7 @@ where too few pages of a group follow each other. User agents that are hidden ha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -112,8 +113,7 @@ class Votes:
 
     def sentence(self, source: int, heuristic: int) -> str:
         """What was found, for a person."""
-        share = self.measures[source, heuristic]
-        return _SENTENCES[NAMES[heuristic]].format(share=f"{share:.0%}".replace("%", " %"))
+        return _sentence(heuristic, float(self.measures[source, heuristic]))
 
     def in_words(self) -> Iterator[tuple[str, str, int, int, int]]:
         """Each heuristic, when it says crawler, and on how many sources it says so, says no, and has no vote."""
@@ -122,6 +122,11 @@ class Votes:
             counts = [int((self.votes[:, k] == vote).sum()) for vote in (YES, NO, ABSTAINED)]
             words = _WORDS[name].format(limit=limit, least_pairs=self.thresholds.least_pairs)
             yield name, words, counts[0], counts[1], counts[2]
+
+
+@lru_cache(maxsize=1 << 14)
+def _sentence(heuristic: int, share: float) -> str:
+    return _SENTENCES[NAMES[heuristic]].format(share=f"{share:.0%}".replace("%", " %"))
 
 
 _SENTENCES = {

@@ -94,19 +94,21 @@ class ByPath:
         self._each, self.crawls = probabilities(bundle, self._paths, self._sessions[:, 1])
         """How probable each session is a crawler's, and which are one's by the stage's own threshold."""
         count = len(figures.sources)
-        self._bounds = np.searchsorted(self._sessions[:, 0], np.arange(count + 1))
-        self._crawling = set(self._sessions[self.crawls, 0].tolist())
+        crawls = np.flatnonzero(self.crawls)
+        source = self._sessions[crawls, 0]
+        order = np.lexsort((crawls, -self._each[crawls], source))
+        first = np.flatnonzero(np.diff(source[order], prepend=-1))
+        self._surest = dict(zip(source[order[first]].tolist(), crawls[order[first]].tolist(), strict=True))
+        """Of each source that has any of a crawler the session that is surest one's; of equals the first."""
         told = np.bincount(self._sessions[:, 0], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.bincount(self._sessions[:, 0], weights=self._each, minlength=count) / told
         self.probability: NDArray[np.float64] = mean
 
     def evidence(self, source: int) -> Sequence[Evidence]:
-        if source not in self._crawling:
+        surest = self._surest.get(source)
+        if surest is None:
             return []
-        start, end = self._bounds[source], self._bounds[source + 1]
-        crawls = np.flatnonzero(self.crawls[start:end]) + start
-        surest = int(crawls[np.argmax(self._each[crawls])])
         stage = self._bundle.stages[int(_stages(self._bundle, self._sessions[surest, 1:2])[0])]
         row = self._paths[surest, : len(self._bundle.features)].tolist()
         identity = stage.kinds.name(row) if stage.kinds else "suspect"

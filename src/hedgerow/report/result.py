@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -172,7 +173,7 @@ class Report:
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
-        yield from self._told_before() or self._told_now()
+        yield from self._told_before() if self._lines else self._told_now()
         yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
         if self.crowd is not None:
             yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
@@ -187,21 +188,23 @@ class Report:
         if len(self.ranked) < _MANY:
             yield
             return
-        with Beside(self._told_now()) as self._beside:
+        with Beside(self._told_now()) as beside:
             yield
-            self._lines = self._beside.lines()
+            self._lines = beside.lines(_AT_ONCE)
 
-    def _told_before(self) -> list[str]:
+    def _told_before(self) -> Iterator[str]:
         """What was told of all sources beside, with their campaigns; nothing where nothing was."""
-        lines, self._lines = self._lines, None
-        if lines is None:
-            return []
+        blocks, self._lines = self._lines or [], None
         names = self.tables.sources
-        for k, place in enumerate(self.ranked.tolist(), 1):
-            campaign = self._campaign_of.get(names[place])
-            if campaign is not None:
-                lines[k] = lines[k].replace(_NO_CAMPAIGN, f'"campaign":{_dump(campaign)}'.encode(), 1)
-        return [b"\n".join(lines).decode()]
+        # The first line is empty.
+        places = chain([-1], self.ranked.tolist())
+        while blocks:
+            lines = blocks.pop(0).splitlines(keepends=True)
+            for k, place in enumerate(islice(places, len(lines))):
+                campaign = self._campaign_of.get(names[place]) if place >= 0 else None
+                if campaign is not None:
+                    lines[k] = lines[k].replace(_NO_CAMPAIGN, f'"campaign":{_dump(campaign)}'.encode(), 1)
+            yield b"".join(lines).decode()
 
     def _told_now(self) -> Iterator[str]:
         """All sources, a line each."""

@@ -230,9 +230,11 @@ class ThreadLink:
     def _connected(self) -> socket.socket:
         address = self._address
         if address.path:
-            connected = socket.socket(socket.AF_UNIX)
-            connected.settimeout(_CONNECT)
-            connected.connect(address.path)
+            with contextlib.ExitStack() as undo:
+                connected = undo.enter_context(socket.socket(socket.AF_UNIX))
+                connected.settimeout(_CONNECT)
+                connected.connect(address.path)
+                undo.pop_all()
             return connected
         connected = socket.create_connection((address.host, address.port), timeout=_CONNECT)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

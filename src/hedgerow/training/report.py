@@ -78,7 +78,7 @@ def interval(measured: Mapping[str, float]) -> str:
     '99.00 % (94.60 to 99.80, of 100)'
     """
     if not measured["of"]:
-        return "none"
+        return "not known"
     value, low, high = (measured[name] * 100 for name in ("value", "low", "high"))
     return f"{value:.2f} % ({low:.2f} to {high:.2f}, of {measured['of']:,})"
 

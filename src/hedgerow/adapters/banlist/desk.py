@@ -45,6 +45,7 @@ _PROBLEMS = {
     404: "There are /client/lists and /client/visits.",
     405: "GET /client/lists, POST /client/visits.",
     413: f"At most {_LARGEST:,} bytes and {MOST_VISITS} visits.",
+    503: "The lists cannot be read now; keep what you have, and ask again.",
 }
 
 
@@ -93,6 +94,9 @@ class Desk:
 
     async def _stream(self, feed: Feed, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         version = parse_qs(scope["query_string"].decode("latin-1")).get("since", [""])[0]
+        if feed.failing and feed.since(version) is None:
+            await _problem(send, 503)
+            return
         headers = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         log.info("the client %s follows the lists", ascii(name))

@@ -48,7 +48,8 @@ class Feed:
         self._number = 0
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_MOST_KEPT)
         self._blocks: dict[str, Block] = {}
-        self._failing = False
+        self.failing = False
+        """Whether the stores cannot be read, as far as is known."""
         self._stop = threading.Event()
         self._noted = _Noted(self._note, self._start_anew)
         self._follower = Follower(store, self._noted) if store is not None else None
@@ -58,7 +59,7 @@ class Feed:
         try:
             self._look()
         except StoreAwayError as error:
-            self._failing = True
+            self.failing = True
             log.warning("%s; until it is back clients keep what they have", error)
         self._thread.start()
 
@@ -124,11 +125,11 @@ class Feed:
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001 - whatever it is, clients keep what they have, and we look again
-                if not self._failing:
+                if not self.failing:
                     log.error("lists or blocks cannot be read, clients keep what they have: %s", error)  # noqa: TRY400
-                self._failing = True
+                self.failing = True
             else:
-                self._failing = False
+                self.failing = False
 
     def _look(self) -> None:
         if self._follower is not None:

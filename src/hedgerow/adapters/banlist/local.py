@@ -1,5 +1,5 @@
 """
-Lists and blocks in the site's own memory, and what they say of a request: some microseconds, nobody is asked.
+Lists and blocks in the site's own memory, and what they say of a request: one or two microseconds, nobody is asked.
 
 The order is that of the gate: the administrator's lists first, the most specific entry counts; then blocks, of the
 visitor, of everyone at its address, of its network.
@@ -11,16 +11,14 @@ import threading
 from collections.abc import Callable, Iterable
 
 from hedgerow.adapters.banlist.wire import Line
-from hedgerow.identity.numbers import packed_v6
+from hedgerow.identity.numbers import V6, packed
 from hedgerow.policy.lists import Listing, ListName, Lists, decide
 from hedgerow.recall import ACCOUNT, everyone_at
 from hedgerow.verdict import PASS, Block, Decision
 
-_MOST_KNOWN = 1 << 14
 _EVERYONE = everyone_at("")
 # How keys end that are not one visitor's: everyone at an address, and networks.
 _OF_SEVERAL = (_EVERYONE, "/24", "/48")
-_LONGEST_KNOWN = 400
 # How many of its bytes stand for an address of IPv6: a visitor's, and a network's.
 _VISITOR, _NETWORK = 8, 6
 _BYTES = {"64": _VISITOR, "64" + _EVERYONE: _VISITOR, "48": _NETWORK}
@@ -37,7 +35,7 @@ def _place(key: str) -> str | bytes:
     if length not in _BYTES:
         return key
     try:
-        place = packed_v6(address)[: _BYTES[length]]
+        place = packed(V6, address)[: _BYTES[length]]
     except (OSError, ValueError):
         return key
     return place + _EVERYONE.encode() if length.endswith(_EVERYONE) else place
@@ -56,10 +54,9 @@ class Local:
     def __init__(self) -> None:
         self._lists = Lists()
         self._blocks: dict[str, Block] = {}
-        self._places: dict[str | bytes, Block] = {}
+        self._places: dict[str | bytes, Decision] = {}
         self._wider = False
         self._entries: dict[tuple[ListName, str], Listing] = {}
-        self._found: dict[tuple[str, str, str], Decision] = {}
         self._lock = threading.Lock()
         self.version = ""
         """That of what is here; empty until everything has come once."""
@@ -71,21 +68,6 @@ class Local:
 
     def check(self, at: float, address: str, account: str = "", user_agent: str = "") -> Decision:
         """What lists and blocks say of a request: pass, or what keeps it out."""
-        found = self._found
-        who = address, account, user_agent
-        if found:
-            known = found.get(who)
-            if known is not None and (not known.until or known.until > at):
-                return known
-        decision = self._look_up(at, address, account, user_agent)
-        if decision is not PASS and len(user_agent) + len(account) <= _LONGEST_KNOWN:
-            # Into those that were there before the look-up: what is found in lists that are replaced goes with them.
-            if len(found) >= _MOST_KNOWN:
-                found.clear()
-            found[who] = decision
-        return decision
-
-    def _look_up(self, at: float, address: str, account: str, user_agent: str) -> Decision:
         found = self._lists.find(at, address, account, user_agent)
         if found is not None:
             return decide(found)
@@ -96,16 +78,16 @@ class Local:
                 visitor = address
             else:
                 try:
-                    visitor = packed_v6(address)[:_VISITOR]
+                    visitor = packed(V6, address)[:_VISITOR]
                 except (OSError, ValueError):
                     visitor = address
-            block = blocks.get(ACCOUNT + account if account else visitor)
-            if block is not None and block.until > at:
-                return Decision(block.action, (block.evidence,), block.until)
+            blocked = blocks.get(ACCOUNT + account if account else visitor)
+            if blocked is not None and blocked.until > at:
+                return blocked
             for place in _wider_places(visitor) if self._wider else ():
-                block = blocks.get(place)
-                if block is not None and block.until > at:
-                    return Decision(block.action, (block.evidence,), block.until)
+                blocked = blocks.get(place)
+                if blocked is not None and blocked.until > at:
+                    return blocked
         return PASS
 
     def take(self, lines: Iterable[Line]) -> None:
@@ -137,9 +119,8 @@ class Local:
                 return
             lists.settle()
             self._wider = any(key.endswith(_OF_SEVERAL) for key in blocks)
-            self._places = {_place(key): block for key, block in blocks.items()}
+            self._places = {_place(key): Decision(b.action, (b.evidence,), b.until) for key, b in blocks.items()}
             self._lists, self._blocks, self._entries, self.version = lists, blocks, entries, version
-            self._found = {}
         self.changed()
 
     def everything(self) -> tuple[list[Listing], list[Block]]:
