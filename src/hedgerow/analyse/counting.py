@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse import windowing
 from hedgerow.analyse.compiled import compiled, lean
-from hedgerow.analyse.describing import HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
+from hedgerow.analyse.describing import ASSET, HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.analyse.stepping import MOST_SESSIONS, WIDTH, step
 from hedgerow.sessions.paths import LONG
@@ -29,11 +29,12 @@ SPANS = (1.2, 3.0, 60.0, 600.0)
 
 COUNTS = (
     "requests", "pages", "calls", "assets", "errors", "heads", "robots", "parameters", "unreferred", "listed",
-    "own", "foreign", "old_http",
+    "own", "foreign", "old_http", "brought", "referred",
 )  # fmt: skip
 """
 Plain counts: requests by kind; answers from 400 on; requests for headers only, for robots.txt, for pages with a query;
-page visits without a referrer, from a listing, from a page of the site, from another site; in HTTP/1.0.
+page visits without a referrer, from a listing, from a page of the site, from another site; in HTTP/1.0; assets that
+name a page of the site as their referrer, as a browser's do; all requests that have a referrer.
 """
 CLOSE = (
     "closely", "close_pages", "different", "agents", "agent", "agent_requests", "profiles", "rising", "falling", "days",
@@ -72,6 +73,10 @@ def _count_plainly(
             out[6] += 1
         if flag & OLD_HTTP:
             out[12] += 1
+        if flag & REFERRED:
+            out[14] += 1
+            if kind[i] == ASSET and places[place[i]] == OWN:
+                out[13] += 1
         if kind[i] != PAGE:
             continue
         if flag & PARAMETERS:

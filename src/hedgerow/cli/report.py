@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hedgerow.build import build_store, build_welcome
 from hedgerow.cli.writing import write_files
-from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
 from hedgerow.identity.welcome import Acquaintance
@@ -80,7 +80,10 @@ def run(
     _check_engine(engine, master)
     settings = load_settings(config)
     dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by)
-    dialect.check()
+    try:
+        dialect.check()
+    except LogError as error:
+        raise SettingsError([f"--format or [logs]: {error}"]) from None
     targets = [_target(one) for one in exports or []]
     seconds = _seconds(length)
     for path in [json_path, html_path, *(path for _, path in targets)]:

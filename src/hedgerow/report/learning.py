@@ -2,7 +2,7 @@
 Learning: thresholds, weights and trust, from logs whose sources are labelled.
 
 Where nobody has labelled them they label themselves: who declares itself a program is a crawler; who declares nothing,
-brings assets along and mostly says where it comes from is held to be a person. That is a makeshift: it knows nothing of
+brings assets along and often says where it comes from is held to be a person. That is a makeshift: it knows nothing of
 crawlers in disguise, and what it calls a person looks like one by two of the figures that are learned. Labels of one's
 own (`--labels`) are better.
 
@@ -67,7 +67,7 @@ def lesson(
     else:
         declared = Declared(tables, bots)
         crawler = declared.state != NOTHING
-        referred = figures["own"] + figures["foreign"] >= _LEAST_REFERRED * figures["pages"]
+        referred = figures["referred"] >= _LEAST_REFERRED * figures["requests"]
         person = ~crawler & referred & (figures["assets"] >= _LEAST_ASSETS) & (figures["agent"] != 0)
         person &= figures["requests"] >= _LEAST_REQUESTS
     chosen = np.flatnonzero((crawler | person) & (figures["pages"] >= LEAST_PAGES))

@@ -1,5 +1,5 @@
 """
-Manner: how a source goes about the site, in ten figures that need no user agent.
+Manner: how a source goes about the site, in eleven figures that need no user agent.
 
 A browser brings the images and styles of a page along and says where it comes from; a crawler wants pages, asks for
 robots.txt, and comes from nowhere. None of this is proof; together, weighed by what labelled logs have shown, it tells
@@ -23,14 +23,16 @@ from hedgerow.verdict import Evidence
 
 NAMES = (
     "assets", "unreferred", "own", "heads", "robots", "errors", "calls", "old_http", "pages_a_day", "pages_a_minute",
+    "brought",
 )  # fmt: skip
 """
 Assets for each page (logarithm); shares of page visits without a referrer and from a page of the site; shares of
 requests for headers only, answered by an error, that are calls, in HTTP/1.0; whether it asks for robots.txt; page
-visits on a day with any, and the most in a minute (logarithms).
+visits on a day with any, and the most in a minute (logarithms); assets for each page that say which page of the site
+they are for (logarithm).
 """
 LEAST_PAGES = 5
-LACKING = {"": (), "assets": ("assets",), "referrers": ("unreferred", "own")}
+LACKING = {"": (), "assets": ("assets", "brought"), "referrers": ("unreferred", "own", "brought")}
 """What a log may lack, and which figures say nothing then."""
 
 _MOST_SHOWN = 2
@@ -71,7 +73,7 @@ class Steps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def figures_of(figures: Figures) -> NDArray[np.float64]:
-    """The ten figures of each source."""
+    """The eleven figures of each source."""
     pages, requests = np.maximum(figures["pages"], 1), np.maximum(figures["requests"], 1)
     return np.column_stack(
         [
@@ -85,6 +87,7 @@ def figures_of(figures: Figures) -> NDArray[np.float64]:
             figures["old_http"] / requests,
             np.log1p(figures["close_pages"] / np.maximum(figures["days"], 1)),
             np.log1p(figures["peak_2"]),
+            np.log1p(figures["brought"] / pages),
         ]
     )
 
@@ -153,5 +156,6 @@ _SENTENCES = {
     "calls": "{share} of its requests are no pages and no parts of pages.",
     "old_http": "{share} of its requests are in HTTP/1.0.",
     "pages_a_day": "It asked for {number:.0f} pages on a day.",
+    "brought": "It brought {number:.1f} images, styles and scripts along with each page that name the page.",
     "pages_a_minute": "It asked for at most {number:.0f} pages in a minute.",
 }

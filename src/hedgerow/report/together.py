@@ -16,6 +16,8 @@ from hedgerow.report.shapes import ByShape
 MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
+_EVEN = 0.5
+_LEAST_BROUGHT = 3
 _FIRST = 200
 """Pages and calls of each that are looked at."""
 
@@ -24,11 +26,15 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
     """
     The campaigns, the largest first.
 
-    Most people come for a page or two and stay unknown; who brings a page's images and styles along is taken for one
-    here, or all who have the newest browser would be a campaign.
+    Most people come for a page or two and stay unknown; who brings a page's images and styles along, as a browser does,
+    or wants nothing else, is taken for one here, or all who have the newest browser would be a campaign.
     """
     label = judgements.label
-    people = (label == PERSON) | ((label == UNKNOWN) & (tables.figures["assets"] > 0))
+    figures = tables.figures
+    least = np.where(figures["own"] + figures["foreign"] > 0, 1, _LEAST_BROUGHT)
+    browses = (judgements.score < _EVEN) & (figures["brought"] >= least)
+    like_one = np.where(figures["pages"] > 0, browses, figures["assets"] > 0)
+    people = (label == PERSON) | ((label == UNKNOWN) & like_one)
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
