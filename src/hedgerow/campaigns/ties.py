@@ -44,7 +44,7 @@ class Group:
         self.over = False
 
 
-class Node:
+class Node(msgspec.Struct, gc=False, eq=False):
     """
     What is known of one visitor: marked *pages* as of *at*, links borrowed (when, and whose), and to whom it has lent.
 
@@ -55,16 +55,13 @@ class Node:
     ([(7, 5, b'lender')], [(b'friend', 6)])
     """
 
-    __slots__ = ("_borrowed", "_campaign", "_lent", "at", "name", "pages")
-
-    def __init__(self, at: float) -> None:
-        self.name = ""
-        self.at = at
-        self.pages = 0.0
-        self._campaign: Group | None = None
-        # Records one after the other: a dictionary of one entry takes four times as much.
-        self._borrowed = b""
-        self._lent = b""
+    at: float
+    name: str = ""
+    pages: float = 0.0
+    _campaign: Group | None = None
+    # Records one after the other: a dictionary of one entry takes four times as much.
+    _borrowed: bytes = b""
+    _lent: bytes = b""
 
     @property
     def campaign(self) -> Group | None:

@@ -17,6 +17,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+import msgspec
+
 from hedgerow.marker.seal import page_digest
 from hedgerow.visit import Visit
 
@@ -91,7 +93,7 @@ def step_of(visit: Visit, host: str = "") -> Step | None:
     return Step(visit.at, page_digest(visit.target), parent)
 
 
-class PathSession:
+class PathSession(msgspec.Struct, gc=False, eq=False):
     """
     The long session of one visitor that is under way: at most 60 steps, in less than a kilobyte.
 
@@ -105,18 +107,15 @@ class PathSession:
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
-    __slots__ = ("_digests", "_led", "_steps", "beside", "latest")
-
-    def __init__(self) -> None:
-        # Bytes that are replaced at every step take less room than arrays that can grow.
-        self._steps = b""
-        self._digests = b""
-        # The last step's parent, where this session has not visited it.
-        self._led = b""
-        self.latest = 0.0
-        """When the last step was taken, or 0 where there is none."""
-        self.beside = 0
-        """Visits beside the path: assets, calls and prefetches."""
+    # Bytes that are replaced at every step take less room than arrays that can grow.
+    _steps: bytes = b""
+    _digests: bytes = b""
+    # The last step's parent, where this session has not visited it.
+    _led: bytes = b""
+    latest: float = 0.0
+    """When the last step was taken, or 0 where there is none."""
+    beside: int = 0
+    """Visits beside the path: assets, calls and prefetches."""
 
     @property
     def size(self) -> int:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Self
 
+import msgspec
+
 from hedgerow.sessions.paths import PathSession
 from hedgerow.sessions.window import Window
 
 _LENGTH = 2
 
 
-class Pending:
+class Pending(msgspec.Struct, gc=False, eq=False):
     """A visitor's *path* and *window*; either may be None where nobody asks for it."""
 
-    __slots__ = ("path", "window")
-
-    def __init__(self, path: PathSession | None, window: Window | None) -> None:
-        self.path = path
-        self.window = window
+    path: PathSession | None
+    window: Window | None
 
     @property
     def latest(self) -> float:

@@ -15,6 +15,8 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, Self, get_args
 from zlib import crc32
 
+import msgspec
+
 from hedgerow.marker.seal import visitor_digest
 from hedgerow.recall import CLEARANCE
 from hedgerow.sessions.paths import Step
@@ -123,7 +125,7 @@ def _agent(visit: Visit) -> Agent:
     return "unknown" if visit.claim or "program" in visit.signs else "browser"
 
 
-class Window:
+class Window(msgspec.Struct, gc=False, eq=False):
     """
     The last visits of one visitor, in 700 bytes at the most: names are kept as a few bytes of them.
 
@@ -135,18 +137,15 @@ class Window:
     (30, True)
     """
 
-    __slots__ = ("_guises", "_total", "_visits", "fresh", "latest")
-
-    def __init__(self) -> None:
-        # One record for each visit, and one for each guise in which the visitor came.
-        self._visits = b""
-        self._guises = b""
-        # The seconds from the first visit to the last, as they are kept.
-        self._total = 0.0
-        self.latest = 0.0
-        """When the last visit was."""
-        self.fresh = 0
-        """Visits since the last judgement."""
+    # One record for each visit, and one for each guise in which the visitor came.
+    _visits: bytes = b""
+    _guises: bytes = b""
+    # The seconds from the first visit to the last, as they are kept.
+    _total: float = 0.0
+    latest: float = 0.0
+    """When the last visit was."""
+    fresh: int = 0
+    """Visits since the last judgement."""
 
     @property
     def size(self) -> int:
