@@ -115,7 +115,7 @@ def test_whom_a_server_refuses_is_whom_the_lists_refuse(target, listings):
     addresses += [network_text(6, (0x20010DB8 << 96) + n, 0) for n in range(0, 16, 3)] + ["10.0.0.1", "::1"]
     for address in addresses:
         found = lists.find(NOW, address)
-        assert refused_by(target, text, address) is (found is not None and found.note.list == "black"), address
+        assert refused_by(target, text, address) is (found is not None and found[0].list == "black"), address
 
 
 def test_networks_are_joined_where_they_can_be():
