@@ -7,6 +7,7 @@ The queries are written so that DuckDB and Spark SQL both take them; only the si
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -112,16 +113,16 @@ class Holds(Protocol):
     def close(self) -> None: ...
 
 
-class Asked:
+class Asked(ABC):
     """Who answers in SQL."""
 
+    @abstractmethod
     def ask(self, query: str, parameters: list[Any] | None = None) -> Columns:
         """The columns of the answer."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ask_about(self, sources: NDArray[np.uint64], query: str, parameters: list[Any] | None = None) -> Columns:
         """The same; *sources* are the table `chosen`."""
-        raise NotImplementedError
 
     def hosts(self, first_page: int) -> Columns:
         return self.ask(_HOSTS, [first_page, first_page])
