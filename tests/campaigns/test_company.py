@@ -137,6 +137,12 @@ def test_groups_that_meet_again_and_again_are_one_campaign():
     found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
     assert [one.members for one in found] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
     assert "come within seconds of one another again and again" in found[0].text
+    # Where everybody comes at the full hour, it is the clock that they meet.
+    hours = [np.sort(chance.choice(100, 40, replace=False)) * 3600.0 + chance.uniform(0, 30, 40) for _ in range(3)]
+    rows = [(int(chance.integers(0, 3)) + 3 * k, at, k) for k in range(3) for at in hours[k]]
+    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
     # One long visit beside another is one meeting.
     burst = np.arange(60.0)
     rows = [(n % 3 + 3 * k, at, k) for k in range(2) for n, at in enumerate(burst)]

@@ -298,7 +298,8 @@ def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Itera
     Pairs of groups, of the busiest, that come within seconds of one another more often than by chance.
 
     What counts is each coming after a pause, so that one long visit beside another is one meeting. Chance is how often
-    they would meet if one of them had come some ten minutes to two hours sooner or later: at the same time of day.
+    they would meet at the most if one of them had come some ten minutes to two hours sooner or later: at the same time
+    of day, and where all come at the full hour also then.
     """
     mine = _group_of(groups, requests.sources)
     order = np.lexsort((requests.times, mine))
@@ -317,7 +318,7 @@ def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Itera
             met = _met(few, many)
             if met < max(limits.meetings, limits.meeting * len(few)):
                 continue
-            chance = sum(_met(few + shift, many) for shift in _SHIFTS) / len(_SHIFTS)
+            chance = max(_met(few + shift, many) for shift in _SHIFTS)
             if met >= limits.beyond * chance:
                 yield one, other, _Link(met / len(few), "come within seconds of one another again and again")
 
