@@ -58,7 +58,7 @@ def test_networks_with_one_diet_are_one_campaign():
     others = [(17, 18, 19), (20, 21, 22), (23, 24, 25)]
     assert [one.members for one in found] == [tuple(range(10)), (10, 11, 12, 13), *others]
     assert "in 2 networks (198.51.100.0/24, 203.0.113.0/24)" in found[0].text
-    assert "divide them" in found[0].text
+    assert "but not for the same ones" in found[0].text
     assert found[1].text == "4 sources that are no people's: all from 192.0.2.0/24, where hardly anybody else is."
 
 

@@ -5,7 +5,7 @@ A source with a dozen requests has no series to compare. But the workers of one 
 for the same kinds of pages in the same proportions (their *diet*, see `diets`), and divide the work: what one has
 fetched another does not. So sources that are no people's are first put together by network (IPv4 /24 and its neighbours
 in a /20, IPv6 /48), or by a user agent that no person has, where it is not hidden. Then these groups, which have
-requests enough, are compared: the same diet and the same hours, or the same diet and hardly a page in common, make one
+requests enough, are compared: the same diet and the same hours, or the same diet but not the same pages, make one
 campaign of several networks. So does it where two groups come within seconds of one another again and again: one asks
 for robots.txt, the other for the page.
 """
@@ -63,7 +63,7 @@ class Limits(msgspec.Struct, frozen=True):
     kinds: float = 3.0
     odds: float = 1e6
     in_step: float = 0.7
-    in_common: float = 0.5
+    in_common: float = 0.75
     meetings: int = 5
     meeting: float = 0.1
     beyond: float = 5.0
@@ -345,5 +345,5 @@ def _reason(one: _Habits, other: _Habits, limits: Limits) -> str:
             return "ask for the same kinds of pages at the same hours"
     common = len(one.pages & other.pages) / min(len(one.pages), len(other.pages))
     if common <= limits.in_common:
-        return "ask for the same kinds of pages in the same proportions, but divide them"
+        return "ask for the same kinds of pages in the same proportions, but not for the same ones"
     return ""
