@@ -21,12 +21,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hedgerow.build import build_store, build_welcome
+from hedgerow.build_bots import build_bots
 from hedgerow.cli.writing import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
-from hedgerow.identity.welcome import Acquaintance
+from hedgerow.identity.bots import Proofs
 from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
@@ -88,11 +88,11 @@ def run(
     seconds = _seconds(length)
     for path in [json_path, html_path, *(path for _, path in targets)]:
         _check_writable(path)
-    acquaintance = Acquaintance()
+    proofs = Proofs()
     options = Options(
         ignore_agents=ignore_agents,
         model=model,
-        resolve=acquaintance.proofs if resolve else None,
+        resolve=proofs if resolve else None,
         windows=settings.density.windows,
         told=json_path is not None,
     )
@@ -117,7 +117,7 @@ def run(
         ):
             heed()
             read = time.perf_counter() - began
-            report = make(tables, build_welcome(settings, acquaintance).bots, options)
+            report = make(tables, build_bots(settings, proofs), options)
             report.timing = {"read": read} | report.timing
             heed()
             _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
@@ -125,6 +125,8 @@ def run(
             if STANDARD_OUTPUT not in {json_path, html_path}:
                 print_report(console, report, top=top)
             if apply:
+                from hedgerow.build import build_store
+
                 now = time.time()
                 entries = listings(report, since=now, until=now + seconds, sure=sure)
                 taken = build_store(settings).put(entries, replacing=AUTHOR)
@@ -230,13 +232,14 @@ def _write_all(
 
     Lists say the log's own end as their time: the same log gives the same bytes.
     """
-    from hedgerow.report.html import page
     from hedgerow.report.listing import listings
 
     files: list[tuple[str, Iterator[str]]] = []
     if json_path is not None:
         files.append((json_path, report.to_json(timing=timing)))
     if html_path is not None:
+        from hedgerow.report.html import page
+
         files.append((html_path, page(report)))
     at = report.tally.last or 0.0
     for target, path in targets:

@@ -11,7 +11,6 @@ import msgspec
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, Name, Proofs
-from hedgerow.lookups.names import DnsResolver
 from hedgerow.models.bundle import load as load_bundle
 from hedgerow.models.bundle import load_window
 from hedgerow.report.containment import contain, limits
@@ -23,7 +22,6 @@ from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
 from hedgerow.report.model import load
 from hedgerow.report.paths import ByPath
-from hedgerow.report.resolving import resolve
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
@@ -112,6 +110,9 @@ def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
     proofs = options.resolve
     if proofs is None:
         return Declared(tables, bots)
+    from hedgerow.lookups.names import DnsResolver
+    from hedgerow.report.resolving import resolve
+
     questions: list[Name] = []
     proofs.ask = questions.append
     Declared(tables, bots)
