@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
 from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
-from hedgerow.report.model import load
+from hedgerow.report.model import Model, load
 from hedgerow.report.paths import ByPath
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
@@ -28,6 +29,9 @@ from hedgerow.report.together import campaigns
 from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.windows.density import Window
+
+OPINIONS = ("heuristics", "manner", "density", "path", "shape", "declared", "headers", "window")
+"""In this turn they are added: the same sum, to the last bit."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -68,29 +72,16 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     """The report of the log in *tables*."""
     watch = _Watch()
     model = load(options.model)
-    figures = tables.figures
-    opinions: dict[str, Opinion] = {}
-    declared = None
-    with watch("heuristics"):
-        referrers = tables.tells_referrers
-        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
-        opinions["heuristics"] = ByHeuristics(votes)
-        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
-        opinions["density"] = ByDensity(figures, options.windows)
-    with watch("paths"):
-        opinions["path"] = ByPath(figures, load_bundle(options.paths))
-    with watch("shapes"):
-        shapes = ByShape(tables)
-        opinions["shape"] = shapes
-    if not options.ignore_agents:
-        with watch("declared"):
-            declared = _declared(tables, bots, options)
-            opinions["declared"] = ByDeclaration(declared)
-            opinions["headers"] = ByHeaders(figures, declared)
-    with watch("windows"):
-        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+    # What rests on figures alone is found beside what asks the store, which only one may do at a time.
+    with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
+        of_figures = beside.submit(_by_figures, tables, bots, model, options, watch)
+        with watch("shapes"):
+            shapes = ByShape(tables)
+        votes, declared, opinions = of_figures.result()
     with watch("judging"):
-        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust)
+        opinions["shape"] = shapes
+        in_turn = {name: opinions[name] for name in OPINIONS if name in opinions}
+        judgements = Judgements(tables.figures["pages"], in_turn, declared, trust=model.trust)
         crowd = crowd_of(judgements, shapes)
     with watch("containment"):
         containment = contain(tables, judgements)
@@ -103,6 +94,31 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         report.join(campaigns(tables, judgements, shapes, declared))
     report.timing |= watch.seconds
     return report
+
+
+def _by_figures(
+    tables: Tables, bots: Bots, model: Model, options: Options, watch: _Watch
+) -> tuple[Votes, Declared | None, dict[str, Opinion]]:
+    """The opinions that rest on the figures of sources; with them the votes and what sources declare."""
+    figures = tables.figures
+    opinions: dict[str, Opinion] = {}
+    declared = None
+    with watch("heuristics"):
+        referrers = tables.tells_referrers
+        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
+        opinions["heuristics"] = ByHeuristics(votes)
+        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
+        opinions["density"] = ByDensity(figures, options.windows)
+    with watch("paths"):
+        opinions["path"] = ByPath(figures, load_bundle(options.paths))
+    if not options.ignore_agents:
+        with watch("declared"):
+            declared = _declared(tables, bots, options)
+            opinions["declared"] = ByDeclaration(declared)
+            opinions["headers"] = ByHeaders(figures, declared)
+    with watch("windows"):
+        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+    return votes, declared, opinions
 
 
 def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
