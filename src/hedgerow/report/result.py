@@ -40,6 +40,15 @@ _SORTS = {
     "session": "Sources are sessions, and addresses where a line names none.",
 }  # fmt: skip
 
+_UTF16 = ("\xff\xfe", "\xfe\xff")
+_ADVICE = {
+    "unknown": "Most lines are in no format that is known: give the server's own log_format or LogFormat by --format.",
+    "pattern": "Most lines are not in the format that was given: see --format, or [logs] format in the settings.",
+    "json": "Most lines name no client or no time that is known: say what they are called by [logs] fields.",
+    "parquet": "Most rows name no client or no time that is known: say what they are called by [logs] fields.",
+    "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
+}
+
 _AT_ONCE = 4096
 _MANY = 5000
 """Sources from which on it is worth another process to tell of them."""
@@ -93,6 +102,7 @@ class Report:
         votes: Votes | None = None,
         rules: Sequence[str] = (),
         crowd: Crowd | None = None,
+        silent: int = 0,
     ) -> None:
         self.tables = tables
         self.tally: Tally = tables.tally
@@ -106,6 +116,8 @@ class Report:
         """The rules about the shape of traffic, in words."""
         self.crowd = crowd
         """All who are not held to be crawlers or good bots, taken together."""
+        self.silent = silent
+        """Addresses of bots that the DNS was asked about and gave no answer."""
         self.timing: dict[str, float] = {}
         """Seconds by what they went to."""
         self._declared = declared
@@ -141,6 +153,16 @@ class Report:
             return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
         return _SORTS[by]
 
+    @property
+    def advice(self) -> str:
+        """What to do where most of the log could not be read; "" where that is not so."""
+        tally = self.tally
+        if 2 * tally.bad <= tally.lines:
+            return ""
+        if tally.samples[0].startswith(_UTF16):
+            return _ADVICE["utf-16"]
+        return next((_ADVICE[name] for name in tally.formats if name in _ADVICE), _ADVICE["unknown"])
+
     def may_be_welcome(self, place: int) -> bool:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
         return self._declared is not None and self._declared.may_be_welcome(place)
@@ -174,7 +196,7 @@ class Report:
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
         yield from self._told_before() if self._lines else self._told_now()
-        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        yield f'\n],\n"campaigns": {_dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:
             yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
         if self.containment is not None:
@@ -218,6 +240,15 @@ class Report:
             yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
 
 
+def _named(campaign: Campaign) -> dict[str, Any]:
+    """A campaign with its members named as the sources are."""
+    return {**msgspec.to_builtins(campaign), "members": [_shown(name) for name in campaign.members]}
+
+
+def _shown(name: str) -> str:
+    return name if name.isascii() and name.isprintable() else readable(name)
+
+
 def _crowd(crowd: Crowd) -> dict[str, Any]:
     found = crowd.rhythm
     return {
@@ -237,7 +268,7 @@ def _plain(source: Source, first: str | None, last: str | None) -> dict[str, Any
     name = source.source
     return (
         {
-            "source": name if name.isascii() and name.isprintable() else readable(name),
+            "source": _shown(name),
             "requests": source.requests,
             "label": source.label,
             "score": source.score,
