@@ -96,6 +96,7 @@ def test_bots_are_verified_by_the_name_server_of_the_settings(tmp_path, monkeypa
         ("{log}.gone",),
         ("{log}", "--json", "/gone/r.json"),
         ("{log}", "--model", "{log}"),
+        ("{log}", "--shape", "{log}"),
     ],
 )
 def test_wrong_use_is_one_line(log, arguments, monkeypatch, capsys):

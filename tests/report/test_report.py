@@ -137,6 +137,26 @@ def test_own_hosts_are_those_that_are_asked_for_not_those_that_anybody_names(tmp
     assert report_of(path)["log"]["hosts"] == []
 
 
+def test_who_ignores_cookies_has_a_vote_against_it_where_the_log_tells(tmp_path):
+    path = tmp_path / "log"
+    some = [
+        {
+            "time": 1.7e9 + n,
+            "ip": f"192.0.2.{who}",
+            "method": "GET",
+            "path": f"/{n}",
+            "sid": "a" if who == 1 and n else "",
+        }
+        for n in range(10)
+        for who in (1, 2)
+    ]
+    path.write_text("\n".join(map(json.dumps, some)))
+    with Tables([str(path)], memory=MEMORY, dialect=Dialect(cookies=True)) as tables:
+        votes = make(tables, BOTS, Options()).votes
+    assert votes.votes[:, NAMES.index("cookies")].tolist() == [0, 1]
+    assert votes.sentence(1, NAMES.index("cookies")) == "100 % of its page visits began a new session."
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [("2000-10-10 GET /\n", "--format"), ('{"when": 1}\n', "[logs] fields"), ("a\n".encode("utf-16"), "UTF-16")],

@@ -25,6 +25,7 @@ from hedgerow.analyse.describing import (
     PREFETCH,
     describe_all,
 )  # fmt: skip
+from hedgerow.analyse.kept import Kept
 from hedgerow.analyse.recalling import UNKNOWN, Recalled
 from hedgerow.analyse.scanning import (
     AGENT,
@@ -104,6 +105,8 @@ class Numbering:
         self.shapes = Texts()
         self.hosts: Counter[str] = Counter()
         """Lines by virtual host, where the log names it."""
+        self.kept = Kept()
+        """Which sessions sources came with, where the log names any."""
         self._recalled = Recalled()
         self._sources: dict[str, int] = {}
         self._visitors: list[str] = []
@@ -168,8 +171,10 @@ class Numbering:
         for visit in visits:
             if visit.host:
                 self.hosts[visit.host.lower()] += 1
+        sources = [self.source_of(visit) for visit in visits]
+        self.kept.note(visits, sources)
         return {
-            "source": np.array([self.source_of(visit) for visit in visits], np.uint64),
+            "source": np.array(sources, np.uint64),
             "t": np.array([round(visit.at * 1e6) for visit in visits], np.int64),
             "page": page, "parent": parent, "ord": order,
             "shape": np.array([number(t, int(s)) for t, s in zip(targets, shape, strict=True)], np.uint32),

@@ -107,6 +107,11 @@ class Tables:
         forms = set(self.tally.formats)
         return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.numbering.places.texts)))
 
+    @cached_property
+    def renewed(self) -> NDArray[np.float64]:
+        """The share of each source's page visits that begin a session; nan where nothing can be said."""
+        return self.numbering.kept.renewed(self.figures.sources, self.figures["pages"])
+
     @property
     def requests(self) -> NDArray[np.int64]:
         return self.figures["requests"]

@@ -61,6 +61,7 @@ def run(
     form: str = "",
     by: str = "",
     model: Path | None = None,
+    shape: Path | None = None,
     top: int = 10,
     timing: bool = False,
     exports: list[str] | None = None,
@@ -82,7 +83,7 @@ def run(
             raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
         _check_engine(engine, master)
         settings = load_settings(config)
-        dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by)
+        dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by, cookies=True)
         try:
             dialect.check()
         except LogError as error:
@@ -94,6 +95,7 @@ def run(
         options = Options(
             ignore_agents=ignore_agents,
             model=model,
+            shape=shape,
             resolve=proofs if resolve else None,
             resolver=_resolver(settings.bots.resolver) if resolve else None,
             windows=settings.density.windows,

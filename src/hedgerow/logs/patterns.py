@@ -52,12 +52,14 @@ def is_pattern(text: str) -> bool:
     return "$" in text or "%" in text
 
 
-def pattern_extract(pattern: str, fields: Mapping[str, str] | None = None, sessions: Sequence[str] = ()) -> Extract:
+def pattern_extract(
+    pattern: str, fields: Mapping[str, str] | None = None, sessions: Sequence[str] = (), *, alone: bool = True
+) -> Extract:
     """
     What takes lines of *pattern* apart; LogError where it names no client or no time.
 
     *fields* says by what name of the server's (`http_x_user`, `X-User`) some of our fields go. *sessions* are cookies
-    that name a session: where a format has one of them, it may do without a client.
+    that name a session: where a format has one of them, it may do without a client if that is enough *alone*.
     """
     if len(pattern) > _LONGEST:
         raise LogError("the format is too long; give the log_format or LogFormat of the server")
@@ -68,7 +70,7 @@ def pattern_extract(pattern: str, fields: Mapping[str, str] | None = None, sessi
     if not any(name == "address" for name, _ in parts):
         parts = [("address" if name == "forwarded" else name, literal) for name, literal in parts]
     names = [name for name, _ in parts if name]
-    if sessions and "session" in names:
+    if alone and sessions and "session" in names:
         names.append("address")
     for needed, said in (("address", "the client ($remote_addr or %h)"), ("time", "the time ($time_local or %t)")):
         if needed not in names:

@@ -53,6 +53,7 @@ class Lesson(NamedTuple):
     window: NDArray[np.float64]
     chosen: NDArray[np.int64]
     figures: Any
+    renewed: NDArray[np.float64]
 
 
 def lesson(
@@ -74,8 +75,9 @@ def lesson(
     path = ByPath(figures, paths).probability[chosen]
     window = ByWindow(tables, windows, None).probability[chosen]
     return Lesson(
-        name, crawler[chosen], measures(figures)[chosen], figures_of(figures)[chosen], path, window, chosen, figures
-    )
+        name, crawler[chosen], measures(figures, tables.renewed)[chosen], figures_of(figures)[chosen], path, window,
+        chosen, figures, tables.renewed,
+    )  # fmt: skip
 
 
 def learn(lessons: Sequence[Lesson]) -> Model:
@@ -94,7 +96,7 @@ def learn(lessons: Sequence[Lesson]) -> Model:
 
 def odds(model: Model, one: Lesson) -> NDArray[np.float64]:
     """What *model* says of the sources of a lesson, but for the shape of their traffic."""
-    votes = Votes(one.figures, model.thresholds, ignore_agents=True)
+    votes = Votes(one.figures, model.thresholds, ignore_agents=True, renewed=one.renewed)
     told = {
         "manner": 1 / (1 + np.exp(-model.manner[""].odds(one.manner))),
         "heuristics": ByHeuristics(votes).probability[one.chosen],

@@ -28,6 +28,7 @@ from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
 from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.shape.bundle import load as load_shape
 from hedgerow.windows.density import Window
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ class Options(msgspec.Struct, frozen=True):
     """
     How a report is made.
 
-    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* and *window*
-    bundles for paths and windows; those that come with Hedgerow where there is none. *resolve* is where what is known
-    of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *windows* are the limits of request
-    density. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
+    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths*, *window*
+    and *shape* bundles for those; the ones that come with Hedgerow where there are none. *resolve* is where what is
+    known of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *windows* are the limits of
+    request density. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
@@ -50,6 +51,7 @@ class Options(msgspec.Struct, frozen=True):
     resolver: Resolver | None = None
     paths: Path | None = None
     window: Path | None = None
+    shape: Path | None = None
     windows: tuple[Window, ...] = DEFAULT_WINDOWS
     told: bool = False
 
@@ -78,14 +80,16 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     declared, silent = None, 0
     with watch("heuristics"):
         referrers = tables.tells_referrers
-        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
+        votes = Votes(
+            figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers, renewed=tables.renewed
+        )
         opinions["heuristics"] = ByHeuristics(votes)
         opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
         opinions["density"] = ByDensity(figures, options.windows)
     with watch("paths"):
         opinions["path"] = ByPath(figures, load_bundle(options.paths))
     with watch("shapes"):
-        shapes = ByShape(tables)
+        shapes = ByShape(tables, load_shape(options.shape))
         opinions["shape"] = shapes
     if not options.ignore_agents:
         with watch("declared"):
