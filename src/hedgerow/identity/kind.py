@@ -23,7 +23,9 @@ ASSETS = frozenset({
     "srt", "swf", "pdf", "epub", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "deb", "rpm", "iso", "dmg", "exe",
     "msi", "apk", "jar",
 })
-CALL_SUFFIXES = frozenset({"json", "xml", "rss", "atom", "ics", "csv", "txt", "yaml", "yml", "git"})
+CALL_SUFFIXES = frozenset({
+    "json", "jsonl", "ndjson", "geojson", "xml", "rss", "atom", "ics", "csv", "tsv", "txt", "log", "yaml", "yml", "git",
+})
 # fmt: on
 _READING = frozenset({"GET", "HEAD"})
 _DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
