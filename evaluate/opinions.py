@@ -2,9 +2,9 @@
 All opinions of a report together, on the real logs: `python -m evaluate.opinions` writes docs/evaluation/opinions.md.
 
 Each log is judged by what the other ones have taught: thresholds of the heuristics and steps of the manner by
-`report.learning`, the shape's three classifiers by `training.shape`; and by what other sources of itself have taught.
-User agents give the labels and are hidden from every opinion. The model of paths is the one trained on simulated
-crawlers only: the default has seen these logs.
+`report.learning`, the shape's three classifiers by `training.shape`, paths by the shipped recipe from drawn walks and
+the other logs; and by what other sources of itself have taught. User agents give the labels and are hidden from every
+opinion.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluate import logs, real
+from evaluate import logs, real, sites
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, known_bots
 from hedgerow.logs.reader import Reader
 from hedgerow.models.bundle import load_window, shipped
 from hedgerow.report.judging import log_odds
 from hedgerow.report.learning import TRUST, learn, lesson, odds, quality
+from hedgerow.report.paths import ByPath
 from hedgerow.shape.autocorrelation import Levels
 from hedgerow.shape.bundle import INPUTS
 from hedgerow.shape.classify import columns, judge
@@ -94,12 +95,15 @@ def row(site, name, crawlers, found):
 def main() -> None:
     if not real.there():
         sys.exit(f"the real logs are not there: {real.DATA}")
-    bots, bundles = Bots(known=known_bots()), (shipped("pathmarker"), load_window())
+    # Whose paths are judged by which bundle teaches nothing: each log's own are judged anew below.
+    bots, bundles = Bots(known=known_bots()), (shipped("boosted"), load_window())
     folder = real.DATA / "logs"
+    without = sites.without_each(sites.drawn_rows())
     told = {site: learned(site, folder / name, bots, bundles) for site, name in real.LOGS.items()}
     sources = {site: logs.log_of(site)[1] for site in real.LOGS}
     rows, curves = [], {}
-    for site, (mine, features, names) in told.items():
+    for site, (one, features, names) in told.items():
+        mine = one._replace(path=ByPath(one.figures, without[site]).probability[one.chosen])
         others = [other for other in real.LOGS if other != site]
         model = learn([told[other][0] for other in others])
         before = odds(model, mine)

@@ -2,7 +2,8 @@
 Compiled: numba's `njit` for this room, with a place for what it has compiled.
 
 That place is named after all sources of the room, and of the rooms whose constants are compiled in: numba looks only at
-the file of a function itself, and would go on with an old copy of what the function calls. Where the place cannot be written, everything is compiled at each start.
+the file of a function itself, and would go on with an old copy of what the function calls. Where the place cannot be
+written, everything is compiled at each start.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 Learning: thresholds, weights and trust, from logs whose sources are labelled.
 
 Where nobody has labelled them they label themselves: who declares itself a program is a crawler; who declares nothing,
-and in most of its sittings brings assets along and often says where it comes from, is held to be a person. That is a makeshift: it knows nothing of
-crawlers in disguise, and what it calls a person looks like one by two of the figures that are learned. Labels of one's
-own (`--labels`) are better.
+and in most of its sittings brings assets along and often says where it comes from, is held to be a person. That is a
+makeshift: it knows nothing of crawlers in disguise, and what it calls a person looks like one by two of the figures
+that are learned. Labels of one's own (`--labels`) are better.
 
 Every log is left out once, and judged by what the others have taught: those figures stand in the provenance.
 
