@@ -38,9 +38,9 @@ from hedgerow.analyse.scanning import (
     ipv4,
 )  # fmt: skip
 from hedgerow.identity.account import visitor_of
-from hedgerow.identity.address import network_of, parse_address, prefix_of
+from hedgerow.identity.address import network_of, prefix_of
 from hedgerow.logs.dialect import By
-from hedgerow.logs.formats import account_of
+from hedgerow.logs.formats import account_of, address_of
 from hedgerow.visit import Visit
 
 NONE, OTHERS = 0, 1
@@ -126,7 +126,7 @@ class Numbering:
             elif column == PLACE:
                 numbers[k] = self.places.number(text.lower())
             elif column == CLIENT:
-                address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
+                address = address_of(text.decode("latin-1"))
                 numbers[k] = self.source(self._visitor(address), address)
         kept = new[numbers[new] > OTHERS]
         self._recalled.remember(scanned, kept, numbers[kept].astype(np.int64))
@@ -195,7 +195,7 @@ class Numbering:
             client = int(scanned.texts[CLIENT][line])
             if client >= 0:
                 text = data[scanned.words[client, 1] : scanned.words[client, 2]].tobytes().decode("latin-1")
-                address = parse_address(text) or text
+                address = address_of(text)
             else:
                 address = self.address(int(source[line]))
             numbers.append(self.source(visitor_of(account_of(name.decode("latin-1")), ""), address))

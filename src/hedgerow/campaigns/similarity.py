@@ -208,7 +208,12 @@ def _nearest(series: Floats, stats: Floats, allowed: Floats, founders: _Founders
 
 def _comparable(mine: Floats, theirs: Floats, allowed: Floats) -> NDArray[np.bool_]:
     """Whether volume, amplitude and deviation differ by no more than their shares, of the larger one."""
-    return np.asarray((np.minimum(mine, theirs) >= allowed * np.maximum(mine, theirs)).all(axis=-1))
+    # One after the other: to go through threes takes several times as long.
+    found = True
+    for k, share in enumerate(allowed.tolist()):
+        one, other = mine[..., k], theirs[..., k]
+        found = (np.minimum(one, other) >= share * np.maximum(one, other)) & found
+    return np.asarray(found)
 
 
 def _distances(series: Floats) -> Floats:
@@ -237,9 +242,9 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: L
     squares = np.einsum("ij,ij->i", series[founders], series[founders])
     near = np.arange(-limits.shift, limits.shift + 1)
     target: dict[int, tuple[int, int]] = {}
+    stays = np.ones(len(founders), dtype=np.bool_)
     for place in range(1, len(founders)):
-        others = np.array([n for n in range(place) if n not in target], dtype=np.int64)
-        others = others[_comparable(stats[place], stats[others], allowed)]
+        others = np.flatnonzero(stays[:place] & _comparable(stats[place], stats[:place], allowed))
         if not len(others):
             continue
         products = np.fft.irfft(spectra[others] * np.conj(spectra[place]), length, axis=1)[:, near % length]
@@ -247,6 +252,7 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: L
         which, moved = divmod(int(distance.argmin()), distance.shape[1])
         if distance[which, moved] < stats[place, 2] / limits.k:
             target[place] = (int(others[which]), int(near[moved]))
+            stays[place] = False
     for place, (other, shift) in target.items():
         inside = clusters.medoids == founders[place]
         medoids[inside], shifts[inside] = founders[other], shift

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import bots, campaigns, keys, lists, mark, models, simulate, train, visitors
+from hedgerow.cli.later import add_later
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 
@@ -29,16 +29,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-app.add_typer(simulate.app, name="simulate")
-app.add_typer(keys.app, name="keys")
-app.add_typer(bots.app, name="bots")
-app.add_typer(visitors.app, name="visitors")
-app.add_typer(lists.app, name="lists")
-app.add_typer(campaigns.app, name="campaigns")
-app.add_typer(models.app, name="models")
-app.command("mark")(mark.run)
-app.command("train")(train.run)
 
 _BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 
@@ -311,6 +301,21 @@ def demo(
     from hedgerow.cli.demo import run
 
     run(seconds=seconds)
+
+
+add_later(
+    app,
+    mark="Mark the links of a folder of HTML for publication: page markers, for no visitor in particular.",
+    train="Train the models that tell crawlers by their paths; or, by `train heuristics LOG...`, those of `hedgerow"
+    " report`.",
+    simulate="Experiments: what a measure would cost crawlers, and people.",
+    keys="The keys under which links are sealed.",
+    bots="Known bots: who they are, and whether somebody is one.",
+    visitors="Who is suspected or blocked, and why; forgive or block somebody.",
+    lists="White and black lists: who is let in, or kept out, by your word.",
+    campaigns="Visitors that belong together: distributed crawlers.",
+    models="The models that judge visitors, and what speaks for others.",
+)
 
 
 def main() -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hedgerow.identity.account import cookie_value, visitor_of
-from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.identity.address import prefix_of
 from hedgerow.identity.kind import kind_of, origin_of_referrer
 from hedgerow.identity.welcome import Recognised, Welcome
-from hedgerow.logs.formats import seconds_of, split_request
+from hedgerow.logs.formats import address_of, seconds_of, split_request
 from hedgerow.visit import Kind, Origin, Visit
 
 NAMES = {
@@ -169,7 +169,7 @@ class FieldParser:
         session = self._session(found) if self._sessions else ""
         if at is None or (client == "-" and not session):
             return None
-        address = parse_address(client) or client
+        address = address_of(client)
         prefix = prefix_of(address)
         method, target = _asked(found)
         host = _text(found, "host").lower().removesuffix(":443").removesuffix(":80")

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, Name, Proofs
-from hedgerow.lookups.names import DnsResolver
 from hedgerow.models.bundle import load as load_bundle
 from hedgerow.models.bundle import load_window
 from hedgerow.report.containment import contain, limits
@@ -23,13 +23,15 @@ from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
 from hedgerow.report.model import load
 from hedgerow.report.paths import ByPath
-from hedgerow.report.resolving import resolve
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
 from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.windows.density import Window
+
+if TYPE_CHECKING:
+    from hedgerow.lookups.names import Resolver
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -38,13 +40,14 @@ class Options(msgspec.Struct, frozen=True):
 
     *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* and *window*
     bundles for paths and windows; those that come with Hedgerow where there is none. *resolve* is where what is known
-    of names is kept, if bots are to be verified by the DNS. *windows* are the limits of request density. *told* says
-    that all sources will be told of, in JSON: that is begun before campaigns are found.
+    of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *windows* are the limits of request
+    density. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
     model: Path | None = None
     resolve: Proofs | None = None
+    resolver: Resolver | None = None
     paths: Path | None = None
     window: Path | None = None
     windows: tuple[Window, ...] = DEFAULT_WINDOWS
@@ -72,7 +75,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     model = load(options.model)
     figures = tables.figures
     opinions: dict[str, Opinion] = {}
-    declared = None
+    declared, silent = None, 0
     with watch("heuristics"):
         referrers = tables.tells_referrers
         votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
@@ -86,7 +89,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         opinions["shape"] = shapes
     if not options.ignore_agents:
         with watch("declared"):
-            declared = _declared(tables, bots, options)
+            declared, silent = _declared(tables, bots, options)
             opinions["declared"] = ByDeclaration(declared)
             opinions["headers"] = ByHeaders(figures, declared)
     with watch("windows"):
@@ -99,7 +102,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         density = limits(tables, judgements, declared)
     report = Report(
         tables, judgements, declared=declared, containment=containment, density=density,
-        votes=votes, rules=shapes.rules, crowd=crowd,
+        votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
     )  # fmt: skip
     with watch("campaigns"), report.telling_beside() if options.told else nullcontext():
         report.join(campaigns(tables, judgements, shapes, declared))
@@ -107,14 +110,17 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     return report
 
 
-def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
-    """What sources declare; where names are to be asked for, once more when they are known."""
+def _declared(tables: Tables, bots: Bots, options: Options) -> tuple[Declared, int]:
+    """What sources declare, once names are known that are to be asked for; and how many had no answer."""
     proofs = options.resolve
     if proofs is None:
-        return Declared(tables, bots)
+        return Declared(tables, bots), 0
+    from hedgerow.lookups.names import DnsResolver
+    from hedgerow.report.resolving import resolve
+
     questions: list[Name] = []
     proofs.ask = questions.append
     Declared(tables, bots)
     proofs.ask = None
-    resolve(questions, proofs, DnsResolver())
-    return Declared(tables, bots)
+    silent = resolve(questions, proofs, options.resolver or DnsResolver())
+    return Declared(tables, bots), silent

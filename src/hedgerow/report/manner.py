@@ -123,11 +123,12 @@ class ByManner:
             sure = np.minimum(figures["pages"] / LEAST_PAGES, 1.0)
             told = 1 / (1 + np.exp(-sure * (self._parts.sum(1) + steps[missing].offset)))
             self.probability = np.where(figures["pages"] > 0, told, np.nan)
-        self._enough: NDArray[np.bool_] = figures["pages"] >= LEAST_PAGES
+        # nan is not.
+        self.speaks: NDArray[np.bool_] = (figures["pages"] >= LEAST_PAGES) & (self.probability > 0.5)  # noqa: PLR2004
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         """What spoke most for a crawler, if the whole does."""
-        if not (self._enough[source] and self.probability[source] > 0.5):  # noqa: PLR2004 - nan is not
+        if not self.speaks[source]:
             return []
         row, parts = self._rows[source], self._parts[source].tolist()
         strongest = [

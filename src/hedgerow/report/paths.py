@@ -106,6 +106,7 @@ class ByPath:
         first = np.flatnonzero(np.diff(source[order], prepend=-1))
         self._surest = dict(zip(source[order[first]].tolist(), crawls[order[first]].tolist(), strict=True))
         """Of each source that has any of a crawler the session that is surest one's; of equals the first."""
+        self.speaks: NDArray[np.bool_] = np.bincount(source, minlength=count) > 0
         told = np.bincount(self._sessions[:, 0], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
             said = np.where(self.crawls, self._each, np.minimum(self._each, _EVEN))

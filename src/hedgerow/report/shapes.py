@@ -22,6 +22,7 @@ class ByShape:
         self.plan = plan_of(tables.origin, tables.origin + tables.span)
         self.counts = tables.counts(self.plan)
         self.probability: NDArray[np.float64] = np.full(size, np.nan)
+        self.speaks: NDArray[np.bool_] = np.zeros(size, np.bool_)
         self._reasons: dict[int, str] = {}
         self.rules: list[str] = []
         """The rules in words, where they were asked."""
@@ -38,6 +39,7 @@ class ByShape:
         self.rules = [words(rule, INPUTS[name]) for rule in bundle.models[name].rules.rules]
         self.probability[found.sources] = verdicts.scores
         told = np.array([label == "crawler" for label in verdicts.labels], np.bool_)
+        self.speaks[found.sources] = told
         self._reasons = {int(found.sources[k]): verdicts.reasons[k] for k in np.flatnonzero(told).tolist()}
 
     def evidence(self, source: int) -> Sequence[Evidence]:

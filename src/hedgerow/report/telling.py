@@ -1,0 +1,113 @@
+"""
+Telling: sources as lines of JSON, some thousands at once: column by column, and what many have in common once.
+
+Lines that are told while campaigns are still sought have none (`NO_CAMPAIGN`), and get it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.analyse.tables import Tables
+from hedgerow.logs.formats import readable
+from hedgerow.report.declared import Declared
+from hedgerow.report.judging import LABELS, Judgements
+from hedgerow.verdict import Evidence
+
+NAMED = ("account", "session")
+"""What sources may be that have a name of their own, and no address in it."""
+
+NO_CAMPAIGN = '"campaign":null'
+
+_FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
+_ENCODER = msgspec.json.Encoder()
+_readable = lru_cache(maxsize=1 << 14)(readable)
+"""For texts that come again and again."""
+
+
+def dump(data: Any) -> str:
+    """JSON, as short as it can be."""
+    return _ENCODER.encode(data).decode("utf-8")
+
+
+def shown(name: str) -> str:
+    """The name of a source, whatever is in it, as it can be read."""
+    return name if name.isascii() and name.isprintable() else readable(name)
+
+
+def campaign(name: str | None) -> str:
+    """What a line says of the campaign that its source is in."""
+    return f'"campaign":{dump(name)}'
+
+
+def lines(
+    some: NDArray[np.int64],
+    tables: Tables,
+    judgements: Judgements,
+    declared: Declared | None,
+    campaign_of: Mapping[str, str],
+) -> Iterator[str]:
+    """A line for each of the sources at the places *some*, without what ends it; *campaign_of* is by their names."""
+    figures, places = tables.figures, some.tolist()
+    names = [tables.sources[place] for place in places]
+    columns = zip(
+        _dumped([shown(name) for name in names]),
+        _dumped(figures["requests"][some].tolist()),
+        [LABELS[label] for label in judgements.label[some].tolist()],
+        _dumped([round(score, 4) for score in judgements.score[some].tolist()]),
+        (
+            _evidence(judgements.evidence(k)) if bits else "[]"
+            for k, bits in zip(places, judgements.spoken[some].tolist(), strict=True)
+        ),
+        [campaign(campaign_of[name]) if name in campaign_of else NO_CAMPAIGN for name in names],
+        _dumped(_isos(figures.first[some])),
+        _dumped(_isos(figures.last[some])),
+        _dumped(figures["pages"][some].tolist()),
+        _more(places, names, tables, declared),
+        strict=True,
+    )
+    for name, requests, label, score, evidence, belongs, first, last, pages, more in columns:
+        yield (
+            f'{{"source":{name},"requests":{requests},"label":"{label}","score":{score},"evidence":{evidence},'
+            f'{belongs},"first":{first},"last":{last},"pages":{pages}{more}}}'
+        )
+
+
+def _dumped(column: list[Any]) -> list[str]:
+    """Each as JSON, in which no line ends."""
+    return _ENCODER.encode_lines(column).decode("utf-8").split("\n")[:-1]
+
+
+def _evidence(found: list[Evidence]) -> str:
+    return dump([{"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in found])
+
+
+def _more(places: list[int], names: list[str], tables: Tables, declared: Declared | None) -> Iterator[str]:
+    """What not every source has: an address beside its name, a user agent, the bot that it says it is."""
+    by_name = tables.by in NAMED
+    for place, name in zip(places, names, strict=True):
+        more = ""
+        if by_name and tables.addresses[place] not in {"", name}:
+            more = f',"address":{dump(tables.addresses[place])}'
+        if declared is not None:
+            more += _says(declared.agent(place), declared.bot(place))
+        yield more
+
+
+@lru_cache(maxsize=1 << 14)
+def _says(agent: str, bot: str) -> str:
+    told = f',"user_agent":{dump(_readable(agent))}' if agent else ""
+    return f'{told},"bot":{dump(bot)}' if bot else told
+
+
+def _isos(times: NDArray[np.int64]) -> list[str | None]:
+    """What `iso` says of each of *times*, which are microseconds."""
+    told = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
+    # Before and after these a year has not four digits, and none of ours.
+    return [text if _FIRST <= at < _BEYOND else None for text, at in zip(told, times.tolist(), strict=True)]
