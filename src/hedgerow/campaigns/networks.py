@@ -7,7 +7,6 @@ IPv4 addresses are numbers here, and only what is found gets a name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
@@ -15,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.identity.numbers import packed_v4
+
 Ints = NDArray[np.int64]
 
-_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4 = re.compile(rf"({_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET})(?:/|\Z)")
 _OTHER = 1 << 24
 """Networks that are none of IPv4 have numbers from here on."""
 
@@ -33,14 +32,23 @@ class Neighbours(NamedTuple):
 
 def network_of(address: str) -> tuple[str, str]:
     """The network of an address, and the wider one that holds its neighbours; empty where it is no address."""
-    if plain := _IPV4.match(address):
-        return _texts(int(IPv4Address(plain[1])) >> 8)
+    plain = _ipv4(address)
+    if plain:
+        return _texts(int.from_bytes(plain) >> 8)
     try:
         parsed = IPv6Address(address.partition("/")[0])
     except ValueError:
         return "", ""
     words = parsed.exploded.split(":")
     return ":".join(words[:3]) + "::/48", ":".join(words[:2]) + "::/32"
+
+
+def _ipv4(address: str) -> bytes:
+    """The bytes of an IPv4 address, or of a network's first; empty where it is none."""
+    try:
+        return packed_v4(address.partition("/")[0])
+    except (OSError, ValueError):
+        return b""
 
 
 def _texts(number: int) -> tuple[str, str]:
@@ -87,10 +95,9 @@ def full(names: Sequence[str], people: NDArray[np.bool_], *, members: int, share
 def _numbered(names: Sequence[str]) -> tuple[Ints, dict[int, tuple[str, str]]]:
     """The number of each one's network, -1 where it is no address; and the texts of those that are none of IPv4."""
     found = np.full(len(names), -1, np.int64)
-    plain = [_IPV4.match(name) for name in names]
-    octets = np.fromstring(".".join([match[1] for match in plain if match]), np.int64, sep=".").reshape(-1, 4)
-    is_plain = np.array([match is not None for match in plain], np.bool_)
-    found[is_plain] = octets[:, 0] << 16 | octets[:, 1] << 8 | octets[:, 2]
+    plain = [_ipv4(name) for name in names]
+    is_plain = np.array(list(map(bool, plain)), np.bool_)
+    found[is_plain] = np.frombuffer(b"".join(plain), ">u4") >> 8
     numbers: dict[tuple[str, str], int] = {}
     for place in np.flatnonzero(~is_plain).tolist():
         network = network_of(names[place])

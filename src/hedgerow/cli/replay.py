@@ -30,10 +30,10 @@ from hedgerow.build import build_follower, build_gate, build_seals, build_watch,
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.welcome import Acquaintance
-from hedgerow.logs.formats import readable
+from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
-from hedgerow.replay import Replay, iso, likely_host, replay, to_json
+from hedgerow.replay import Replay, likely_host, replay, to_json
 from hedgerow.settings import Settings, load_settings
 from hedgerow.stores.keyfile import new_key
 from hedgerow.stores.ledger import NoLedger

@@ -21,23 +21,23 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hedgerow.build import build_store, build_welcome
+from hedgerow.build_bots import build_bots
 from hedgerow.cli.writing import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
-from hedgerow.identity.welcome import Acquaintance
+from hedgerow.identity.bots import Proofs
 from hedgerow.interrupted import STATUS as INTERRUPTED
 from hedgerow.interrupted import ending_at_once
 from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
-from hedgerow.lookups.names import DnsResolver
 from hedgerow.settings import load_settings
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.schema import Settings, split_listen
 
 if TYPE_CHECKING:
     from hedgerow.analyse.questions import Holds
+    from hedgerow.lookups.names import Resolver
     from hedgerow.report.result import Report
 
 LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
@@ -77,7 +77,6 @@ def run(
         try:
             from hedgerow.analyse.compiled import is_first
             from hedgerow.analyse.tables import Tables
-            from hedgerow.report.listing import AUTHOR, listings
             from hedgerow.report.making import Options, make
             from hedgerow.report.terminal import print_report
         except ImportError as error:
@@ -92,13 +91,13 @@ def run(
         targets = [_target(one) for one in exports or []]
         seconds = _seconds(length)
         aloud = _check_writable([json_path, html_path, *(path for _, path in targets)])
-        acquaintance = Acquaintance()
+        proofs = Proofs()
         options = Options(
             ignore_agents=ignore_agents,
             model=model,
             shape=shape,
-            resolve=acquaintance.proofs if resolve else None,
-            resolver=DnsResolver(split_listen(settings.bots.resolver) if settings.bots.resolver else None),
+            resolve=proofs if resolve else None,
+            resolver=_resolver(settings.bots.resolver) if resolve else None,
             windows=settings.density.windows,
             told=json_path is not None,
         )
@@ -123,7 +122,7 @@ def run(
         ):
             heed()
             read = time.perf_counter() - began
-            report = make(tables, build_welcome(settings, acquaintance).bots, options)
+            report = make(tables, build_bots(settings, proofs), options)
             report.timing = {"read": read} | report.timing
             heed()
             _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
@@ -131,9 +130,7 @@ def run(
             if aloud:
                 print_report(console, report, top=top)
             if apply:
-                now = time.time()
-                entries = listings(report, since=now, until=now + seconds, sure=sure)
-                taken = build_store(settings).put(entries, replacing=AUTHOR)
+                taken = _apply(report, settings, seconds, sure)
                 Console(stderr=True).print(f"{taken:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
         told = "the files that were asked for are there" if written else "nothing was written"
@@ -206,6 +203,13 @@ def _by(text: str) -> By | None:
     return cast("By", text) if text else None
 
 
+def _resolver(server: str) -> Resolver:
+    """Who asks the DNS: the name server of the settings, or the machine's own."""
+    from hedgerow.lookups.names import DnsResolver
+
+    return DnsResolver(split_listen(server) if server else None)
+
+
 def _store(engine: str, master: str, memory: int) -> Holds | None:
     """What holds the rows; None where that is as usual."""
     if engine == DUCKDB:
@@ -237,13 +241,14 @@ def _write_all(
 
     Lists say the log's own end as their time: the same log gives the same bytes.
     """
-    from hedgerow.report.html import page
     from hedgerow.report.listing import listings
 
     files: list[tuple[str, Iterator[str]]] = []
     if json_path is not None:
         files.append((json_path, report.to_json(timing=timing)))
     if html_path is not None:
+        from hedgerow.report.html import page
+
         files.append((html_path, page(report)))
     at = report.tally.last or 0.0
     for target, path in targets:
@@ -251,6 +256,16 @@ def _write_all(
     for pieces in (pieces for path, pieces in files if path == STANDARD_OUTPUT):
         sys.stdout.writelines(pieces)
     write_files([(Path(path), pieces) for path, pieces in files if path != STANDARD_OUTPUT])
+
+
+def _apply(report: Report, settings: Settings, seconds: float, sure: float) -> int:
+    """Put the crawlers on the black list of the running Hedgerow; how many."""
+    from hedgerow.build import build_store
+    from hedgerow.report.listing import AUTHOR, listings
+
+    now = time.time()
+    entries = listings(report, since=now, until=now + seconds, sure=sure)
+    return build_store(settings).put(entries, replacing=AUTHOR)
 
 
 def _target(text: str) -> tuple[Target, str]:

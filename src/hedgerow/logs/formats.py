@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -304,3 +304,19 @@ def readable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def iso(at: float | None) -> str | None:
+    """
+    A time as ISO 8601 in UTC, to the millisecond; None where it is none, or beyond the calendar.
+
+    >>> iso(971211336.0)
+    '2000-10-10T20:55:36.000Z'
+    """
+    if at is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, Name, Proofs
-from hedgerow.lookups.names import DnsResolver, Resolver
 from hedgerow.models.bundle import load as load_bundle
 from hedgerow.models.bundle import load_window
 from hedgerow.report.containment import contain, limits
@@ -23,7 +23,6 @@ from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
 from hedgerow.report.model import load
 from hedgerow.report.paths import ByPath
-from hedgerow.report.resolving import resolve
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
@@ -31,6 +30,9 @@ from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.shape.bundle import load as load_shape
 from hedgerow.windows.density import Window
+
+if TYPE_CHECKING:
+    from hedgerow.lookups.names import Resolver
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -117,6 +119,9 @@ def _declared(tables: Tables, bots: Bots, options: Options) -> tuple[Declared, i
     proofs = options.resolve
     if proofs is None:
         return Declared(tables, bots), 0
+    from hedgerow.lookups.names import DnsResolver
+    from hedgerow.report.resolving import resolve
+
     questions: list[Name] = []
     proofs.ask = questions.append
     Declared(tables, bots)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.tables import Tables
+from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import Tally
-from hedgerow.replay import iso
 from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
 from hedgerow.report.crowd import Crowd

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.logs.formats import readable
-from hedgerow.replay import iso
+from hedgerow.logs.formats import iso, readable
 from hedgerow.report.judging import CRAWLER, LABELS
 from hedgerow.report.result import Report
 from hedgerow.verdict import Evidence
