@@ -74,7 +74,7 @@ def test_wrong_use_is_status_2_and_one_line(run, arguments):
     one_line(err)
 
 
-def test_ctrl_c_before_anything_was_read_is_status_130_and_nothing_else():
+def test_ctrl_c_before_anything_was_read_is_status_130_and_one_line():
     code = """
 import os, signal, sys
 class Interrupting:
@@ -86,7 +86,7 @@ from hedgerow.__main__ import main
 main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Interrupted.\n")
 
 
 # ---- check

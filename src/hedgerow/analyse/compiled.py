@@ -1,8 +1,9 @@
 """
 Compiled: numba's `njit` for this room, with a place for what it has compiled.
 
-That place is named after all sources of the room: numba looks only at the file of a function itself, and would go on
-with an old copy of what the function calls. Where the place cannot be written, everything is compiled at each start.
+That place is named after all sources of the room, and of the rooms whose constants are compiled in: numba looks only at
+the file of a function itself, and would go on with an old copy of what the function calls. Where the place cannot be
+written, everything is compiled at each start.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ TOGETHER = 32
 
 
 def _place() -> Path:
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    rooms = Path(__file__).parents[1]
+    sources = [source for room in ("analyse", "identity", "sessions") for source in sorted((rooms / room).glob("*.py"))]
     told = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hedgerow" / f"compiled-{told}"
 

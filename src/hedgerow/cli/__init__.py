@@ -186,6 +186,10 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Thresholds and weights; see hedgerow train heuristics."),
     ] = None,
+    shape: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Models of the shape of traffic; see hedgerow train shape."),
+    ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many crawlers to show.")] = 10,
     export: Annotated[
         list[str] | None,
@@ -212,8 +216,8 @@ def report(
 
     run(
         logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
-        memory=memory, hosts=host, form=form, by=by, model=model, top=top, timing=timing, exports=export or [],
-        apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
+        memory=memory, hosts=host, form=form, by=by, model=model, shape=shape, top=top, timing=timing,
+        exports=export or [], apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
     )  # fmt: skip
 
 

@@ -53,6 +53,7 @@ _VERSION = re.compile(r"\S*\Z")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
+_MARKS = "\0\xef\xbb\xbf"
 _UNAUTHORIZED = 401
 _PARTIAL_CONTENT = 206
 
@@ -158,9 +159,26 @@ class LineParser:
         """Address and prefix. What is no address (a host name, where servers look it up) stays."""
         if len(self._addresses) >= _MOST_CACHED:
             self._addresses.clear()
-        address = parse_address(text) or text
+        address = address_of(text)
         found = self._addresses[text] = (address, prefix_of(address))
         return found
+
+
+def address_of(text: str) -> str:
+    """
+    The address in what a log has in the place of the client. What is none (a host name) stays.
+
+    A list of proxies begins with it; the first line of a file may begin with a mark of its encoding, and one that was
+    written after a crash with zeros.
+
+    >>> address_of("192.0.2.1, 10.0.0.1"), address_of("192.0.2.1,"), address_of("host.example.org")
+    ('192.0.2.1', '192.0.2.1', 'host.example.org')
+    """
+    found = parse_address(text)
+    if found is None:
+        bare = text.lstrip(_MARKS).partition(",")[0]
+        found = parse_address(bare) or bare or text
+    return found
 
 
 def seconds_of(text: str) -> float | None:

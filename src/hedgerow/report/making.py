@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,7 +29,11 @@ from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
 from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.shape.bundle import load as load_shape
 from hedgerow.windows.density import Window
+
+if TYPE_CHECKING:
+    from hedgerow.lookups.names import Resolver
 
 OPINIONS = ("heuristics", "manner", "density", "path", "shape", "declared", "headers", "window")
 """In this turn they are added: the same sum, to the last bit."""
@@ -38,17 +43,19 @@ class Options(msgspec.Struct, frozen=True):
     """
     How a report is made.
 
-    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* and *window*
-    bundles for paths and windows; those that come with Hedgerow where there is none. *resolve* is where what is known
-    of names is kept, if bots are to be verified by the DNS. *windows* are the limits of request density. *told* says
-    that all sources will be told of, in JSON: that is begun before campaigns are found.
+    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths*, *window*
+    and *shape* bundles for those; the ones that come with Hedgerow where there are none. *resolve* is where what is
+    known of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *windows* are the limits of
+    request density. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
     model: Path | None = None
     resolve: Proofs | None = None
+    resolver: Resolver | None = None
     paths: Path | None = None
     window: Path | None = None
+    shape: Path | None = None
     windows: tuple[Window, ...] = DEFAULT_WINDOWS
     told: bool = False
 
@@ -72,11 +79,12 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     """The report of the log in *tables*."""
     watch = _Watch()
     model = load(options.model)
+    silent = 0 if options.ignore_agents else _resolved(tables, bots, options)
     # What rests on figures alone is found beside what asks the store, which only one may do at a time.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
         of_figures = beside.submit(_by_figures, tables, bots, model, options, watch)
         with watch("shapes"):
-            shapes = ByShape(tables)
+            shapes = ByShape(tables, load_shape(options.shape))
         votes, declared, opinions = of_figures.result()
     with watch("judging"):
         opinions["shape"] = shapes
@@ -88,7 +96,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         density = limits(tables, judgements, declared)
     report = Report(
         tables, judgements, declared=declared, containment=containment, density=density,
-        votes=votes, rules=shapes.rules, crowd=crowd,
+        votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
     )  # fmt: skip
     with watch("campaigns"), report.telling_beside() if options.told else nullcontext():
         report.join(campaigns(tables, judgements, shapes, declared))
@@ -105,7 +113,9 @@ def _by_figures(
     declared = None
     with watch("heuristics"):
         referrers = tables.tells_referrers
-        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
+        votes = Votes(
+            figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers, renewed=tables.renewed
+        )
         opinions["heuristics"] = ByHeuristics(votes)
         opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
         opinions["density"] = ByDensity(figures, options.windows)
@@ -113,7 +123,7 @@ def _by_figures(
         opinions["path"] = ByPath(figures, load_bundle(options.paths))
     if not options.ignore_agents:
         with watch("declared"):
-            declared = _declared(tables, bots, options)
+            declared = Declared(tables, bots)
             opinions["declared"] = ByDeclaration(declared)
             opinions["headers"] = ByHeaders(figures, declared)
     with watch("windows"):
@@ -121,11 +131,11 @@ def _by_figures(
     return votes, declared, opinions
 
 
-def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
-    """What sources declare; where names are to be asked for, once more when they are known."""
+def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
+    """Ask for the names of who says it is a known bot, where that is wanted; how many had no answer."""
     proofs = options.resolve
     if proofs is None:
-        return Declared(tables, bots)
+        return 0
     from hedgerow.lookups.names import DnsResolver
     from hedgerow.report.resolving import resolve
 
@@ -133,5 +143,4 @@ def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
     proofs.ask = questions.append
     Declared(tables, bots)
     proofs.ask = None
-    resolve(questions, proofs, DnsResolver())
-    return Declared(tables, bots)
+    return resolve(questions, proofs, options.resolver or DnsResolver())

@@ -25,7 +25,7 @@ from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import LABELS, Judgements
-from hedgerow.report.telling import NAMED, campaign, dump, halves
+from hedgerow.report.telling import NAMED, campaign, dump, halves, shown
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
@@ -35,6 +35,15 @@ _SORTS = {
     "account": "Sources are accounts, and addresses where a line names none.",
     "session": "Sources are sessions, and addresses where a line names none.",
 }  # fmt: skip
+
+_UTF16 = ("\xff\xfe", "\xfe\xff")
+_ADVICE = {
+    "unknown": "Most lines are in no format that is known: give the server's own log_format or LogFormat by --format.",
+    "pattern": "Most lines are not in the format that was given: see --format, or [logs] format in the settings.",
+    "json": "Most lines name no client or no time that is known: say what they are called by [logs] fields.",
+    "parquet": "Most rows name no client or no time that is known: say what they are called by [logs] fields.",
+    "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
+}
 
 _AT_ONCE = 4096
 _MANY = 5000
@@ -86,6 +95,7 @@ class Report:
         votes: Votes | None = None,
         rules: Sequence[str] = (),
         crowd: Crowd | None = None,
+        silent: int = 0,
     ) -> None:
         self.tables = tables
         self.tally: Tally = tables.tally
@@ -99,6 +109,8 @@ class Report:
         """The rules about the shape of traffic, in words."""
         self.crowd = crowd
         """All who are not held to be crawlers or good bots, taken together."""
+        self.silent = silent
+        """Addresses of bots that the DNS was asked about and gave no answer."""
         self.timing: dict[str, float] = {}
         """Seconds by what they went to."""
         self._declared = declared
@@ -134,6 +146,16 @@ class Report:
             return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
         return _SORTS[by]
 
+    @property
+    def advice(self) -> str:
+        """What to do where most of the log could not be read; "" where that is not so."""
+        tally = self.tally
+        if 2 * tally.bad <= tally.lines:
+            return ""
+        if tally.samples[0].startswith(_UTF16):
+            return _ADVICE["utf-16"]
+        return next((_ADVICE[name] for name in tally.formats if name in _ADVICE), _ADVICE["unknown"])
+
     def may_be_welcome(self, place: int) -> bool:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
         return self._declared is not None and self._declared.may_be_welcome(place)
@@ -167,7 +189,7 @@ class Report:
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"sources": ['
         yield from self._told_before() if self._told else self._told_now()
-        yield f'\n],\n"campaigns": {dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:
             yield f',\n"crowd": {dump(_crowd(self.crowd))}'
         if self.containment is not None:
@@ -217,6 +239,11 @@ class Report:
             pieces[0] = ",\n" if told else "\n"
             told += count
             yield "".join(pieces)
+
+
+def _named(one: Campaign) -> dict[str, Any]:
+    """A campaign with its members named as the sources are."""
+    return {**msgspec.to_builtins(one), "members": [shown(name) for name in one.members]}
 
 
 def _crowd(crowd: Crowd) -> dict[str, Any]:

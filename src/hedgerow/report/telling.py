@@ -34,6 +34,11 @@ def dump(data: Any) -> str:
     return _ENCODER.encode(data).decode("utf-8")
 
 
+def shown(name: str) -> str:
+    """The name of a source, whatever is in it, as it can be read."""
+    return name if name.isascii() and name.isprintable() else readable(name)
+
+
 def campaign(name: str | None) -> str:
     """What stands between the halves of a line: the campaign that its source is in, or that it is in none."""
     return f'"campaign":{dump(name)}'
@@ -46,7 +51,7 @@ def halves(
     figures, places = tables.figures, some.tolist()
     names = [tables.sources[place] for place in places]
     columns = zip(
-        _dumped([name if name.isascii() and name.isprintable() else readable(name) for name in names]),
+        _dumped([shown(name) for name in names]),
         _dumped(figures["requests"][some].tolist()),
         [LABELS[label] for label in judgements.label[some].tolist()],
         _dumped([round(score, 4) for score in judgements.score[some].tolist()]),
