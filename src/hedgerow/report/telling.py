@@ -6,7 +6,7 @@ Each line is told in two halves: between them belongs the campaign (`campaign`),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -62,7 +62,7 @@ def halves(
         _dumped(_isos(figures.first[some])),
         _dumped(_isos(figures.last[some])),
         _dumped(figures["pages"][some].tolist()),
-        _more(places, names, tables, declared),
+        _more(some, names, tables, declared),
         strict=True,
     )
     for name, requests, label, score, evidence, first, last, pages, more in columns:
@@ -81,16 +81,20 @@ def _evidence(found: list[Evidence]) -> str:
     return dump([{"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in found])
 
 
-def _more(places: list[int], names: list[str], tables: Tables, declared: Declared | None) -> Iterator[str]:
+def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: Declared | None) -> Iterable[str]:
     """What not every source has: an address beside its name, a user agent, the bot that it says it is."""
-    by_name = tables.by in NAMED
-    for place, name in zip(places, names, strict=True):
-        more = ""
-        if by_name and tables.addresses[place] not in {"", name}:
-            more = f',"address":{dump(tables.addresses[place])}'
-        if declared is not None:
-            more += _says(declared.agent(place), declared.bot(place))
-        yield more
+    places = some.tolist()
+    found = [""] * len(places)
+    if declared is not None:
+        found = list(map(_says, declared.agents_of(some), map(declared.bot, places)))
+    if tables.by in NAMED:
+        own = [tables.addresses[place] for place in places]
+        return map(_beside_its_name, names, own, found)
+    return found
+
+
+def _beside_its_name(name: str, address: str, more: str) -> str:
+    return f',"address":{dump(address)}{more}' if address not in {"", name} else more
 
 
 @lru_cache(maxsize=1 << 14)
@@ -103,4 +107,6 @@ def _isos(times: NDArray[np.int64]) -> list[str | None]:
     """What `iso` says of each of *times*, which are microseconds."""
     told = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
     # Before and after these a year has not four digits, and none of ours.
+    if len(times) and times.min() >= _FIRST and times.max() < _BEYOND:
+        return list(told)
     return [text if _FIRST <= at < _BEYOND else None for text, at in zip(told, times.tolist(), strict=True)]
