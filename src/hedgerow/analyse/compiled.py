@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -44,6 +46,23 @@ def _usable() -> bool:
 
 
 _CACHE = _usable()
+
+
+def _without_blas() -> None:
+    """
+    Have numba do without products of matrices, of which there are none here.
+
+    It looks for scipy to make them, wherever that is installed, and to read it takes as long as the rest of numba.
+    """
+    if "scipy.linalg" not in sys.modules:
+        sys.modules["scipy.linalg"] = None  # type: ignore[assignment]
+        try:
+            import_module("numba.np.arraymath")
+        finally:
+            del sys.modules["scipy.linalg"]
+
+
+_without_blas()
 
 
 def is_first() -> bool:

@@ -86,7 +86,7 @@ class Tables:
 
     @cached_property
     def sources(self) -> list[str]:
-        return [self.numbering.name(source) for source in self.figures.sources.tolist()]
+        return self.numbering.names(self.figures.sources)
 
     @property
     def by(self) -> By:

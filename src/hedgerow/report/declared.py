@@ -59,6 +59,11 @@ class Declared:
         """The user agent that made most of a source's requests."""
         return self._texts[int(self.agents[source])]
 
+    def agents_of(self, some: NDArray[np.int64]) -> list[str]:
+        """The same of many sources at once."""
+        texts = self._texts
+        return [texts[agent] for agent in self.agents[some].tolist()]
+
     def bot(self, source: int) -> str:
         """The known bot that a source says it is, or ""."""
         return self._bots[source].name if source in self._bots else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
 from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
-from hedgerow.report.model import load
+from hedgerow.report.model import Model, load
 from hedgerow.report.paths import ByPath
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
@@ -33,6 +34,9 @@ from hedgerow.windows.density import Window
 
 if TYPE_CHECKING:
     from hedgerow.lookups.names import Resolver
+
+OPINIONS = ("heuristics", "manner", "density", "path", "shape", "declared", "headers", "window")
+"""In this turn they are added: the same sum, to the last bit."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -75,31 +79,17 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     """The report of the log in *tables*."""
     watch = _Watch()
     model = load(options.model)
-    figures = tables.figures
-    opinions: dict[str, Opinion] = {}
-    declared, silent = None, 0
-    with watch("heuristics"):
-        referrers = tables.tells_referrers
-        votes = Votes(
-            figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers, renewed=tables.renewed
-        )
-        opinions["heuristics"] = ByHeuristics(votes)
-        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
-        opinions["density"] = ByDensity(figures, options.windows)
-    with watch("paths"):
-        opinions["path"] = ByPath(figures, load_bundle(options.paths))
-    with watch("shapes"):
-        shapes = ByShape(tables, load_shape(options.shape))
-        opinions["shape"] = shapes
-    if not options.ignore_agents:
-        with watch("declared"):
-            declared, silent = _declared(tables, bots, options)
-            opinions["declared"] = ByDeclaration(declared)
-            opinions["headers"] = ByHeaders(figures, declared)
-    with watch("windows"):
-        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+    silent = 0 if options.ignore_agents else _resolved(tables, bots, options)
+    # What rests on figures alone is found beside what asks the store, which only one may do at a time.
+    with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
+        of_figures = beside.submit(_by_figures, tables, bots, model, options, watch)
+        with watch("shapes"):
+            shapes = ByShape(tables, load_shape(options.shape))
+        votes, declared, opinions = of_figures.result()
     with watch("judging"):
-        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust)
+        opinions["shape"] = shapes
+        in_turn = {name: opinions[name] for name in OPINIONS if name in opinions}
+        judgements = Judgements(tables.figures["pages"], in_turn, declared, trust=model.trust)
         crowd = crowd_of(judgements, shapes)
     with watch("containment"):
         containment = contain(tables, judgements)
@@ -114,11 +104,38 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     return report
 
 
-def _declared(tables: Tables, bots: Bots, options: Options) -> tuple[Declared, int]:
-    """What sources declare, once names are known that are to be asked for; and how many had no answer."""
+def _by_figures(
+    tables: Tables, bots: Bots, model: Model, options: Options, watch: _Watch
+) -> tuple[Votes, Declared | None, dict[str, Opinion]]:
+    """The opinions that rest on the figures of sources; with them the votes and what sources declare."""
+    figures = tables.figures
+    opinions: dict[str, Opinion] = {}
+    declared = None
+    with watch("heuristics"):
+        referrers = tables.tells_referrers
+        votes = Votes(
+            figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers, renewed=tables.renewed
+        )
+        opinions["heuristics"] = ByHeuristics(votes)
+        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
+        opinions["density"] = ByDensity(figures, options.windows)
+    with watch("paths"):
+        opinions["path"] = ByPath(figures, load_bundle(options.paths))
+    if not options.ignore_agents:
+        with watch("declared"):
+            declared = Declared(tables, bots)
+            opinions["declared"] = ByDeclaration(declared)
+            opinions["headers"] = ByHeaders(figures, declared)
+    with watch("windows"):
+        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+    return votes, declared, opinions
+
+
+def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
+    """Ask for the names of who says it is a known bot, where that is wanted; how many had no answer."""
     proofs = options.resolve
     if proofs is None:
-        return Declared(tables, bots), 0
+        return 0
     from hedgerow.lookups.names import DnsResolver
     from hedgerow.report.resolving import resolve
 
@@ -126,5 +143,4 @@ def _declared(tables: Tables, bots: Bots, options: Options) -> tuple[Declared, i
     proofs.ask = questions.append
     Declared(tables, bots)
     proofs.ask = None
-    silent = resolve(questions, proofs, options.resolver or DnsResolver())
-    return Declared(tables, bots), silent
+    return resolve(questions, proofs, options.resolver or DnsResolver())

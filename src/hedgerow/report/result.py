@@ -7,9 +7,9 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import LABELS, Judgements
-from hedgerow.report.telling import NAMED, NO_CAMPAIGN, campaign, dump, lines, shown
+from hedgerow.report.telling import NAMED, campaign, dump, halves, shown
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
 
@@ -118,14 +118,14 @@ class Report:
         self._first, self._last = tables.first, tables.last
         self._requests = tables.requests
         self._campaign_of: dict[str, str] = {}
-        self._lines: list[bytes] | None = None
+        self._told: list[bytes] | None = None
 
     def join(self, campaigns: Sequence[Campaign]) -> None:
         """Say which sources belong together."""
         self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
 
-    @property
+    @cached_property
     def ranked(self) -> NDArray[np.int64]:
         """The places of all sources: crawlers first, then good bots, unknown and people, by requests."""
         rank = np.array([0, 3, 1, 2])[self.judgements.label]
@@ -188,7 +188,7 @@ class Report:
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"sources": ['
-        yield from self._told_before() if self._lines else self._told_now()
+        yield from self._told_before() if self._told else self._told_now()
         yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:
             yield f',\n"crowd": {dump(_crowd(self.crowd))}'
@@ -203,31 +203,42 @@ class Report:
         if len(self.ranked) < _MANY:
             yield
             return
-        with Beside(self._told_now()) as beside:
+        with Beside("\n".join(block) for block in self._halves()) as beside:
             yield
-            self._lines = beside.lines(_AT_ONCE)
+            self._told = beside.pieces()
 
     def _told_before(self) -> Iterator[str]:
         """What was told of all sources beside, with their campaigns; nothing where nothing was."""
-        blocks, self._lines = self._lines or [], None
-        names = self.tables.sources
-        # The first line is empty.
-        places = chain([-1], self.ranked.tolist())
-        while blocks:
-            lines = blocks.pop(0).splitlines(keepends=True)
-            for k, place in enumerate(islice(places, len(lines))):
-                joined = self._campaign_of.get(names[place]) if place >= 0 else None
-                if joined is not None:
-                    lines[k] = lines[k].replace(NO_CAMPAIGN.encode(), campaign(joined).encode(), 1)
-            yield b"".join(lines).decode()
+        blocks, self._told = self._told or [], None
+        blocks.reverse()
+        return self._lines_of(blocks.pop().decode().split("\n") for _ in range(len(blocks)))
 
     def _told_now(self) -> Iterator[str]:
         """All sources, a line each."""
+        return self._lines_of(self._halves())
+
+    def _halves(self) -> Iterator[list[str]]:
+        """What is told of all sources, but for their campaigns: two halves of each, some thousands at a time."""
         ranked = self.ranked
         for begin in range(0, len(ranked), _AT_ONCE):
-            some = ranked[begin : begin + _AT_ONCE]
-            told = lines(some, self.tables, self.judgements, self._declared, self._campaign_of)
-            yield (",\n" if begin else "\n") + ",\n".join(told)
+            some = halves(ranked[begin : begin + _AT_ONCE], self.tables, self.judgements, self._declared)
+            yield [half for both in some for half in both]
+
+    def _lines_of(self, blocks: Iterable[list[str]]) -> Iterator[str]:
+        """Of all halves, one behind the other, the lines with their campaigns."""
+        names, ranked, told = self.tables.sources, self.ranked, 0
+        campaign_of: Callable[[str], str | None] = self._campaign_of.get
+        said = {None: campaign(None)} | {one.id: campaign(one.id) for one in self.campaigns}
+        for block in blocks:
+            # Put together as a whole: there are very many.
+            count = len(block) // 2
+            pieces = [",\n"] * (4 * count)
+            pieces[1::4] = block[::2]
+            pieces[2::4] = [said[campaign_of(names[place])] for place in ranked[told : told + count].tolist()]
+            pieces[3::4] = block[1::2]
+            pieces[0] = ",\n" if told else "\n"
+            told += count
+            yield "".join(pieces)
 
 
 def _named(one: Campaign) -> dict[str, Any]:

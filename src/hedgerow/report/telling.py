@@ -1,12 +1,12 @@
 """
 Telling: sources as lines of JSON, some thousands at once: column by column, and what many have in common once.
 
-Lines that are told while campaigns are still sought have none (`NO_CAMPAIGN`), and get it later.
+Each line is told in two halves: between them belongs the campaign (`campaign`), which may still be sought meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -22,8 +22,6 @@ from hedgerow.verdict import Evidence
 
 NAMED = ("account", "session")
 """What sources may be that have a name of their own, and no address in it."""
-
-NO_CAMPAIGN = '"campaign":null'
 
 _FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 _ENCODER = msgspec.json.Encoder()
@@ -42,18 +40,14 @@ def shown(name: str) -> str:
 
 
 def campaign(name: str | None) -> str:
-    """What a line says of the campaign that its source is in."""
+    """What stands between the halves of a line: the campaign that its source is in, or that it is in none."""
     return f'"campaign":{dump(name)}'
 
 
-def lines(
-    some: NDArray[np.int64],
-    tables: Tables,
-    judgements: Judgements,
-    declared: Declared | None,
-    campaign_of: Mapping[str, str],
-) -> Iterator[str]:
-    """A line for each of the sources at the places *some*, without what ends it; *campaign_of* is by their names."""
+def halves(
+    some: NDArray[np.int64], tables: Tables, judgements: Judgements, declared: Declared | None
+) -> Iterator[tuple[str, str]]:
+    """The two halves of a line for each of the sources at the places *some*, in which no line ends."""
     figures, places = tables.figures, some.tolist()
     names = [tables.sources[place] for place in places]
     columns = zip(
@@ -65,17 +59,16 @@ def lines(
             _evidence(judgements.evidence(k)) if bits else "[]"
             for k, bits in zip(places, judgements.spoken[some].tolist(), strict=True)
         ),
-        [campaign(campaign_of[name]) if name in campaign_of else NO_CAMPAIGN for name in names],
         _dumped(_isos(figures.first[some])),
         _dumped(_isos(figures.last[some])),
         _dumped(figures["pages"][some].tolist()),
-        _more(places, names, tables, declared),
+        _more(some, names, tables, declared),
         strict=True,
     )
-    for name, requests, label, score, evidence, belongs, first, last, pages, more in columns:
+    for name, requests, label, score, evidence, first, last, pages, more in columns:
         yield (
-            f'{{"source":{name},"requests":{requests},"label":"{label}","score":{score},"evidence":{evidence},'
-            f'{belongs},"first":{first},"last":{last},"pages":{pages}{more}}}'
+            f'{{"source":{name},"requests":{requests},"label":"{label}","score":{score},"evidence":{evidence},',
+            f',"first":{first},"last":{last},"pages":{pages}{more}}}',
         )
 
 
@@ -88,16 +81,20 @@ def _evidence(found: list[Evidence]) -> str:
     return dump([{"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in found])
 
 
-def _more(places: list[int], names: list[str], tables: Tables, declared: Declared | None) -> Iterator[str]:
+def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: Declared | None) -> Iterable[str]:
     """What not every source has: an address beside its name, a user agent, the bot that it says it is."""
-    by_name = tables.by in NAMED
-    for place, name in zip(places, names, strict=True):
-        more = ""
-        if by_name and tables.addresses[place] not in {"", name}:
-            more = f',"address":{dump(tables.addresses[place])}'
-        if declared is not None:
-            more += _says(declared.agent(place), declared.bot(place))
-        yield more
+    places = some.tolist()
+    found = [""] * len(places)
+    if declared is not None:
+        found = list(map(_says, declared.agents_of(some), map(declared.bot, places)))
+    if tables.by in NAMED:
+        own = [tables.addresses[place] for place in places]
+        return map(_beside_its_name, names, own, found)
+    return found
+
+
+def _beside_its_name(name: str, address: str, more: str) -> str:
+    return f',"address":{dump(address)}{more}' if address not in {"", name} else more
 
 
 @lru_cache(maxsize=1 << 14)
@@ -110,4 +107,6 @@ def _isos(times: NDArray[np.int64]) -> list[str | None]:
     """What `iso` says of each of *times*, which are microseconds."""
     told = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
     # Before and after these a year has not four digits, and none of ours.
+    if len(times) and times.min() >= _FIRST and times.max() < _BEYOND:
+        return list(told)
     return [text if _FIRST <= at < _BEYOND else None for text, at in zip(told, times.tolist(), strict=True)]

@@ -46,7 +46,7 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
         rows["status"].astype(np.int64),
     )
     names = tables.sources
-    agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
+    agents = None if declared is None else declared.agents_of(np.arange(len(names)))
     limits = Limits(k=shapes.similarity)
     found = find(tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits)
     return [
