@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driving import KEY, START, Entries, settings
-from hedgerow.build import build_gate, build_seals, day_of, ledger_path, state_directory
+from hedgerow.build import build_gate, build_seals, day_of, ledger_path
+from hedgerow.build_bots import state_directory
 from hedgerow.errors import StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import Accounts

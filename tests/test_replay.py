@@ -19,9 +19,10 @@ import typer
 from hedgerow.build import build_gate
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.gate import Gate
+from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
-from hedgerow.replay import Replay, iso, replay, to_json
+from hedgerow.replay import Replay, replay, to_json
 from hedgerow.settings import read_settings
 from hedgerow.stores.keyfile import load_keys
 from hedgerow.stores.ledger import NoLedger

@@ -4,7 +4,7 @@ Hedgerow stands in front of a web site, or reads its logs, and tells crawlers fr
 The map, from the outside in:
 
     cli/        the commands                         settings/  TOML and environment -> checked settings
-    adapters/   asgi (the middleware), wsgi, proxy,  build.py   settings -> a gate
+    adapters/   asgi (the middleware), wsgi, proxy,  build.py   settings -> a gate; build_bots.py the known bots alone
                 forward_auth, banlist, workers, ...  gate.py    identify -> recall -> judge -> commit -> ledger
     storage.py  settings -> stores, for one          engine.py  pure: what is asked, what is decided
                 process, workers, machines           holdings.py what a site remembers in

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from zoneinfo import ZoneInfo
 
+from hedgerow.build_bots import all_bots, build_bots, state_directory
 from hedgerow.campaigns.sharing import Limits, Sharing
 from hedgerow.challenge.clearance import Clearances, Sightings
 from hedgerow.challenge.spent import Spent
@@ -28,7 +29,7 @@ from hedgerow.errors import ModelError, StoreError
 from hedgerow.gate import Gate, Identifier
 from hedgerow.identity.account import AccountOf, Accounts
 from hedgerow.identity.address import Proxies
-from hedgerow.identity.bots import CATEGORIES, Bots, Category, KnownBot, Policy, known_bots
+from hedgerow.identity.bots import KnownBot, Policy
 from hedgerow.identity.kind import kind_of
 from hedgerow.identity.signature import PublicKey, Signatures, public_key, thumbprint
 from hedgerow.identity.welcome import Acquaintance, Welcome
@@ -47,7 +48,6 @@ from hedgerow.stores.ledger import Ledger, NoLedger
 from hedgerow.stores.lists import Follower, ListStore
 from hedgerow.stores.lists_copy import ListsCopy
 from hedgerow.stores.memory import MemoryState
-from hedgerow.stores.ranges import as_ranges, load_ranges
 from hedgerow.stores.sessions import SqliteSessions
 from hedgerow.stores.shelf import Shelf
 from hedgerow.stores.shelf import kind_of as kind_of_bundle
@@ -58,16 +58,6 @@ from hedgerow.stores.state import StateStore
 from hedgerow.traps.bait import Pages
 from hedgerow.verdict import Block, Change
 from hedgerow.watch import Watch
-
-
-def state_directory(settings: Settings) -> Path:
-    """Where key and ledger live: as set, else systemd's state directory, else the user's."""
-    if settings.directory:
-        return Path(settings.directory).expanduser()
-    if systemd := os.environ.get("STATE_DIRECTORY"):
-        return Path(systemd.partition(":")[0])
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "hedgerow"
 
 
 def key_path(settings: Settings) -> Path:
@@ -96,30 +86,6 @@ def build_rules(settings: Settings) -> Rules:
     )
 
 
-def ranges_path(settings: Settings) -> Path:
-    """The file of published ranges."""
-    return state_directory(settings) / "ranges.json"
-
-
-def all_bots(settings: Settings) -> tuple[KnownBot, ...]:
-    """The bots of the table and the signers of the settings; none where they are switched off."""
-    if not settings.bots.enabled:
-        return ()
-    signers = (KnownBot(one.name, one.category, signer=one.host.lower()) for one in settings.bots.signers)
-    return (*known_bots(), *signers)
-
-
-def build_bots(settings: Settings, acquaintance: Acquaintance) -> Bots:
-    """The known bots, with the ranges that `hedgerow bots update` has read and what becomes of each category."""
-    bots = settings.bots
-    policies: dict[Category, Policy] = {name: getattr(bots, name.replace("-", "_")) for name in CATEGORIES}
-    acquaintance.proofs.true_for, acquaintance.proofs.false_for = bots.true_for, bots.false_for
-    ranges = as_ranges(load_ranges(ranges_path(settings))) if bots.enabled else {}
-    return Bots(
-        settings.identity.bots, known=all_bots(settings), ranges=ranges, policies=policies, proofs=acquaintance.proofs
-    )
-
-
 def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
     """How bots are recognised. *acquaintance* is what is remembered about them."""
     bots, keys, manners = settings.bots, acquaintance.keys, acquaintance.manners
@@ -135,7 +101,7 @@ def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
     )  # fmt: skip
     manners.refresh, manners.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
     return Welcome(
-        build_bots(settings, acquaintance),
+        build_bots(settings, acquaintance.proofs),
         signatures if bots.enabled and bots.signatures != "off" else None,
         manners if bots.enabled and bots.robots else None,
     )

@@ -10,13 +10,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, get_args
 
 import msgspec
 
 from hedgerow.gate import Gate
+from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import Tally
 from hedgerow.verdict import Action, Campaign, Change, Decision, Evidence
 from hedgerow.visit import Visit
@@ -194,22 +194,6 @@ def _take(result: Replay, gate: Gate, change: Change) -> None:
         finding = result.found[change.key] = Finding(change.at)
     for code in change.codes:
         finding.codes[code] = finding.codes.get(code, 0) + 1
-
-
-def iso(at: float | None) -> str | None:
-    """
-    A time as ISO 8601 in UTC, to the millisecond; None where it is none, or beyond the calendar.
-
-    >>> iso(971211336.0)
-    '2000-10-10T20:55:36.000Z'
-    """
-    if at is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(at, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def to_json(result: Replay, tally: Tally) -> dict[str, Any]:

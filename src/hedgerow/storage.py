@@ -22,9 +22,9 @@ from hedgerow.build import (
     build_state,
     obedient_journal,
     postgresql_parts,
-    state_directory,
     state_path,
 )
+from hedgerow.build_bots import state_directory
 from hedgerow.errors import StoreError
 from hedgerow.holdings import Stores
 from hedgerow.relay import Relay, send_to

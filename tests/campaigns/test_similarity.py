@@ -76,6 +76,18 @@ def test_members_that_start_later_are_found():
     assert find(counts, Limits(shift=0)) == []
 
 
+def test_what_a_shift_moves_out_of_the_log_is_not_missed():
+    """All of it goes on before the log begins and after it ends."""
+    chance = np.random.default_rng(2)
+    plan = chance.gamma(0.7, 1, 300) * 3000
+    counts = np.array([chance.poisson(plan[30 - n : 270 - n]) for n in (0, 10, 22)], dtype=float)
+    others = chance.poisson(chance.gamma(0.7, 1, (9, 240)) * 3000)
+    (found,) = find(np.vstack((counts, others)))
+    assert found.members == (0, 1, 2)
+    assert found.similarity > 0.99
+    assert "shifted by up to 11.0 hours" in found.text
+
+
 def test_who_came_once_is_synchronous_with_nobody():
     counts = np.zeros((5, 240))
     counts[:, 17] = 30

@@ -12,9 +12,10 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from fakedns import FakeDns
 from hedgerow.cli import app, main
 from hedgerow.errors import SettingsError
-from report.logs import site_log
+from report.logs import line, site_log
 
 
 @pytest.fixture
@@ -48,15 +49,54 @@ def test_apply_puts_crawlers_on_the_black_list_for_a_while(log):
     assert all(one["list"] == "black" and one["author"] == "hedgerow report" and one["until"] for one in shown)
 
 
+def test_a_list_on_standard_output_is_all_there_is(log):
+    result = run(str(log), "--export", "plain=-")
+    assert len(result.stdout.splitlines()) == 10
+    assert all(one.startswith("198.51.100.") for one in result.stdout.splitlines())
+
+
+def test_files_are_read_once_and_in_whatever_order_they_are_named(log, tmp_path):
+    text = log.read_text().splitlines(keepends=True)
+    # Both begin in the same second.
+    other = tmp_path / "access.log.1"
+    other.write_text(text[0] + "".join(text[1:900]).replace("192.0.2.", "2001:db8::"))
+    found = [
+        run(*paths, "--json", "-").stdout
+        for paths in [(str(log), str(other)), (str(other), str(log)), (f"{tmp_path}/access*", str(log), str(other))]
+    ]
+    assert json.loads(found[0])["log"]["lines"] == len(text) + 900
+    assert found[1:] == found[:1] * 2
+
+
+def test_bots_are_verified_by_the_name_server_of_the_settings(tmp_path, monkeypatch):
+    """One is what it says, one lies, and of one nobody knows."""
+    monkeypatch.chdir(tmp_path)
+    google = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"
+    text = "".join(line(f"192.0.2.{n}", 1.7e9 + k, f"/{k}", agent=google) for n in (1, 2) for k in range(9))
+    (tmp_path / "log").write_text(text)
+    with FakeDns() as dns:
+        dns.is_true("192.0.2.1", "crawl-1.googlebot.com")
+        (tmp_path / "hedgerow.toml").write_text(f'[bots]\nresolver = "{dns.server}"\n')
+        data = json.loads(run("log", "--resolve", "--json", "-").stdout)
+        labels = {one["source"]: (one["label"], {e["code"] for e in one["evidence"]}) for one in data["sources"]}
+        for source, label, code in [("192.0.2.1", "good-bot", "verified-bot"), ("192.0.2.2", "crawler", "false-bot")]:
+            assert labels[source][0] == label
+            assert code in labels[source][1]
+        dns.mood = "failing"
+        assert "no answer about 2 addresses" in run("log", "--resolve").stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("{log}", "--json", "-", "--export", "csv=-"),
         ("{log}", "--format", "nonsense"),
         ("{log}", "--export", "nftables"),
         ("{log}", "--for", "soon"),
         ("{log}.gone",),
         ("{log}", "--json", "/gone/r.json"),
         ("{log}", "--model", "{log}"),
+        ("{log}", "--shape", "{log}"),
     ],
 )
 def test_wrong_use_is_one_line(log, arguments, monkeypatch, capsys):

@@ -94,6 +94,25 @@ def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
             "%{%Y-%m-%d %H:%M:%S}t %a %m %U%q %s '%{Referer}i' '%{User-agent}i' %V",
             """2000-10-10 20:55:36 192.0.2.1 GET /a?b=1 200 'http://e.org/' 'a "b"' e.org""",
         ),
+        (
+            """log_format main '$http_x_forwarded_for - [$time_local] "$request" '
+                '$status $host "$http_referer" "$http_user_agent"';""",
+            (
+                r"192.0.2.1, 10.0.0.1, 10.0.0.2 - [10/Oct/2000:13:55:36 -0700] "
+                r'"GET /a?b=1 HTTP/1.1" 200 e.org "http://e.org/" "a \"b\""'
+            ),
+        ),
+        (
+            r"$time_iso8601\t$host\t$http_x_forwarded_for\t$remote_addr\t$request\t$status\t$http_referer\t$http_user_agent",
+            '2000-10-10T13:55:36-07:00\te.org\t-\t192.0.2.1\tGET /a?b=1 HTTP/1.1\t200\thttp://e.org/\ta "b"',
+        ),
+        (
+            r'LogFormat "%{X-Forwarded-For}i %h %v %t \"%r\" %s \"%{Referer}i\" \"%{User-Agent}i\"" proxied',
+            (
+                r"198.51.100.1, 10.0.0.9 192.0.2.1 e.org [10/Oct/2000:13:55:36 -0700] "
+                r'"GET /a?b=1 HTTP/1.1" 200 "http://e.org/" "a \"b\""'
+            ),
+        ),
     ],
 )
 def test_a_server_s_own_format(pattern, line):

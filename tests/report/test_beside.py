@@ -32,19 +32,19 @@ def test_it_tells_the_same_with_campaigns(tmp_path: Path, monkeypatch: pytest.Mo
     assert told(log, beside=True) == here
 
 
-def test_lines_of_another_process() -> None:
-    with Beside(iter(["a\nb", f"{os.getpid()}\n", "\u00e4"])) as beside:
-        assert beside.lines(2) == [f"a\nb{os.getpid()}\n".encode(), "\u00e4".encode()]
-        assert beside.lines(2) is None
+def test_pieces_of_another_process() -> None:
+    with Beside(iter(["a\nb", f"{os.getpid()}\n", "", "\u00e4"])) as beside:
+        assert beside.pieces() == [b"a\nb", f"{os.getpid()}\n".encode(), b"", "\u00e4".encode()]
+        assert beside.pieces() is None
 
 
-def test_one_that_fails_has_no_lines() -> None:
+def test_one_that_fails_has_no_pieces() -> None:
     def broken() -> Iterator[str]:
         yield "a"
         raise ValueError
 
     with Beside(broken()) as beside:
-        assert beside.lines(2) is None
+        assert beside.pieces() is None
 
 
 def test_one_that_nobody_waits_for_is_ended() -> None:

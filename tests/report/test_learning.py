@@ -10,7 +10,7 @@ from hedgerow.identity.bots import Bots, known_bots
 from hedgerow.models.bundle import load_window, shipped
 from hedgerow.report.learning import learn, lesson
 from hedgerow.report.model import encoded, load
-from report.logs import site_log
+from report.logs import line, site_log
 
 
 def lessons(tmp_path, *, labels=None, seeds=(1, 2)):
@@ -35,6 +35,26 @@ def test_labels_of_one_s_own(tmp_path):
     labels = {f"198.51.100.{n}": "suspect" for n in range(10)} | {f"192.0.2.{n}": "person" for n in range(20)}
     (one,) = lessons(tmp_path, labels=labels, seeds=(1,))
     assert (one.crawlers.sum(), (~one.crawlers).sum()) == (10, 20)
+
+
+def test_most_of_a_person_s_sittings_look_like_one_s(tmp_path):
+    """A scanner that brings a few images along once, among much else, is no person for it."""
+    page, home = "http://e.org/a", "http://e.org/"
+    sitting = [("/a", home), ("/i/1.png", page), ("/i/2.png", page), ("/b", ""), ("/c", ""), ("/d", ""), ("/e", "")]
+    bare = [(f"/{n}", "") for n in range(6)]
+    person, scanner = [sitting, bare], [sitting, bare, bare]
+    lines = [
+        line(address, 1_700_000_000 + 3600 * number + k, target, referrer=referrer or "-")
+        for address, sittings in (("192.0.2.1", person), ("192.0.2.2", scanner))
+        for number, one in enumerate(sittings)
+        for k, (target, referrer) in enumerate(one)
+    ]
+    (tmp_path / "a.log").write_text("".join(lines))
+    with Tables([str(tmp_path / "a.log")], memory=400_000_000) as tables:
+        assert tables.figures["human_like"].tolist() == [7, 7]
+        one = lesson("a.log", tables, Bots(known=known_bots()), shipped("boosted"), load_window())
+        assert [tables.sources[k] for k in one.chosen] == ["192.0.2.1"]
+        assert not one.crawlers.any()
 
 
 def test_too_little_to_learn_from_is_said(tmp_path):

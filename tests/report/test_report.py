@@ -124,6 +124,61 @@ def test_logs_at_the_edge(tmp_path, text):
     assert sum(one["requests"] for one in data["sources"]) == data["log"]["parsed"]
 
 
+@pytest.mark.parametrize("own", ["b.example", "a.example"])
+def test_own_hosts_are_those_that_are_asked_for_not_those_that_anybody_names(tmp_path, own):
+    path = tmp_path / "log"
+    some = [json.dumps({"time": 1.7e9 + n, "ip": "192.0.2.1", "path": f"/{n}", "host": own}) for n in range(2000)]
+    some += [json.dumps({"time": 1.7e9 + n, "ip": "192.0.2.2", "path": "/", "host": "www.example"}) for n in range(20)]
+    some.append(json.dumps({"time": 1.7e9, "ip": "192.0.2.3", "path": "/", "host": "www.google.com"}))
+    path.write_text("\n".join(some))
+    assert report_of(path)["log"]["hosts"] == [own, "www.example"]
+    # Where only who looks for an open proxy names a host, it is none of ours.
+    path.write_text("\n".join(one.replace("host", "x") for one in some) + "\n" + some[0])
+    assert report_of(path)["log"]["hosts"] == []
+
+
+def test_who_ignores_cookies_has_a_vote_against_it_where_the_log_tells(tmp_path):
+    path = tmp_path / "log"
+    some = [
+        {
+            "time": 1.7e9 + n,
+            "ip": f"192.0.2.{who}",
+            "method": "GET",
+            "path": f"/{n}",
+            "sid": "a" if who == 1 and n else "",
+        }
+        for n in range(10)
+        for who in (1, 2)
+    ]
+    path.write_text("\n".join(map(json.dumps, some)))
+    with Tables([str(path)], memory=MEMORY, dialect=Dialect(cookies=True)) as tables:
+        votes = make(tables, BOTS, Options()).votes
+    assert votes.votes[:, NAMES.index("cookies")].tolist() == [0, 1]
+    assert votes.sentence(1, NAMES.index("cookies")) == "100 % of its page visits began a new session."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("2000-10-10 GET /\n", "--format"), ('{"when": 1}\n', "[logs] fields"), ("a\n".encode("utf-16"), "UTF-16")],
+)
+def test_a_log_that_nobody_can_read_comes_with_advice(tmp_path, text, said):
+    path = tmp_path / "log"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with Tables([str(path)], memory=MEMORY) as tables:
+        console = Console(record=True, width=200)
+        print_report(console, make(tables, BOTS, Options()))
+    assert said in console.export_text().splitlines()[1]
+
+
+def test_members_of_campaigns_are_named_as_the_sources_are(tmp_path):
+    path = tmp_path / "log"
+    text = "".join(line(f"c\xe9{n}\x01", 1.7e9 + k, f"/{k}", agent="x-crawler/1") for n in range(5) for k in range(9))
+    path.write_bytes(b"\xef\xbb\xbf\0" + text.encode("latin-1"))
+    data = report_of(path)
+    members = {name for campaign in data["campaigns"] for name in campaign["members"]}
+    assert members == {one["source"] for one in data["sources"]} == {f"c\xe9{n}\\x01" for n in range(5)}
+
+
 def test_every_source_with_five_page_views_has_a_label(log):
     data = report_of(log)
     assert all(one["label"] != "unknown" for one in data["sources"] if one["pages"] >= 5)

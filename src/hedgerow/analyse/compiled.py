@@ -1,15 +1,18 @@
 """
 Compiled: numba's `njit` for this room, with a place for what it has compiled.
 
-That place is named after all sources of the room: numba looks only at the file of a function itself, and would go on
-with an old copy of what the function calls. Where the place cannot be written, everything is compiled at each start.
+That place is named after all sources of the room, and of the rooms whose constants are compiled in: numba looks only at
+the file of a function itself, and would go on with an old copy of what the function calls. Where the place cannot be
+written, everything is compiled at each start.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -26,7 +29,8 @@ TOGETHER = 32
 
 
 def _place() -> Path:
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    rooms = Path(__file__).parents[1]
+    sources = [source for room in ("analyse", "identity", "sessions") for source in sorted((rooms / room).glob("*.py"))]
     told = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:16]
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hedgerow" / f"compiled-{told}"
 
@@ -42,6 +46,23 @@ def _usable() -> bool:
 
 
 _CACHE = _usable()
+
+
+def _without_blas() -> None:
+    """
+    Have numba do without products of matrices, of which there are none here.
+
+    It looks for scipy to make them, wherever that is installed, and to read it takes as long as the rest of numba.
+    """
+    if "scipy.linalg" not in sys.modules:
+        sys.modules["scipy.linalg"] = None  # type: ignore[assignment]
+        try:
+            import_module("numba.np.arraymath")
+        finally:
+            del sys.modules["scipy.linalg"]
+
+
+_without_blas()
 
 
 def is_first() -> bool:

@@ -29,27 +29,32 @@ SPANS = (1.2, 3.0, 60.0, 600.0)
 
 COUNTS = (
     "requests", "pages", "calls", "assets", "errors", "heads", "robots", "parameters", "unreferred", "listed",
-    "own", "foreign", "old_http", "brought", "referred",
+    "own", "foreign", "old_http", "brought",
 )  # fmt: skip
 """
 Plain counts: requests by kind; answers from 400 on; requests for headers only, for robots.txt, for pages with a query;
 page visits without a referrer, from a listing, from a page of the site, from another site; in HTTP/1.0; assets that
-name a page of the site as their referrer, as a browser's do; all requests that have a referrer.
+name a page of the site as their referrer, as a browser's do.
 """
 CLOSE = (
     "closely", "close_pages", "different", "agents", "agent", "agent_requests", "profiles", "rising", "falling", "days",
-    "busiest", "peak_0", "peak_1", "peak_2", "peak_3", "seconds", "tens", "minutes",
+    "busiest", "peak_0", "peak_1", "peak_2", "peak_3", "seconds", "tens", "minutes", "human_like",
 )  # fmt: skip
 """
 What is looked at closely: rows and page visits looked at; different pages; user agents, the most frequent and its
 requests; visits to pages of a large group; of those that follow another page of the group, how many come after it in
 the alphabet and how many before it; days with requests and the most on one; the most page visits in each of `SPANS`;
-in how many different seconds, tens of seconds and minutes it sent something.
+in how many different seconds, tens of seconds and minutes it sent something; requests in sittings that look like a
+person's: with half an hour of silence before and after, `SITTING` requests or more, of them `SITTING_ASSETS` for assets
+and one for a page, and `SITTING_REFERRED` of ten with a referrer.
 """
+SITTING, SITTING_ASSETS, SITTING_REFERRED = 3, 2, 3
 FIGURES = COUNTS + CLOSE
-_COUNTS = len(COUNTS)
+_COUNTS, _CLOSE = len(COUNTS), len(CLOSE)
 _DAY = 86_400_000_000
 _SECOND = 1_000_000
+_SITTING_GAP = 1800 * _SECOND
+_TENTHS = 10
 _ERRORS_FROM = 400
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SPANS = np.array([round(span * _SECOND) for span in SPANS], np.int64)
@@ -73,10 +78,8 @@ def _count_plainly(
             out[6] += 1
         if flag & OLD_HTTP:
             out[12] += 1
-        if flag & REFERRED:
-            out[14] += 1
-            if kind[i] == ASSET and places[place[i]] == OWN:
-                out[13] += 1
+        if flag & REFERRED and kind[i] == ASSET and places[place[i]] == OWN:
+            out[13] += 1
         if kind[i] != PAGE:
             continue
         if flag & PARAMETERS:
@@ -104,6 +107,27 @@ def _spread(times: Any, start: int, end: int) -> Any:
             spread[k - start] = times[i] + (k - i) * _SECOND // (j - i)
         i = j
     return spread
+
+
+@lean
+def _human_like(start: int, end: int, t: Any, kind: Any, flags: Any) -> Any:
+    """How many of some rows are in sittings that look like a person's."""
+    begin = start
+    found = assets = pages = referred = 0
+    for i in range(start, end):
+        assets += kind[i] == ASSET
+        pages += kind[i] == PAGE
+        referred += flags[i] & REFERRED != 0
+        if i + 1 == end or t[i + 1] - t[i] > _SITTING_GAP:
+            size = i + 1 - begin
+            if (
+                size >= SITTING and assets >= SITTING_ASSETS and pages > 0
+                and _TENTHS * referred >= SITTING_REFERRED * size
+            ):  # fmt: skip
+                found += size
+            begin = i + 1
+            assets = pages = referred = 0
+    return found
 
 
 @compiled
@@ -195,7 +219,7 @@ def _count(
     kind: Any, flags: Any, places: Any, listing: Any, profile: Any, seen: Any, stamps: Any, per_agent: Any,
 ) -> Any:  # fmt: skip
     n = len(bounds) - 1
-    out = np.zeros((n, _COUNTS + 18), np.int64)
+    out = np.zeros((n, _COUNTS + _CLOSE), np.int64)
     for k in range(n):
         start, end = bounds[k], bounds[k + 1]
         _count_plainly(start, end, kind, flags, status, place, lead, places, listing, out[k])
@@ -203,6 +227,7 @@ def _count(
         _count_closely(
             start, close, exact, t, page, order, shape, agent, kind, profile, seen, stamps, per_agent, out[k, _COUNTS:]
         )
+        out[k, _COUNTS + _CLOSE - 1] = _human_like(start, close, t, kind, flags)
     return out
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.compiled import compiled, eight, find, lean
-from hedgerow.identity.kind import ASSETS, CALL_SUFFIXES
+from hedgerow.identity.kind import ASSETS, CALL_NAMES, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
 
@@ -71,6 +71,39 @@ def _suffixes() -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
 _ALL_BITS = (1 << 64) - 1
 _LONGEST_SUFFIX = max(map(len, ASSETS | CALL_SUFFIXES))
 _KEYS, _KINDS = _suffixes()
+
+
+def _names() -> NDArray[np.uint8]:
+    """The names of calls, a row each; in its last place how long it is."""
+    names = sorted(name.encode() for name in CALL_NAMES)
+    found = np.zeros((len(names), max(map(len, names)) + 1), np.uint8)
+    for row, name in zip(found, names, strict=True):
+        row[: len(name)] = np.frombuffer(name, np.uint8)
+        row[-1] = len(name)
+    return found
+
+
+_NAMES = _names()
+_LONGEST_NAME = _NAMES.shape[1] - 1
+
+
+@lean
+def _is_call(data: Bytes, start: int, end: int) -> Any:
+    """Whether the last name of a path is a call's."""
+    if end > start and data[end - 1] == 47:
+        end -= 1
+    size = end - start
+    if size > _LONGEST_NAME:
+        return False
+    for k in range(len(_NAMES)):
+        if _NAMES[k, _LONGEST_NAME] != size:
+            continue
+        i = 0
+        while i < size and _NAMES[k, i] == data[start + i]:
+            i += 1
+        if i == size:
+            return True
+    return False
 
 
 @lean
@@ -182,6 +215,8 @@ def build(data: Bytes, start: int, end: int) -> Any:
         last = query - 1
         while last > start and data[last - 1] != 47:
             last -= 1
+    if kind == PAGE and _is_call(data, last, query):
+        kind = CALL
     until = query
     naming = True
     for i in range(query + 1, end):

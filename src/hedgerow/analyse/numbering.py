@@ -25,6 +25,7 @@ from hedgerow.analyse.describing import (
     PREFETCH,
     describe_all,
 )  # fmt: skip
+from hedgerow.analyse.kept import Kept
 from hedgerow.analyse.recalling import UNKNOWN, Recalled
 from hedgerow.analyse.scanning import (
     AGENT,
@@ -38,9 +39,10 @@ from hedgerow.analyse.scanning import (
     ipv4,
 )  # fmt: skip
 from hedgerow.identity.account import visitor_of
-from hedgerow.identity.address import network_of, parse_address, prefix_of
+from hedgerow.identity.address import network_of, prefix_of
+from hedgerow.identity.numbers import written_v4
 from hedgerow.logs.dialect import By
-from hedgerow.logs.formats import account_of
+from hedgerow.logs.formats import account_of, address_of
 from hedgerow.visit import Visit
 
 NONE, OTHERS = 0, 1
@@ -104,6 +106,8 @@ class Numbering:
         self.shapes = Texts()
         self.hosts: Counter[str] = Counter()
         """Lines by virtual host, where the log names it."""
+        self.kept = Kept()
+        """Which sessions sources came with, where the log names any."""
         self._recalled = Recalled()
         self._sources: dict[str, int] = {}
         self._visitors: list[str] = []
@@ -126,7 +130,7 @@ class Numbering:
             elif column == PLACE:
                 numbers[k] = self.places.number(text.lower())
             elif column == CLIENT:
-                address = parse_address(text.decode("latin-1")) or text.decode("latin-1")
+                address = address_of(text.decode("latin-1"))
                 numbers[k] = self.source(self._visitor(address), address)
         kept = new[numbers[new] > OTHERS]
         self._recalled.remember(scanned, kept, numbers[kept].astype(np.int64))
@@ -168,8 +172,10 @@ class Numbering:
         for visit in visits:
             if visit.host:
                 self.hosts[visit.host.lower()] += 1
+        sources = [self.source_of(visit) for visit in visits]
+        self.kept.note(visits, sources)
         return {
-            "source": np.array([self.source_of(visit) for visit in visits], np.uint64),
+            "source": np.array(sources, np.uint64),
             "t": np.array([round(visit.at * 1e6) for visit in visits], np.int64),
             "page": page, "parent": parent, "ord": order,
             "shape": np.array([number(t, int(s)) for t, s in zip(targets, shape, strict=True)], np.uint32),
@@ -195,7 +201,7 @@ class Numbering:
             client = int(scanned.texts[CLIENT][line])
             if client >= 0:
                 text = data[scanned.words[client, 1] : scanned.words[client, 2]].tobytes().decode("latin-1")
-                address = parse_address(text) or text
+                address = address_of(text)
             else:
                 address = self.address(int(source[line]))
             numbers.append(self.source(visitor_of(account_of(name.decode("latin-1")), ""), address))
@@ -233,6 +239,14 @@ class Numbering:
         if other >= 0:
             return self._visitors[other]
         return f"{_dotted(source)}{_OF_A_NETWORK if self.by == 'network' else ''}"
+
+    def names(self, sources: NDArray[np.uint64]) -> list[str]:
+        """The names of *sources*, which rise: what `name` says of each, in a quarter of the time."""
+        others = int(np.searchsorted(sources, OTHER_CLIENT))
+        plain = sources[:others].astype(">u4").tobytes()
+        end = _OF_A_NETWORK if self.by == "network" else ""
+        found = [f"{written_v4(plain[k : k + 4])}{end}" for k in range(0, len(plain), 4)]
+        return found + [self._visitors[other] for other in (sources[others:] - OTHER_CLIENT).tolist()]
 
     def address(self, source: int) -> str:
         """An address of a source; the first that it had."""

@@ -61,13 +61,13 @@ def read(
 def in_turn(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Source]:
     """The sources at *paths*, oldest first; *tally* learns what can be said of them beforehand."""
     sources = [look_at(path, dialect) for path in paths]
-    tally.formats = list(dict.fromkeys(source.format.name for source in sources))
+    tally.formats = sorted({source.format.name for source in sources})
     tally.exact = all(source.format.exact for source in sources)
     sizes = [source.size for source in sources]
     if None not in sizes:
         tally.bytes_total = sum(size or 0 for size in sizes)
-    # Of the same start as they were named.
-    return sorted(sources, key=lambda source: source.start)
+    # In whatever order they were named.
+    return sorted(sources, key=lambda source: (source.start, source.path))
 
 
 def is_of_plain_lines(source: Source) -> TypeGuard[Text]:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hedgerow.analyse.kept import Told
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows, Texts
 from hedgerow.analyse.reading import VISITS_AT_ONCE, cuts, in_memory, in_turn, is_of_plain_lines, pieces, rows_of_piece
 from hedgerow.analyse.scanning import OTHER_CLIENT, scan
@@ -61,6 +62,7 @@ class Meaning(msgspec.Struct, frozen=True):
     digests: list[int]
     others: list[tuple[str, str]]
     hosts: dict[str, int]
+    kept: Told
     tally: Tally
 
 
@@ -102,7 +104,8 @@ def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     shapes = numbering.shapes
     meaning = Meaning(
         part.index, _texts(numbering.agents), _texts(numbering.places), shapes.texts[2:],
-        [key for key in shapes.keys if isinstance(key, int)], numbering.others, dict(numbering.hosts), tally,
+        [key for key in shapes.keys if isinstance(key, int)], numbering.others, dict(numbering.hosts),
+        numbering.kept.told, tally,
     )  # fmt: skip
     last = {name: np.zeros(1, kind) for name, kind in COLUMNS.items()}
     yield _sent(last, place, msgspec.msgpack.encode(meaning))
@@ -170,8 +173,11 @@ def join(meanings: Iterable[Meaning], numbering: Numbering, tally: Tally) -> dic
         places = [numbering.places.number(text) for text in one.places]
         shapes = [numbering.shapes.number(*both) for both in zip(one.shapes, one.digests, strict=True)]
         shape = np.array([0, 1, *shapes], np.int32)
+        others = [numbering.source(*other) for other in one.others]
+        first = int(OTHER_CLIENT)
+        numbering.kept.add({others[k - first] if k >= first else k: told for k, told in one.kept.items()})
         found[one.index] = {
-            "source": np.array([numbering.source(*other) for other in one.others], np.uint64),
+            "source": np.array(others, np.uint64),
             "shape": shape, "lead": shape, "place": np.array([0, 1, *places], np.int32),
             "agent": np.array([0, 1, *agents], np.int32),
         }  # fmt: skip

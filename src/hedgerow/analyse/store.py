@@ -138,9 +138,9 @@ class Store(Parts):
         found = [rows for part in on_all(of_part, self.pieces()) for rows in part]
         rows = np.concatenate(found) if found else np.zeros((0, WORDS), np.uint64)
         # Sorted within each part, so those of a source are behind each other already.
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        order = np.argsort(rows[:, 0], kind="stable")
         columns = columns_of(rows)
-        return {name: columns[name] for name in ("source", "t", "page", "shape", "status")}
+        return {name: columns[name][order] for name in ("source", "t", "page", "shape", "status")}
 
     def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[Runs]:
         """How many rows of each source in *parts* are in each interval."""

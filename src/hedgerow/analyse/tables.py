@@ -4,8 +4,8 @@ Tables: a log as the rest of the report sees it, one row of figures for each sou
 Which host is the site's own, which pages are listings and which groups of pages are large is found from the log itself:
 
 - A host is the site's own where most of the pages that it leads from are pages that were asked for here. Where there is
-  none such it is the one that most assets came from: a page's images and styles name it. Where a log names its virtual
-  hosts, those are the site's own.
+  none such it is the one that most assets came from: a page's images and styles name it. Where most lines name a
+  virtual host those are the site's own, but for what hardly anybody asks for: a client may ask for any host it likes.
 - A group is large where its pages are many: at least `LARGE` different ones. These are a forum's topics, a shop's
   articles, a network's profiles: what a crawler is after.
 - A listing is a page that leads to many others: pages of its shape led to at least `LEADS` different pages each, on
@@ -41,6 +41,7 @@ _WITH_REFERRERS, _WITHOUT_REFERRERS = {"combined", "vhost-combined", "ledger"}, 
 _MICROSECONDS = 1_000_000
 _LEAST_LEADING = 20
 _LEAST_PARENTS = 3
+_LEAST_ASKED = 0.001
 
 
 class Tables:
@@ -69,7 +70,7 @@ class Tables:
         try:
             self.tally: Tally = self.store.read(paths, self.numbering, progress, dialect)
             self.hosts = self._own_hosts([host.lower() for host in hosts])
-            """The site's own hosts."""
+            """The site's own hosts, the busiest first."""
             self.figures = self._count()
         except BaseException:
             self.store.close()
@@ -85,7 +86,7 @@ class Tables:
 
     @cached_property
     def sources(self) -> list[str]:
-        return [self.numbering.name(source) for source in self.figures.sources.tolist()]
+        return self.numbering.names(self.figures.sources)
 
     @property
     def by(self) -> By:
@@ -105,6 +106,11 @@ class Tables:
         """Whether the lines of the log say where visits come from: by their format, or because one of them does."""
         forms = set(self.tally.formats)
         return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.numbering.places.texts)))
+
+    @cached_property
+    def renewed(self) -> NDArray[np.float64]:
+        """The share of each source's page visits that begin a session; nan where nothing can be said."""
+        return self.numbering.kept.renewed(self.figures.sources, self.figures["pages"])
 
     @property
     def requests(self) -> NDArray[np.int64]:
@@ -184,14 +190,18 @@ class Tables:
     def _own_hosts(self, given: list[str]) -> list[str]:
         if given:
             return given
-        if self.numbering.hosts:
-            return sorted(self.numbering.hosts)
+        named = self.numbering.hosts
+        if 2 * named.total() >= self.tally.parsed > 0:
+            often = [(-lines, host) for host, lines in named.items() if lines >= _LEAST_ASKED * named.total()]
+            return [host for _, host in sorted(often)]
         first_page = int(digest(np.frombuffer(b"/", np.uint8), 0, 1))
         found = self.store.hosts(first_page)
-        own = found["place"][(found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"])].tolist()
-        if not own and len(found["place"]):
-            own = found["place"][np.argmax(found["assets"])].reshape(1).tolist()
-        return sorted(self.numbering.places.texts[place].decode("latin-1") for place in own)
+        own = np.flatnonzero((found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"]))
+        if not len(own) and len(found["place"]):
+            own = np.argmax(found["assets"]).reshape(1)
+        names = [self.numbering.places.texts[place].decode("latin-1") for place in found["place"][own].tolist()]
+        busy = zip((-found["assets"][own]).tolist(), (-found["parents"][own]).tolist(), names, strict=True)
+        return [name for *_, name in sorted(busy)]
 
     def _count(self) -> Figures:
         numbering = self.numbering

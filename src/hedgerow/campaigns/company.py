@@ -12,10 +12,8 @@ for robots.txt, the other for the page.
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from ipaddress import IPv6Address
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -23,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.campaigns.diets import diets, same
+from hedgerow.campaigns.networks import full, network_of
 from hedgerow.campaigns.similarity import Found
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_IPV4 = re.compile(rf"({_OCTET})\.({_OCTET})\.({_OCTET})\.{_OCTET}(?:/|\Z)")
 _HOURS = 6 * 3600.0
 _LONGEST_SECTION = 16
 _LEAST_SPANS = 8
@@ -98,6 +95,8 @@ class Requests(NamedTuple):
 
 
 class _Group(NamedTuple):
+    """Sources that belong together; *networks* is empty where they are not told by those."""
+
     networks: tuple[str, ...]
     members: tuple[int, ...]
     text: str
@@ -134,7 +133,7 @@ def find(
     wanted = limits or Limits()
     groups = _by_network(names, people, doubtful if doubtful is not None else np.zeros_like(people), wanted)
     if agents is not None:
-        groups = _by_agent(groups, names, people, agents, wanted)
+        groups = _by_agent(groups, people, agents, wanted)
     leader = list(range(len(groups)))
 
     def find_leader(number: int) -> int:
@@ -153,15 +152,15 @@ def find(
     why: dict[int, list[_Link]] = defaultdict(list)
     for one, link in links:
         why[find_leader(one)].append(link)
-    found = [_told(parts, why[number]) for number, parts in joined.items()]
+    found = [_told(parts, why[number], names) for number, parts in joined.items()]
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 
-def _told(parts: list[_Group], links: list[_Link]) -> Found:
+def _told(parts: list[_Group], links: list[_Link], names: Sequence[str]) -> Found:
     members = tuple(sorted({member for group in parts for member in group.members}))
     if not links:
         return Found("company", members, 1.0, f"{len(members)} sources that are no people's: {parts[0].text}.")
-    networks = sorted({network for group in parts for network in group.networks})
+    networks = sorted({network for group in parts for network in _networks(group, names)})
     shown = ", ".join(networks[:3]) + (f" and {len(networks) - 3} more" if len(networks) > 3 else "")  # noqa: PLR2004
     reasons = " and ".join(sorted({link.reason for link in links}))
     alike = float(np.mean([link.affinity for link in links]))
@@ -169,59 +168,22 @@ def _told(parts: list[_Group], links: list[_Link]) -> Found:
     return Found("company", members, round(alike, 4), text)
 
 
-def network_of(address: str) -> tuple[str, str]:
-    """The network of an address, and the wider one that holds its neighbours; empty where it is no address."""
-    if plain := _IPV4.match(address):
-        a, b, c = plain.groups()
-        return f"{a}.{b}.{c}.0/24", f"{a}.{b}.{int(c) & 0xF0}.0/20"
-    try:
-        parsed = IPv6Address(address.partition("/")[0])
-    except ValueError:
-        return "", ""
-    words = parsed.exploded.split(":")
-    return ":".join(words[:3]) + "::/48", ":".join(words[:2]) + "::/32"
+def _networks(group: _Group, names: Sequence[str]) -> Iterable[str]:
+    return group.networks or {network_of(names[number])[0] for number in group.members} - {""}
 
 
 def _by_network(
     names: Sequence[str], people: NDArray[np.bool_], doubtful: NDArray[np.bool_], limits: Limits
 ) -> list[_Group]:
-    inside: dict[str, list[int]] = defaultdict(list)
-    beside: dict[str, list[int]] = defaultdict(list)
-    wider: dict[str, str] = {}
-    crowd: Counter[str] = Counter()
-    for number, name in enumerate(names):
-        network, wide = network_of(name)
-        if not network:
-            continue
-        wider[network] = wide
-        if people[number]:
-            crowd[network] += 1
-            if doubtful[number]:
-                beside[network].append(number)
-        else:
-            inside[network].append(number)
-    neighbours: dict[str, list[str]] = defaultdict(list)
-    for network, members in inside.items():
-        if crowd[network] <= limits.people * (len(members) + crowd[network]):
-            neighbours[wider[network]].append(network)
-            # One that loads images among ten that do not is the same crawler's, which draws a page now and then.
-            if len(members) >= limits.around:
-                members.extend(beside[network])
     found = []
-    for wide in sorted(neighbours):
-        networks = sorted(neighbours[wide])
-        full = [network for network in networks if len(inside[network]) >= limits.members]
-        # A lone source beside a full network is of it; several networks with one source each are only neighbours.
-        if full:
-            together = tuple(sorted(number for network in networks for number in inside[network]))
-            text = f"all from {networks[0] if len(networks) == 1 else wide}, where hardly anybody else is"
-            found.append(_Group(tuple(networks), together, text))
+    there = full(names, people, doubtful, members=limits.members, share=limits.people, around=limits.around)
+    for networks, wide, members in there:
+        text = f"all from {networks[0] if len(networks) == 1 else wide}, where hardly anybody else is"
+        found.append(_Group(networks, members, text))
     return found
 
 
-def _by_agent(
-    groups: list[_Group], names: Sequence[str], people: NDArray[np.bool_], agents: Sequence[str], limits: Limits
-) -> list[_Group]:
+def _by_agent(groups: list[_Group], people: NDArray[np.bool_], agents: Sequence[str], limits: Limits) -> list[_Group]:
     """The groups, and those that share a user agent no person has; a group of one such agent is part of it."""
     persons = {agents[number] for number in np.nonzero(people)[0].tolist()}
     using: dict[str, list[int]] = defaultdict(list)
@@ -234,9 +196,8 @@ def _by_agent(
         members = using[agent]
         if len(members) < limits.members:
             continue
-        networks = tuple(sorted({network_of(names[number])[0] for number in members} - {""}))
         text = f"they share a user agent that no person has, {agent[:60]!r}"
-        found.append(_Group(networks, tuple(members), text))
+        found.append(_Group((), tuple(members), text))
         taken.update(members)
     for group in groups:
         left = tuple(number for number in group.members if number not in taken)

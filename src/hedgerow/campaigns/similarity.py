@@ -29,6 +29,7 @@ _ROWS = 128
 _AXES = 16
 _SLACK = 1e-9
 _MOST_SHIFTED = 1000
+_MOST_OF_IT = 0.5
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -89,8 +90,8 @@ def find(counts: Floats, limits: Limits | None = None, *, interval: float = 1800
 
 
 def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, interval: float) -> Found:
-    moved = np.array([_moved(series[row], int(shift)) for row, shift in zip(inside, shifts, strict=True)])
-    alike = float(np.mean([_correlation(row, series[medoid]) for row in moved]))
+    both = (_aligned(series[row], series[medoid], int(shift)) for row, shift in zip(inside, shifts, strict=True))
+    alike = float(np.mean([_correlation(*pair) for pair in both]))
     apart = int(np.abs(shifts).max())
     text = (
         f"{len(inside)} sources whose requests rise and fall together in intervals of {interval / 60:g} minutes: their "
@@ -208,7 +209,13 @@ def _nearest(series: Floats, stats: Floats, allowed: Floats, founders: _Founders
 
 def _comparable(mine: Floats, theirs: Floats, allowed: Floats) -> NDArray[np.bool_]:
     """Whether volume, amplitude and deviation differ by no more than their shares, of the larger one."""
-    return np.asarray((np.minimum(mine, theirs) >= allowed * np.maximum(mine, theirs)).all(axis=-1))
+    # None is below 0 and no share above 1, so the smaller one need not be known. One measure after the other: to go
+    # through threes takes several times as long.
+    found = True
+    for k, share in enumerate(allowed.tolist()):
+        one, other = mine[..., k], theirs[..., k]
+        found = (one >= share * other) & (other >= share * one) & found
+    return np.asarray(found)
 
 
 def _distances(series: Floats) -> Floats:
@@ -221,7 +228,9 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: L
     """
     The same clusters; those whose medoids are alike after a shift are one.
 
-    Only as many founders as can be compared in seconds: those with most requests.
+    A log begins and ends somewhere: what a shift moves beyond its ends has nothing to be compared with. So two series
+    are compared where both are there, as shares of what each has there, which must be most of it. Only as many founders
+    as can be compared in seconds: those with most requests.
     """
     medoids, shifts = clusters.medoids.copy(), clusters.shifts.copy()
     founders = np.unique(medoids)
@@ -232,35 +241,54 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: L
     stats = np.column_stack((volumes, series.max(axis=1), series.std(axis=1)))[founders]
     allowed = 1.0 - np.array([limits.volume, limits.amplitude, limits.deviation])
     points = series.shape[1]
+    near = np.arange(-limits.shift, limits.shift + 1)
+    near = near[np.abs(near) < points]
     length = 1 << (points + limits.shift).bit_length()
     spectra = np.fft.rfft(series[founders], length, axis=1)
-    squares = np.einsum("ij,ij->i", series[founders], series[founders])
-    near = np.arange(-limits.shift, limits.shift + 1)
+    early, late = _Parts(series[founders], -near), _Parts(series[founders], near)
     target: dict[int, tuple[int, int]] = {}
+    stays = np.ones(len(founders), dtype=np.bool_)
     for place in range(1, len(founders)):
-        others = np.array([n for n in range(place) if n not in target], dtype=np.int64)
-        others = others[_comparable(stats[place], stats[others], allowed)]
+        others = np.flatnonzero(stays[:place] & _comparable(stats[place], stats[:place], allowed))
         if not len(others):
             continue
         products = np.fft.irfft(spectra[others] * np.conj(spectra[place]), length, axis=1)[:, near % length]
-        distance = squares[place] + squares[others][:, None] - 2.0 * products
-        which, moved = divmod(int(distance.argmin()), distance.shape[1])
-        if distance[which, moved] < stats[place, 2] / limits.k:
+        mine, theirs = early.shares[place], late.shares[others]
+        distance = early.squares[place] + late.squares[others] - 2.0 * products / (mine * theirs)
+        beyond = distance * limits.k / early.deviations[place]
+        beyond[(theirs < _MOST_OF_IT) | (mine < _MOST_OF_IT)] = np.inf
+        which, moved = divmod(int(beyond.argmin()), beyond.shape[1])
+        if beyond[which, moved] < 1.0:
             target[place] = (int(others[which]), int(near[moved]))
+            stays[place] = False
     for place, (other, shift) in target.items():
         inside = clusters.medoids == founders[place]
         medoids[inside], shifts[inside] = founders[other], shift
     return Clusters(medoids, shifts)
 
 
-def _moved(row: Floats, shift: int) -> Floats:
-    """The row *shift* intervals later; what leaves at one end is gone."""
-    found = np.zeros_like(row)
-    if shift >= 0:
-        found[shift:] = row[: len(row) - shift]
-    else:
-        found[:shift] = row[-shift:]
-    return found
+class _Parts:
+    """
+    What is left of rows behind the first so many points, or before the last so many (where *cuts* is negative): which
+    *shares* of them, and of those, taken as one, the sums of *squares* and the *deviations*. A column for each cut.
+    """
+
+    def __init__(self, rows: Floats, cuts: Ints) -> None:
+        points = rows.shape[1]
+        begin, end = np.maximum(cuts, 0), np.minimum(points + cuts, points)
+        none = np.zeros((len(rows), 1))
+        sums, squares = (np.hstack((none, np.cumsum(part, axis=1))) for part in (rows, rows**2))
+        self.shares: Floats = np.maximum(sums[:, end] - sums[:, begin], _SLACK)
+        self.squares: Floats = (squares[:, end] - squares[:, begin]) / self.shares**2
+        left = end - begin
+        self.deviations: Floats = np.sqrt(np.maximum(self.squares / left - 1.0 / left**2, _SLACK**2))
+
+
+def _aligned(row: Floats, other: Floats, shift: int) -> tuple[Floats, Floats]:
+    """Both, where both are there once the *row* is *shift* intervals later."""
+    if shift < 0:
+        return row[-shift:], other[:shift]
+    return row[: len(row) - shift], other[shift:]
 
 
 def _correlation(one: Floats, other: Floats) -> float:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from hedgerow import __version__
-from hedgerow.cli import bots, campaigns, keys, lists, mark, models, simulate, train, visitors
+from hedgerow.cli.later import add_later
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.interrupted import Told, ending_at_once
 
 if TYPE_CHECKING:
     from hedgerow.crawl.frontier import Order
@@ -29,16 +30,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-app.add_typer(simulate.app, name="simulate")
-app.add_typer(keys.app, name="keys")
-app.add_typer(bots.app, name="bots")
-app.add_typer(visitors.app, name="visitors")
-app.add_typer(lists.app, name="lists")
-app.add_typer(campaigns.app, name="campaigns")
-app.add_typer(models.app, name="models")
-app.command("mark")(mark.run)
-app.command("train")(train.run)
 
 _BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
 
@@ -196,6 +187,10 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Thresholds and weights; see hedgerow train heuristics."),
     ] = None,
+    shape: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Models of the shape of traffic; see hedgerow train shape."),
+    ] = None,
     top: Annotated[int, typer.Option(min=0, help="How many crawlers to show.")] = 10,
     export: Annotated[
         list[str] | None,
@@ -218,12 +213,13 @@ def report(
     timing: Annotated[bool, typer.Option("--timing", help="Say how long it took; the JSON then differs.")] = False,
 ) -> None:
     """Say who crawls the site, by its access log."""
-    from hedgerow.cli.report import run
+    with ending_at_once():
+        from hedgerow.cli.report import run
 
     run(
         logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
-        memory=memory, hosts=host, form=form, by=by, model=model, top=top, timing=timing, exports=export or [],
-        apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
+        memory=memory, hosts=host, form=form, by=by, model=model, shape=shape, top=top, timing=timing,
+        exports=export or [], apply=apply, length=length, sure=sure, resolve=resolve, engine=engine, master=master,
     )  # fmt: skip
 
 
@@ -313,10 +309,28 @@ def demo(
     run(seconds=seconds)
 
 
+add_later(
+    app,
+    mark="Mark the links of a folder of HTML for publication: page markers, for no visitor in particular.",
+    train="Train the models that tell crawlers by their paths; or, by `train heuristics LOG...`, those of `hedgerow"
+    " report`.",
+    simulate="Experiments: what a measure would cost crawlers, and people.",
+    keys="The keys under which links are sealed.",
+    bots="Known bots: who they are, and whether somebody is one.",
+    visitors="Who is suspected or blocked, and why; forgive or block somebody.",
+    lists="White and black lists: who is let in, or kept out, by your word.",
+    campaigns="Visitors that belong together: distributed crawlers.",
+    models="The models that judge visitors, and what speaks for others.",
+)
+
+
 def main() -> None:
     """Run the command line: what is broken, or typed wrong, becomes one line on standard error."""
     try:
         status = app(standalone_mode=False)
+        if status == _INTERRUPTED and not isinstance(status, Told):
+            # Before the command had begun to mind it; typer keeps silent.
+            typer.echo("Interrupted.", err=True)
     except SettingsError as error:
         for fault in error.faults:
             typer.echo(fault, err=True)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hedgerow.build import all_bots, build_bots, ranges_path
+from hedgerow.build_bots import all_bots, build_bots, ranges_path
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.identity.address import parse_address
@@ -155,7 +155,7 @@ def check(
     if plain is None:
         raise SettingsError([f"{address} is not an address"])
     known = Acquaintance()
-    bots = build_bots(settings, known)
+    bots = build_bots(settings, known.proofs)
     name = bots.verified(plain, user_agent)
     if name:
         typer.echo(f"{plain} is {name}, by the networks in the settings")

@@ -12,10 +12,9 @@ import typer
 from hedgerow.build import build_panel, shelf, state_path
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
-from hedgerow.logs.formats import readable
+from hedgerow.logs.formats import iso, readable
 from hedgerow.models.drift import ENOUGH, FAR, MOVED
 from hedgerow.models.panel import Kind, Panel, Record
-from hedgerow.replay import iso
 from hedgerow.settings import Settings, load_settings
 from hedgerow.stores.journal import connect
 from hedgerow.stores.sessions import read_records

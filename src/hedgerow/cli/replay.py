@@ -30,10 +30,11 @@ from hedgerow.build import build_follower, build_gate, build_seals, build_watch,
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.welcome import Acquaintance
-from hedgerow.logs.formats import readable
+from hedgerow.interrupted import STATUS as INTERRUPTED
+from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
-from hedgerow.replay import Replay, iso, likely_host, replay, to_json
+from hedgerow.replay import Replay, likely_host, replay, to_json
 from hedgerow.settings import Settings, load_settings
 from hedgerow.stores.keyfile import new_key
 from hedgerow.stores.ledger import NoLedger
@@ -41,7 +42,6 @@ from hedgerow.visit import Visit
 from hedgerow.windows.proposal import Peaks, Proposal
 
 STANDARD_OUTPUT = "-"
-INTERRUPTED = 130
 
 _WIDTH_OF_A_FILE = 160
 _VISITS_BETWEEN = 500

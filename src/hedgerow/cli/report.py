@@ -21,26 +21,29 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hedgerow.build import build_store, build_welcome
+from hedgerow.build_bots import build_bots
 from hedgerow.cli.writing import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.exchange.times import parse_duration
 from hedgerow.exchange.writing import TARGETS, Target, write
-from hedgerow.identity.welcome import Acquaintance
+from hedgerow.identity.bots import Proofs
+from hedgerow.interrupted import STATUS as INTERRUPTED
+from hedgerow.interrupted import ending_at_once
 from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
 from hedgerow.settings import load_settings
+from hedgerow.settings.schema import Settings, split_listen
 
 if TYPE_CHECKING:
     from hedgerow.analyse.questions import Holds
+    from hedgerow.lookups.names import Resolver
     from hedgerow.report.result import Report
 
 LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
 THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
-INTERRUPTED = 130
 _WIDTH_OF_A_FILE = 160
 _GIGABYTE = 1_000_000_000
 _SHARE_OF_TABLES = 0.6
@@ -58,6 +61,7 @@ def run(
     form: str = "",
     by: str = "",
     model: Path | None = None,
+    shape: Path | None = None,
     top: int = 10,
     timing: bool = False,
     exports: list[str] | None = None,
@@ -69,33 +73,34 @@ def run(
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
-    try:
-        from hedgerow.analyse.compiled import is_first
-        from hedgerow.analyse.tables import Tables
-        from hedgerow.report.listing import AUTHOR, listings
-        from hedgerow.report.making import Options, make
-        from hedgerow.report.terminal import print_report
-    except ImportError as error:
-        raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
-    _check_engine(engine, master)
-    settings = load_settings(config)
-    dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by)
-    try:
-        dialect.check()
-    except LogError as error:
-        raise SettingsError([f"--format or [logs]: {error}"]) from None
-    targets = [_target(one) for one in exports or []]
-    seconds = _seconds(length)
-    for path in [json_path, html_path, *(path for _, path in targets)]:
-        _check_writable(path)
-    acquaintance = Acquaintance()
-    options = Options(
-        ignore_agents=ignore_agents,
-        model=model,
-        resolve=acquaintance.proofs if resolve else None,
-        windows=settings.density.windows,
-        told=json_path is not None,
-    )
+    with ending_at_once():
+        try:
+            from hedgerow.analyse.compiled import is_first
+            from hedgerow.analyse.tables import Tables
+            from hedgerow.report.making import Options, make
+            from hedgerow.report.terminal import print_report
+        except ImportError as error:
+            raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
+        _check_engine(engine, master)
+        settings = load_settings(config)
+        dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by, cookies=True)
+        try:
+            dialect.check()
+        except LogError as error:
+            raise SettingsError([f"--format or [logs]: {error}"]) from None
+        targets = [_target(one) for one in exports or []]
+        seconds = _seconds(length)
+        aloud = _check_writable([json_path, html_path, *(path for _, path in targets)])
+        proofs = Proofs()
+        options = Options(
+            ignore_agents=ignore_agents,
+            model=model,
+            shape=shape,
+            resolve=proofs if resolve else None,
+            resolver=_resolver(settings.bots.resolver) if resolve else None,
+            windows=settings.density.windows,
+            told=json_path is not None,
+        )
     began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
     if is_first() and sys.stderr.isatty():
@@ -117,24 +122,22 @@ def run(
         ):
             heed()
             read = time.perf_counter() - began
-            report = make(tables, build_welcome(settings, acquaintance).bots, options)
+            report = make(tables, build_bots(settings, proofs), options)
             report.timing = {"read": read} | report.timing
             heed()
             _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
             written = True
-            if STANDARD_OUTPUT not in {json_path, html_path}:
+            if aloud:
                 print_report(console, report, top=top)
             if apply:
-                now = time.time()
-                entries = listings(report, since=now, until=now + seconds, sure=sure)
-                taken = build_store(settings).put(entries, replacing=AUTHOR)
+                taken = _apply(report, settings, seconds, sure)
                 Console(stderr=True).print(f"{taken:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
         told = "the files that were asked for are there" if written else "nothing was written"
         Console(stderr=True).print(f"Interrupted; {told}.")
         raise typer.Exit(INTERRUPTED) from None
     took = time.perf_counter() - began
-    if timing and STANDARD_OUTPUT not in {json_path, html_path}:
+    if timing and aloud:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
 
@@ -170,7 +173,8 @@ def _interruptible() -> Iterator[Callable[[], None]]:
         if told:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    minded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in minded}
     try:
         yield heed
     except Exception:
@@ -197,6 +201,13 @@ def _by(text: str) -> By | None:
     if text and text not in get_args(By):
         raise SettingsError([f"--by is one of {', '.join(get_args(By))}; not {readable(text)!r}"])
     return cast("By", text) if text else None
+
+
+def _resolver(server: str) -> Resolver:
+    """Who asks the DNS: the name server of the settings, or the machine's own."""
+    from hedgerow.lookups.names import DnsResolver
+
+    return DnsResolver(split_listen(server) if server else None)
 
 
 def _store(engine: str, master: str, memory: int) -> Holds | None:
@@ -230,13 +241,14 @@ def _write_all(
 
     Lists say the log's own end as their time: the same log gives the same bytes.
     """
-    from hedgerow.report.html import page
     from hedgerow.report.listing import listings
 
     files: list[tuple[str, Iterator[str]]] = []
     if json_path is not None:
         files.append((json_path, report.to_json(timing=timing)))
     if html_path is not None:
+        from hedgerow.report.html import page
+
         files.append((html_path, page(report)))
     at = report.tally.last or 0.0
     for target, path in targets:
@@ -244,6 +256,16 @@ def _write_all(
     for pieces in (pieces for path, pieces in files if path == STANDARD_OUTPUT):
         sys.stdout.writelines(pieces)
     write_files([(Path(path), pieces) for path, pieces in files if path != STANDARD_OUTPUT])
+
+
+def _apply(report: Report, settings: Settings, seconds: float, sure: float) -> int:
+    """Put the crawlers on the black list of the running Hedgerow; how many."""
+    from hedgerow.build import build_store
+    from hedgerow.report.listing import AUTHOR, listings
+
+    now = time.time()
+    entries = listings(report, since=now, until=now + seconds, sure=sure)
+    return build_store(settings).put(entries, replacing=AUTHOR)
 
 
 def _target(text: str) -> tuple[Target, str]:
@@ -265,12 +287,13 @@ def _seconds(length: str) -> float:
 
 
 def _expanded(logs: list[str]) -> list[str]:
-    """The files that are meant: patterns that the shell left as they are become files."""
-    paths: list[str] = []
+    """The files that are meant, each once: patterns that the shell left as they are become files."""
+    paths: dict[str, str] = {}
     for log in logs:
         found = sorted(glob(log)) if log != STANDARD_INPUT and not os.path.exists(log) else []  # noqa: PTH110, PTH207
-        paths += found or [log]
-    return paths
+        for path in found or [log]:
+            paths.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)  # noqa: PTH110
+    return list(paths.values())
 
 
 @contextmanager
@@ -296,10 +319,18 @@ def _progress() -> Iterator[Callable[[Tally], None]]:
         yield show
 
 
-def _check_writable(path: str | None) -> None:
-    """Before an hour of work, not after it."""
-    if path is None or path == STANDARD_OUTPUT:
-        return
-    target = Path(path)
-    if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
-        raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
+def _check_writable(paths: list[str | None]) -> bool:
+    """
+    Whether standard output is left for the summary.
+
+    Complains before an hour of work, not after it.
+    """
+    for path in paths:
+        if path is None or path == STANDARD_OUTPUT:
+            continue
+        target = Path(path)
+        if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+            raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
+    if paths.count(STANDARD_OUTPUT) > 1:
+        raise SettingsError(["only one thing can be written to standard output; name a file for the others"])
+    return STANDARD_OUTPUT not in paths

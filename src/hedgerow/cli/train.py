@@ -18,6 +18,7 @@ from hedgerow.build import shelf
 from hedgerow.cli.ledgers import has_ledger, labels_of, ledger_of
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
+from hedgerow.logs.dialect import Dialect
 from hedgerow.settings import load_settings
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def run(
     Needs scikit-learn, the extra `train`. `train shape LOG...` trains the models of the shape of traffic instead.
     """
     if logs and logs[0] in {"heuristics", "shape"}:
-        _of_reports(logs[0], logs[1:], out=out, labels=labels, json_path=json, seed=seed)
+        written = load_settings(default_config(config)).logs
+        dialect = Dialect(written.format, written.fields, cookies=True)
+        _of_reports(logs[0], logs[1:], dialect, out=out, labels=labels, json_path=json, seed=seed)
         return
     try:
         import sklearn  # noqa: F401
@@ -138,17 +141,24 @@ def run(
 
 
 def _of_reports(
-    what: str, logs: list[str], *, out: Path | None, labels: Path | None, json_path: str | None, seed: int
+    what: str,
+    logs: list[str],
+    dialect: Dialect,
+    *,
+    out: Path | None,
+    labels: Path | None,
+    json_path: str | None,
+    seed: int,
 ) -> None:
     """Train what `hedgerow report` rests on."""
     if what == "heuristics":
         from hedgerow.cli.train_heuristics import run as run_heuristics
 
-        run_heuristics(logs, out=out, labels=labels, json_path=json_path)
+        run_heuristics(logs, dialect, out=out, labels=labels, json_path=json_path)
     else:
         from hedgerow.cli.train_shape import run as run_shape
 
-        run_shape(logs, out=out, labels=labels, json_path=json_path, seed=seed)
+        run_shape(logs, dialect, out=out, labels=labels, json_path=json_path, seed=seed)
 
 
 def _tell(done: str) -> None:

@@ -9,14 +9,19 @@ from pathlib import Path
 import typer
 
 from hedgerow.errors import HedgerowError, ModelError
+from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
 
 STANDARD_OUTPUT = "-"
 _MEMORY = 1_200_000_000
 
 
-def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: str | None) -> None:
-    """Learn from *logs*, each a site of its own; *labels* is a CSV of `source,label`, where "person" is one."""
+def run(logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | None, json_path: str | None) -> None:
+    """
+    Learn from *logs*, each a site of its own, whose lines *dialect* tells how to read.
+
+    *labels* is a CSV of `source,label`, where "person" is one.
+    """
     try:
         from hedgerow.analyse.tables import Tables
         from hedgerow.report.learning import learn, lesson
@@ -34,7 +39,7 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
     bots, bundles = Bots(known=known_bots()), (load(), load_window())
     lessons = []
     for log in logs:
-        with Tables([log], memory=_MEMORY, hide_agents=True) as tables:
+        with Tables([log], memory=_MEMORY, dialect=dialect, hide_agents=True) as tables:
             lessons.append(lesson(short_name(log), tables, bots, *bundles, told))
             typer.echo(f"{readable(short_name(log))}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
     model = learn(lessons)

@@ -10,13 +10,16 @@ from typing import Any
 import typer
 
 from hedgerow.errors import ModelError
+from hedgerow.logs.dialect import Dialect
 
 STANDARD_OUTPUT = "-"
 
 
-def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: str | None, seed: int) -> None:
+def run(
+    logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | None, json_path: str | None, seed: int
+) -> None:
     """
-    Train on *logs*, each a site of its own, and say how good it is on sources it had not seen.
+    Train on *logs*, each a site of its own, read as *dialect* tells, and say how good it is on sources it had not seen.
 
     *labels* is a CSV of `visitor,label`; without it crawlers are those that say so, and people those that look like it.
     """
@@ -34,7 +37,7 @@ def run(logs: list[str], *, out: Path | None, labels: Path | None, json_path: st
     told = read_labels(labels) if labels is not None else None
     gathered = {}
     for number, log in enumerate(logs):
-        sources = gather(Reader([log]), told)
+        sources = gather(Reader([log], dialect=dialect), told)
         labelled = sum(bool(source.label) for source in sources)
         typer.echo(f"log {number + 1} of {len(logs)}: {len(sources):,} sources, {labelled:,} with a label", err=True)
         gathered[f"{number} {short_name(log)}"] = sources

@@ -23,8 +23,13 @@ ASSETS = frozenset({
     "srt", "swf", "pdf", "epub", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "deb", "rpm", "iso", "dmg", "exe",
     "msi", "apk", "jar",
 })
-CALL_SUFFIXES = frozenset({"json", "xml", "rss", "atom", "ics", "csv", "txt", "yaml", "yml", "git"})
+CALL_SUFFIXES = frozenset({
+    "json", "jsonl", "ndjson", "geojson", "xml", "rss", "atom", "ics", "csv", "tsv", "txt", "log", "yaml", "yml", "git",
+})
 # fmt: on
+CALL_NAMES = frozenset({"feed", "rss", "atom", "xmlrpc.php"})
+"""Feeds and calls that have no suffix to tell them by, with or without a slash behind; as many sites name them."""
+
 _READING = frozenset({"GET", "HEAD"})
 _DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
 _CALLS = frozenset(
@@ -37,11 +42,12 @@ _LONGEST_CACHED = 200
 
 
 def _kind_of_target(target: str) -> Kind:
-    name = target.partition("?")[0].rpartition("/")[2]
+    path, _, name = target.partition("?")[0].rpartition("/")
     suffix = name.rpartition(".")[2].lower() if "." in name else ""
     if suffix in ASSETS:
         return "asset"
-    return "call" if suffix in CALL_SUFFIXES else "page"
+    last = name or path.rpartition("/")[2]
+    return "call" if suffix in CALL_SUFFIXES or last in CALL_NAMES else "page"
 
 
 _cached_kind = lru_cache(maxsize=1 << 13)(_kind_of_target)

@@ -7,7 +7,7 @@ Dialect: how the lines of a log are written, told by the lines themselves or by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal, get_args
 
@@ -17,7 +17,7 @@ from hedgerow.errors import LogError
 from hedgerow.identity.welcome import Welcome
 from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser
 from hedgerow.logs.formats import UNKNOWN, Format, LineParser, recognise
-from hedgerow.logs.patterns import is_pattern, pattern_extract
+from hedgerow.logs.patterns import Extract, is_pattern, pattern_extract
 from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
 
 PLAIN = ("common", "combined", "vhost-common", "vhost-combined")
@@ -37,26 +37,45 @@ class Dialect(msgspec.Struct, frozen=True):
     What somebody says of the lines.
 
     *form* is a name (`NAMED`) or a server's own log_format or LogFormat; empty: told by the lines. *fields* says what a
-    JSON log or a Parquet file calls some of our fields (`fields.NAMES`). *by* says what is a source.
+    JSON log or a Parquet file calls some of our fields (`fields.NAMES`). *by* says what is a source. *cookies* says
+    that visits are to be linked to the sessions that lines name, whatever is a source.
     """
 
     form: str = ""
     fields: Mapping[str, str] = {}
     by: By = "visitor"
+    cookies: bool = False
 
     @property
     def sessions(self) -> tuple[str, ...]:
         """The names of cookies that name a session; none where nobody asks for sessions."""
-        if self.by != "session":
+        if self.by != "session" and not self.cookies:
             return ()
         return (self.fields["session"],) if "session" in self.fields else SESSION_COOKIES
+
+    def extract(self) -> Extract:
+        """What takes lines of a server's own format apart."""
+        return pattern_extract(self.form, self.fields, self.sessions, alone=self.by == "session")
+
+    def parser(
+        self,
+        extract: Callable[[bytes], dict[str, str] | None],
+        *,
+        accounts: bool = False,
+        welcome: Welcome | None = None,
+    ) -> FieldParser:
+        """What parses lines that *extract* takes apart."""
+        return FieldParser(
+            extract, accounts=accounts or self.by == "account", sessions=self.sessions, by_session=self.by == "session",
+            cookies=self.cookies, welcome=welcome,
+        )  # fmt: skip
 
     def check(self) -> None:
         """LogError where it makes no sense."""
         if self.by not in get_args(By):
             raise LogError(f"a source is one of {', '.join(get_args(By))}; not {self.by!r}")
         if self.form and is_pattern(self.form):
-            pattern_extract(self.form, self.fields, self.sessions)
+            self.extract()
         elif self.form and self.form not in NAMED:
             raise LogError(f"no format is called {self.form!r}; there are {', '.join(NAMED)}, or give the server's own")
         for name in self.fields:
@@ -72,8 +91,11 @@ class W3cParser(FieldParser):
     """Lines of a W3C log, and its directives."""
 
     def __init__(self, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
-        self.fields = W3c(FieldNames(dialect.fields, sessions=dialect.by == "session"))
-        super().__init__(self.fields, accounts=accounts, sessions=dialect.sessions, welcome=welcome)
+        self.fields = W3c(FieldNames(dialect.fields, sessions=bool(dialect.sessions)))
+        super().__init__(
+            self.fields, accounts=accounts, sessions=dialect.sessions, by_session=dialect.by == "session",
+            cookies=dialect.cookies, welcome=welcome,
+        )  # fmt: skip
 
 
 def choose(lines: Sequence[bytes], dialect: Dialect = AS_IT_IS) -> Format:
@@ -111,17 +133,15 @@ def parser(
 ) -> Parser:
     """What parses lines of *form*."""
     accounts |= dialect.by == "account"
-    sessions = dialect.sessions
     if form.name == "w3c":
         return W3cParser(dialect, accounts=accounts, welcome=welcome)
     if form.name == "json":
-        extract = partial(json_extract, FieldNames(dialect.fields, sessions=bool(sessions)))
-        return FieldParser(extract, accounts=accounts, sessions=sessions, welcome=welcome)
+        extract = partial(json_extract, FieldNames(dialect.fields, sessions=bool(dialect.sessions)))
+        return dialect.parser(extract, accounts=accounts, welcome=welcome)
     if form.name == "alb":
-        return FieldParser(alb_extract, accounts=accounts, welcome=welcome)
+        return dialect.parser(alb_extract, accounts=accounts, welcome=welcome)
     if form.name == "pattern":
-        taken = pattern_extract(dialect.form, dialect.fields, sessions)
-        return FieldParser(taken, accounts=accounts, sessions=sessions, welcome=welcome)
+        return dialect.parser(dialect.extract(), accounts=accounts, welcome=welcome)
     return LineParser(form, accounts=accounts, welcome=welcome)
 
 

@@ -16,10 +16,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hedgerow.identity.account import cookie_value, visitor_of
-from hedgerow.identity.address import parse_address, prefix_of
+from hedgerow.identity.address import prefix_of
 from hedgerow.identity.kind import kind_of, origin_of_referrer
 from hedgerow.identity.welcome import Recognised, Welcome
-from hedgerow.logs.formats import seconds_of, split_request
+from hedgerow.logs.formats import address_of, seconds_of, split_request
+from hedgerow.marker.seal import visitor_digest
 from hedgerow.visit import Kind, Origin, Visit
 
 NAMES = {
@@ -141,8 +142,8 @@ class FieldParser:
     """
     Lines of a format that *extract* takes apart into texts under our names; None where it cannot.
 
-    *accounts* and *welcome*: see `LineParser`. *sessions* are the names of cookies that name a session; where there are
-    any, the visitor is the session, if the line tells of one.
+    *accounts* and *welcome*: see `LineParser`. *sessions* are the names of cookies that name a session. The visitor is
+    the session, if the line tells of one and *by_session* says so; with *cookies* the visit is linked to it.
     """
 
     def __init__(
@@ -151,9 +152,13 @@ class FieldParser:
         *,
         accounts: bool = False,
         sessions: Sequence[str] = (),
+        by_session: bool = True,
+        cookies: bool = False,
         welcome: Welcome | None = None,
     ) -> None:
         self._extract = extract
+        self._by_session = by_session
+        self._cookies = cookies
         self._accounts = accounts
         self._sessions = tuple(name.encode("latin-1", "replace") for name in sessions)
         self._welcome = welcome
@@ -166,10 +171,11 @@ class FieldParser:
         """The visit that these fields tell of; without a time and a client (or a session) it is none."""
         at = moment(found.get("time", ""))
         client = found.get("address", "").partition(",")[0].strip() or "-"
-        session = self._session(found) if self._sessions else ""
+        told = self._session(found) if self._sessions else ""
+        session = told if self._by_session else ""
         if at is None or (client == "-" and not session):
             return None
-        address = parse_address(client) or client
+        address = address_of(client)
         prefix = prefix_of(address)
         method, target = _asked(found)
         host = _text(found, "host").lower().removesuffix(":443").removesuffix(":80")
@@ -187,7 +193,8 @@ class FieldParser:
         seen = self._welcome.of_address(at, address, agent) if self._welcome is not None else _NOBODY
         return Visit(
             at, address, session or visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
-            referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,
+            referrer, origin, False, seen.bot, None, code, "", False,
+            (visitor_digest(told),) if told and self._cookies else (), seen.claim, seen.proof,
         )  # fmt: skip
 
     def _session(self, found: Mapping[str, str]) -> str:

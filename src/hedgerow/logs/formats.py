@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, get_args
 
@@ -26,6 +26,7 @@ import msgspec
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import parse_address, prefix_of
 from hedgerow.identity.kind import kind_of, origin_of_referrer
+from hedgerow.identity.numbers import canonical
 from hedgerow.identity.welcome import Recognised, Welcome
 from hedgerow.marker.seal import VISITOR_BYTES
 from hedgerow.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
@@ -53,6 +54,7 @@ _VERSION = re.compile(r"\S*\Z")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
+_MARKS = "\0\xef\xbb\xbf"
 _UNAUTHORIZED = 401
 _PARTIAL_CONTENT = 206
 
@@ -88,6 +90,7 @@ def recognise(lines: Sequence[bytes]) -> Format:
     'common'
     """
     found: dict[str, int] = {}
+    hosts, clients = set(), set()
     fractions = 0
     for line in lines:
         text = line.rstrip(b"\r").decode("latin-1")
@@ -95,12 +98,19 @@ def recognise(lines: Sequence[bytes]) -> Format:
         match = vhost or _PLAIN.match(text)
         if match is None:
             continue
+        if vhost:
+            hosts.add(vhost[1])
+            clients.add(vhost[2])
         name = ("vhost-" if vhost else "") + ("common" if match[10] is None else "combined")
         found[name] = found.get(name, 0) + 1
         fractions += "." in match[4]
     if not found:
         return UNKNOWN
-    return Format(max(found, key=lambda name: found[name]), exact=fractions > 0)
+    name = max(found, key=lambda name: found[name])
+    if len(hosts) > len(clients) and all(map(canonical, hosts)):
+        # No site has more addresses than visitors: these are the clients, and what follows is a proxy.
+        name = name.removeprefix("vhost-")
+    return Format(name, exact=fractions > 0)
 
 
 class LineParser:
@@ -158,9 +168,26 @@ class LineParser:
         """Address and prefix. What is no address (a host name, where servers look it up) stays."""
         if len(self._addresses) >= _MOST_CACHED:
             self._addresses.clear()
-        address = parse_address(text) or text
+        address = address_of(text)
         found = self._addresses[text] = (address, prefix_of(address))
         return found
+
+
+def address_of(text: str) -> str:
+    """
+    The address in what a log has in the place of the client. What is none (a host name) stays.
+
+    A list of proxies begins with it; the first line of a file may begin with a mark of its encoding, and one that was
+    written after a crash with zeros.
+
+    >>> address_of("192.0.2.1, 10.0.0.1"), address_of("192.0.2.1,"), address_of("host.example.org")
+    ('192.0.2.1', '192.0.2.1', 'host.example.org')
+    """
+    found = parse_address(text)
+    if found is None:
+        bare = text.lstrip(_MARKS).partition(",")[0]
+        found = parse_address(bare) or bare or text
+    return found
 
 
 def seconds_of(text: str) -> float | None:
@@ -286,3 +313,19 @@ def readable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def iso(at: float | None) -> str | None:
+    """
+    A time as ISO 8601 in UTC, to the millisecond; None where it is none, or beyond the calendar.
+
+    >>> iso(971211336.0)
+    '2000-10-10T20:55:36.000Z'
+    """
+    if at is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,7 +4,11 @@ Patterns: a format as it stands in a server's settings, nginx's `log_format` or 
     $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"
     %h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"
 
-What stands between the fields tells where each ends. A field in quotes ends at the quote that is not escaped.
+What stands between the fields tells where each ends. A field in quotes ends at the quote that is not escaped. A whole
+directive (`log_format main '...' '...';`) is taken for what it says, and `\t` for a tab.
+
+An X-Forwarded-For is a list, `client, proxy, proxy`. Where a format names no other client it is who stands first in it:
+the only one that can be, though anybody may begin the list with a lie.
 """
 
 from __future__ import annotations
@@ -23,13 +27,18 @@ _FIELDS = {
     "time_local": "time", "time_iso8601": "time", "msec": "time", "request": "request", "request_method": "method",
     "request_uri": "target", "uri": "target", "args": "query", "query_string": "query", "status": "status",
     "host": "host", "http_host": "host", "server_name": "host", "http_referer": "referrer", "http_user_agent": "agent",
-    "http_cookie": "cookies",
+    "http_cookie": "cookies", "http_x_forwarded_for": "forwarded", "proxy_add_x_forwarded_for": "forwarded",
 }  # fmt: skip
 _LETTERS = {
     "h": "address", "a": "address", "u": "user", "t": "time", "r": "request", "m": "method", "U": "target",
     "q": "query", "s": "status", "v": "host", "V": "host",
 }  # fmt: skip
-_HEADERS = {"referer": "referrer", "user-agent": "agent", "host": "host", "cookie": "cookies"}
+_HEADERS = {
+    "referer": "referrer", "user-agent": "agent", "host": "host", "cookie": "cookies", "x-forwarded-for": "forwarded",
+}  # fmt: skip
+_DIRECTIVE = re.compile(r"\s*(?:log_format\s+\S+(?:\s+escape=\w+)?|LogFormat)\s+(?=[\"'])", re.IGNORECASE)
+_SINGLE, _DOUBLE = (re.compile(rf"{q}((?:[^{q}\\]|\\.)*){q}", re.DOTALL) for q in "'\"")
+_LISTS = {"address", "forwarded"}
 _COOKIE = "cookie_"
 _NUMBERED_TIMES = {"sec", "msec", "usec", "begin:sec", "begin:msec", "begin:usec", "end:sec", "end:msec", "end:usec"}
 _LONGEST = 4096
@@ -43,21 +52,25 @@ def is_pattern(text: str) -> bool:
     return "$" in text or "%" in text
 
 
-def pattern_extract(pattern: str, fields: Mapping[str, str] | None = None, sessions: Sequence[str] = ()) -> Extract:
+def pattern_extract(
+    pattern: str, fields: Mapping[str, str] | None = None, sessions: Sequence[str] = (), *, alone: bool = True
+) -> Extract:
     """
     What takes lines of *pattern* apart; LogError where it names no client or no time.
 
     *fields* says by what name of the server's (`http_x_user`, `X-User`) some of our fields go. *sessions* are cookies
-    that name a session: where a format has one of them, it may do without a client.
+    that name a session: where a format has one of them, it may do without a client if that is enough *alone*.
     """
     if len(pattern) > _LONGEST:
         raise LogError("the format is too long; give the log_format or LogFormat of the server")
-    unquoted = pattern.replace('\\"', '"')
+    unquoted = _said(pattern)
     given = {theirs.lower(): ours for ours, theirs in (fields or {}).items()}
     given |= dict.fromkeys((name.lower() for name in sessions), "session")
     parts = _merged(_nginx_parts(unquoted, given) if "$" in unquoted else _apache_parts(unquoted, given))
+    if not any(name == "address" for name, _ in parts):
+        parts = [("address" if name == "forwarded" else name, literal) for name, literal in parts]
     names = [name for name, _ in parts if name]
-    if sessions and "session" in names:
+    if alone and sessions and "session" in names:
         names.append("address")
     for needed, said in (("address", "the client ($remote_addr or %h)"), ("time", "the time ($time_local or %t)")):
         if needed not in names:
@@ -80,6 +93,16 @@ def pattern_extract(pattern: str, fields: Mapping[str, str] | None = None, sessi
         return found
 
     return extract
+
+
+def _said(pattern: str) -> str:
+    """What a pattern says, without what a server's settings put around it."""
+    directive = _DIRECTIVE.match(pattern)
+    if directive is not None:
+        rest = pattern[directive.end() :]
+        quoted = (_SINGLE if rest[0] == "'" else _DOUBLE).findall(rest)
+        pattern = "".join(quoted) or pattern
+    return pattern.replace('\\"', '"').replace("\\'", "'").replace("\\t", "\t")
 
 
 def _nginx_parts(pattern: str, given: Mapping[str, str]) -> list[tuple[str | None, str]]:
@@ -154,6 +177,8 @@ def _expression(parts: list[tuple[str | None, str]]) -> str:
             text += r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
         elif not behind:
             text += r"(.*+)"
+        elif behind.startswith(" ") and name in _LISTS:
+            text += r"([^ ]*+(?:(?<=,) [^ ]*+)*+)"
         elif behind.startswith(" ") and literal:
             text += f"((?:[^ ]*+ ){{{literal.count(' ')}}}[^ ]*+)"
         elif behind.startswith(" ") and name in {"user", "time", "request", "agent"}:

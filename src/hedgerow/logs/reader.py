@@ -37,7 +37,7 @@ import zstandard
 from hedgerow.errors import LogError, StoreError
 from hedgerow.identity.welcome import Welcome
 from hedgerow.logs.dialect import AS_IT_IS, Dialect, Parser, W3cParser, choose, is_directive, parser
-from hedgerow.logs.fields import FieldNames, FieldParser
+from hedgerow.logs.fields import FieldNames
 from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
 from hedgerow.logs.structured import parquet_rows
 from hedgerow.stores.ledger_reading import is_url, open_reading
@@ -400,15 +400,14 @@ class Parquet:
         self.size: int | None = Path(path).stat().st_size
         self._dialect = dialect
         self._names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))
-        parse = FieldParser(lambda _: None, sessions=dialect.sessions)
+        parse = dialect.parser(lambda _: None)
         first = next(parquet_rows(path, self._names), [])
         visits = [visit for row in first[:_LINES_LOOKED_AT] if row and (visit := parse.visit(row))]
         self.format = Format("parquet", exact=any(visit.at % 1 for visit in visits))
         self.start = visits[0].at if visits else -math.inf
 
     def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:
-        accounts |= self._dialect.by == "account"
-        parse = FieldParser(lambda _: None, accounts=accounts, sessions=self._dialect.sessions, welcome=welcome)
+        parse = self._dialect.parser(lambda _: None, accounts=accounts, welcome=welcome)
         for rows in parquet_rows(self.path, self._names):
             for row in rows:
                 visit = parse.visit(row) if row else None

@@ -1,9 +1,9 @@
 """
-Beside: lines of text that another process makes, where Python's lock would let only one thread of this one work.
+Beside: pieces of text that another process makes, where Python's lock would let only one thread of this one work.
 
-The other process is a copy of this one as it stands, made by the system in a moment; it writes its lines to a file that
-has no name, and ends. Where it fails, or there is no such thing as a copy, there are no lines: who wanted them makes
-them himself.
+The other process is a copy of this one as it stands, made by the system in a moment; it writes its pieces to a file
+that has no name, each behind its length, and ends. Where it fails, or there is no such thing as a copy, there are no
+pieces: who wanted them makes them himself.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
-from itertools import islice
+from struct import Struct
 from typing import BinaryIO, Self
+
+_LENGTH = Struct("<Q")
 
 
 class Beside:
-    """Lines that are being made. To be closed."""
+    """Pieces that are being made. To be closed."""
 
     def __init__(self, pieces: Iterator[str]) -> None:
         self._file: BinaryIO = tempfile.TemporaryFile(prefix="hedgerow-report-")  # noqa: SIM115 - closed with it
@@ -38,8 +40,8 @@ class Beside:
             os.waitpid(child, 0)
         self._file.close()
 
-    def lines(self, together: int) -> list[bytes] | None:
-        """The lines, so many together, once they are all there; None where that went wrong."""
+    def pieces(self) -> list[bytes] | None:
+        """The pieces, once they are all there; None where that went wrong."""
         if not self._child:
             return None
         status = os.waitpid(self._child, 0)[1]
@@ -47,7 +49,7 @@ class Beside:
         if status:
             return None
         self._file.seek(0)
-        return list(iter(lambda: b"".join(islice(self._file, together)), b""))
+        return [self._file.read(*_LENGTH.unpack(head)) for head in iter(lambda: self._file.read(_LENGTH.size), b"")]
 
 
 def _make(pieces: Iterator[str], file: BinaryIO) -> None:
@@ -57,7 +59,10 @@ def _make(pieces: Iterator[str], file: BinaryIO) -> None:
         # Who interrupts means the process that was started; that one ends this.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        file.writelines(piece.encode() for piece in pieces)
+        for piece in pieces:
+            told = piece.encode()
+            file.write(_LENGTH.pack(len(told)))
+            file.write(told)
         file.flush()
         status = 0
     finally:

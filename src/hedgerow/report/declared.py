@@ -21,7 +21,7 @@ NOTHING, PROGRAM, FALSE, VERIFIED = 0, 1, 2, 3
 
 
 class Declared:
-    """What sources declare: *state*, one of the above for each."""
+    """What sources declare: *state*, one of the above for each; by which of their user agents (*agents*)."""
 
     def __init__(self, tables: Tables, bots: Bots) -> None:
         agents = tables.figures["agent"]
@@ -35,7 +35,8 @@ class Declared:
                 automatic[k], claims[k] = declares_itself(texts[k]), bot_of[k] is not None
         self.state: NDArray[np.int8] = np.where(automatic | claims, PROGRAM, NOTHING).astype(np.int8)[agents]
         self._all = bots
-        self._agents = agents
+        self.agents: NDArray[np.int64] = agents
+        """The number of the user agent that made most of each source's requests."""
         self._texts: list[str] = texts
         self._bots: dict[int, KnownBot] = {}
         address = tables.numbering.address
@@ -56,7 +57,12 @@ class Declared:
 
     def agent(self, source: int) -> str:
         """The user agent that made most of a source's requests."""
-        return self._texts[int(self._agents[source])]
+        return self._texts[int(self.agents[source])]
+
+    def agents_of(self, some: NDArray[np.int64]) -> list[str]:
+        """The same of many sources at once."""
+        texts = self._texts
+        return [texts[agent] for agent in self.agents[some].tolist()]
 
     def bot(self, source: int) -> str:
         """The known bot that a source says it is, or ""."""

@@ -4,14 +4,15 @@ Heuristics: PubCrawl's seven, for each source, and the majority's vote.
     errors       many of its requests are answered by an error
     revisits     it hardly ever comes back to a page
     referrer     its page visits come from nowhere, or from listings
-    cookies      it takes a new session with each request
+    cookies      it begins a new session with each page
     unbalanced   of several user agents one makes more than 99 % of its requests
     parameters   it hardly ever asks for a page with a query, where others of the site do
     order        it takes pages in the order of the alphabet
 
 The paper names listings and profiles of one social network; here listings and large groups of pages are found from the
-log (`analyse.tables`). A heuristic that nothing can be said about has no vote: cookies where the log has none, order
-where too few pages of a group follow each other. User agents that are hidden have no vote either.
+log (`analyse.tables`). A heuristic that nothing can be said about has no vote: cookies where the log tells of none
+(`analyse.kept`), order where too few pages of a group follow each other. User agents that are hidden have no vote
+either.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least_pairs: int = 10
 
 
-def measures(figures: Figures) -> NDArray[np.float64]:
+def measures(figures: Figures, renewed: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """
     What the heuristics are about, a column each (`NAMES`); nan where nothing can be said.
 
     The share of errors among requests; of visits to a page it had seen before, of those without referrer or from a
     listing, and of those with a query, among page visits; of the most frequent user agent, where there are several; of
-    steps up, among those up or down the alphabet.
+    steps up, among those up or down the alphabet. *renewed* is the share of page visits that begin a session.
     """
     pages = figures["pages"].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -64,7 +65,7 @@ def measures(figures: Figures) -> NDArray[np.float64]:
                 figures["errors"] / figures["requests"],
                 1 - figures["different"] / np.where(figures["close_pages"], figures["close_pages"], np.nan),
                 (figures["unreferred"] + figures["listed"]) / np.where(pages, pages, np.nan),
-                np.full(len(pages), np.nan),
+                np.full(len(pages), np.nan) if renewed is None else renewed,
                 np.where(figures["agents"] > 1, figures["agent_requests"] / figures["closely"], np.nan),
                 figures["parameters"] / np.where(pages, pages, np.nan),
                 np.maximum(rising, falling) / np.where(rising + falling, rising + falling, np.nan),
@@ -77,14 +78,20 @@ class Votes:
     """
     What each heuristic says of each source: *votes* (`YES`, `NO`, `ABSTAINED`), by *thresholds*.
 
-    *ignore_agents* hides user agents; *referrers* says that the log has any.
+    *ignore_agents* hides user agents; *referrers* says that the log has any; *renewed*: see `measures`.
     """
 
     def __init__(
-        self, figures: Figures, thresholds: Thresholds, *, ignore_agents: bool = False, referrers: bool = True
+        self,
+        figures: Figures,
+        thresholds: Thresholds,
+        *,
+        ignore_agents: bool = False,
+        referrers: bool = True,
+        renewed: NDArray[np.float64] | None = None,
     ) -> None:
         self.thresholds = thresholds
-        self.measures = measures(figures)
+        self.measures = measures(figures, renewed)
         limits = np.array([getattr(thresholds, name) for name in NAMES])
         at_most = np.array([name in {"revisits", "parameters"} for name in NAMES])
         with np.errstate(invalid="ignore"):
@@ -133,7 +140,7 @@ _SENTENCES = {
     "errors": "{share} of its requests were answered by an error.",
     "revisits": "Only {share} of its page visits were to a page that it had seen before.",
     "referrer": "{share} of its page visits came from nowhere, or from a listing.",
-    "cookies": "{share} of its requests began a new session.",
+    "cookies": "{share} of its page visits began a new session.",
     "unbalanced": "It has several user agents, and one of them made {share} of its requests.",
     "parameters": "Only {share} of its page visits had a query.",
     "order": "It took {share} of the pages of a group in the order of the alphabet.",
@@ -143,7 +150,7 @@ _WORDS = {
     "errors": "At least {limit} of its requests are answered by an error.",
     "revisits": "At most {limit} of its page visits are to a page that it has seen before.",
     "referrer": "At least {limit} of its page visits come from nowhere, or from a listing.",
-    "cookies": "At least {limit} of its requests begin a new session.",
+    "cookies": "At least {limit} of its page visits begin a new session, on a site where others keep theirs.",
     "unbalanced": "It has several user agents, and one of them makes at least {limit} of its requests.",
     "parameters": "At most {limit} of its page visits have a query, on a site where others' have.",
     "order": "Of at least {least_pairs} pages that follow another of their group, {limit} are in alphabetic order.",

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import html
 
-from hedgerow.logs.formats import readable
-from hedgerow.replay import iso
+from hedgerow.logs.formats import iso, readable
 
 _LONGEST = 200
 

@@ -8,6 +8,7 @@ each as far as it is trusted: two that agree are surer than one, and one that do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -29,10 +30,17 @@ _EVEN = 0.5
 
 
 class Opinion(Protocol):
-    """What one way of looking says about all sources; nan where it says nothing."""
+    """
+    What one way of looking says about all sources; nan where it says nothing.
+
+    *speaks*: of which there is evidence. They are few, and a report tells of very many.
+    """
 
     @property
     def probability(self) -> NDArray[np.float64]: ...
+
+    @property
+    def speaks(self) -> NDArray[np.bool_]: ...
 
     def evidence(self, source: int) -> Sequence[Evidence]: ...
 
@@ -44,6 +52,7 @@ class ByHeuristics:
         self._votes = votes
         # Rule of succession: two of three is less sure than four of six.
         self.probability: NDArray[np.float64] = np.where(votes.said > 1, (votes.yes + 0.5) / (votes.said + 1), np.nan)
+        self.speaks: NDArray[np.bool_] = votes.yes > 0
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         votes = self._votes
@@ -62,6 +71,7 @@ class ByDeclaration:
         self._declared = declared
         self.probability: NDArray[np.float64] = np.where(declared.state == NOTHING, np.nan, _SUREST)
         self.probability[declared.state == VERIFIED] = np.nan
+        self.speaks: NDArray[np.bool_] = declared.state != NOTHING
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         found = self._declared.evidence(source)
@@ -72,6 +82,18 @@ def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     """The logarithm of the odds; 0 where nothing is said."""
     p = np.clip(np.where(np.isnan(probability), 0.5, probability), 1 - _SUREST, _SUREST)
     return np.asarray(np.log(p / (1 - p)), np.float64)
+
+
+class _Speaking(dict[int, list[Opinion]]):
+    """By the bits of `Judgements.spoken` those of *opinions* that are meant."""
+
+    def __init__(self, opinions: list[Opinion]) -> None:
+        super().__init__()
+        self._opinions = opinions
+
+    def __missing__(self, bits: int) -> list[Opinion]:
+        found = self[bits] = [opinion for k, opinion in enumerate(self._opinions) if bits >> k & 1]
+        return found
 
 
 class Judgements:
@@ -90,6 +112,7 @@ class Judgements:
         trust: Mapping[str, float],
     ) -> None:
         self._opinions = opinions
+        self._speaking = _Speaking(list(opinions.values()))
         odds = np.zeros(len(pages))
         known = np.zeros(len(pages), np.bool_)
         for name, opinion in opinions.items():
@@ -103,7 +126,15 @@ class Judgements:
             self.label[(declared.state != NOTHING) & (declared.state != VERIFIED)] = CRAWLER
             self.score[declared.state == FALSE] = 1.0
 
+    @cached_property
+    def spoken(self) -> NDArray[np.int64]:
+        """Which opinions have evidence of each source: a bit for each of them, in their order; 0 where none has."""
+        bits = np.zeros(len(self.score), np.int64)
+        for k, opinion in enumerate(self._opinions.values()):
+            bits |= opinion.speaks.astype(np.int64) << k
+        return bits
+
     def evidence(self, source: int) -> list[Evidence]:
         """What speaks about a source, the weightiest first."""
-        found = [one for opinion in self._opinions.values() for one in opinion.evidence(source)]
+        found = [one for opinion in self._speaking[int(self.spoken[source])] for one in opinion.evidence(source)]
         return sorted(found, key=lambda e: (-e.weight, e.detector, e.code))

@@ -2,9 +2,9 @@
 Learning: thresholds, weights and trust, from logs whose sources are labelled.
 
 Where nobody has labelled them they label themselves: who declares itself a program is a crawler; who declares nothing,
-brings assets along and often says where it comes from is held to be a person. That is a makeshift: it knows nothing of
-crawlers in disguise, and what it calls a person looks like one by two of the figures that are learned. Labels of one's
-own (`--labels`) are better.
+and in most of its sittings brings assets along and often says where it comes from, is held to be a person. That is a
+makeshift: it knows nothing of crawlers in disguise, and what it calls a person looks like one by two of the figures
+that are learned. Labels of one's own (`--labels`) are better.
 
 Every log is left out once, and judged by what the others have taught: those figures stand in the provenance.
 
@@ -39,7 +39,6 @@ _AT_MOST = {"revisits", "parameters"}
 _LEAST_OF_EACH = 5
 _LEAST_GAIN = 0.1
 _ROUNDS, _RATE, _MOST_EDGES = 100, 0.1, 64
-_LEAST_ASSETS, _LEAST_REQUESTS, _LEAST_REFERRED = 2, 3, 0.3
 
 
 class Lesson(NamedTuple):
@@ -53,6 +52,7 @@ class Lesson(NamedTuple):
     window: NDArray[np.float64]
     chosen: NDArray[np.int64]
     figures: Any
+    renewed: NDArray[np.float64]
 
 
 def lesson(
@@ -67,15 +67,14 @@ def lesson(
     else:
         declared = Declared(tables, bots)
         crawler = declared.state != NOTHING
-        referred = figures["referred"] >= _LEAST_REFERRED * figures["requests"]
-        person = ~crawler & referred & (figures["assets"] >= _LEAST_ASSETS) & (figures["agent"] != 0)
-        person &= figures["requests"] >= _LEAST_REQUESTS
+        person = ~crawler & (2 * figures["human_like"] > figures["closely"]) & (figures["agent"] != 0)
     chosen = np.flatnonzero((crawler | person) & (figures["pages"] >= LEAST_PAGES))
     path = ByPath(figures, paths).probability[chosen]
     window = ByWindow(tables, windows, None).probability[chosen]
     return Lesson(
-        name, crawler[chosen], measures(figures)[chosen], figures_of(figures)[chosen], path, window, chosen, figures
-    )
+        name, crawler[chosen], measures(figures, tables.renewed)[chosen], figures_of(figures)[chosen], path, window,
+        chosen, figures, tables.renewed,
+    )  # fmt: skip
 
 
 def learn(lessons: Sequence[Lesson]) -> Model:
@@ -94,7 +93,7 @@ def learn(lessons: Sequence[Lesson]) -> Model:
 
 def odds(model: Model, one: Lesson) -> NDArray[np.float64]:
     """What *model* says of the sources of a lesson, but for the shape of their traffic."""
-    votes = Votes(one.figures, model.thresholds, ignore_agents=True)
+    votes = Votes(one.figures, model.thresholds, ignore_agents=True, renewed=one.renewed)
     told = {
         "manner": 1 / (1 + np.exp(-model.manner[""].odds(one.manner))),
         "heuristics": ByHeuristics(votes).probability[one.chosen],

@@ -8,6 +8,7 @@ version of HTTP are known, and what is odd about them is said and not counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ class ByDensity:
         self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
         for _, over in self._over:
             self.probability[over] = _SURE
+        self.speaks: NDArray[np.bool_] = ~np.isnan(self.probability)
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         for window, over in self._over:
@@ -59,6 +61,13 @@ class ByHeaders:
         self._old: NDArray[np.bool_] = figures["old_http"] == figures["requests"]
         self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
         self._known: dict[tuple[str, bool], list[Evidence]] = {}
+
+    @cached_property
+    def speaks(self) -> NDArray[np.bool_]:
+        # Most sources have a user agent that others have, too: one of each is asked about.
+        kinds, first, which = np.unique(2 * self._declared.agents + self._old, return_index=True, return_inverse=True)
+        told = np.array([bool(self.evidence(source)) for source in first.tolist()], np.bool_)
+        return told[which] if len(kinds) else told
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         told = self._declared.agent(source), bool(self._old[source])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, Name, Proofs
-from hedgerow.lookups.names import DnsResolver
 from hedgerow.models.bundle import load as load_bundle
 from hedgerow.models.bundle import load_window
 from hedgerow.report.containment import contain, limits
@@ -21,32 +22,40 @@ from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import ByDeclaration, ByHeuristics, Judgements, Opinion
 from hedgerow.report.live import ByDensity, ByHeaders
 from hedgerow.report.manner import ByManner
-from hedgerow.report.model import load
+from hedgerow.report.model import Model, load
 from hedgerow.report.paths import ByPath
-from hedgerow.report.resolving import resolve
 from hedgerow.report.result import Report
 from hedgerow.report.shapes import ByShape
 from hedgerow.report.together import campaigns
 from hedgerow.report.windows import ByWindow
 from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.shape.bundle import load as load_shape
 from hedgerow.windows.density import Window
+
+if TYPE_CHECKING:
+    from hedgerow.lookups.names import Resolver
+
+OPINIONS = ("heuristics", "manner", "density", "path", "shape", "declared", "headers", "window")
+"""In this turn they are added: the same sum, to the last bit."""
 
 
 class Options(msgspec.Struct, frozen=True):
     """
     How a report is made.
 
-    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths* and *window*
-    bundles for paths and windows; those that come with Hedgerow where there is none. *resolve* is where what is known
-    of names is kept, if bots are to be verified by the DNS. *windows* are the limits of request density. *told* says
-    that all sources will be told of, in JSON: that is begun before campaigns are found.
+    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths*, *window*
+    and *shape* bundles for those; the ones that come with Hedgerow where there are none. *resolve* is where what is
+    known of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *windows* are the limits of
+    request density. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
     model: Path | None = None
     resolve: Proofs | None = None
+    resolver: Resolver | None = None
     paths: Path | None = None
     window: Path | None = None
+    shape: Path | None = None
     windows: tuple[Window, ...] = DEFAULT_WINDOWS
     told: bool = False
 
@@ -70,36 +79,24 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     """The report of the log in *tables*."""
     watch = _Watch()
     model = load(options.model)
-    figures = tables.figures
-    opinions: dict[str, Opinion] = {}
-    declared = None
-    with watch("heuristics"):
-        referrers = tables.tells_referrers
-        votes = Votes(figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers)
-        opinions["heuristics"] = ByHeuristics(votes)
-        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
-        opinions["density"] = ByDensity(figures, options.windows)
-    with watch("paths"):
-        opinions["path"] = ByPath(figures, load_bundle(options.paths))
-    with watch("shapes"):
-        shapes = ByShape(tables)
-        opinions["shape"] = shapes
-    if not options.ignore_agents:
-        with watch("declared"):
-            declared = _declared(tables, bots, options)
-            opinions["declared"] = ByDeclaration(declared)
-            opinions["headers"] = ByHeaders(figures, declared)
-    with watch("windows"):
-        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+    silent = 0 if options.ignore_agents else _resolved(tables, bots, options)
+    # What rests on figures alone is found beside what asks the store, which only one may do at a time.
+    with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
+        of_figures = beside.submit(_by_figures, tables, bots, model, options, watch)
+        with watch("shapes"):
+            shapes = ByShape(tables, load_shape(options.shape))
+        votes, declared, opinions = of_figures.result()
     with watch("judging"):
-        judgements = Judgements(figures["pages"], opinions, declared, trust=model.trust)
+        opinions["shape"] = shapes
+        in_turn = {name: opinions[name] for name in OPINIONS if name in opinions}
+        judgements = Judgements(tables.figures["pages"], in_turn, declared, trust=model.trust)
         crowd = crowd_of(judgements, shapes)
     with watch("containment"):
         containment = contain(tables, judgements)
         density = limits(tables, judgements, declared)
     report = Report(
         tables, judgements, declared=declared, containment=containment, density=density,
-        votes=votes, rules=shapes.rules, crowd=crowd,
+        votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
     )  # fmt: skip
     with watch("campaigns"), report.telling_beside() if options.told else nullcontext():
         report.join(campaigns(tables, judgements, shapes, declared))
@@ -107,14 +104,43 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     return report
 
 
-def _declared(tables: Tables, bots: Bots, options: Options) -> Declared:
-    """What sources declare; where names are to be asked for, once more when they are known."""
+def _by_figures(
+    tables: Tables, bots: Bots, model: Model, options: Options, watch: _Watch
+) -> tuple[Votes, Declared | None, dict[str, Opinion]]:
+    """The opinions that rest on the figures of sources; with them the votes and what sources declare."""
+    figures = tables.figures
+    opinions: dict[str, Opinion] = {}
+    declared = None
+    with watch("heuristics"):
+        referrers = tables.tells_referrers
+        votes = Votes(
+            figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers, renewed=tables.renewed
+        )
+        opinions["heuristics"] = ByHeuristics(votes)
+        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
+        opinions["density"] = ByDensity(figures, options.windows)
+    with watch("paths"):
+        opinions["path"] = ByPath(figures, load_bundle(options.paths))
+    if not options.ignore_agents:
+        with watch("declared"):
+            declared = Declared(tables, bots)
+            opinions["declared"] = ByDeclaration(declared)
+            opinions["headers"] = ByHeaders(figures, declared)
+    with watch("windows"):
+        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+    return votes, declared, opinions
+
+
+def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
+    """Ask for the names of who says it is a known bot, where that is wanted; how many had no answer."""
     proofs = options.resolve
     if proofs is None:
-        return Declared(tables, bots)
+        return 0
+    from hedgerow.lookups.names import DnsResolver
+    from hedgerow.report.resolving import resolve
+
     questions: list[Name] = []
     proofs.ask = questions.append
     Declared(tables, bots)
     proofs.ask = None
-    resolve(questions, proofs, DnsResolver())
-    return Declared(tables, bots)
+    return resolve(questions, proofs, options.resolver or DnsResolver())

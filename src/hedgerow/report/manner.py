@@ -27,9 +27,9 @@ NAMES = (
 )  # fmt: skip
 """
 Assets for each page (logarithm); shares of page visits without a referrer and from a page of the site; shares of
-requests for headers only, answered by an error, that are calls, in HTTP/1.0; whether it asks for robots.txt; page
-visits on a day with any, and the most in a minute (logarithms); assets for each page that say which page of the site
-they are for (logarithm).
+requests for headers only, answered by an error, that are calls, in HTTP/1.0; requests for robots.txt for each page, at
+most one (people look at it, too, but once); page visits on a day with any, and the most in a minute (logarithms);
+assets for each page that say which page of the site they are for (logarithm).
 """
 LEAST_PAGES = 5
 LACKING = {"": (), "assets": ("assets", "brought"), "referrers": ("unreferred", "own", "brought")}
@@ -81,7 +81,7 @@ def figures_of(figures: Figures) -> NDArray[np.float64]:
             figures["unreferred"] / pages,
             figures["own"] / pages,
             figures["heads"] / requests,
-            (figures["robots"] > 0).astype(np.float64),
+            np.minimum(figures["robots"] / pages, 1.0),
             figures["errors"] / requests,
             figures["calls"] / requests,
             figures["old_http"] / requests,
@@ -123,11 +123,12 @@ class ByManner:
             sure = np.minimum(figures["pages"] / LEAST_PAGES, 1.0)
             told = 1 / (1 + np.exp(-sure * (self._parts.sum(1) + steps[missing].offset)))
             self.probability = np.where(figures["pages"] > 0, told, np.nan)
-        self._enough: NDArray[np.bool_] = figures["pages"] >= LEAST_PAGES
+        # nan is not.
+        self.speaks: NDArray[np.bool_] = (figures["pages"] >= LEAST_PAGES) & (self.probability > 0.5)  # noqa: PLR2004
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         """What spoke most for a crawler, if the whole does."""
-        if not (self._enough[source] and self.probability[source] > 0.5):  # noqa: PLR2004 - nan is not
+        if not self.speaks[source]:
             return []
         row, parts = self._rows[source], self._parts[source].tolist()
         strongest = [

@@ -26,6 +26,7 @@ _SENTENCES = {
     "suspect": "It follows links like a crawler.",
 }
 _LONGEST_EXPONENT = 500.0
+_EVEN = 0.5
 
 
 @compiled
@@ -86,7 +87,12 @@ def probabilities(
 
 
 class ByPath:
-    """The opinion of *bundle* on each source that has a session of at least ten steps."""
+    """
+    The opinion of *bundle* on each source that has a session of at least ten steps.
+
+    As in the watch, a session is held to be a crawler's from the threshold of its stage on; below that it may speak for
+    a person, but for no crawler.
+    """
 
     def __init__(self, figures: Figures, bundle: Bundle) -> None:
         self._bundle = bundle
@@ -100,9 +106,11 @@ class ByPath:
         first = np.flatnonzero(np.diff(source[order], prepend=-1))
         self._surest = dict(zip(source[order[first]].tolist(), crawls[order[first]].tolist(), strict=True))
         """Of each source that has any of a crawler the session that is surest one's; of equals the first."""
+        self.speaks: NDArray[np.bool_] = np.bincount(source, minlength=count) > 0
         told = np.bincount(self._sessions[:, 0], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(self._sessions[:, 0], weights=self._each, minlength=count) / told
+            said = np.where(self.crawls, self._each, np.minimum(self._each, _EVEN))
+            mean = np.bincount(self._sessions[:, 0], weights=said, minlength=count) / told
         self.probability: NDArray[np.float64] = mean
 
     def evidence(self, source: int) -> Sequence[Evidence]:

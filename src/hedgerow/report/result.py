@@ -7,10 +7,9 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from itertools import chain, islice
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -18,20 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.tables import Tables
-from hedgerow.logs.formats import readable
+from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import Tally
-from hedgerow.replay import iso
 from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
 from hedgerow.report.crowd import Crowd
 from hedgerow.report.declared import Declared
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.judging import LABELS, Judgements
+from hedgerow.report.telling import NAMED, campaign, dump, halves, shown
 from hedgerow.verdict import Evidence
 from hedgerow.windows.proposal import Proposal
-
-NAMED = ("account", "session")
-"""What sources may be that have a name of their own, and no address in it."""
 
 _SORTS = {
     "visitor": "", "address": "Sources are addresses.", "prefix": "Sources are IPv4 addresses and IPv6 /64.",
@@ -40,12 +36,18 @@ _SORTS = {
     "session": "Sources are sessions, and addresses where a line names none.",
 }  # fmt: skip
 
+_UTF16 = ("\xff\xfe", "\xfe\xff")
+_ADVICE = {
+    "unknown": "Most lines are in no format that is known: give the server's own log_format or LogFormat by --format.",
+    "pattern": "Most lines are not in the format that was given: see --format, or [logs] format in the settings.",
+    "json": "Most lines name no client or no time that is known: say what they are called by [logs] fields.",
+    "parquet": "Most rows name no client or no time that is known: say what they are called by [logs] fields.",
+    "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
+}
+
 _AT_ONCE = 4096
 _MANY = 5000
 """Sources from which on it is worth another process to tell of them."""
-
-_NO_CAMPAIGN = b'"campaign":null'
-_FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -93,6 +95,7 @@ class Report:
         votes: Votes | None = None,
         rules: Sequence[str] = (),
         crowd: Crowd | None = None,
+        silent: int = 0,
     ) -> None:
         self.tables = tables
         self.tally: Tally = tables.tally
@@ -106,6 +109,8 @@ class Report:
         """The rules about the shape of traffic, in words."""
         self.crowd = crowd
         """All who are not held to be crawlers or good bots, taken together."""
+        self.silent = silent
+        """Addresses of bots that the DNS was asked about and gave no answer."""
         self.timing: dict[str, float] = {}
         """Seconds by what they went to."""
         self._declared = declared
@@ -113,14 +118,14 @@ class Report:
         self._first, self._last = tables.first, tables.last
         self._requests = tables.requests
         self._campaign_of: dict[str, str] = {}
-        self._lines: list[bytes] | None = None
+        self._told: list[bytes] | None = None
 
     def join(self, campaigns: Sequence[Campaign]) -> None:
         """Say which sources belong together."""
         self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
 
-    @property
+    @cached_property
     def ranked(self) -> NDArray[np.int64]:
         """The places of all sources: crawlers first, then good bots, unknown and people, by requests."""
         rank = np.array([0, 3, 1, 2])[self.judgements.label]
@@ -140,6 +145,16 @@ class Report:
         if by in NAMED and not any(name.startswith(f"{by}:") for name in reversed(self.tables.sources)):
             return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
         return _SORTS[by]
+
+    @property
+    def advice(self) -> str:
+        """What to do where most of the log could not be read; "" where that is not so."""
+        tally = self.tally
+        if 2 * tally.bad <= tally.lines:
+            return ""
+        if tally.samples[0].startswith(_UTF16):
+            return _ADVICE["utf-16"]
+        return next((_ADVICE[name] for name in tally.formats if name in _ADVICE), _ADVICE["unknown"])
 
     def may_be_welcome(self, place: int) -> bool:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
@@ -172,15 +187,15 @@ class Report:
             "damage": tally.damage, "hosts": self.tables.hosts, "by": self.tables.by,
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
-        yield f'{{"log": {_dump(head)},\n"totals": {_dump(totals)},\n"sources": ['
-        yield from self._told_before() if self._lines else self._told_now()
-        yield f'\n],\n"campaigns": {_dump([msgspec.to_builtins(one) for one in self.campaigns])}'
+        yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"sources": ['
+        yield from self._told_before() if self._told else self._told_now()
+        yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:
-            yield f',\n"crowd": {_dump(_crowd(self.crowd))}'
+            yield f',\n"crowd": {dump(_crowd(self.crowd))}'
         if self.containment is not None:
-            yield f',\n"containment": {_dump(to_json(self.containment, self.density))}'
+            yield f',\n"containment": {dump(to_json(self.containment, self.density))}'
         told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
-        yield f',\n"timing": {_dump(told)}}}\n'
+        yield f',\n"timing": {dump(told)}}}\n'
 
     @contextmanager
     def telling_beside(self) -> Iterator[None]:
@@ -188,34 +203,47 @@ class Report:
         if len(self.ranked) < _MANY:
             yield
             return
-        with Beside(self._told_now()) as beside:
+        with Beside("\n".join(block) for block in self._halves()) as beside:
             yield
-            self._lines = beside.lines(_AT_ONCE)
+            self._told = beside.pieces()
 
     def _told_before(self) -> Iterator[str]:
         """What was told of all sources beside, with their campaigns; nothing where nothing was."""
-        blocks, self._lines = self._lines or [], None
-        names = self.tables.sources
-        # The first line is empty.
-        places = chain([-1], self.ranked.tolist())
-        while blocks:
-            lines = blocks.pop(0).splitlines(keepends=True)
-            for k, place in enumerate(islice(places, len(lines))):
-                campaign = self._campaign_of.get(names[place]) if place >= 0 else None
-                if campaign is not None:
-                    lines[k] = lines[k].replace(_NO_CAMPAIGN, f'"campaign":{_dump(campaign)}'.encode(), 1)
-            yield b"".join(lines).decode()
+        blocks, self._told = self._told or [], None
+        blocks.reverse()
+        return self._lines_of(blocks.pop().decode().split("\n") for _ in range(len(blocks)))
 
     def _told_now(self) -> Iterator[str]:
         """All sources, a line each."""
+        return self._lines_of(self._halves())
+
+    def _halves(self) -> Iterator[list[str]]:
+        """What is told of all sources, but for their campaigns: two halves of each, some thousands at a time."""
         ranked = self.ranked
         for begin in range(0, len(ranked), _AT_ONCE):
-            some = ranked[begin : begin + _AT_ONCE]
-            first, last = (_isos(times[some]) for times in (self.tables.figures.first, self.tables.figures.last))
-            sources = [
-                _plain(self.source(place), *ends) for place, *ends in zip(some.tolist(), first, last, strict=True)
-            ]
-            yield (",\n" if begin else "\n") + ",\n".join(map(_dump, sources))
+            some = halves(ranked[begin : begin + _AT_ONCE], self.tables, self.judgements, self._declared)
+            yield [half for both in some for half in both]
+
+    def _lines_of(self, blocks: Iterable[list[str]]) -> Iterator[str]:
+        """Of all halves, one behind the other, the lines with their campaigns."""
+        names, ranked, told = self.tables.sources, self.ranked, 0
+        campaign_of: Callable[[str], str | None] = self._campaign_of.get
+        said = {None: campaign(None)} | {one.id: campaign(one.id) for one in self.campaigns}
+        for block in blocks:
+            # Put together as a whole: there are very many.
+            count = len(block) // 2
+            pieces = [",\n"] * (4 * count)
+            pieces[1::4] = block[::2]
+            pieces[2::4] = [said[campaign_of(names[place])] for place in ranked[told : told + count].tolist()]
+            pieces[3::4] = block[1::2]
+            pieces[0] = ",\n" if told else "\n"
+            told += count
+            yield "".join(pieces)
+
+
+def _named(one: Campaign) -> dict[str, Any]:
+    """A campaign with its members named as the sources are."""
+    return {**msgspec.to_builtins(one), "members": [shown(name) for name in one.members]}
 
 
 def _crowd(crowd: Crowd) -> dict[str, Any]:
@@ -224,41 +252,3 @@ def _crowd(crowd: Crowd) -> dict[str, Any]:
         "sources": crowd.sources, "requests": crowd.requests, "days": found.days, "depth": round(found.depth, 4),
         "crawl": found.crawl, "text": crowd.text,
     }  # fmt: skip
-
-
-def _isos(times: NDArray[np.int64]) -> list[str | None]:
-    """What `iso` says of each of *times*, which are microseconds."""
-    told = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
-    # Before and after these a year has not four digits, and none of ours.
-    return [text if _FIRST <= at < _BEYOND else None for text, at in zip(told, times.tolist(), strict=True)]
-
-
-def _plain(source: Source, first: str | None, last: str | None) -> dict[str, Any]:
-    name = source.source
-    return (
-        {
-            "source": name if name.isascii() and name.isprintable() else readable(name),
-            "requests": source.requests,
-            "label": source.label,
-            "score": source.score,
-            "evidence": [
-                {"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in source.evidence
-            ],
-            "campaign": source.campaign,
-            "first": first,
-            "last": last,
-            "pages": source.pages,
-        }
-        | ({"address": source.address} if source.address not in {"", name} else {})
-        | ({"user_agent": _readable(source.agent)} if source.agent else {})
-        | ({"bot": source.bot} if source.bot else {})
-    )
-
-
-_readable = lru_cache(maxsize=1 << 14)(readable)
-"""For texts that come again and again."""
-_ENCODER = msgspec.json.Encoder()
-
-
-def _dump(data: Any) -> str:
-    return _ENCODER.encode(data).decode("utf-8")

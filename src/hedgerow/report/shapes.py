@@ -8,24 +8,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.tables import Tables
-from hedgerow.shape.bundle import INPUTS, load
+from hedgerow.shape.bundle import INPUTS, Bundle, load
 from hedgerow.shape.classify import classify, richest, words
 from hedgerow.shape.series import plan_of
 from hedgerow.verdict import Evidence
 
 
 class ByShape:
-    """The vote of three classifiers on each source with enough requests; in a log of less than two days on nobody."""
+    """
+    The vote of three classifiers on each source with enough requests; in a log of less than two days on nobody.
 
-    def __init__(self, tables: Tables) -> None:
+    *bundle* has what they have learned; without, the one that comes with Hedgerow.
+    """
+
+    def __init__(self, tables: Tables, bundle: Bundle | None = None) -> None:
         size = len(tables.figures.sources)
         self.plan = plan_of(tables.origin, tables.origin + tables.span)
         self.counts = tables.counts(self.plan)
         self.probability: NDArray[np.float64] = np.full(size, np.nan)
+        self.speaks: NDArray[np.bool_] = np.zeros(size, np.bool_)
         self._reasons: dict[int, str] = {}
         self.rules: list[str] = []
         """The rules in words, where they were asked."""
-        bundle = load()
+        bundle = bundle or load()
         self.similarity = bundle.similarity
         """k of algorithm 1, for campaigns."""
         self.night = bundle.night
@@ -38,6 +43,7 @@ class ByShape:
         self.rules = [words(rule, INPUTS[name]) for rule in bundle.models[name].rules.rules]
         self.probability[found.sources] = verdicts.scores
         told = np.array([label == "crawler" for label in verdicts.labels], np.bool_)
+        self.speaks[found.sources] = told
         self._reasons = {int(found.sources[k]): verdicts.reasons[k] for k in np.flatnonzero(told).tolist()}
 
     def evidence(self, source: int) -> Sequence[Evidence]:

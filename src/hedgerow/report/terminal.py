@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.logs.formats import readable
-from hedgerow.replay import iso
+from hedgerow.logs.formats import iso, readable
 from hedgerow.report.judging import CRAWLER, LABELS
 from hedgerow.report.result import Report
+from hedgerow.verdict import Evidence
 
 _WORDS = {"crawler": "crawlers", "person": "people", "good-bot": "good bots", "unknown": "unknown (too few pages)"}
-_LONGEST_AGENT = 60
+_LONGEST_AGENT = 40
 _MOST_CAMPAIGNS = 3
 
 
@@ -39,20 +40,24 @@ def print_report(console: Console, report: Report, *, top: int = 10) -> None:
 
 def _print_log(console: Console, report: Report) -> None:
     tally = report.tally
-    text = f"{tally.lines:,} lines ({', '.join(tally.formats)}): {tally.parsed:,} read, {tally.bad:,} bad"
+    lines = "1 line" if tally.lines == 1 else f"{tally.lines:,} lines"
+    text = f"{lines} ({', '.join(tally.formats)}): {tally.parsed:,} read, {tally.bad:,} bad"
     if tally.first is not None and tally.last is not None:
         days = timedelta(seconds=tally.last - tally.first) / timedelta(days=1)
         text += f"; {_moment(tally.first)} to {_moment(tally.last)} UTC, {days:,.1f} days"
     console.print(Text(text))
-    if report.sort:
-        console.print(report.sort)
+    for sentence in filter(None, (report.sort, report.advice)):
+        console.print(Text(sentence), soft_wrap=True)
     for sample in tally.samples:
         console.print(Text(f"  bad: {sample}" if sample else "  bad: an empty line"), soft_wrap=True)
     for damage in tally.damage:
         console.print(Text(f"  damaged: {damage}"), soft_wrap=True)
+    if report.silent:
+        console.print(f"The DNS gave no answer about {report.silent:,} addresses of bots: they are not verified.")
 
 
 def _print_top(console: Console, report: Report, top: int) -> None:
+    """The *top* crawlers, each with what speaks most against it; all of that is in the page and in the JSON."""
     ranked = report.ranked
     crawlers = ranked[report.judgements.label[ranked] == CRAWLER]
     if not len(crawlers):
@@ -64,17 +69,24 @@ def _print_top(console: Console, report: Report, top: int) -> None:
     table.add_column("crawler", overflow="fold")
     table.add_column("requests", justify="right")
     table.add_column("score", justify="right")
+    table.add_column("user agent", overflow="fold")
     table.add_column("why", overflow="fold")
     for place in crawlers[:top].tolist():
         source = report.source(place)
-        why = " ".join(evidence.text for evidence in source.evidence[:3])
-        name = readable(source.source)
-        if source.agent:
-            name += f"\n{readable(source.bot or source.agent[:_LONGEST_AGENT])}"
-        table.add_row(Text(name), f"{source.requests:,}", f"{source.score:.2f}", Text(readable(why)))
+        agent = source.bot or source.agent[:_LONGEST_AGENT]
+        shown = [readable(text) for text in (source.source, agent, _strongest(source.evidence))]
+        table.add_row(Text(shown[0]), f"{source.requests:,}", f"{source.score:.2f}", Text(shown[1]), Text(shown[2]))
     console.print(table)
     if len(crawlers) > top:
-        console.print(f"and {len(crawlers) - top:,} more; --top shows more of them, --json all")
+        console.print(
+            f"and {len(crawlers) - top:,} more; --top shows more of them, --html and --json all, with all reasons"
+        )
+
+
+def _strongest(evidence: Sequence[Evidence]) -> str:
+    """What a person sees at once: a rule about the shape of traffic takes a minute to read."""
+    plain = [one.text for one in evidence if one.detector != "shape"]
+    return next(iter([*plain, *(one.text for one in evidence)]), "")
 
 
 def _moment(at: float) -> str:
@@ -101,6 +113,7 @@ def _print_campaigns(console: Console, report: Report) -> None:
     if not report.campaigns:
         return
     members = sum(len(campaign.members) for campaign in report.campaigns)
-    console.print(f"{len(report.campaigns):,} campaigns with {members:,} members; the largest:")
+    many = f"{len(report.campaigns):,} campaigns" if len(report.campaigns) > 1 else "1 campaign"
+    console.print(f"{many} with {members:,} members; the largest:")
     for campaign in report.campaigns[:_MOST_CAMPAIGNS]:
-        console.print(Text(f"  {len(campaign.members):,} sources: {readable(campaign.text)}"), soft_wrap=True)
+        console.print(Text(f"  {readable(campaign.text)}"), soft_wrap=True)

@@ -50,7 +50,7 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
         _page(ROBOTS),
     )
     names = tables.sources
-    agents = None if declared is None else [declared.agent(place) for place in range(len(names))]
+    agents = None if declared is None else declared.agents_of(np.arange(len(names)))
     limits = Limits(k=shapes.similarity)
     found = find(
         tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful

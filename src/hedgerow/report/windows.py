@@ -40,6 +40,7 @@ class ByWindow:
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.bincount(source, weights=self._each, minlength=count) / told
         self.probability: NDArray[np.float64] = mean
+        self.speaks: NDArray[np.bool_] = np.bincount(source[self._crawls], minlength=count) > 0
 
     def evidence(self, source: int) -> Sequence[Evidence]:
         start, end = self._bounds[source], self._bounds[source + 1]
