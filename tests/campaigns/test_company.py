@@ -68,12 +68,6 @@ def test_a_user_agent_that_no_person_has():
     assert not any("Mozilla" in one.text for one in found)
 
 
-def test_networks():
-    assert company.network_of("66.249.79.3") == ("66.249.79.0/24", "66.249.64.0/20")
-    assert company.network_of("2001:db8:7::1/64") == ("2001:0db8:0007::/48", "2001:0db8::/32")
-    assert company.network_of("Alice") == ("", "")
-
-
 def test_the_same_walk_and_the_same_minutes():
     chance = np.random.default_rng(1)
     rows = []
