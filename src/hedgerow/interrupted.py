@@ -13,7 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-STATUS = 130
+
+class Told(int):
+    """The status of a command that was interrupted and has said so itself."""
+
+
+STATUS = Told(130)
 
 
 @contextmanager

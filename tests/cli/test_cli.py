@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow import __version__
+from hedgerow import __version__, cli
 from hedgerow.cli import app, main
 from hedgerow.cli.later import Later
+from hedgerow.interrupted import STATUS
 from hedgerow.stores.ledger import Entry
 from hedgerow.stores.sqlite import SqliteLedger
 from hedgerow.verdict import Decision, Evidence
@@ -92,19 +93,32 @@ def test_wrong_use_is_status_2_and_one_line(run, arguments):
     one_line(err)
 
 
-def test_ctrl_c_before_anything_was_read_is_status_130_and_one_line():
+@pytest.mark.parametrize("module", ["hedgerow.cli", "hedgerow.cli.report"])
+def test_ctrl_c_before_anything_was_read_is_status_130_and_one_line(module):
     code = """
 import os, signal, sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "hedgerow.cli":
+        if name == sys.argv[3]:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 from hedgerow.__main__ import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "report", "/nowhere", module], capture_output=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"Interrupted.\n")
+
+
+@pytest.mark.parametrize(("status", "said"), [(130, "Interrupted.\n"), (STATUS, "")])
+def test_ctrl_c_is_said_once(monkeypatch, capsys, status, said):
+    """Typer keeps silent; a command that minds it has said so itself."""
+    monkeypatch.setattr(cli, "app", lambda **_: status)
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == said
 
 
 # ---- check

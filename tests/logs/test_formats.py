@@ -266,3 +266,13 @@ def test_time_zones_do_not_change_the_moment():
         when = moment.astimezone(timezone(timedelta(hours=hours))).strftime("%d/%b/%Y:%H:%M:%S %z")
         line = LINE.replace(b"01/Jan/2026:00:00:00 +0000", when.encode())
         assert LineParser(Format("combined"))(line).at == moment.timestamp()
+
+
+def test_an_address_in_front_is_a_client_behind_a_proxy_not_a_virtual_host():
+    rest = '- - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326 "-" "curl/7"'
+    lines = [f"192.0.2.{n} 10.0.0.1 {rest}".encode() for n in range(9)]
+    form = recognise(lines)
+    assert form.name == "combined"
+    assert [visit.address for line in lines if (visit := LineParser(form)(line))] == [f"192.0.2.{n}" for n in range(9)]
+    # The site that is asked for by its address has one, and many visitors.
+    assert recognise([f"10.0.0.1 192.0.2.{n} {rest}".encode() for n in range(9)]).name == "vhost-combined"

@@ -17,6 +17,7 @@ from hedgerow import __version__
 from hedgerow.cli.later import add_later
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.interrupted import Told, ending_at_once
 
 if TYPE_CHECKING:
     from hedgerow.crawl.frontier import Order
@@ -212,7 +213,8 @@ def report(
     timing: Annotated[bool, typer.Option("--timing", help="Say how long it took; the JSON then differs.")] = False,
 ) -> None:
     """Say who crawls the site, by its access log."""
-    from hedgerow.cli.report import run
+    with ending_at_once():
+        from hedgerow.cli.report import run
 
     run(
         logs, config=default_config(config), json_path=json, html_path=html, ignore_agents=ignore_user_agent,
@@ -326,6 +328,9 @@ def main() -> None:
     """Run the command line: what is broken, or typed wrong, becomes one line on standard error."""
     try:
         status = app(standalone_mode=False)
+        if status == _INTERRUPTED and not isinstance(status, Told):
+            # Before the command had begun to mind it; typer keeps silent.
+            typer.echo("Interrupted.", err=True)
     except SettingsError as error:
         for fault in error.faults:
             typer.echo(fault, err=True)

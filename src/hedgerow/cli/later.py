@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
+from hedgerow.interrupted import ending_at_once
+
 
 class Later(TyperCommand):
     """Stands for the command in the module of the same name: its *app*, where it has commands of its own, or *run*."""
@@ -23,7 +25,8 @@ class Later(TyperCommand):
 
 
 def _read(name: str) -> Any:
-    module = import_module(f"hedgerow.cli.{name}")
+    with ending_at_once():
+        module = import_module(f"hedgerow.cli.{name}")
     if hasattr(module, "app"):
         return get_group(module.app)
     alone = typer.Typer(add_completion=False)

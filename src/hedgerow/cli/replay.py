@@ -30,6 +30,7 @@ from hedgerow.build import build_follower, build_gate, build_seals, build_watch,
 from hedgerow.errors import HedgerowError
 from hedgerow.gate import Gate
 from hedgerow.identity.welcome import Acquaintance
+from hedgerow.interrupted import STATUS as INTERRUPTED
 from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import Reader, Tally
 from hedgerow.marker.seal import Seals
@@ -41,7 +42,6 @@ from hedgerow.visit import Visit
 from hedgerow.windows.proposal import Peaks, Proposal
 
 STANDARD_OUTPUT = "-"
-INTERRUPTED = 130
 
 _WIDTH_OF_A_FILE = 160
 _VISITS_BETWEEN = 500

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from hedgerow.errors import HedgerowError
+from hedgerow.interrupted import STATUS as INTERRUPTED
 from hedgerow.simulate.crawl import Memory, Order
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT = "-"
 WRONG_USE = 2
-INTERRUPTED = 130
 
 _WIDTH_OF_A_FILE = 100
 _BAR = 32

@@ -26,6 +26,7 @@ import msgspec
 from hedgerow.identity.account import visitor_of
 from hedgerow.identity.address import parse_address, prefix_of
 from hedgerow.identity.kind import kind_of, origin_of_referrer
+from hedgerow.identity.numbers import canonical
 from hedgerow.identity.welcome import Recognised, Welcome
 from hedgerow.marker.seal import VISITOR_BYTES
 from hedgerow.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
@@ -89,6 +90,7 @@ def recognise(lines: Sequence[bytes]) -> Format:
     'common'
     """
     found: dict[str, int] = {}
+    hosts, clients = set(), set()
     fractions = 0
     for line in lines:
         text = line.rstrip(b"\r").decode("latin-1")
@@ -96,12 +98,19 @@ def recognise(lines: Sequence[bytes]) -> Format:
         match = vhost or _PLAIN.match(text)
         if match is None:
             continue
+        if vhost:
+            hosts.add(vhost[1])
+            clients.add(vhost[2])
         name = ("vhost-" if vhost else "") + ("common" if match[10] is None else "combined")
         found[name] = found.get(name, 0) + 1
         fractions += "." in match[4]
     if not found:
         return UNKNOWN
-    return Format(max(found, key=lambda name: found[name]), exact=fractions > 0)
+    name = max(found, key=lambda name: found[name])
+    if len(hosts) > len(clients) and all(map(canonical, hosts)):
+        # No site has more addresses than visitors: these are the clients, and what follows is a proxy.
+        name = name.removeprefix("vhost-")
+    return Format(name, exact=fractions > 0)
 
 
 class LineParser:

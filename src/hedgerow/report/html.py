@@ -102,7 +102,7 @@ def _read(report: Report) -> str:
     tally = report.tally
     read = f"{counted(tally.lines, 'line', 'lines')} ({escaped(', '.join(tally.formats)) or 'no format'})"
     if tally.first is None or tally.last is None:
-        return f"{read}, none of which could be read."
+        return f"{read}, none of which could be read. {escaped(report.advice)}"
     return f"{read} from {when(tally.first)} to {when(tally.last)} UTC: {(tally.last - tally.first) / _DAY:,.1f} days."
 
 
@@ -153,8 +153,8 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
         )
     if welcome.any():
         yield (
-            f"{counted(int(welcome.sum()), 'source says', 'sources say')} to be a search engine's or another welcome "
-            "bot, and nobody has checked; <code>--resolve</code> asks the DNS."
+            f"{counted(int(welcome.sum()), 'source says it is', 'sources say they are')} a search engine's or another "
+            "welcome bot, and nobody has checked; <code>--resolve</code> asks the DNS."
         )
     if report.campaigns:
         members = sum(len(campaign.members) for campaign in report.campaigns)
