@@ -89,12 +89,6 @@ def test_who_only_looks_like_a_person_among_ten_crawlers_is_one():
     assert [one.members for one in company.find(names, people, none)] == [tuple(range(10)), tuple(range(12, 17))]
 
 
-def test_networks():
-    assert company.network_of("66.249.79.3") == ("66.249.79.0/24", "66.249.64.0/20")
-    assert company.network_of("2001:db8:7::1/64") == ("2001:0db8:0007::/48", "2001:0db8::/32")
-    assert company.network_of("Alice") == ("", "")
-
-
 def test_the_same_walk_and_the_same_minutes():
     chance = np.random.default_rng(1)
     rows = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import numpy as np
@@ -43,9 +44,14 @@ def find(
     source's user agent, or None to hide them. *doubtful*: which people only look like it, and are a crawler's among
     crawlers.
     """
-    found = _synchronous(people, counts, plan, limits or similarity.Limits())
-    found += _left(found, company.find(names, people, requests, agents, doubtful=doubtful))
-    found = _joined(found, scripts.find(requests.sources, requests.times, requests.pages, requests.answers))
+    # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
+    with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
+        synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.Limits())
+        together = company.find(names, people, requests, agents, doubtful=doubtful)
+        played = scripts.find(requests.sources, requests.times, requests.pages, requests.answers)
+    found = synchronous.result()
+    found += _left(found, together)
+    found = _joined(found, played)
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
     found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
     return sorted(found, key=lambda one: (-len(one.members), one.members))
