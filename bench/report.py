@@ -1,8 +1,9 @@
 """
 `hedgerow report` on logs of 1, 3 and 10 million lines out of real ones, next to goaccess on 10 million.
 
-More lines: `REPORT_LINES=62000000 python -m bench report`. The logs are made in a directory of their own and deleted;
-with `REPORT_LOG=FILE` the largest is taken from there, as `python -m bench.generate` has made it, and stays.
+More lines: `REPORT_LINES=62000000 python -m bench report`, with 20 and 40 million on the way. The logs are made in a
+directory of their own and deleted; with `REPORT_LOG=FILE` the largest is taken from there, as `python -m
+bench.generate` has made it, and stays.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bench.generate import LOGS, generate
 
 LARGEST = int(os.environ.get("REPORT_LINES", "10000000"))
 BESIDE_GOACCESS = 10_000_000
-SIZES = (1_000_000, 3_000_000, BESIDE_GOACCESS)
+SIZES = (1_000_000, 3_000_000, BESIDE_GOACCESS, 20_000_000, 40_000_000)
 
 
 class Took(NamedTuple):

@@ -7,13 +7,17 @@ from hedgerow.campaigns.finding import find
 from hedgerow.shape.series import Counts, plan_of
 
 DAY = 86_400.0
+SECTIONS = 20
 
 
 def site():
-    """Workers of one crawler in two networks, another crawler in a third, two people, and a stranger."""
+    """
+    Workers of one crawler in two networks, another crawler in a third, two people, a stranger, and three more crawlers,
+    each with a taste of its own.
+    """
     chance = np.random.default_rng(3)
     names, rows = [], []
-    pages = [f"/{section}/{n}" for section in ("news", "shop", "blog", "wiki", "people", "old") for n in range(400)]
+    pages = [f"/part{section}/{n}" for section in range(SECTIONS) for n in range(20 * section)]
     pages += [f"/tags?page={n}" for n in range(600)]
 
     def add(name, asked, times):
@@ -30,6 +34,11 @@ def site():
     for person in range(2):
         add(f"198.18.0.{person}", chance.choice(pages, 10), DAY + np.arange(10.0))
     add("198.51.7.9", chance.choice(pages, 30), chance.uniform(0, 4 * DAY, 30))
+    for other in range(3):
+        taste = chance.dirichlet(np.ones(SECTIONS))
+        for worker in range(3):
+            mine = [f"/part{k}/{chance.integers(0, 400)}" for k in chance.choice(SECTIONS, 60, p=taste)]
+            add(f"100.64.{16 * other}.{worker}", mine, chance.uniform(0, 4 * DAY, 60))
     people = np.array([name.startswith("198.18") for name in names])
     targets = sorted({page for _, _, page in rows})
     number = {page: n for n, page in enumerate(targets)}
@@ -46,9 +55,10 @@ def site():
 def test_networks_with_one_diet_are_one_campaign():
     names, people, requests = site()
     found = company.find(names, people, requests)
-    assert [one.members for one in found] == [tuple(range(10)), (10, 11, 12, 13)]
+    others = [(17, 18, 19), (20, 21, 22), (23, 24, 25)]
+    assert [one.members for one in found] == [tuple(range(10)), (10, 11, 12, 13), *others]
     assert "in 2 networks (198.51.100.0/24, 203.0.113.0/24)" in found[0].text
-    assert "divide them" in found[0].text
+    assert "but not for the same ones" in found[0].text
     assert found[1].text == "4 sources that are no people's: all from 192.0.2.0/24, where hardly anybody else is."
 
 
@@ -61,17 +71,22 @@ def test_a_network_of_people_is_none():
 
 def test_a_user_agent_that_no_person_has():
     names, people, requests = site()
-    agents = ["crawl/1"] * 10 + ["tags/2"] * 2 + ["Mozilla"] * 4 + ["crawl/1"]
+    agents = ["crawl/1"] * 10 + ["tags/2"] * 2 + ["Mozilla"] * 4 + ["crawl/1"] + [""] * 9
     found = company.find(names, people, requests, agents)
     assert found[0].members == (*range(10), 16)
     assert "user agent that no person has, 'crawl/1'" in found[0].text
     assert not any("Mozilla" in one.text for one in found)
 
 
-def test_networks():
-    assert company.network_of("66.249.79.3") == ("66.249.79.0/24", "66.249.64.0/20")
-    assert company.network_of("2001:db8:7::1/64") == ("2001:0db8:0007::/48", "2001:0db8::/32")
-    assert company.network_of("Alice") == ("", "")
+def test_who_only_looks_like_a_person_among_ten_crawlers_is_one():
+    names = [f"198.51.100.{n}" for n in range(12)] + [f"203.0.113.{n}" for n in range(6)]
+    people = np.array([False] * 10 + [True] * 2 + [False] * 5 + [True])
+    none = company.Requests(np.zeros(0, int), np.zeros(0), *[np.zeros(0, int)] * 3)
+    looks = people.copy()
+    looks[11] = False
+    found = company.find(names, people, none, doubtful=looks)
+    assert [one.members for one in found] == [tuple(range(11)), tuple(range(12, 17))]
+    assert [one.members for one in company.find(names, people, none)] == [tuple(range(10)), tuple(range(12, 17))]
 
 
 def test_the_same_walk_and_the_same_minutes():
@@ -96,7 +111,7 @@ def test_all_ways_together_and_no_people():
     plan = plan_of(0, 4 * DAY)
     counts = Counts.of_times(requests.sources, requests.times, plan, len(names))
     found = find(names, people, counts, plan, requests)
-    assert [len(one.members) for one in found] == [10, 4]
+    assert [len(one.members) for one in found] == [10, 4, 3, 3, 3]
     assert not any(people[member] for one in found for member in one.members)
     assert found == find(names, people, counts, plan, requests)
     instant = plan_of(0, 0)
@@ -116,6 +131,12 @@ def test_groups_that_meet_again_and_again_are_one_campaign():
     found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
     assert [one.members for one in found] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
     assert "come within seconds of one another again and again" in found[0].text
+    # Where everybody comes at the full hour, it is the clock that they meet.
+    hours = [np.sort(chance.choice(100, 40, replace=False)) * 3600.0 + chance.uniform(0, 30, 40) for _ in range(3)]
+    rows = [(int(chance.integers(0, 3)) + 3 * k, at, k) for k in range(3) for at in hours[k]]
+    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
     # One long visit beside another is one meeting.
     burst = np.arange(60.0)
     rows = [(n % 3 + 3 * k, at, k) for k in range(2) for n, at in enumerate(burst)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from campaigns.sharing_site import PAGES, SharedSite
 from driving import START
-from hedgerow.campaigns.sharing import Limits, Sharing, tail
+from hedgerow.campaigns.sharing import _LEAST_PAGES, Limits, Sharing, tail
 from hedgerow.marker.seal import visitor_digest
 from hedgerow.visit import Marker, Visit
 
@@ -200,13 +200,26 @@ def restarted(sharing: Sharing, store: dict[bytes, tuple[float, bytes]]) -> Shar
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 12)), max_size=60),
     st.sets(st.integers(0, 60)),
 )
+@example(
+    [(0, 0, 0), (0, 0, 0), (0, 2, 0), (1, 0, 0), (1, 0, 1), (1, 0, 2), (1, 0, 3), (1, 2, 1), (1, 2, 2), (1, 3, 0),
+     (1, 3, 1), (2, 1, 0), (2, 1, 1)],
+    {1},
+)  # fmt: skip
 def test_ties_outlive_a_restart(visits, restarts):
-    """Whenever it is stopped and started again, the same campaigns are found at the same visit."""
+    """
+    Whenever it is stopped and started again, the same campaigns are found at the same visit.
+
+    Only who has just begun, and is tied to nobody, begins anew.
+    """
     straight, kept, store = Sharing(), Sharing(), {}
     kept.keep()
     for n, (who, lender, page) in enumerate(visits):
         if n in restarts:
             kept = restarted(kept, store)
+            for begun in straight._nodes.keys() - kept._nodes.keys():
+                node = straight._nodes.pop(begun)
+                assert node.pages < _LEAST_PAGES
+                assert not node.tied
         name, owner = f"v{who}", f"v{lender}"
         seen = visit(name, START + n * 30.0, f"/{page}", owner)
         found = [one.see(seen, visitor_digest(owner) if name != owner else None) for one in (straight, kept)]

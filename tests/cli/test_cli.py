@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from hedgerow import __version__, cli
-from hedgerow.cli import main
+from hedgerow.cli import app, main
+from hedgerow.cli.later import Later
 from hedgerow.interrupted import STATUS
 from hedgerow.stores.ledger import Entry
 from hedgerow.stores.sqlite import SqliteLedger
@@ -57,6 +58,23 @@ def test_every_command_has_help(run, command):
     status, out, err = run(*command, "--help")
     assert (status, err) == (0, "")
     assert "Usage" in out
+
+
+def test_commands_that_are_read_later_are_what_help_says(run):
+    listed = {one.name: one.help for one in app.registered_commands if one.cls is Later}
+    assert set(listed) == {"mark", "train", "simulate", "keys", "bots", "visitors", "lists", "campaigns", "models"}
+    for name, text in listed.items():
+        status, out, _ = run(name, "-h")
+        assert status == 0
+        # On a page as wide as it happens to be.
+        assert " ".join(text.split()) in " ".join(out.split())
+
+
+def test_the_command_line_begins_without_the_parts_that_few_commands_need():
+    heavy = ("numpy", "dns", "cryptography", "asyncio", "hedgerow.build", "hedgerow.settings")
+    code = f"import sys, hedgerow.cli; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60, text=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

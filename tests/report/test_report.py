@@ -56,6 +56,15 @@ def test_crawlers_are_told_from_people(log, hidden):
     assert sum(one["requests"] for one in data["sources"]) == data["log"]["parsed"]
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_who_has_evidence_is_known_beforehand(log, hidden):
+    with Tables([str(log)], memory=MEMORY) as tables:
+        judgements = make(tables, BOTS, Options(ignore_agents=hidden)).judgements
+        for opinion in judgements._opinions.values():
+            assert [bool(opinion.evidence(k)) for k in range(len(tables.sources))] == opinion.speaks.tolist()
+        assert judgements.spoken.any()
+
+
 def test_accounts_are_sources_where_they_are_asked_for(tmp_path, capsys):
     path = tmp_path / "log"
     path.write_text("".join(

@@ -2,12 +2,12 @@
 Company: short-lived sources that belong together by what they share.
 
 A source with a dozen requests has no series to compare. But the workers of one crawler stand in the same networks, ask
-for the same kinds of pages in the same proportions (their *diet*), and divide the work: what one has fetched another
-does not. So sources that are no people's are first put together by network (IPv4 /24 and its neighbours in a /20, IPv6
-/48), or by a user agent that no person has, where it is not hidden. Then these groups, which have requests enough, are
-compared: the same diet and the same hours, or the same diet and hardly a page in common, make one campaign of several
-networks. So does it where two groups come within seconds of one another again and again: one asks for robots.txt, the
-other for the page.
+for the same kinds of pages in the same proportions (their *diet*, see `diets`), and divide the work: what one has
+fetched another does not. So sources that are no people's are first put together by network (IPv4 /24 and its neighbours
+in a /20, IPv6 /48), or by a user agent that no person has, where it is not hidden. Then these groups, which have
+requests enough, are compared: the same diet and the same hours, or the same diet but not the same pages, make one
+campaign of several networks. So does it where two groups come within seconds of one another again and again: one asks
+for robots.txt, the other for the page.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.campaigns.diets import diets, same
 from hedgerow.campaigns.networks import full, network_of
 from hedgerow.campaigns.similarity import Found
 
@@ -29,12 +30,11 @@ Ints = NDArray[np.int64]
 _HOURS = 6 * 3600.0
 _LONGEST_SECTION = 16
 _LEAST_SPANS = 8
-_MOST_KINDS = 2000
-_MOST_COMPARED = 2000
 _MOST_TIMED = 150
 _MOST_COMINGS = 2000
 _SECONDS = 20.0
 _PAUSE = 300.0
+ROBOTS = "/robots.txt"
 _SHIFTS = [sign * 60.0 * minutes for minutes in (10, 20, 30, 45, 60, 90, 120) for sign in (-1, 1)]
 
 
@@ -42,11 +42,11 @@ class Limits(msgspec.Struct, frozen=True):
     """
     What makes company.
 
-    *members*: the fewest sources of a group. *people*: the largest share of people in a network that counts. *requests*
-    and *pages*: the fewest requests and different pages of a group that is compared with others, and *kinds* the fewest
-    kinds of pages (as if all were equally frequent). *diet*: how alike two diets are (their affinity, 0 to 1) at least,
-    if the groups are also *in_step* (correlation of six-hour counts), or have at most *in_common* of the smaller one's
-    pages in common.
+    *members*: the fewest sources of a group. *people*: the largest share of people in a network that counts. *around*:
+    the fewest others in a network of whose crawler a source is that only looks like a person. *requests* and *pages*:
+    the fewest requests and different pages of a group that is compared with others, and *kinds* the fewest kinds of
+    pages (as if all were equally frequent). *odds*: how much likelier one diet is than two, if the groups are also
+    *in_step* (correlation of six-hour counts), or have at most *in_common* of the smaller one's pages in common.
 
     *meetings*: how often two groups come within seconds of one another at the least, *meeting* the part of the smaller
     one's comings that this is, and *beyond* how many times as often as by chance.
@@ -54,12 +54,13 @@ class Limits(msgspec.Struct, frozen=True):
 
     members: int = 3
     people: float = 0.2
-    requests: int = 200
-    pages: int = 100
+    around: int = 10
+    requests: int = 50
+    pages: int = 25
     kinds: float = 3.0
-    diet: float = 0.90
+    odds: float = 1e6
     in_step: float = 0.7
-    in_common: float = 0.5
+    in_common: float = 0.75
     meetings: int = 5
     meeting: float = 0.1
     beyond: float = 5.0
@@ -70,8 +71,8 @@ class Requests(NamedTuple):
     Requests of the sources that are no people's: the number of the source, the time, the page, the kind of page, the
     answer's status.
 
-    Pages and kinds are any numbers that are equal where they are. Where a log is too large, a few hundred requests of
-    each source are enough.
+    Pages and kinds are any numbers that are equal where they are; *robots* is the page robots.txt, if anybody asked for
+    it. Where a log is too large, a few hundred requests of each source are enough.
     """
 
     sources: Ints
@@ -79,6 +80,7 @@ class Requests(NamedTuple):
     pages: Ints
     kinds: Ints
     answers: Ints
+    robots: int | None = None
 
     @staticmethod
     def of_targets(
@@ -88,7 +90,8 @@ class Requests(NamedTuple):
         kinds: dict[tuple[int, bool, str], int] = {}
         kind = [kinds.setdefault(kind_of_page(target), len(kinds)) for target in targets]
         told = np.zeros(len(sources), dtype=np.int64) if answers is None else answers
-        return Requests(sources, times, numbers, np.array(kind, dtype=np.int64)[numbers], told)
+        robots = targets.index(ROBOTS) if ROBOTS in targets else None
+        return Requests(sources, times, numbers, np.array(kind, dtype=np.int64)[numbers], told, robots)
 
 
 class _Group(NamedTuple):
@@ -107,12 +110,10 @@ class _Link(NamedTuple):
 
 
 class _Habits(NamedTuple):
-    """What a group asks for and when: shares by kind of page, six-hour counts, different targets."""
+    """What a group asks for and when: six-hour counts and different pages."""
 
-    diet: Floats
     spans: Floats
-    targets: frozenset[int]
-    requests: int
+    pages: frozenset[int]
 
 
 def find(
@@ -121,17 +122,18 @@ def find(
     requests: Requests,
     agents: Sequence[str] | None = None,
     limits: Limits | None = None,
+    *,
+    doubtful: NDArray[np.bool_] | None = None,
 ) -> list[Found]:
     """
     The campaigns among sources called *names* (addresses), of which *people* are people; the largest come first.
 
-    *agents* is each source's user agent; None hides them.
+    *agents* is each source's user agent; None hides them. *doubtful*: which of the people only look like it.
     """
     wanted = limits or Limits()
-    groups = _by_network(names, people, wanted)
+    groups = _by_network(names, people, doubtful if doubtful is not None else np.zeros_like(people), wanted)
     if agents is not None:
         groups = _by_agent(groups, people, agents, wanted)
-    habits = _habits(groups, requests, wanted)
     leader = list(range(len(groups)))
 
     def find_leader(number: int) -> int:
@@ -140,15 +142,10 @@ def find(
         return number
 
     links: list[tuple[int, _Link]] = []
-    pairs = [
-        (one, other, _link(habits[one], habits[other], affinity, wanted))
-        for one, other, affinity in _same_diets(habits, wanted.diet)
-    ]
-    for one, other, link in [*pairs, *_meetings(groups, requests, wanted)]:
-        if link is not None:
-            links.append((one, link))
-            first, second = sorted((find_leader(one), find_leader(other)))
-            leader[second] = first
+    for one, other, link in [*_eating_alike(groups, requests, wanted), *_meetings(groups, requests, wanted)]:
+        links.append((one, link))
+        first, second = sorted((find_leader(one), find_leader(other)))
+        leader[second] = first
     joined: dict[int, list[_Group]] = defaultdict(list)
     for number, group in enumerate(groups):
         joined[find_leader(number)].append(group)
@@ -175,9 +172,12 @@ def _networks(group: _Group, names: Sequence[str]) -> Iterable[str]:
     return group.networks or {network_of(names[number])[0] for number in group.members} - {""}
 
 
-def _by_network(names: Sequence[str], people: NDArray[np.bool_], limits: Limits) -> list[_Group]:
+def _by_network(
+    names: Sequence[str], people: NDArray[np.bool_], doubtful: NDArray[np.bool_], limits: Limits
+) -> list[_Group]:
     found = []
-    for networks, wide, members in full(names, people, members=limits.members, share=limits.people):
+    there = full(names, people, doubtful, members=limits.members, share=limits.people, around=limits.around)
+    for networks, wide, members in there:
         text = f"all from {networks[0] if len(networks) == 1 else wide}, where hardly anybody else is"
         found.append(_Group(networks, members, text))
     return found
@@ -212,46 +212,46 @@ def kind_of_page(target: str) -> tuple[int, bool, str]:
     return path.count("/"), bool(query), path.removeprefix("/").partition("/")[0][:_LONGEST_SECTION]
 
 
-def _habits(groups: list[_Group], requests: Requests, limits: Limits) -> dict[int, _Habits]:
-    """The habits of the groups that can be known by them, the busiest at the most."""
-    names, kind, frequent = np.unique(requests.kinds, return_inverse=True, return_counts=True)
-    # The rarest kinds count as one.
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[np.argsort(-frequent, kind="stable")] = np.arange(len(names))
-    kind = np.minimum(rank, _MOST_KINDS)[kind]
-    group_of = np.full(int(requests.sources.max(initial=-1)) + 1, -1, dtype=np.int64)
+def _group_of(groups: list[_Group], sources: Ints) -> Ints:
+    """The number of the group that each of *sources* is in; -1 where it is in none."""
+    number_of = np.full(int(sources.max(initial=-1)) + 1, -1, dtype=np.int64)
     for number, group in enumerate(groups):
         members = np.array(group.members, dtype=np.int64)
-        group_of[members[members < len(group_of)]] = number
-    mine = group_of[requests.sources] if len(requests.sources) else np.zeros(0, dtype=np.int64)
-    order = np.argsort(mine, kind="stable")
-    bounds = np.searchsorted(mine[order], np.arange(len(groups) + 1))
-    origin = float(requests.times.min()) if len(requests.times) else 0.0
-    spans = int((float(requests.times.max()) - origin) // _HOURS) + 1 if len(requests.times) else 1
-    found: dict[int, _Habits] = {}
-    busiest = np.argsort(bounds[:-1] - bounds[1:], kind="stable")[:_MOST_COMPARED]
-    for number in sorted(busiest.tolist()):
-        inside = order[bounds[number] : bounds[number + 1]]
-        if len(inside) < limits.requests:
-            continue
-        diet = np.bincount(kind[inside], minlength=min(len(names), _MOST_KINDS + 1)).astype(np.float64)
-        at = ((requests.times[inside] - origin) // _HOURS).astype(np.int64)
-        counts = np.log1p(np.bincount(at, minlength=spans).astype(np.float64))
-        habits = _Habits(diet, counts, frozenset(requests.pages[inside].tolist()), len(inside))
-        if _telling(habits, limits):
-            found[number] = habits
-    return found
+        number_of[members[members < len(number_of)]] = number
+    return number_of[sources] if len(sources) else np.zeros(0, dtype=np.int64)
 
 
-def _same_diets(habits: dict[int, _Habits], least: float) -> Iterator[tuple[int, int, float]]:
-    """Pairs of groups whose diets are alike, and how much: the affinity of their shares (Bhattacharyya's)."""
-    numbers = list(habits)
+def _eating_alike(groups: list[_Group], requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
+    """Pairs of groups that have one diet, and ask for it at the same hours or divide it."""
+    group = _group_of(groups, requests.sources)
+    if requests.robots is not None:
+        group[requests.pages == requests.robots] = -1
+    found = diets(group, requests.kinds, requests.answers)
+    numbers = found.groups.tolist()
+    habits = _habits(numbers, group, requests)
+    telling = [row for row, one in enumerate(habits) if _telling(one, found.counts[row], limits)]
+    for one, other, affinity in same(found, telling, limits.odds):
+        reason = _reason(habits[one], habits[other], limits)
+        if reason:
+            yield numbers[one], numbers[other], _Link(affinity, reason)
+
+
+def _habits(numbers: list[int], group: Ints, requests: Requests) -> list[_Habits]:
+    """The habits of each of the groups *numbers*, of the *group* that each request is of."""
     if not numbers:
-        return
-    roots = np.sqrt([habits[number].diet / habits[number].requests for number in numbers])
-    affinity = roots @ roots.T
-    for one, other in np.argwhere(np.triu(affinity >= least, 1)).tolist():
-        yield numbers[one], numbers[other], float(affinity[one, other])
+        return []
+    order = np.argsort(group, kind="stable")
+    origin = float(requests.times.min())
+    at = ((requests.times - origin) // _HOURS).astype(np.int64)
+    spans = int(at.max()) + 1
+    starts = np.searchsorted(group[order], numbers)
+    ends = np.searchsorted(group[order], numbers, side="right")
+    found = []
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        inside = order[start:end]
+        counts = np.log1p(np.bincount(at[inside], minlength=spans).astype(np.float64))
+        found.append(_Habits(counts, frozenset(requests.pages[inside].tolist())))
+    return found
 
 
 def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
@@ -259,13 +259,10 @@ def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Itera
     Pairs of groups, of the busiest, that come within seconds of one another more often than by chance.
 
     What counts is each coming after a pause, so that one long visit beside another is one meeting. Chance is how often
-    they would meet if one of them had come some ten minutes to two hours sooner or later: at the same time of day.
+    they would meet at the most if one of them had come some ten minutes to two hours sooner or later: at the same time
+    of day, and where all come at the full hour also then.
     """
-    group_of = np.full(int(requests.sources.max(initial=-1)) + 1, -1, dtype=np.int64)
-    for number, group in enumerate(groups):
-        members = np.array(group.members, dtype=np.int64)
-        group_of[members[members < len(group_of)]] = number
-    mine = group_of[requests.sources] if len(requests.sources) else np.zeros(0, dtype=np.int64)
+    mine = _group_of(groups, requests.sources)
     order = np.lexsort((requests.times, mine))
     bounds = np.searchsorted(mine[order], np.arange(len(groups) + 1))
     busiest = np.argsort(bounds[:-1] - bounds[1:], kind="stable")[:_MOST_TIMED]
@@ -282,7 +279,7 @@ def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Itera
             met = _met(few, many)
             if met < max(limits.meetings, limits.meeting * len(few)):
                 continue
-            chance = sum(_met(few + shift, many) for shift in _SHIFTS) / len(_SHIFTS)
+            chance = max(_met(few + shift, many) for shift in _SHIFTS)
             if met >= limits.beyond * chance:
                 yield one, other, _Link(met / len(few), "come within seconds of one another again and again")
 
@@ -293,21 +290,21 @@ def _met(few: Floats, many: Floats) -> int:
     return int(np.count_nonzero(near))
 
 
-def _telling(habits: _Habits, limits: Limits) -> bool:
+def _telling(habits: _Habits, diet: Floats, limits: Limits) -> bool:
     """Whether a group has asked for enough different things to be known by them."""
-    if len(habits.targets) < limits.pages:
+    if len(habits.pages) < limits.pages or diet.sum() < limits.requests:
         return False
-    shares = habits.diet[habits.diet > 0] / habits.requests
+    shares = diet[diet > 0] / diet.sum()
     return float(np.exp(-(shares * np.log(shares)).sum())) >= limits.kinds
 
 
-def _link(one: _Habits, other: _Habits, affinity: float, limits: Limits) -> _Link | None:
-    """Why two groups with the same diet belong together; None if they do not."""
+def _reason(one: _Habits, other: _Habits, limits: Limits) -> str:
+    """Why two groups with the same diet belong together; empty if they do not."""
     if np.count_nonzero(one.spans + other.spans) >= _LEAST_SPANS and one.spans.std() and other.spans.std():
         step = float(np.corrcoef(one.spans, other.spans)[0, 1])
         if step >= limits.in_step:
-            return _Link(affinity, "ask for the same kinds of pages at the same hours")
-    common = len(one.targets & other.targets) / min(len(one.targets), len(other.targets))
+            return "ask for the same kinds of pages at the same hours"
+    common = len(one.pages & other.pages) / min(len(one.pages), len(other.pages))
     if common <= limits.in_common:
-        return _Link(affinity, "ask for the same kinds of pages in the same proportions, but divide them")
-    return None
+        return "ask for the same kinds of pages in the same proportions, but not for the same ones"
+    return ""

@@ -3,13 +3,14 @@ Finding: all campaigns of a log, each way of looking after the other.
 
 First those whose series rise and fall together, then those that are in one another's company, then those that play the
 same script, then those that leave the same traces; who already belongs to one is not looked at again, but all of a
-campaign most of whose members play a script join it. People are never members.
+campaign most of whose members play a script join it. People are never members, but who only looks like one may be.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import numpy as np
@@ -34,16 +35,23 @@ def find(
     agents: Sequence[str] | None = None,
     *,
     limits: similarity.Limits | None = None,
+    doubtful: NDArray[np.bool_] | None = None,
 ) -> list[Found]:
     """
     The campaigns of a log whose sources are called *names*, the largest first.
 
     *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *agents*: each
-    source's user agent, or None to hide them.
+    source's user agent, or None to hide them. *doubtful*: which people only look like it, and are a crawler's among
+    crawlers.
     """
-    found = _synchronous(people, counts, plan, limits or similarity.Limits())
-    found += _left(found, company.find(names, people, requests, agents))
-    found = _joined(found, scripts.find(requests.sources, requests.times, requests.pages, requests.answers))
+    # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
+    with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
+        synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.Limits())
+        together = company.find(names, people, requests, agents, doubtful=doubtful)
+        played = scripts.find(requests.sources, requests.times, requests.pages, requests.answers)
+    found = synchronous.result()
+    found += _left(found, together)
+    found = _joined(found, played)
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
     found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
     return sorted(found, key=lambda one: (-len(one.members), one.members))

@@ -56,12 +56,21 @@ def _texts(number: int) -> tuple[str, str]:
     return f"{IPv4Address(number << 8)}/24", f"{IPv4Address(number >> 4 << 12)}/20"
 
 
-def full(names: Sequence[str], people: NDArray[np.bool_], *, members: int, share: float) -> list[Neighbours]:
+def full(
+    names: Sequence[str],
+    people: NDArray[np.bool_],
+    doubtful: NDArray[np.bool_],
+    *,
+    members: int,
+    share: float,
+    around: int,
+) -> list[Neighbours]:
     """
     Neighbouring networks of which at least one has so many *members*, sources that are no *people*.
 
     Networks of which more than this *share* are people do not count. A lone source beside a full network is of it;
-    several networks with one source each are only neighbours.
+    several networks with one source each are only neighbours. Who only looks like a person (*doubtful*) is a member in
+    a network that counts where so many are *around* it: a crawler draws a page now and then.
     """
     network, texts = _numbered(names)
     there = np.flatnonzero(network >= 0)
@@ -75,7 +84,8 @@ def full(names: Sequence[str], people: NDArray[np.bool_], *, members: int, share
     wide = np.append(numbers[numbers < _OTHER] >> 4, np.array(others, np.int64))
     wanted = counts & np.isin(wide, wide[counts & (inside >= members)])
     # The sources of each network that is wanted, in their order.
-    chosen = np.flatnonzero(wanted[which] & ~people[there])
+    member = ~people[there] | (doubtful[there] & (inside[which] >= around))
+    chosen = np.flatnonzero(wanted[which] & member)
     order = chosen[np.argsort(which[chosen], kind="stable")]
     sources = np.split(there[order], np.flatnonzero(np.diff(which[order])) + 1)
     found: dict[str, list[tuple[str, list[int]]]] = {}

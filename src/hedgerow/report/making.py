@@ -91,15 +91,15 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         in_turn = {name: opinions[name] for name in OPINIONS if name in opinions}
         judgements = Judgements(tables.figures["pages"], in_turn, declared, trust=model.trust)
         crowd = crowd_of(judgements, shapes)
-    with watch("containment"):
-        containment = contain(tables, judgements)
-        density = limits(tables, judgements, declared)
     report = Report(
-        tables, judgements, declared=declared, containment=containment, density=density,
-        votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
+        tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent
     )  # fmt: skip
-    with watch("campaigns"), report.telling_beside() if options.told else nullcontext():
-        report.join(campaigns(tables, judgements, shapes, declared))
+    with report.telling_beside() if options.told else nullcontext():
+        with watch("containment"):
+            report.containment = contain(tables, judgements)
+            report.density = limits(tables, judgements, declared)
+        with watch("campaigns"):
+            report.join(campaigns(tables, judgements, shapes, declared))
     report.timing |= watch.seconds
     return report
 

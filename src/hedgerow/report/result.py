@@ -90,8 +90,6 @@ class Report:
         judgements: Judgements,
         *,
         declared: Declared | None = None,
-        containment: Containment | None = None,
-        density: Sequence[Proposal] = (),
         votes: Votes | None = None,
         rules: Sequence[str] = (),
         crowd: Crowd | None = None,
@@ -101,8 +99,8 @@ class Report:
         self.tally: Tally = tables.tally
         self.judgements = judgements
         self.campaigns: list[Campaign] = []
-        self.containment = containment
-        self.density = list(density)
+        self.containment: Containment | None = None
+        self.density: list[Proposal] = []
         """Density windows that fit the log."""
         self.votes = votes
         self.rules = list(rules)
