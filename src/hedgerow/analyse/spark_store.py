@@ -187,10 +187,9 @@ class SparkStore(Asked):
             told = self._series.mapInArrow(partial(_features, plan, levels, least), _SHAPES).toArrow()
         table = told.sort_by("source").combine_chunks()
         source, start, requests = (table.column(name).to_numpy() for name in ("source", "start", "requests"))
-        rows = pa.compute.list_flatten(table.column("features")).to_numpy().reshape(len(source), -1)
+        rows = pa.compute.list_flatten(table.column("features")).to_numpy().reshape(len(source), len(NAMES))
         places = np.searchsorted(self._sources, unsigned("source", source)).astype(np.int64)
-        rows = rows.copy() if len(rows) else np.zeros((0, len(NAMES)))
-        return Features(places, start, requests, rows, plan.day is not None)
+        return Features(places, start, requests, rows.copy(), plan.day is not None)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
