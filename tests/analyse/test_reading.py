@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -171,6 +172,17 @@ def test_compressed_and_in_many_pieces(tmp_path, monkeypatch, pack):
     found, tally = table_of(path)
     assert (found, tally) == reference_of(path)
     assert tally[0] == len(SAMPLES) * 25 + 1
+
+
+def test_a_log_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch):
+    """Some who rotate logs copy and cut them: what is still there is read, and nothing ends for it."""
+    monkeypatch.setattr("hedgerow.analyse.reading._PIECE", 1000)
+    path = tmp_path / "log"
+    path.write_bytes((GOOD + b"\n") * 3000)
+    with Store(memory=500_000_000) as store:
+        tally = read([str(path)], store, Numbering(), lambda _: os.truncate(path, 10 * len(GOOD)))
+    assert 5 < tally.parsed < 100
+    assert tally.lines == tally.parsed + tally.bad
 
 
 def test_virtual_hosts(tmp_path):

@@ -7,13 +7,14 @@ put into the store the next ones are scanned in other threads.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
+from io import FileIO
 from itertools import islice
-from pathlib import Path
 from typing import Protocol, TypeGuard
 
 import numpy as np
@@ -29,6 +30,7 @@ Piece = NDArray[np.uint8]
 Progress = Callable[[Tally], None]
 
 _PIECE = 1 << 25
+_NEAR = 1 << 16
 _AHEAD = 2
 VISITS_AT_ONCE = 50_000
 _NEWLINE = 10
@@ -77,30 +79,36 @@ def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
 
 def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     parse = source.parser()
-    waiting: deque[tuple[Piece, Future[Scanned]]] = deque()
+    waiting: deque[Future[tuple[Piece, Scanned]]] = deque()
     seen = tally.lines
-    with ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool:
+    with (
+        opened(source.path) if source.is_plain else nullcontext() as file,
+        ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool,
+    ):
         try:
-            for piece in pieces(source, tally):
-                waiting.append((piece, pool.submit(scan, piece, vhost=source.format.has_host)))
+            for load in _loads(source, file, tally):
+                waiting.append(pool.submit(_scan, load, vhost=source.format.has_host))
                 if len(waiting) > _AHEAD:
-                    _take(*waiting.popleft(), parse, store, numbering, tally)
+                    _take(*waiting.popleft().result(), parse, store, numbering, tally)
                     if progress is not None:
                         progress(tally)
             while waiting:
-                _take(*waiting.popleft(), parse, store, numbering, tally)
+                _take(*waiting.popleft().result(), parse, store, numbering, tally)
         finally:
-            for _, future in waiting:
+            for future in waiting:
                 future.cancel()
             waiting.clear()
     source.report_damage(tally, tally.lines - seen)
 
 
-def _take(
-    piece: Piece, future: Future[Scanned], parse: Parser, store: Takes, numbering: Numbering, tally: Tally
-) -> None:
+def _scan(load: Callable[[], Piece], *, vhost: bool) -> tuple[Piece, Scanned]:
+    piece = load()
+    return piece, scan(piece, vhost=vhost)
+
+
+def _take(piece: Piece, scanned: Scanned, parse: Parser, store: Takes, numbering: Numbering, tally: Tally) -> None:
     """Put a scanned piece into the store."""
-    rows = rows_of_piece(piece, future.result(), parse, numbering, tally)
+    rows = rows_of_piece(piece, scanned, parse, numbering, tally)
     if len(rows["t"]):
         store.add(rows)
 
@@ -140,11 +148,19 @@ def _read_visits(source: Source, store: Takes, numbering: Numbering, tally: Tall
             progress(tally)
 
 
-def pieces(source: Text, tally: Tally) -> Iterator[Piece]:
-    """The file in pieces of whole lines."""
-    if source.is_plain:
-        yield from _mapped(source, tally)
+def _loads(source: Text, file: FileIO | None, tally: Tally) -> Iterator[Callable[[], Piece]]:
+    """What gives the pieces of a log, in any thread: those of a plain *file* are read there."""
+    if file is None:
+        for piece in pieces(source, tally):
+            yield partial(np.asarray, piece)
         return
+    for start, end in cuts(file):
+        tally.bytes_read += end - start
+        yield partial(_loaded, file, start, end)
+
+
+def pieces(source: Text, tally: Tally) -> Iterator[Piece]:
+    """A compressed log, or one that is no file, in pieces of whole lines."""
     begun: list[bytes] = []
     size = 0
     for block in source.blocks(tally):
@@ -165,40 +181,52 @@ def pieces(source: Text, tally: Tally) -> Iterator[Piece]:
         yield np.frombuffer(data, np.uint8)
 
 
-def _mapped(source: Text, tally: Tally) -> Iterator[Piece]:
-    """A plain file, without copying it."""
-    mapped = in_memory(source.path)
-    if mapped is None:
-        return
-    for start, end in cuts(mapped):
-        tally.bytes_read += end - start
-        if start >= 2 * (_AHEAD + 2) * _PIECE:
-            # What was read long ago need not be kept in memory.
-            done = (start - (_AHEAD + 2) * _PIECE) // mmap.PAGESIZE * mmap.PAGESIZE
-            mapped.madvise(mmap.MADV_DONTNEED, 0, done)
-        yield np.frombuffer(mapped, np.uint8, end - start, start)
-
-
-def in_memory(path: str) -> mmap.mmap | None:
-    """A file as bytes; None where it is empty, which cannot be had so."""
+def opened(path: str) -> FileIO:
+    """
+    A plain file. Its pieces are copied and not mapped: whoever cuts a file short that is mapped, as some do who rotate
+    logs, ends the process.
+    """
     try:
-        with Path(path).open("rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                return None
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return FileIO(path)
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def cuts(mapped: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """Where the pieces of a file begin and end."""
-    start, size = 0, len(mapped)
+def cuts(file: FileIO) -> Iterator[tuple[int, int]]:
+    """Where the pieces of a file begin and end, which are whole lines; as long as it is now."""
+    start, size = 0, os.fstat(file.fileno()).st_size
     while start < size:
-        end = min(start + _PIECE, size)
-        if end < size:
-            newline = mapped.rfind(b"\n", start, end)
-            if newline < 0:
-                newline = mapped.find(b"\n", end)
-            end = newline + 1 if newline >= 0 else size
+        end = _end_of_lines(file.fileno(), start, size)
         yield start, end
         start = end
+
+
+def _end_of_lines(number: int, start: int, size: int) -> int:
+    """Where the piece ends that begins at *start*; a line that is longer than a piece is one."""
+    end = start + _PIECE
+    if end >= size:
+        return size
+    stop = end
+    while stop > start:
+        begin = max(start, stop - _NEAR)
+        newline = os.pread(number, stop - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        stop = begin
+    while end < size and (block := os.pread(number, _NEAR, end)):
+        newline = block.find(b"\n")
+        if newline >= 0:
+            return end + newline + 1
+        end += len(block)
+    return size
+
+
+def _loaded(file: FileIO, start: int, end: int) -> Piece:
+    """A piece of a file, as far as it is still there; of a line without end the beginning is enough."""
+    piece = np.empty(min(end - start, _PIECE), np.uint8)
+    got = 0
+    while got < len(piece) and (count := os.preadv(file.fileno(), [piece.data[got:]], start + got)):
+        got += count
+    # As all other pieces are: or numba compiles it all once more.
+    piece.flags.writeable = False
+    return piece[:got]

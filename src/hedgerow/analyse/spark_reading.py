@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse.kept import Told
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows, Texts
-from hedgerow.analyse.reading import VISITS_AT_ONCE, cuts, in_memory, in_turn, is_of_plain_lines, pieces, rows_of_piece
+from hedgerow.analyse.reading import VISITS_AT_ONCE, cuts, in_turn, is_of_plain_lines, opened, pieces, rows_of_piece
 from hedgerow.analyse.scanning import OTHER_CLIENT, scan
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import Dialect
@@ -74,8 +74,8 @@ def parts_of(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Part]
             raise LogError(f"{readable(source.path)}: cannot be read by Spark's workers; write it to a file")
         path = source.path if is_url(source.path) else str(Path(source.path).absolute())
         if is_of_plain_lines(source) and source.is_plain:
-            mapped = in_memory(path)
-            ends = cuts(mapped) if mapped is not None else ()
+            with opened(path) as file:
+                ends = list(cuts(file))
             parts += [Part(len(parts) + k, source.path, path, start, end) for k, (start, end) in enumerate(ends)]
         else:
             parts.append(Part(len(parts), source.path, path, 0, ALL))
