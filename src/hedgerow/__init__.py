@@ -21,7 +21,7 @@ The map, from the outside in:
     exchange/   lists to and from other programs     simulate/  the papers' experiments
     crawl/      training crawlers                    training/  where models come from; the gate does without
     models/     from a session to what a visitor is  shape/     what a source's traffic looks like over time (numpy)
-    recall.py verdict.py visit.py errors.py          the nouns
+    recall.py verdict.py visit.py errors.py          the nouns; interrupted.py: Ctrl-C before anything has begun
 
 Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of
 a log become the same `Visit`, and the visit's own time is the time.

@@ -17,6 +17,7 @@ from hedgerow import __version__
 from hedgerow.cli.later import add_later
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.interrupted import STATUS as INTERRUPTED
 from hedgerow.interrupted import Told, ending_at_once
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_BROKEN, _WRONG_USE, _INTERRUPTED, _PIPE_CLOSED = 1, 2, 130, 141
+_BROKEN, _WRONG_USE, _PIPE_CLOSED = 1, 2, 141
 
 
 def _print_version(wanted: bool) -> None:
@@ -328,7 +329,7 @@ def main() -> None:
     """Run the command line: what is broken, or typed wrong, becomes one line on standard error."""
     try:
         status = app(standalone_mode=False)
-        if status == _INTERRUPTED and not isinstance(status, Told):
+        if status == INTERRUPTED and not isinstance(status, Told):
             # Before the command had begun to mind it; typer keeps silent.
             typer.echo("Interrupted.", err=True)
     except SettingsError as error:
@@ -340,7 +341,7 @@ def main() -> None:
         status = _BROKEN
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("Interrupted.", err=True)
-        status = _INTERRUPTED
+        status = INTERRUPTED
     except BrokenPipeError:
         # Somebody looked at the first lines with `head`.
         sys.stderr.close()
