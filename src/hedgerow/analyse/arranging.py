@@ -83,14 +83,14 @@ def divided(rows: Rows) -> tuple[Matrix, NDArray[np.int64]]:
 
 
 @compiled
-def _numbered(rows: Any, numbers: Any) -> Any:
-    """The different sources of *rows*; *numbers* gets which of them each row is of."""
+def _numbered(own: Any, numbers: Any) -> Any:
+    """The different sources in *own*, which are those of rows; *numbers* gets which of them each row is of."""
     size = 1 << 12
     table = np.full(size, -1, np.int64)
     found = np.empty(size, np.uint64)
     count = 0
-    for i in range(len(rows)):
-        source = rows[i, _SOURCE]
+    for i in range(len(own)):
+        source = own[i]
         place = np.int64(source * _SPREAD >> np.uint64(20)) & (size - 1)
         while table[place] >= 0 and found[table[place]] != source:
             place = (place + 1) & (size - 1)
@@ -144,18 +144,22 @@ def _by_time(rows: Any, bounds: Any) -> None:
                 rows[start + i] = before[order[i]]
 
 
-def arranged(rows: Matrix) -> Matrix:
-    """*rows* by source and time; of the same time as they came."""
-    numbers = np.empty(len(rows), np.int64)
-    sources = _numbered(rows, numbers)
+def arranged(some: Sequence[Matrix]) -> Matrix:
+    """The rows in *some*, one behind the other, by source and time; of the same time as they came."""
+    own = np.concatenate([rows[:, _SOURCE] for rows in some])
+    numbers = np.empty(len(own), np.int64)
+    sources = _numbered(own, numbers)
     order = np.argsort(sources)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     numbers = rank[numbers]
     bounds = np.zeros(len(order) + 1, np.int64)
     np.cumsum(np.bincount(numbers, minlength=len(order)), out=bounds[1:])
-    out = np.empty_like(rows)
-    _bring(rows, numbers, bounds[:-1].copy(), out)
+    out = np.empty((len(own), WORDS), np.uint64)
+    places, begin = bounds[:-1].copy(), 0
+    for rows in some:
+        _bring(rows, numbers[begin : begin + len(rows)], places, out)
+        begin += len(rows)
     _by_time(out, bounds)
     return out
 

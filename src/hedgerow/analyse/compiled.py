@@ -145,6 +145,19 @@ def _which_are_low(typing: Any, data: Any, place: Any) -> Any:  # noqa: ARG001 -
 
 
 @numba.extending.intrinsic
+def _which_are_no_digits(typing: Any, data: Any, place: Any) -> Any:  # noqa: ARG001 - numba's way
+    """Numba's description of: a bit for each of `TOGETHER` bytes that is no digit, the first the lowest."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        found = _at(context, builder, signature, arguments, ir.VectorType(ir.IntType(8), TOGETHER))
+        from_zero = builder.sub(found, _all_of(builder, ir.IntType(8)(48)))
+        beyond = builder.icmp_unsigned(">", from_zero, _all_of(builder, ir.IntType(8)(9)))
+        return builder.zext(builder.bitcast(beyond, ir.IntType(TOGETHER)), ir.IntType(64))
+
+    return numba.types.uint64(data, numba.types.int64), generate
+
+
+@numba.extending.intrinsic
 def _first_bit(typing: Any, bits: Any) -> Any:  # noqa: ARG001 - numba's way
     """Numba's description of: the place of the lowest bit that is set; one is."""
 
@@ -186,3 +199,38 @@ def find_low(data: Any, start: int, end: int) -> Any:
     while i < end and data[i] > 32:  # noqa: PLR2004 - a space
         i += 1
     return i
+
+
+@lean
+def behind_digits(data: Any, start: int, end: int) -> Any:
+    """The first place from *start* to before *end* that has no digit; *end* where there is none."""
+    i = start
+    while i + TOGETHER <= end:
+        bits: Any = _which_are_no_digits(data, i)  # type: ignore[call-arg]
+        if bits:
+            return i + _first_bit(bits)
+        i += TOGETHER
+    while i < end and 48 <= data[i] <= 57:  # noqa: PLR2004 - digits
+        i += 1
+    return i
+
+
+@lean
+def find_all(data: Any, one: int, places: Any) -> int:
+    """How many bytes of *data* are *one*; where they are is in *places*, as far as there is room."""
+    count = 0
+    i = 0
+    while i < len(data):
+        if i + TOGETHER <= len(data):
+            bits: Any = _which(data, i, one, one)  # type: ignore[call-arg]
+        else:
+            bits = np.uint64(0)
+            for k in range(i, len(data)):
+                bits |= np.uint64(data[k] == one) << np.uint64(k - i)
+        while bits:
+            if count < len(places):
+                places[count] = i + _first_bit(bits)
+            count += 1
+            bits &= bits - np.uint64(1)
+        i += TOGETHER
+    return count

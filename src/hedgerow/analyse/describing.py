@@ -23,34 +23,52 @@ PAGE, CALL, ASSET, PREFETCH = 0, 1, 2, 3
 PARAMETERS, HEAD, ROBOTS, REFERRED, OLD_HTTP = 1, 2, 4, 8, 16
 """The flags: has a query, asks for headers only, asks for robots.txt, has a referrer, is HTTP/1.0."""
 
-_M1 = np.uint64(0x9E3779B97F4A7C15)
-_M2 = np.uint64(0xC2B2AE3D27D4EB4F)
+M1 = np.uint64(0x9E3779B97F4A7C15)
+M2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _S = np.uint64(29)
 _SLASH = np.frombuffer(b"/", np.uint8)
 
 
 @lean
 def _mix(h: Any, word: Any) -> Any:
-    h = (h ^ word) * _M1
+    h = (h ^ word) * M1
     return h ^ (h >> _S)
+
+
+@lean
+def _mix_both(h: Any, word: Any, other: Any) -> Any:
+    """Two words in the time of one."""
+    h = (h ^ word) * M1 ^ other * M2
+    return h ^ (h >> _S)
+
+
+@lean
+def _few(data: Bytes, start: int, end: int) -> Any:
+    """Fewer than eight bytes as one number, the first the lowest."""
+    if start + 8 <= len(data):
+        return eight(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
+    word = np.uint64(0)
+    for i in range(start, end):
+        word |= np.uint64(data[i]) << np.uint64(8 * (i - start))
+    return word
 
 
 @lean
 def digest(data: Bytes, start: int, end: int) -> Any:
     """64 bits for the bytes from *start* to before *end*; never 0."""
-    h = _M2 ^ np.uint64(end - start)
+    h = M2 ^ np.uint64(end - start)
     i = start
-    while i + 8 <= end:
-        h = _mix(h, eight(data, i))
-        i += 8
-    word = np.uint64(0)
-    shift = np.uint64(0)
-    while i < end:
-        word |= np.uint64(data[i]) << shift
-        shift += np.uint64(8)
-        i += 1
-    h = _mix(h, word)
-    h = _mix(h, _M2)
+    while i + 16 <= end:
+        h = _mix_both(h, eight(data, i), eight(data, i + 8))
+        i += 16
+    # What is left, with some bytes before it that have been seen: how many is in the digest already.
+    if end - start < 8:
+        h = _mix(h, _few(data, start, end))
+    elif end - i > 8:
+        h = _mix_both(h, eight(data, i), eight(data, end - 8))
+    else:
+        h = _mix(h, eight(data, end - 8))
+    h = _mix(h, M2)
     return h if h != np.uint64(0) else np.uint64(1)
 
 
@@ -61,7 +79,7 @@ def _suffixes() -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
         for suffix in sorted(suffixes):
             text = suffix.encode()
             low, high = (int.from_bytes(part, "little") for part in (text[:8], text[8:]))
-            place = ((low * int(_M1)) & _ALL_BITS) >> 54
+            place = ((low * int(M1)) & _ALL_BITS) >> 54
             while keys[place, 0]:
                 place = (place + 1) % 1024
             keys[place], kinds[place] = (low, high), kind
@@ -121,7 +139,7 @@ def _suffix_kind(data: Bytes, start: int, end: int) -> Any:
             low |= np.uint64(c) << np.uint64(8 * (i - start))
         else:
             high |= np.uint64(c) << np.uint64(8 * (i - start - 8))
-    place = np.int64(low * _M1 >> np.uint64(54))
+    place = np.int64(low * M1 >> np.uint64(54))
     while _KEYS[place, 0] != np.uint64(0):
         if _KEYS[place, 0] == low and _KEYS[place, 1] == high:
             return np.int64(_KINDS[place])
@@ -178,7 +196,7 @@ def build(data: Bytes, start: int, end: int) -> Any:
     slashes = 0
     name = start
     dot = -1
-    shape = _M1
+    shape = M1
     for i in range(start, query):
         c = data[i]
         if c == 47:
@@ -199,7 +217,7 @@ def build(data: Bytes, start: int, end: int) -> Any:
             c = np.uint8(35)
         else:
             digit = False
-        shape = (shape ^ np.uint64(c)) * _M2
+        shape = (shape ^ np.uint64(c)) * M2
     shape = _mix(shape, np.uint64(slashes))
     if name == query:
         shape = _mix(shape, np.uint64(7))
@@ -208,7 +226,7 @@ def build(data: Bytes, start: int, end: int) -> Any:
         kind = _suffix_kind(data, dot + 1, query)
         if query - dot <= 6:
             for i in range(dot, query):
-                shape = (shape ^ np.uint64(data[i])) * _M2
+                shape = (shape ^ np.uint64(data[i])) * M2
     last = name
     if name == query and query > start:
         # The name of a directory stands before its slash.
@@ -228,7 +246,7 @@ def build(data: Bytes, start: int, end: int) -> Any:
             last = i + 1
             until = end
         elif naming:
-            shape = (shape ^ np.uint64(c)) * _M2
+            shape = (shape ^ np.uint64(c)) * M2
     if until == end:
         stop = last
         while stop < end and data[stop] != 38:

@@ -120,7 +120,7 @@ class Parts:
     def _arrange(self, part: int) -> list[Piece]:
         waiting, path = self._waiting[part], self._path(part)
         if not path.exists():
-            pieces = [Piece(arranged(np.concatenate(waiting)))] if waiting else []
+            pieces = [Piece(arranged(waiting))] if waiting else []
             waiting.clear()
             return pieces
         self._write_away(part)
@@ -128,7 +128,7 @@ class Parts:
         pieces = []
         for number, one in enumerate([path] if whole else self._ranges(path)):
             there = path.with_name(f"{path.name}-arranged-{number}")
-            rows = arranged(_loaded(one))
+            rows = arranged([_loaded(one)])
             with _told(), there.open("wb") as file:
                 file.write(rows.data)
             pieces.append(Piece(there))

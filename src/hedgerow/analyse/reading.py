@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse.numbering import Numbering, Rows, fill, only
 from hedgerow.analyse.scanning import Scanned, scan
+from hedgerow.analyse.shelf import Shelf
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
 from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, Source, Tally, Text, look_at
@@ -80,14 +81,14 @@ def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
 def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     parse = source.parser()
     waiting: deque[Future[tuple[Piece, Scanned]]] = deque()
-    seen = tally.lines
+    seen, shelf = tally.lines, Shelf()
     with (
         opened(source.path) if source.is_plain else nullcontext() as file,
         ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool,
     ):
         try:
-            for load in _loads(source, file, tally):
-                waiting.append(pool.submit(_scan, load, vhost=source.format.has_host))
+            for load in _loads(source, file, shelf, tally):
+                waiting.append(pool.submit(_scan, load, shelf, vhost=source.format.has_host))
                 if len(waiting) > _AHEAD:
                     _take(*waiting.popleft().result(), parse, store, numbering, tally)
                     if progress is not None:
@@ -101,9 +102,9 @@ def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, 
     source.report_damage(tally, tally.lines - seen)
 
 
-def _scan(load: Callable[[], Piece], *, vhost: bool) -> tuple[Piece, Scanned]:
+def _scan(load: Callable[[], Piece], shelf: Shelf, *, vhost: bool) -> tuple[Piece, Scanned]:
     piece = load()
-    return piece, scan(piece, vhost=vhost)
+    return piece, scan(piece, vhost=vhost, shelf=shelf)
 
 
 def _take(piece: Piece, scanned: Scanned, parse: Parser, store: Takes, numbering: Numbering, tally: Tally) -> None:
@@ -148,7 +149,7 @@ def _read_visits(source: Source, store: Takes, numbering: Numbering, tally: Tall
             progress(tally)
 
 
-def _loads(source: Text, file: FileIO | None, tally: Tally) -> Iterator[Callable[[], Piece]]:
+def _loads(source: Text, file: FileIO | None, shelf: Shelf, tally: Tally) -> Iterator[Callable[[], Piece]]:
     """What gives the pieces of a log, in any thread: those of a plain *file* are read there."""
     if file is None:
         for piece in pieces(source, tally):
@@ -156,7 +157,7 @@ def _loads(source: Text, file: FileIO | None, tally: Tally) -> Iterator[Callable
         return
     for start, end in cuts(file):
         tally.bytes_read += end - start
-        yield partial(_loaded, file, start, end)
+        yield partial(_loaded, file, start, end, shelf)
 
 
 def pieces(source: Text, tally: Tally) -> Iterator[Piece]:
@@ -221,9 +222,9 @@ def _end_of_lines(number: int, start: int, size: int) -> int:
     return size
 
 
-def _loaded(file: FileIO, start: int, end: int) -> Piece:
+def _loaded(file: FileIO, start: int, end: int, shelf: Shelf) -> Piece:
     """A piece of a file, as far as it is still there; of a line without end the beginning is enough."""
-    piece = np.empty(min(end - start, _PIECE), np.uint8)
+    piece = shelf.take(min(end - start, _PIECE))
     got = 0
     while got < len(piece) and (count := os.preadv(file.fileno(), [piece.data[got:]], start + got)):
         got += count

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import eight, find, find_low, lean
+from hedgerow.analyse.compiled import behind_digits, eight, find, find_all, find_low, lean
 from hedgerow.analyse.describing import (
+    M1,
+    M2,
     ASSET,
     CALL,
     HEAD,
@@ -31,11 +33,13 @@ from hedgerow.analyse.describing import (
     shape_of_referrer,
 )
 from hedgerow.analyse.moments import NO_TIME, seconds
+from hedgerow.analyse.shelf import Shelf
 
 OTHER_CLIENT = np.uint64(1 << 63)
 """A source that is no plain IPv4 address has a number from here on."""
 
 LONGEST_LINE = 65_536
+_NEWLINE = 10
 
 CLIENT, AGENT, PLACE, SHAPE, LEAD, HOST = 0, 1, 2, 3, 4, 5
 """
@@ -44,8 +48,12 @@ shape, the virtual host.
 """
 _COLUMNS = 6
 _WORDS = 1 << 12
-_BITS = 13
+_BITS = 14
 _TO_PLACE = np.uint64(64 - _BITS)
+_BITS_OF_CLIENTS = 11
+_TO_CLIENT = np.uint64(64 - _BITS_OF_CLIENTS)
+_USUAL_LINE = 64
+"""Bytes: few logs have lines that are shorter on the whole."""
 
 
 class Scanned(NamedTuple):
@@ -145,18 +153,6 @@ def _number(
 
 
 @lean
-def count_lines(data: Bytes) -> int:
-    """The lines in *data*; the last one may lack its newline."""
-    n = 0
-    for i in range(len(data)):
-        if data[i] == 10:
-            n += 1
-    if len(data) and data[len(data) - 1] != 10:
-        n += 1
-    return n
-
-
-@lean
 def _quoted_end(data: Bytes, i: int, end: int) -> int:
     """The place of the quote that ends a quoted field whose first byte is at *i*; -1 where it is not plain."""
     stop = find(data, i, end, 34, 92)
@@ -177,6 +173,8 @@ def _is_space(c: int) -> bool:
 
 
 _FOUR = np.uint64(0xFFFFFFFF)
+_FIVE = np.uint64(0xFFFFFFFFFF)
+_NOBODY = np.uint64(int.from_bytes(b" - - ", "little"))
 _GET = np.uint64(int.from_bytes(b"GET ", "little"))
 _LAST = np.uint64(1 << 56)
 _HTTP = np.uint64(int.from_bytes(b"HTTP/1.1", "little"))
@@ -245,15 +243,17 @@ def _line(data: Bytes, start: int, end: int, vhost: bool, out: Any) -> bool:
         return False
     out[0] = i
     out[1] = stop
-    i = stop + 1
-    stop = _word_end(data, i, end)
-    if stop < 0 or (vhost and (stop - i != 1 or data[i] != 45)):
-        return False
-    i = stop + 1
-    stop = _word_end(data, i, end)
-    if stop < 0:
-        return False
-    i = stop + 1
+    i = stop + 5
+    if i + 31 > end or eight(data, stop) & _FIVE != _NOBODY:
+        i = stop + 1
+        stop = _word_end(data, i, end)
+        if stop < 0 or (vhost and (stop - i != 1 or data[i] != 45)):
+            return False
+        i = stop + 1
+        stop = _word_end(data, i, end)
+        if stop < 0:
+            return False
+        i = stop + 1
     # The time, in brackets, and the quote of the request.
     if i + 31 > end or data[i] != 91 or data[i + 27] != 93 or data[i + 28] != 32 or data[i + 29] != 34:
         return False
@@ -288,8 +288,7 @@ def _line(data: Bytes, start: int, end: int, vhost: bool, out: Any) -> bool:
         i += 1
     else:
         size = i
-        while i < end and 48 <= data[i] <= 57:
-            i += 1
+        i = behind_digits(data, i, end)
         if i == size:
             return False
     out[7] = out[8] = out[9] = out[10] = i
@@ -351,35 +350,60 @@ def _refer(data: Bytes, start: int, end: int, known: Any, table: Any, hashes: An
 
 
 @lean
+def _client(data: Bytes, start: int, end: int, clients: Any) -> Any:
+    """What `ipv4` says; *clients* are those that came last."""
+    size = end - start
+    if size < 7 or size > 15 or start + 16 > len(data):
+        return ipv4(data, start, end)
+    first, second = eight(data, start), np.uint64(0)
+    if size < 8:
+        first &= _below(size)
+    else:
+        second = eight(data, start + 8) & _below(size - 8)
+    known = clients[np.int64((first * M1 ^ second * M2) >> _TO_CLIENT)]
+    if known[0] != first or known[1] != second:
+        known[0], known[1], known[2] = first, second, ipv4(data, start, end)
+    return known[2]
+
+
+@lean
+def _below(count: int) -> Any:
+    """The bits of the lowest *count* bytes of a word."""
+    return (np.uint64(1) << np.uint64(8 * count)) - np.uint64(1)
+
+
+@lean
 def _scan_some(
-    data: Bytes, vhost: bool, line: int, start: int, count: int, out: Any, memory: Any, words: Any, hashes: Any,
-    table: Any, starts: Any, ends: Any, odd: Any, source: Any, at: Any, page: Any, parent: Any, order: Any, status: Any,
-    kind: Any, flags: Any, texts: Any,
+    data: Bytes, vhost: bool, line: int, count: int, out: Any, clients: Any, memory: Any, words: Any, hashes: Any,
+    table: Any, ends: Any, starts: Any, source: Any, at: Any, page: Any, parent: Any, order: Any, texts: Any,
+    status: Any, odd: Any, kind: Any, flags: Any,
 ) -> Any:  # fmt: skip
     """
-    Scan from *line* on, which begins at *start*, as far as there is room for words; *count* are there. *memory* is of
-    the targets and referrers that came last: most come again.
+    Scan from *line* on, as far as there is room for words; *count* are there. *clients* and *memory* (targets,
+    referrers, user agents) are of what came last: most comes again.
 
-    Gives the line that comes next, where it begins, and how many words there are.
+    Gives the line that comes next, and how many words there are.
     """
-    length = len(data)
     room = len(words) - _COLUMNS
-    while line < len(starts) and count <= room:
-        end = find(data, start, length, 10, 10)
-        starts[line] = start
-        ends[line] = end
-        following = end + 1
+    while line < len(ends) and count <= room:
+        here = line
+        line += 1
+        start, end = ends[here - 1] + 1 if here else 0, ends[here]
+        starts[here] = start
+        for column in range(_COLUMNS):
+            texts[column, here] = -1
+        parent[here] = 0
         while end > start and data[end - 1] == 13:
             end -= 1
-        plain = following - 1 - start <= LONGEST_LINE and _line(data, start, end, vhost, out)
-        start = following
-        line += 1
+        plain = ends[here] - start <= LONGEST_LINE and _line(data, start, end, vhost, out)
+        odd[here] = not plain
         if not plain:
+            source[here] = page[here] = order[here] = 0
+            at[here] = 0
+            status[here] = kind[here] = flags[here] = 0
             continue
-        here = line - 1
-        odd[here] = False
         at[here] = out[2] * 1_000_000
-        number = ipv4(data, out[0], out[1])
+        number = _client(data, out[0], out[1], clients)
         source[here] = number
         if number == OTHER_CLIENT:
             h = digest(data, out[0], out[1])
@@ -423,40 +447,78 @@ def _scan_some(
             parent[here] = known[1]
         flags[here] = flag
         if not _is_dash(data, out[9], out[10]):
-            h = digest(data, out[9], out[10])
-            word = _number(data, out[9], out[10], h, AGENT, table, hashes, words, count)
-            count = max(count, word + 1)
-            texts[AGENT, here] = word
+            told = digest(data, out[9], out[10])
+            known = memory[2, np.int64(told >> _TO_PLACE)]
+            size = np.uint64(out[10] - out[9])
+            if known[0] != told or known[1] != size:
+                word = _number(data, out[9], out[10], told, AGENT, table, hashes, words, count)
+                count = max(count, word + 1)
+                known[0], known[1], known[2] = told, size, np.uint64(word)
+            texts[AGENT, here] = known[2]
         if vhost:
             h = digest(data, out[12], out[13])
             word = _number(data, out[12], out[13], h, HOST, table, hashes, words, count)
             count = max(count, word + 1)
             texts[HOST, here] = word
-    return line, start, count
+    return line, count
 
 
-def scan(data: Bytes, *, vhost: bool) -> Scanned:
-    """The lines of *data*; *vhost* says that each begins with a virtual host."""
+_FIELDS = {
+    "starts": np.int64, "source": np.uint64, "at": np.int64, "page": np.uint64, "parent": np.uint64, "order": np.uint64,
+    "texts": np.dtype((np.int32, _COLUMNS)), "status": np.uint16, "odd": np.bool_, "kind": np.uint8, "flags": np.uint8,
+}  # fmt: skip
+"""What each line has, in the order in which `_scan_some` takes it; the widest first, so that all lie as they should."""
+
+
+def scan(data: Bytes, *, vhost: bool, shelf: Shelf | None = None) -> Scanned:
+    """The lines of *data*; *vhost* says that each begins with a virtual host. Room for them is taken from *shelf*."""
     # One type of array, whatever it is a view of: or numba compiles it all once more.
     data = data.view()
     data.flags.writeable = False
-    n = count_lines(data)
-    # In the order of the fields of `Scanned`.
-    columns = (
-        np.zeros(n, np.int64), np.zeros(n, np.int64), np.ones(n, np.bool_), np.zeros(n, np.uint64),
-        np.zeros(n, np.int64), np.zeros(n, np.uint64), np.zeros(n, np.uint64), np.zeros(n, np.uint64),
-        np.zeros(n, np.uint16), np.zeros(n, np.uint8), np.zeros(n, np.uint8), np.full((_COLUMNS, n), -1, np.int32),
-    )  # fmt: skip
-    out, memory = np.zeros(18, np.int64), np.zeros((2, 1 << _BITS, 4), np.uint64)
+    shelf = shelf or Shelf()
+    ends = _line_ends(data, shelf)
+    n = len(ends)
+    columns = _columns(n, shelf)
+    out, memory = np.zeros(18, np.int64), np.zeros((3, 1 << _BITS, 4), np.uint64)
+    clients = np.zeros((1 << _BITS_OF_CLIENTS, 3), np.uint64)
     # No text of a time yet: its third and fourth part overlap, and cannot be these.
     out[16], out[17] = -1, 0
     words, hashes = np.zeros((_WORDS, 3), np.int64), np.zeros(_WORDS, np.uint64)
     table = np.full(4 * _WORDS, -1, np.int64)
-    line = start = count = 0
+    line = count = 0
     while True:
-        line, start, count = _scan_some(data, vhost, line, start, count, out, memory, words, hashes, table, *columns)
+        line, count = _scan_some(
+            data, vhost, line, count, out, clients, memory, words, hashes, table, ends, *columns.values()
+        )
         if line == n:
-            return Scanned(*columns, words[:count], hashes[:count])
+            return Scanned(ends=ends, words=words[:count], digests=hashes[:count], **columns)
         words, hashes = np.resize(words, (4 * len(words), 3)), np.resize(hashes, 4 * len(hashes))
         table = np.full(4 * len(table), -1, np.int64)
         _enter(words, hashes, table, count)
+
+
+def _line_ends(data: Bytes, shelf: Shelf) -> NDArray[np.int64]:
+    """Where each line of *data* ends; the last one may lack its newline."""
+    room = len(data) // _USUAL_LINE + 1
+    while True:
+        places = shelf.take(8 * room).view(np.int64)
+        count = find_all(data, _NEWLINE, places)
+        last = bool(len(data)) and data[-1] != _NEWLINE
+        if count + last <= room:
+            break
+        room = count + last
+    if last:
+        places[count] = len(data)
+    return places[: count + last]
+
+
+def _columns(n: int, shelf: Shelf) -> dict[str, NDArray[Any]]:
+    """Room for `_FIELDS` of *n* lines."""
+    kinds = {name: np.dtype(kind) for name, kind in _FIELDS.items()}
+    room = shelf.take(n * sum(kind.itemsize for kind in kinds.values()))
+    columns, begin = {}, 0
+    for name, kind in kinds.items():
+        end = begin + n * kind.itemsize
+        columns[name] = room[begin:end].view(kind.base).reshape(*kind.shape, n)
+        begin = end
+    return columns
