@@ -8,6 +8,7 @@ order it takes them, how dense it gets. Everything that is a plain count is of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from threading import local
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -280,12 +281,31 @@ class Kinds(NamedTuple):
     hidden: bool = False
 
 
+class _Desk(NamedTuple):
+    """Room to count in, whatever was counted there before: pages, stamps of who was there last, user agents."""
+
+    seen: NDArray[np.uint64]
+    stamps: NDArray[np.int64]
+    per_agent: NDArray[np.int64]
+
+
+_DESKS = local()
+
+
+def _desk(agents: int) -> _Desk:
+    """The desk of this thread, with room for so many user agents; to clear a new one takes longer than most parts."""
+    desk: _Desk | None = getattr(_DESKS, "own", None)
+    if desk is None or len(desk.per_agent) < agents:
+        desk = _DESKS.own = _Desk(
+            np.zeros(2 * CLOSELY, np.uint64), np.zeros(2 * CLOSELY + 1, np.int64), np.zeros((agents, 2), np.int64)
+        )
+    return desk
+
+
 def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
     """The figures of every source in *pieces*, in which those of a source come together and by time; in that order."""
     exact, places = kinds.exact, kinds.places
-    per_agent = np.zeros((kinds.agents, 2), np.int64)
-    seen = np.zeros(2 * CLOSELY, np.uint64)
-    stamps = np.zeros(2 * CLOSELY + 1, np.int64)
+    desk = _desk(kinds.agents)
     sessions: list[NDArray[np.int64]] = []
     paths: list[NDArray[np.float64]] = []
     who: list[NDArray[np.int64]] = []
@@ -305,9 +325,7 @@ def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
             places,
             kinds.listing,
             kinds.profile,
-            seen,
-            stamps,
-            per_agent,  # type: ignore[call-arg]
+            *desk,  # type: ignore[call-arg]
         )
         steps, features = _steps(bounds, exact, rows, values, places)
         whose, seen_through = _windows(bounds, kinds, rows, values)

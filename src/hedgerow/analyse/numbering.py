@@ -281,19 +281,23 @@ def _bytes(text: str) -> bytes:
 
 
 @lean
-def _keep(column: Any, good: Any) -> None:
-    k = 0
-    for i in range(len(good)):
-        column[k] = column[i]
-        k += good[i]
+def _close(column: Any, gaps: Any) -> None:
+    """Move what stands behind each of *gaps* over it."""
+    k = gaps[0]
+    for g in range(len(gaps)):
+        for i in range(gaps[g] + 1, gaps[g + 1] if g + 1 < len(gaps) else len(column)):
+            column[k] = column[i]
+            k += 1
 
 
 def only(rows: Rows, good: NDArray[np.bool_]) -> Rows:
     """Those of *rows* that are *good*; *rows* are spent."""
+    bad = np.flatnonzero(~good)
+    if not len(bad):
+        return rows
     for column in rows.values():
-        _keep(column, good)
-    count = int(good.sum())
-    return {name: column[:count] for name, column in rows.items()}
+        _close(column, bad)
+    return {name: column[: len(column) - len(bad)] for name, column in rows.items()}
 
 
 def fill(rows: Rows, where: NDArray[np.int64], more: Rows) -> None:
