@@ -110,11 +110,11 @@ def test_of_more_things_than_there_is_room_for_a_sample_is_counted(monkeypatch: 
     """It depends on the things only: not on their order, nor on how many counted."""
     monkeypatch.setattr(different, "MOST", 8192)
     things = np.random.default_rng(4).integers(1, 1 << 63, 60_000).astype(np.uint64)
-    keys = np.arange(len(things)) % 3
+    keys = np.arange(len(things), dtype=np.uint64) % np.uint64(3)
     one, half, other = Different(), Different(), Different()
-    one.enter(things, keys, np.ones(len(things), np.bool_))
-    half.enter(things[::-2], keys[::-2], np.ones(len(things) // 2, np.bool_))
-    other.enter(things[::2], keys[::2], np.ones(len(things) // 2, np.bool_))
+    one.enter(things, keys)
+    half.enter(things[::-2].copy(), keys[::-2].copy())
+    other.enter(things[::2].copy(), keys[::2].copy())
     half.take(other)
     assert one.halvings == half.halvings > 0
     assert one.by_other() == half.by_other()
@@ -123,6 +123,6 @@ def test_of_more_things_than_there_is_room_for_a_sample_is_counted(monkeypatch: 
 
 def test_enough_is_enough() -> None:
     found = Different(enough=20)
-    things = np.arange(1, 1001, dtype=np.uint64)
-    found.enter(things, np.where(things < 6, 1, 3), things % np.uint64(2) == 1)
+    things = np.arange(1, 1001, 2, dtype=np.uint64)
+    found.enter(things, np.where(things < 6, 1, 3).astype(np.uint64))
     assert found.by_other() == {1: 3, 3: 20}

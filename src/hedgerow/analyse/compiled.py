@@ -110,6 +110,25 @@ def eight(data: Any, place: int) -> Any:
     return _eight(data, place)  # type: ignore[call-arg]
 
 
+@numba.extending.intrinsic
+def _folded(typing: Any, one: Any, other: Any) -> Any:  # noqa: ARG001 - numba's way
+    """Numba's description of `folded`."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        high = builder.trunc(builder.lshr(product, wide(64)), ir.IntType(64))
+        return builder.xor(builder.trunc(product, ir.IntType(64)), high)
+
+    return numba.types.uint64(numba.types.uint64, numba.types.uint64), generate
+
+
+@lean
+def folded(one: Any, other: Any) -> Any:
+    """Both halves of the product of two words in one: every bit of it rests on all bits of both."""
+    return _folded(one, other)  # type: ignore[call-arg]
+
+
 def _all_of(builder: Any, value: Any) -> Any:
     """A vector of `TOGETHER` times the same byte."""
     vector = ir.VectorType(ir.IntType(8), TOGETHER)
@@ -229,7 +248,7 @@ def find_all(data: Any, one: int, places: Any) -> int:
                 bits |= np.uint64(data[k] == one) << np.uint64(k - i)
         while bits:
             if count < len(places):
-                places[count] = i + _first_bit(bits)
+                places[count] = i + _first_bit(bits)  # type: ignore[call-arg]
             count += 1
             bits &= bits - np.uint64(1)
         i += TOGETHER

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, eight, find, lean
+from hedgerow.analyse.compiled import compiled, eight, find, folded, lean
 from hedgerow.identity.kind import ASSETS, CALL_NAMES, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
@@ -36,13 +36,6 @@ def _mix(h: Any, word: Any) -> Any:
 
 
 @lean
-def _mix_both(h: Any, word: Any, other: Any) -> Any:
-    """Two words in the time of one."""
-    h = (h ^ word) * M1 ^ other * M2
-    return h ^ (h >> _S)
-
-
-@lean
 def _few(data: Bytes, start: int, end: int) -> Any:
     """Fewer than eight bytes as one number, the first the lowest."""
     if start + 8 <= len(data):
@@ -56,19 +49,20 @@ def _few(data: Bytes, start: int, end: int) -> Any:
 @lean
 def digest(data: Bytes, start: int, end: int) -> Any:
     """64 bits for the bytes from *start* to before *end*; never 0."""
-    h = M2 ^ np.uint64(end - start)
+    size = np.uint64(end - start)
+    h = M2 ^ size
     i = start
     while i + 16 <= end:
-        h = _mix_both(h, eight(data, i), eight(data, i + 8))
+        h = folded(eight(data, i) ^ M1, eight(data, i + 8) ^ h)
         i += 16
-    # What is left, with some bytes before it that have been seen: how many is in the digest already.
+    # What is left, with bytes before it that have been seen; how many they are is in the digest.
     if end - start < 8:
-        h = _mix(h, _few(data, start, end))
+        h = folded(_few(data, start, end) ^ M1, h)
     elif end - i > 8:
-        h = _mix_both(h, eight(data, i), eight(data, end - 8))
+        h = folded(eight(data, i) ^ M1, eight(data, end - 8) ^ h)
     else:
-        h = _mix(h, eight(data, end - 8))
-    h = _mix(h, M2)
+        h = folded(eight(data, end - 8) ^ M1, h)
+    h = folded(h ^ M1, size ^ M2)
     return h if h != np.uint64(0) else np.uint64(1)
 
 

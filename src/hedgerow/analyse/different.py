@@ -34,9 +34,7 @@ def _is_in(one: Any, halvings: int) -> bool:
 
 
 @lean
-def _enter(
-    first: int, ones: Any, others: Any, wanted: Any, halvings: int, counts: Any, enough: int, table: Any, used: int
-) -> Any:
+def _enter(first: int, ones: Any, others: Any, halvings: int, counts: Any, enough: int, table: Any, used: int) -> Any:
     """
     Enter pairs from *first* on into *table*, as long as it is not half full. An empty place has 0 for the other.
 
@@ -46,7 +44,7 @@ def _enter(
     mask = np.uint64(len(table) - 1)
     i = first
     while i < len(ones) and 2 * used < len(table):
-        if wanted[i] and _is_in(ones[i], halvings) and (not enough or counts[others[i]] < enough):
+        if _is_in(ones[i], halvings) and (not enough or counts[others[i]] < enough):
             one = ones[i]
             other = np.uint64(others[i]) + np.uint64(1)
             place = np.int64(_mixed(one, other) & mask)
@@ -84,16 +82,16 @@ class Different:
         there = self._table[self._table[:, 1] != 0]
         return there[:, 0], there[:, 1] - np.uint64(1)
 
-    def enter(self, ones: NDArray[np.uint64], others: NDArray[Any], wanted: NDArray[np.bool_]) -> None:
-        """Enter those pairs that are *wanted*."""
-        if self._enough and len(others) and others.max() >= len(self._counts):
+    def enter(self, ones: NDArray[np.uint64], others: NDArray[np.uint64]) -> None:
+        """Enter pairs."""
+        if self._enough and len(others) and int(others.max()) >= len(self._counts):
             more = np.zeros(2 * int(others.max()) + 1, np.int64)
             more[: len(self._counts)] = self._counts
             self._counts = more
         done = 0
         while True:
             done, self._used = _enter(
-                done, ones, others, wanted, self.halvings, self._counts, self._enough, self._table, self._used
+                done, ones, others, self.halvings, self._counts, self._enough, self._table, self._used
             )
             if done == len(ones):
                 return
@@ -106,7 +104,7 @@ class Different:
         """Enter all that *other* has."""
         self.halve(other.halvings)
         ones, others = other.pairs
-        self.enter(ones, others, np.ones(len(ones), np.bool_))
+        self.enter(ones, others)
 
     def halve(self, halvings: int) -> None:
         """Halve the sample until it has been halved so often."""
@@ -118,7 +116,7 @@ class Different:
         ones, others = self.pairs
         self._table, self._used = np.zeros((size, 2), np.uint64), 0
         self._counts[:] = 0
-        self.enter(ones, others, np.ones(len(ones), np.bool_))
+        self.enter(ones, others)
 
     def by_other(self) -> dict[int, int]:
         """By the second number, about how many different first ones it has."""

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse.compiled import behind_digits, eight, find, find_all, find_low, lean
 from hedgerow.analyse.describing import (
-    M1,
-    M2,
     ASSET,
     CALL,
     HEAD,
+    M1,
+    M2,
     OLD_HTTP,
     REFERRED,
     Bytes,
@@ -463,9 +463,12 @@ def _scan_some(
     return line, count
 
 
-_FIELDS = {
-    "starts": np.int64, "source": np.uint64, "at": np.int64, "page": np.uint64, "parent": np.uint64, "order": np.uint64,
-    "texts": np.dtype((np.int32, _COLUMNS)), "status": np.uint16, "odd": np.bool_, "kind": np.uint8, "flags": np.uint8,
+_FIELDS: dict[str, np.dtype[Any]] = {
+    name: np.dtype(kind)
+    for name, kind in (
+        ("starts", "i8"), ("source", "u8"), ("at", "i8"), ("page", "u8"), ("parent", "u8"), ("order", "u8"),
+        ("texts", f"{_COLUMNS}i4"), ("status", "u2"), ("odd", "?"), ("kind", "u1"), ("flags", "u1"),
+    )
 }  # fmt: skip
 """What each line has, in the order in which `_scan_some` takes it; the widest first, so that all lie as they should."""
 
@@ -514,10 +517,9 @@ def _line_ends(data: Bytes, shelf: Shelf) -> NDArray[np.int64]:
 
 def _columns(n: int, shelf: Shelf) -> dict[str, NDArray[Any]]:
     """Room for `_FIELDS` of *n* lines."""
-    kinds = {name: np.dtype(kind) for name, kind in _FIELDS.items()}
-    room = shelf.take(n * sum(kind.itemsize for kind in kinds.values()))
+    room = shelf.take(n * sum(kind.itemsize for kind in _FIELDS.values()))
     columns, begin = {}, 0
-    for name, kind in kinds.items():
+    for name, kind in _FIELDS.items():
         end = begin + n * kind.itemsize
         columns[name] = room[begin:end].view(kind.base).reshape(*kind.shape, n)
         begin = end

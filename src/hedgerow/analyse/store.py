@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse.arranging import ANY, WORDS, Matrix, Runs, columns_of, first_pages, joined, part_of, runs
 from hedgerow.analyse.counting import Figures, Kinds, count, together
-from hedgerow.analyse.describing import ASSET, PAGE
 from hedgerow.analyse.different import Different
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.parts import WORKERS, Parts, Piece, on_all
+from hedgerow.analyse.picking import led, referred, visited
 from hedgerow.analyse.questions import DAY, Columns
 from hedgerow.analyse.reading import Progress, read
 from hedgerow.logs.dialect import Dialect
@@ -25,7 +25,6 @@ from hedgerow.shape.autocorrelation import Levels
 from hedgerow.shape.features import Features, features
 from hedgerow.shape.series import Counts, Plan
 
-_ERRORS_FROM = 400
 _CALLS_BELOW = 2
 _FEATURES_AT_ONCE = 4096
 
@@ -167,11 +166,12 @@ def _hosts_of(pieces: list[Piece]) -> _Hosts:
     """Pages that were there, parents by the place they are at, and assets by place."""
     pages, parents, assets = Different(), Different(), np.zeros(0, np.int64)
     for piece in pieces:
-        rows = columns_of(piece.load())
-        kind, place = rows["kind"], rows["place"]
-        pages.enter(rows["page"], np.zeros(len(kind), np.uint8), (kind == PAGE) & (rows["status"] < _ERRORS_FROM))
-        parents.enter(rows["parent"], place, place > 1)
-        more = np.bincount(place[kind == ASSET], minlength=len(assets))
+        rows = piece.load()
+        page, _ = visited(rows)
+        pages.enter(page, np.zeros_like(page))
+        parent, place, places = referred(rows)
+        parents.enter(parent, place)
+        more = np.bincount(places, minlength=len(assets))
         more[: len(assets)] += assets
         assets = more
     return _Hosts(pages, parents, assets)
@@ -180,19 +180,16 @@ def _hosts_of(pieces: list[Piece]) -> _Hosts:
 def _groups_of(pieces: list[Piece], least: int) -> Different:
     found = Different(enough=least)
     for piece in pieces:
-        rows = columns_of(piece.load())
-        found.enter(rows["page"], rows["shape"], (rows["kind"] == PAGE) & (rows["status"] < _ERRORS_FROM))
+        found.enter(*visited(piece.load()))
     return found
 
 
 def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[Different, Different]:
     pages, parents = Different(), Different()
     for piece in pieces:
-        rows = columns_of(piece.load())
-        place = rows["place"]
-        led = (rows["kind"] == PAGE) & own[np.where(place < len(own), place, 0)]
-        pages.enter(rows["page"], rows["lead"], led)
-        parents.enter(rows["parent"], rows["lead"], led)
+        page, parent, lead = led(piece.load(), own)
+        pages.enter(page, lead)
+        parents.enter(parent, lead)
     return pages, parents
 
 
