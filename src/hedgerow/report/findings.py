@@ -21,8 +21,8 @@ class Findings(NamedTuple):
     """
     Evidence, a row for each piece of it.
 
-    *whom*: which of the sources that were asked about. *kind*: which of the kinds of evidence that whoever found it has
-    to give.
+    *whom*: which of the sources that were asked about. *kind*: a place in the codes of the opinion that found it, or in
+    the kinds of all opinions (`Judgements`).
     """
 
     whom: NDArray[np.int64]

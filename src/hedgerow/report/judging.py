@@ -34,9 +34,8 @@ class Opinion(Protocol):
     """
     What one way of looking says about all sources; nan where it says nothing.
 
-    *speaks*: of which there is evidence. They are few, and a report tells of very many. *detector* and *codes* are what
-    stands in that: `evidence` is asked for with some of the places where there is any, and gives its kind as a place in
-    *codes*.
+    *speaks*: of which there is evidence; about others `evidence` is not asked. They are few, and a report tells of very
+    many. The evidence bears *detector* and one of *codes*.
     """
 
     @property
@@ -131,9 +130,10 @@ class Judgements:
     def findings(self, some: NDArray[np.int64]) -> Findings:
         """What speaks about the sources at the places *some*: in their turn, of each the weightiest first."""
         found = [self._findings(opinion, some) for opinion in self._opinions.values()]
-        whom, kind, weight = (np.concatenate(column) for column in list(zip(*found, strict=True))[:3])
+        whom = np.concatenate([one.whom for one in found])
+        kind = np.concatenate([one.kind for one in found])
+        weight = rounded(np.concatenate([one.weight for one in found]), 3)
         text = [sentence for one in found for sentence in one.text]
-        weight = rounded(weight, 3)
         order = np.lexsort((kind, -weight, whom))
         return Findings(whom[order], kind[order], weight[order], [text[k] for k in order.tolist()])
 

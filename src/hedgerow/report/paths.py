@@ -72,13 +72,15 @@ def _identities(kinds: Namer | None, rows: NDArray[np.float64]) -> NDArray[np.in
     if kinds is None:
         return np.full(len(rows), _IDENTITIES.index("suspect"))
     if not isinstance(kinds, Branches):
-        return np.array([_IDENTITIES.index(kinds.name(row)) for row in rows.tolist()], np.int64)
-    # Its leaves have classes where those of other trees have values.
-    found: NDArray[np.float64] = _tree_scores(
-        _single(rows), np.zeros(1, np.int64), np.array(kinds.feature), np.array(kinds.threshold), np.array(kinds.left),
-        np.array(kinds.right), np.array(kinds.kind, np.float64), 0.0,
-    )  # fmt: skip
-    return np.array([_IDENTITIES.index(name) for name in kinds.names], np.int64)[found.astype(np.int64)]
+        names = map(kinds.name, rows.tolist())
+    else:
+        # Its leaves have classes where those of other trees have values.
+        found: NDArray[np.float64] = _tree_scores(
+            _single(rows), np.zeros(1, np.int64), np.array(kinds.feature), np.array(kinds.threshold),
+            np.array(kinds.left), np.array(kinds.right), np.array(kinds.kind, np.float64), 0.0,
+        )  # fmt: skip
+        names = map(kinds.names.__getitem__, found.astype(np.int64).tolist())
+    return np.array([_IDENTITIES.index(name) for name in names], np.int64)
 
 
 def _stages(bundle: Bundle, sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -46,7 +46,7 @@ _ADVICE = {
     "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
 }
 
-_AT_ONCE = 4096
+_AT_ONCE = 2048
 _MANY = 5000
 """Sources from which on it is worth another process to tell of them."""
 

@@ -40,6 +40,12 @@ def shown(name: str) -> str:
     return name if name.isascii() and name.isprintable() else readable(name)
 
 
+def _all_shown(names: list[str]) -> list[str]:
+    """The same of many, which mostly can all be read as they are."""
+    together = "".join(names)
+    return names if together.isascii() and together.isprintable() else [shown(name) for name in names]
+
+
 def campaign(name: str | None) -> str:
     """What stands between the halves of a line: the campaign that its source is in, or that it is in none."""
     return f'"campaign":{dump(name)}'
@@ -52,7 +58,7 @@ def halves(
     figures = tables.figures
     names = [tables.sources[place] for place in some.tolist()]
     before = zip(
-        _dumped([shown(name) for name in names]),
+        _dumped(_all_shown(names)),
         _dumped(figures["requests"][some].tolist()),
         [LABELS[label] for label in judgements.label[some].tolist()],
         _dumped(rounded(judgements.score[some], 4).tolist()),
