@@ -34,8 +34,8 @@ def tables(tmp_path):
 def test_density_tells_who_was_over_a_limit(tables):
     found = ByDensity(tables.figures, DEFAULT_WINDOWS)
     assert (found.probability > 0.99).tolist() == [True, False, False, False]
-    assert [one.text for one in found.evidence(0)] == ["More than 40 pages in 1.2 seconds."]
-    assert found.evidence(1) == []
+    assert found.speaks.tolist() == [True, False, False, False]
+    assert found.evidence(np.array([0])).text == ["More than 40 pages in 1.2 seconds."]
 
 
 def test_windows_are_judged_as_the_watch_would(tables):
@@ -47,10 +47,9 @@ def test_windows_are_judged_as_the_watch_would(tables):
         visit = Visit(1_700_000_000.0 + k, "192.0.2.2", "192.0.2.2", "192.0.2.2", "GET", f"/{k}", user_agent=BROWSER)
         window.add(access_of(visit, step_of(visit)))
     assert found.probability[1] == pytest.approx(bundle.judge_window(window).probability)
-    (evidence,) = found.evidence(1)
-    assert (evidence.detector, evidence.code) == ("window", "window-suspect")
-    assert evidence.text.startswith("1 of 1 windows of 27 to 40 page visits")
-    assert found.evidence(2) == []
+    assert found.speaks[1:].tolist() == [True, False, False]
+    (text,) = found.evidence(np.array([1])).text
+    assert text.startswith("1 of 1 windows of 27 to 40 page visits")
 
 
 def test_what_a_user_agent_declares_counts_in_its_windows(tables):
@@ -63,8 +62,10 @@ def test_what_a_user_agent_declares_counts_in_its_windows(tables):
 
 def test_headers_are_said_and_do_not_count(tables):
     found = ByHeaders(tables.figures, Declared(tables, Bots()))
-    codes = [[one.code for one in found.evidence(k)] for k in range(4)]
-    assert codes == [[], [], ["no-agent"], ["browser-http"]]
+    assert found.speaks.tolist() == [False, False, True, True]
+    evidence = found.evidence(np.array([3, 2]))
+    assert evidence.whom.tolist() == [0, 1]
+    assert [found.codes[kind] for kind in evidence.kind] == ["browser-http", "no-agent"]
     assert BROWSER.startswith("Mozilla/5.0")
     assert set(found.probability != found.probability) == {True}
 
@@ -72,7 +73,7 @@ def test_headers_are_said_and_do_not_count(tables):
 def test_both_are_part_of_a_report(tables):
     report = make(tables, Bots(), Options())
     assert report.judgements.label[0] == CRAWLER
-    assert "density" in {one.detector for one in report.judgements.evidence(0)}
-    assert "headers" in {one.detector for one in report.judgements.evidence(2)}
+    assert "density" in {one.detector for one in report.source(0).evidence}
+    assert "headers" in {one.detector for one in report.source(2).evidence}
     hidden = make(tables, Bots(), Options(ignore_agents=True))
-    assert "headers" not in {one.detector for one in hidden.judgements.evidence(2)}
+    assert "headers" not in {one.detector for one in hidden.source(2).evidence}

@@ -40,7 +40,8 @@ def test_a_steady_crawler_is_told_by_its_shape(tmp_path):
         shape = ByShape(tables)
         steady = tables.sources.index("198.51.100.7")
         assert shape.probability[steady] > 0.7
-        assert [one.detector for one in shape.evidence(steady)] == ["shape"]
+        assert shape.speaks[steady]
+        assert len(shape.evidence(np.array([steady])).text) == 1
         assert shape.rules
 
 
@@ -50,7 +51,7 @@ def test_a_short_log_has_no_shape(tmp_path):
     with Tables([str(log)], memory=500_000_000) as tables:
         shape = ByShape(tables)
         assert np.isnan(shape.probability).all()
-        assert not shape.evidence(0)
+        assert not shape.speaks.any()
 
 
 def test_people_with_the_newest_browser_are_no_campaign(tmp_path):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hedgerow.analyse.tables import Tables
 from hedgerow.identity.bots import Bots, KnownBot
-from hedgerow.verdict import Evidence
 from hedgerow.visit import Proof
 from hedgerow.windows.proposal import declares_itself
 
@@ -73,13 +72,11 @@ class Declared:
         bot = self._bots.get(source)
         return bot is not None and self.state[source] != FALSE and self._all.welcomes(bot)
 
-    def evidence(self, source: int) -> Evidence | None:
+    def sentence(self, source: int) -> str:
+        """What a source declares that declares anything, for a person."""
         state, name = self.state[source], self.bot(source)
         if state == VERIFIED:
-            return Evidence("declared", "verified-bot", 0.0, f"It is {name}, as its address proves.")
+            return f"It is {name}, as its address proves."
         if state == FALSE:
-            return Evidence("declared", "false-bot", 1.0, f"It says that it is {name}, and its address is another's.")
-        if state == PROGRAM:
-            said = f"It says that it is {name}." if name else "Its user agent is a program's."
-            return Evidence("declared", "declared-bot", 1.0, said)
-        return None
+            return f"It says that it is {name}, and its address is another's."
+        return f"It says that it is {name}." if name else "Its user agent is a program's."

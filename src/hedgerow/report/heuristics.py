@@ -118,9 +118,9 @@ class Votes:
         """Where the majority of those that have a vote says crawler."""
         return 2 * self.yes > self.said
 
-    def sentence(self, source: int, heuristic: int) -> str:
-        """What was found, for a person."""
-        return _sentence(heuristic, float(self.measures[source, heuristic]))
+    def sentences(self, source: NDArray[np.int64], heuristic: NDArray[np.int64]) -> list[str]:
+        """What was found of each source by the heuristic beside it, for a person."""
+        return list(map(_sentence, heuristic.tolist(), self.measures[source, heuristic].tolist()))
 
     def in_words(self) -> Iterator[tuple[str, str, int, int, int]]:
         """Each heuristic, when it says crawler, and on how many sources it says so, says no, and has no vote."""

@@ -365,8 +365,7 @@ def _sources(report: Report) -> Iterator[str]:
         return f" {escaped(cut(one.address))}" if one.address not in {"", one.source} else ""
 
     def rows() -> Iterator[list[Cell]]:
-        for place in report.ranked.tolist():
-            one = report.source(place)
+        for one in report.sources_at(report.ranked.tolist()):
             yield [
                 Cell(f"<code>{escaped(cut(one.source))}</code>{address(one)}"),
                 text(one.label),

@@ -7,14 +7,15 @@ each as far as it is trusted: two that agree are surer than one, and one that do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.declared import FALSE, NOTHING, VERIFIED, Declared
+from hedgerow.report.declared import FALSE, NOTHING, PROGRAM, VERIFIED, Declared
+from hedgerow.report.findings import Findings, rounded
 from hedgerow.report.heuristics import NAMES, YES, Votes
 from hedgerow.verdict import Evidence
 
@@ -33,8 +34,15 @@ class Opinion(Protocol):
     """
     What one way of looking says about all sources; nan where it says nothing.
 
-    *speaks*: of which there is evidence. They are few, and a report tells of very many.
+    *speaks*: of which there is evidence; about others `evidence` is not asked. They are few, and a report tells of very
+    many. The evidence bears *detector* and one of *codes*.
     """
+
+    @property
+    def detector(self) -> str: ...
+
+    @property
+    def codes(self) -> Sequence[str]: ...
 
     @property
     def probability(self) -> NDArray[np.float64]: ...
@@ -42,11 +50,13 @@ class Opinion(Protocol):
     @property
     def speaks(self) -> NDArray[np.bool_]: ...
 
-    def evidence(self, source: int) -> Sequence[Evidence]: ...
+    def evidence(self, some: NDArray[np.int64]) -> Findings: ...
 
 
 class ByHeuristics:
     """The vote of the seven heuristics."""
+
+    detector, codes = "heuristics", NAMES
 
     def __init__(self, votes: Votes) -> None:
         self._votes = votes
@@ -54,18 +64,18 @@ class ByHeuristics:
         self.probability: NDArray[np.float64] = np.where(votes.said > 1, (votes.yes + 0.5) / (votes.said + 1), np.nan)
         self.speaks: NDArray[np.bool_] = votes.yes > 0
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
         votes = self._votes
-        said = int(votes.said[source])
-        return [
-            Evidence("heuristics", NAMES[k], round(1 / said, 3), votes.sentence(source, k))
-            for k, vote in enumerate(votes.votes[source].tolist())
-            if vote == YES
-        ]
+        whom, kind = np.nonzero(votes.votes[some] == YES)
+        who = some[whom]
+        return Findings(whom, kind, 1 / votes.said[who], votes.sentences(who, kind))
 
 
 class ByDeclaration:
     """What a source says of itself: who says it is a program is one."""
+
+    detector, codes = "declared", ("declared-bot", "false-bot", "verified-bot")
+    _KINDS: Mapping[int, int] = {PROGRAM: 0, FALSE: 1, VERIFIED: 2}
 
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
@@ -73,9 +83,11 @@ class ByDeclaration:
         self.probability[declared.state == VERIFIED] = np.nan
         self.speaks: NDArray[np.bool_] = declared.state != NOTHING
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        found = self._declared.evidence(source)
-        return [found] if found else []
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        state = self._declared.state[some]
+        kind = np.array([self._KINDS[one] for one in state.tolist()], np.int64)
+        weight = np.where(state == VERIFIED, 0.0, 1.0)
+        return Findings(np.arange(len(some)), kind, weight, list(map(self._declared.sentence, some.tolist())))
 
 
 def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,21 +96,9 @@ def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.log(p / (1 - p)), np.float64)
 
 
-class _Speaking(dict[int, list[Opinion]]):
-    """By the bits of `Judgements.spoken` those of *opinions* that are meant."""
-
-    def __init__(self, opinions: list[Opinion]) -> None:
-        super().__init__()
-        self._opinions = opinions
-
-    def __missing__(self, bits: int) -> list[Opinion]:
-        found = self[bits] = [opinion for k, opinion in enumerate(self._opinions) if bits >> k & 1]
-        return found
-
-
 class Judgements:
     """
-    *score* and *label* (a place in `LABELS`) of each source, and the evidence behind them.
+    *score* and *label* (a place in `LABELS`) of each source, and the evidence behind them, which has *kinds*.
 
     The odds of each opinion are multiplied by how far it is trusted (*trust*, 1 where that does not say) and added.
     """
@@ -112,7 +112,8 @@ class Judgements:
         trust: Mapping[str, float],
     ) -> None:
         self._opinions = opinions
-        self._speaking = _Speaking(list(opinions.values()))
+        self.kinds = sorted({(opinion.detector, code) for opinion in opinions.values() for code in opinion.codes})
+        """The detector and the code of whatever may be found."""
         odds = np.zeros(len(pages))
         known = np.zeros(len(pages), np.bool_)
         for name, opinion in opinions.items():
@@ -126,15 +127,27 @@ class Judgements:
             self.label[(declared.state != NOTHING) & (declared.state != VERIFIED)] = CRAWLER
             self.score[declared.state == FALSE] = 1.0
 
-    @cached_property
-    def spoken(self) -> NDArray[np.int64]:
-        """Which opinions have evidence of each source: a bit for each of them, in their order; 0 where none has."""
-        bits = np.zeros(len(self.score), np.int64)
-        for k, opinion in enumerate(self._opinions.values()):
-            bits |= opinion.speaks.astype(np.int64) << k
-        return bits
+    def findings(self, some: NDArray[np.int64]) -> Findings:
+        """What speaks about the sources at the places *some*: in their turn, of each the weightiest first."""
+        found = [self._findings(opinion, some) for opinion in self._opinions.values()]
+        whom = np.concatenate([one.whom for one in found])
+        kind = np.concatenate([one.kind for one in found])
+        weight = rounded(np.concatenate([one.weight for one in found]), 3)
+        text = [sentence for one in found for sentence in one.text]
+        order = np.lexsort((kind, -weight, whom))
+        return Findings(whom[order], kind[order], weight[order], [text[k] for k in order.tolist()])
 
-    def evidence(self, source: int) -> list[Evidence]:
-        """What speaks about a source, the weightiest first."""
-        found = [one for opinion in self._speaking[int(self.spoken[source])] for one in opinion.evidence(source)]
-        return sorted(found, key=lambda e: (-e.weight, e.detector, e.code))
+    def _findings(self, opinion: Opinion, some: NDArray[np.int64]) -> Findings:
+        """The same by one of the opinions, as it comes."""
+        spoken = np.flatnonzero(opinion.speaks[some])
+        whom, kind, weight, text = opinion.evidence(some[spoken])
+        kinds = np.array([self.kinds.index((opinion.detector, code)) for code in opinion.codes])
+        return Findings(spoken[whom], kinds[kind], weight, text)
+
+    def evidence(self, some: NDArray[np.int64]) -> Iterator[list[Evidence]]:
+        """What speaks about each of the sources at the places *some*, the weightiest first."""
+        whom, kind, weight, text = self.findings(some)
+        kinds = (self.kinds[k] for k in kind.tolist())
+        found = [Evidence(*one, *more) for one, *more in zip(kinds, weight.tolist(), text, strict=True)]
+        for begin, end in pairwise(np.searchsorted(whom, np.arange(len(some) + 1)).tolist()):
+            yield found[begin:end]

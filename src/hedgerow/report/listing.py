@@ -22,10 +22,9 @@ def listings(report: Report, *, since: float, until: float, sure: float = SURE) 
     welcomes once it is verified is left out, too, unless its claim is known to be false: not looked is not proven.
     """
     judgements = report.judgements
-    for place in report.ranked.tolist():
-        if judgements.label[place] != CRAWLER or judgements.score[place] < sure or report.may_be_welcome(place):
-            continue
-        source = report.source(place)
+    ranked = report.ranked
+    crawlers = ranked[(judgements.label[ranked] == CRAWLER) & (judgements.score[ranked] >= sure)].tolist()
+    for source in report.sources_at([place for place in crawlers if not report.may_be_welcome(place)]):
         try:
             subject = parse_subject(source.source).text
         except ValueError:

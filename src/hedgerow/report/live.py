@@ -17,11 +17,11 @@ from hedgerow.analyse.counting import SPANS, Figures
 from hedgerow.detect.headers import WEIGHTS
 from hedgerow.identity.signs import signs_of
 from hedgerow.report.declared import Declared
-from hedgerow.verdict import Evidence
+from hedgerow.report.findings import Findings, one_each
 from hedgerow.windows.density import Window
 
 _SURE = 0.999
-_TOLD_BY_A_LOG = frozenset({"automation", "browser-http", "no-agent", "odd-agent", "program"})
+_TOLD_BY_A_LOG = ("automation", "browser-http", "no-agent", "odd-agent", "program")
 _AS_USUAL = {b"accept": b"text/html", b"accept-language": b"en", b"accept-encoding": b"gzip"}
 """What a log does not tell, as any browser sends it."""
 
@@ -34,6 +34,8 @@ class ByDensity:
     (`SPANS`). Where a window is about all requests, only the pages among them are known: it is exceeded later.
     """
 
+    detector, codes = "density", ("density-visitor",)
+
     def __init__(self, figures: Figures, windows: Sequence[Window]) -> None:
         self._over: list[tuple[Window, NDArray[np.bool_]]] = [
             (window, figures[f"peak_{SPANS.index(window.seconds)}"] > window.count)
@@ -45,39 +47,50 @@ class ByDensity:
             self.probability[over] = _SURE
         self.speaks: NDArray[np.bool_] = ~np.isnan(self.probability)
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        for window, over in self._over:
-            if over[source]:
-                text = f"More than {window.count} pages in {window.seconds:g} seconds."
-                return [Evidence("density", "density-visitor", 1.0, text)]
-        return []
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        texts = [""] * len(some)
+        # The first of them is said.
+        for window, over in reversed(self._over):
+            for k in np.flatnonzero(over[some]).tolist():
+                texts[k] = f"More than {window.count} pages in {window.seconds:g} seconds."
+        return one_each(np.ones(len(some)), texts)
 
 
 class ByHeaders:
     """What is odd about a source's user agent, and about a browser of today that speaks HTTP/1.0 all the time."""
 
+    detector, codes = "headers", _TOLD_BY_A_LOG
+
     def __init__(self, figures: Figures, declared: Declared) -> None:
         self._declared = declared
         self._old: NDArray[np.bool_] = figures["old_http"] == figures["requests"]
         self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
-        self._known: dict[tuple[str, bool], list[Evidence]] = {}
+
+    @cached_property
+    def _signs(self) -> tuple[list[list[int]], NDArray[np.int64]]:
+        """
+        Sorts of sources, as places in *codes* what is odd about each; and the sort of each source.
+
+        Most sources have a user agent that others have, too: one of each is asked about.
+        """
+        _, first, sort = np.unique(2 * self._declared.agents + self._old, return_index=True, return_inverse=True)
+        return [_signs(self._declared.agent(source), bool(self._old[source])) for source in first.tolist()], sort
 
     @cached_property
     def speaks(self) -> NDArray[np.bool_]:
-        # Most sources have a user agent that others have, too: one of each is asked about.
-        kinds, first, which = np.unique(2 * self._declared.agents + self._old, return_index=True, return_inverse=True)
-        told = np.array([bool(self.evidence(source)) for source in first.tolist()], np.bool_)
-        return told[which] if len(kinds) else told
+        signs, sort = self._signs
+        return np.array([bool(found) for found in signs], np.bool_)[sort]
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        told = self._declared.agent(source), bool(self._old[source])
-        found = self._known.get(told)
-        if found is None:
-            found = self._known[told] = _signs(*told)
-        return found
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        signs, sort = self._signs
+        found = [signs[one] for one in sort[some].tolist()]
+        kinds = [kind for each in found for kind in each]
+        weights, texts = zip(*[WEIGHTS[self.codes[kind]] for kind in kinds], strict=True) if kinds else ((), ())
+        whom = np.repeat(np.arange(len(some)), [len(each) for each in found])
+        return Findings(whom, np.array(kinds, np.int64), np.array(weights, np.float64), texts)
 
 
-def _signs(agent: str, old: bool) -> list[Evidence]:
+def _signs(agent: str, old: bool) -> list[int]:
     fields = {b"user-agent": agent.encode("latin-1", "replace")} | _AS_USUAL
     signs = signs_of(fields, scheme="http", host="", version="1.0" if old else "1.1")
-    return [Evidence("headers", code, *WEIGHTS[code]) for code in signs if code in _TOLD_BY_A_LOG]
+    return [_TOLD_BY_A_LOG.index(code) for code in signs if code in _TOLD_BY_A_LOG]

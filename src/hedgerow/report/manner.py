@@ -12,14 +12,15 @@ are asked, which were learned without; and where it has neither, there is no opi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.counting import Figures
-from hedgerow.verdict import Evidence
+from hedgerow.report.findings import Findings
 
 NAMES = (
     "assets", "unreferred", "own", "heads", "robots", "errors", "calls", "old_http", "pages_a_day", "pages_a_minute",
@@ -111,6 +112,8 @@ class ByManner:
     may be *referrers*.
     """
 
+    detector, codes = "manner", tuple(f"manner-{name.replace('_', '-')}" for name in NAMES)
+
     def __init__(self, figures: Figures, steps: Mapping[str, Steps], *, referrers: bool = True) -> None:
         rows = figures_of(figures)
         self._rows = rows
@@ -126,22 +129,19 @@ class ByManner:
         # nan is not.
         self.speaks: NDArray[np.bool_] = (figures["pages"] >= LEAST_PAGES) & (self.probability > 0.5)  # noqa: PLR2004
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        """What spoke most for a crawler, if the whole does."""
-        if not self.speaks[source]:
-            return []
-        row, parts = self._rows[source], self._parts[source].tolist()
-        strongest = [
-            k for k in sorted(range(len(parts)), key=lambda k: -parts[k])[:_MOST_SHOWN] if parts[k] > _LEAST_SHOWN
-        ]
-        weight = round(float(self.probability[source]), 3)
-        return [
-            Evidence("manner", f"manner-{NAMES[k].replace('_', '-')}", weight, _sentence(NAMES[k], float(row[k])))
-            for k in strongest
-        ]
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        """What spoke most for a crawler, as the whole does."""
+        parts = self._parts[some]
+        strongest = np.argsort(-parts, axis=1, kind="stable")[:, :_MOST_SHOWN]
+        whom, turn = np.nonzero(np.take_along_axis(parts, strongest, 1) > _LEAST_SHOWN)
+        kind, who = strongest[whom, turn], some[whom]
+        texts = list(map(_sentence, kind.tolist(), self._rows[who, kind].tolist()))
+        return Findings(whom, kind, self.probability[who], texts)
 
 
-def _sentence(name: str, value: float) -> str:
+@lru_cache(maxsize=1 << 14)
+def _sentence(figure: int, value: float) -> str:
+    name = NAMES[figure]
     share = f"{value:.0%}".replace("%", " %")
     if name == "robots":
         return "It asked for robots.txt." if value else "It did not ask for robots.txt."

@@ -7,7 +7,6 @@ their probabilities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 from hedgerow.analyse.compiled import compiled
 from hedgerow.analyse.counting import Figures
 from hedgerow.models.bundle import Bundle, Stage
-from hedgerow.models.scoring import Linear, Trees
-from hedgerow.verdict import Evidence
+from hedgerow.models.scoring import Branches, Linear, Namer, Trees
+from hedgerow.report.findings import Findings
 
 _SENTENCES = {
     "depth-first": "It follows links like a crawler that goes into the depth first.",
@@ -25,6 +24,7 @@ _SENTENCES = {
     "random-like": "It follows links like a crawler, in no order that a person would take.",
     "suspect": "It follows links like a crawler.",
 }
+_IDENTITIES = tuple(_SENTENCES)
 _LONGEST_EXPONENT = 500.0
 _EVEN = 0.5
 
@@ -44,6 +44,11 @@ def _tree_scores(
     return scores
 
 
+def _single(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """In single precision."""
+    return rows.astype(np.float32).astype(np.float64)
+
+
 def scores(stage: Stage, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The scores of many rows by the model of one stage."""
     model = stage.model
@@ -56,10 +61,26 @@ def scores(stage: Stage, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     if not isinstance(model, Trees):
         return np.array([model.score(row) for row in rows.tolist()])
     found: NDArray[np.float64] = _tree_scores(
-        rows.astype(np.float32).astype(np.float64), np.array(model.roots), np.array(model.feature),
+        _single(rows), np.array(model.roots), np.array(model.feature),
         np.array(model.threshold), np.array(model.left), np.array(model.right), np.array(model.value), model.offset,
     )  # fmt: skip
     return found
+
+
+def _identities(kinds: Namer | None, rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which crawler each of many rows is like, by *kinds*: places in `_IDENTITIES`."""
+    if kinds is None:
+        return np.full(len(rows), _IDENTITIES.index("suspect"))
+    if not isinstance(kinds, Branches):
+        names = map(kinds.name, rows.tolist())
+    else:
+        # Its leaves have classes where those of other trees have values.
+        found: NDArray[np.float64] = _tree_scores(
+            _single(rows), np.zeros(1, np.int64), np.array(kinds.feature), np.array(kinds.threshold),
+            np.array(kinds.left), np.array(kinds.right), np.array(kinds.kind, np.float64), 0.0,
+        )  # fmt: skip
+        names = map(kinds.names.__getitem__, found.astype(np.int64).tolist())
+    return np.array([_IDENTITIES.index(name) for name in names], np.int64)
 
 
 def _stages(bundle: Bundle, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -94,6 +115,8 @@ class ByPath:
     a person, but for no crawler.
     """
 
+    detector, codes = "path", tuple(f"path-{identity}" for identity in _IDENTITIES)
+
     def __init__(self, figures: Figures, bundle: Bundle) -> None:
         self._bundle = bundle
         self._sessions, self._paths = figures.sessions, figures.paths
@@ -104,8 +127,9 @@ class ByPath:
         source = self._sessions[crawls, 0]
         order = np.lexsort((crawls, -self._each[crawls], source))
         first = np.flatnonzero(np.diff(source[order], prepend=-1))
-        self._surest = dict(zip(source[order[first]].tolist(), crawls[order[first]].tolist(), strict=True))
+        self._surest: NDArray[np.int64] = np.full(count, -1)
         """Of each source that has any of a crawler the session that is surest one's; of equals the first."""
+        self._surest[source[order[first]]] = crawls[order[first]]
         self.speaks: NDArray[np.bool_] = np.bincount(source, minlength=count) > 0
         told = np.bincount(self._sessions[:, 0], minlength=count)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -113,11 +137,12 @@ class ByPath:
             mean = np.bincount(self._sessions[:, 0], weights=said, minlength=count) / told
         self.probability: NDArray[np.float64] = mean
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        surest = self._surest.get(source)
-        if surest is None:
-            return []
-        stage = self._bundle.stages[int(_stages(self._bundle, self._sessions[surest, 1:2])[0])]
-        row = self._paths[surest, : len(self._bundle.features)].tolist()
-        identity = stage.kinds.name(row) if stage.kinds else "suspect"
-        return [Evidence("path", f"path-{identity}", round(float(self._each[surest]), 3), _SENTENCES[identity])]
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        surest = self._surest[some]
+        rows = self._paths[surest, : len(self._bundle.features)]
+        chosen, kind = _stages(self._bundle, self._sessions[surest, 1]), np.zeros(len(some), np.int64)
+        for number, stage in enumerate(self._bundle.stages):
+            here = np.flatnonzero(chosen == number)
+            kind[here] = _identities(stage.kinds, rows[here])
+        texts = [_SENTENCES[_IDENTITIES[one]] for one in kind.tolist()]
+        return Findings(np.arange(len(some)), kind, self._each[surest], texts)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -45,7 +46,7 @@ _ADVICE = {
     "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
 }
 
-_AT_ONCE = 4096
+_AT_ONCE = 2048
 _MANY = 5000
 """Sources from which on it is worth another process to tell of them."""
 
@@ -81,7 +82,8 @@ class Report:
     """
     What a log tells: *tally*, *tables*, *judgements*, *campaigns*.
 
-    `source` gives one of the sources by its place; `ranked` are all places, those with the most crawled requests first.
+    `source` gives one of the sources by its place, `sources_at` many; `ranked` are all places, those with the most
+    crawled requests first.
     """
 
     def __init__(
@@ -159,6 +161,16 @@ class Report:
         return self._declared is not None and self._declared.may_be_welcome(place)
 
     def source(self, place: int) -> Source:
+        (one,) = self.sources_at([place])
+        return one
+
+    def sources_at(self, places: Sequence[int]) -> Iterator[Source]:
+        """The sources at *places*, which may be very many."""
+        for begin in range(0, len(places), _AT_ONCE):
+            chosen = places[begin : begin + _AT_ONCE]
+            yield from map(self._source, chosen, self.judgements.evidence(np.array(chosen, np.int64)))
+
+    def _source(self, place: int, evidence: list[Evidence]) -> Source:
         tables, judgements = self.tables, self.judgements
         name = tables.sources[place]
         return Source(
@@ -166,7 +178,7 @@ class Report:
             int(self._requests[place]),
             LABELS[judgements.label[place]],
             round(float(judgements.score[place]), 4),
-            judgements.evidence(place),
+            evidence,
             self._campaign_of.get(name),
             float(self._first[place]),
             float(self._last[place]),
@@ -201,7 +213,7 @@ class Report:
         if len(self.ranked) < _MANY:
             yield
             return
-        with Beside("\n".join(block) for block in self._halves()) as beside:
+        with Beside("\n".join(chain(*block)) for block in self._halves()) as beside:
             yield
             self._told = beside.pieces()
 
@@ -209,31 +221,31 @@ class Report:
         """What was told of all sources beside, with their campaigns; nothing where nothing was."""
         blocks, self._told = self._told or [], None
         blocks.reverse()
-        return self._lines_of(blocks.pop().decode().split("\n") for _ in range(len(blocks)))
+        both = (blocks.pop().decode().split("\n") for _ in range(len(blocks)))
+        return self._lines_of((halves[: len(halves) // 2], halves[len(halves) // 2 :]) for halves in both)
 
     def _told_now(self) -> Iterator[str]:
         """All sources, a line each."""
         return self._lines_of(self._halves())
 
-    def _halves(self) -> Iterator[list[str]]:
+    def _halves(self) -> Iterator[tuple[list[str], list[str]]]:
         """What is told of all sources, but for their campaigns: two halves of each, some thousands at a time."""
         ranked = self.ranked
         for begin in range(0, len(ranked), _AT_ONCE):
-            some = halves(ranked[begin : begin + _AT_ONCE], self.tables, self.judgements, self._declared)
-            yield [half for both in some for half in both]
+            yield halves(ranked[begin : begin + _AT_ONCE], self.tables, self.judgements, self._declared)
 
-    def _lines_of(self, blocks: Iterable[list[str]]) -> Iterator[str]:
-        """Of all halves, one behind the other, the lines with their campaigns."""
+    def _lines_of(self, blocks: Iterable[tuple[list[str], list[str]]]) -> Iterator[str]:
+        """Of all halves the lines with their campaigns."""
         names, ranked, told = self.tables.sources, self.ranked, 0
         campaign_of: Callable[[str], str | None] = self._campaign_of.get
         said = {None: campaign(None)} | {one.id: campaign(one.id) for one in self.campaigns}
-        for block in blocks:
+        for before, behind in blocks:
             # Put together as a whole: there are very many.
-            count = len(block) // 2
+            count = len(before)
             pieces = [",\n"] * (4 * count)
-            pieces[1::4] = block[::2]
+            pieces[1::4] = before
             pieces[2::4] = [said[campaign_of(names[place])] for place in ranked[told : told + count].tolist()]
-            pieces[3::4] = block[1::2]
+            pieces[3::4] = behind
             pieces[0] = ",\n" if told else "\n"
             told += count
             yield "".join(pieces)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.tables import Tables
+from hedgerow.report.findings import Findings, one_each
 from hedgerow.shape.bundle import INPUTS, Bundle, load
 from hedgerow.shape.classify import classify, richest, words
 from hedgerow.shape.series import plan_of
-from hedgerow.verdict import Evidence
 
 
 class ByShape:
@@ -20,6 +18,8 @@ class ByShape:
 
     *bundle* has what they have learned; without, the one that comes with Hedgerow.
     """
+
+    detector, codes = "shape", ("shape-crawler",)
 
     def __init__(self, tables: Tables, bundle: Bundle | None = None) -> None:
         size = len(tables.figures.sources)
@@ -46,8 +46,5 @@ class ByShape:
         self.speaks[found.sources] = told
         self._reasons = {int(found.sources[k]): verdicts.reasons[k] for k in np.flatnonzero(told).tolist()}
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        reason = self._reasons.get(source)
-        if reason is None:
-            return []
-        return [Evidence("shape", "shape-crawler", round(float(self.probability[source]), 3), reason)]
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        return one_each(self.probability[some], [self._reasons[source] for source in some.tolist()])

@@ -6,8 +6,9 @@ Each line is told in two halves: between them belongs the campaign (`campaign`),
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from hedgerow.analyse.tables import Tables
 from hedgerow.logs.formats import readable
 from hedgerow.report.declared import Declared
+from hedgerow.report.findings import rounded
 from hedgerow.report.judging import LABELS, Judgements
-from hedgerow.verdict import Evidence
 
 NAMED = ("account", "session")
 """What sources may be that have a name of their own, and no address in it."""
@@ -39,6 +40,12 @@ def shown(name: str) -> str:
     return name if name.isascii() and name.isprintable() else readable(name)
 
 
+def _all_shown(names: list[str]) -> list[str]:
+    """The same of many, which mostly can all be read as they are."""
+    together = "".join(names)
+    return names if together.isascii() and together.isprintable() else [shown(name) for name in names]
+
+
 def campaign(name: str | None) -> str:
     """What stands between the halves of a line: the campaign that its source is in, or that it is in none."""
     return f'"campaign":{dump(name)}'
@@ -46,39 +53,46 @@ def campaign(name: str | None) -> str:
 
 def halves(
     some: NDArray[np.int64], tables: Tables, judgements: Judgements, declared: Declared | None
-) -> Iterator[tuple[str, str]]:
-    """The two halves of a line for each of the sources at the places *some*, in which no line ends."""
-    figures, places = tables.figures, some.tolist()
-    names = [tables.sources[place] for place in places]
-    columns = zip(
-        _dumped([shown(name) for name in names]),
+) -> tuple[list[str], list[str]]:
+    """The first and the second halves of a line for each of the sources at the places *some*, in which no line ends."""
+    figures = tables.figures
+    names = [tables.sources[place] for place in some.tolist()]
+    before = zip(
+        _dumped(_all_shown(names)),
         _dumped(figures["requests"][some].tolist()),
         [LABELS[label] for label in judgements.label[some].tolist()],
-        _dumped([round(score, 4) for score in judgements.score[some].tolist()]),
-        (
-            _evidence(judgements.evidence(k)) if bits else "[]"
-            for k, bits in zip(places, judgements.spoken[some].tolist(), strict=True)
-        ),
+        _dumped(rounded(judgements.score[some], 4).tolist()),
+        _evidence(some, judgements),
+        strict=True,
+    )
+    behind = zip(
         _dumped(_isos(figures.first[some])),
         _dumped(_isos(figures.last[some])),
         _dumped(figures["pages"][some].tolist()),
         _more(some, names, tables, declared),
         strict=True,
     )
-    for name, requests, label, score, evidence, first, last, pages, more in columns:
-        yield (
-            f'{{"source":{name},"requests":{requests},"label":"{label}","score":{score},"evidence":{evidence},',
-            f',"first":{first},"last":{last},"pages":{pages}{more}}}',
-        )
+    return [
+        f'{{"source":{name},"requests":{requests},"label":"{label}","score":{score},"evidence":[{evidence}],'
+        for name, requests, label, score, evidence in before
+    ], [f',"first":{first},"last":{last},"pages":{pages}{more}}}' for first, last, pages, more in behind]
 
 
-def _dumped(column: list[Any]) -> list[str]:
+def _dumped(column: Sequence[Any]) -> list[str]:
     """Each as JSON, in which no line ends."""
     return _ENCODER.encode_lines(column).decode("utf-8").split("\n")[:-1]
 
 
-def _evidence(found: list[Evidence]) -> str:
-    return dump([{"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in found])
+def _evidence(some: NDArray[np.int64], judgements: Judgements) -> list[str]:
+    """What speaks about each, one piece behind the other."""
+    whom, kind, weight, text = judgements.findings(some)
+    begins = [f'{{"detector":{dump(detector)},"code":{dump(code)},"weight":' for detector, code in judgements.kinds]
+    sentences = list(set(text))
+    said = dict(zip(sentences, _dumped(sentences), strict=True))
+    columns = zip(kind.tolist(), _dumped(weight.tolist()), text, strict=True)
+    pieces = [f'{begins[kind]}{weight},"text":{said[text]}}}' for kind, weight, text in columns]
+    bounds = np.searchsorted(whom, np.arange(len(some) + 1)).tolist()
+    return [",".join(pieces[begin:end]) for begin, end in pairwise(bounds)]
 
 
 def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: Declared | None) -> Iterable[str]:

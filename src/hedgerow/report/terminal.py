@@ -71,8 +71,7 @@ def _print_top(console: Console, report: Report, top: int) -> None:
     table.add_column("score", justify="right")
     table.add_column("user agent", overflow="fold")
     table.add_column("why", overflow="fold")
-    for place in crawlers[:top].tolist():
-        source = report.source(place)
+    for source in report.sources_at(crawlers[:top].tolist()):
         agent = source.bot or source.agent[:_LONGEST_AGENT]
         shown = [readable(text) for text in (source.source, agent, _strongest(source.evidence))]
         table.add_row(Text(shown[0]), f"{source.requests:,}", f"{source.score:.2f}", Text(shown[1]), Text(shown[2]))

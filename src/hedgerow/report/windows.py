@@ -7,8 +7,6 @@ All windows are asked about at once. Those of a source are weighed together: by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,9 +16,9 @@ from hedgerow.logs.fields import SESSION
 from hedgerow.models.bundle import Bundle
 from hedgerow.recall import ACCOUNT, CLEARANCE
 from hedgerow.report.declared import FALSE, PROGRAM, VERIFIED, Declared
+from hedgerow.report.findings import Findings, one_each
 from hedgerow.report.paths import probabilities
 from hedgerow.sessions.window import NAMES
-from hedgerow.verdict import Evidence
 
 _AGENTS = {PROGRAM: "agent_unknown", FALSE: "agent_false", VERIFIED: "agent_true"}
 _LEAST, _MOST = 27, 40
@@ -29,30 +27,32 @@ _LEAST, _MOST = 27, 40
 class ByWindow:
     """The opinion of *bundle* on each source that has a window; *declared* is None where user agents are hidden."""
 
+    detector, codes = "window", ("window-suspect",)
+
     def __init__(self, tables: Tables, bundle: Bundle, declared: Declared | None) -> None:
         figures = tables.figures
         count = len(figures.sources)
         source = figures.who[:, 0]
         found = probabilities(bundle, _rows(tables, declared), figures.windows[:, 0].astype(np.int64))
-        self._each, self._crawls = found
-        self._bounds = np.searchsorted(source, np.arange(count + 1))
-        told = np.diff(self._bounds)
+        each, crawls = found
+        self._told: NDArray[np.int64] = np.bincount(source, minlength=count)
+        self._crawls: NDArray[np.int64] = np.bincount(source[crawls], minlength=count)
+        """How many windows each source has, and how many of them are a crawler's."""
+        self._surest: NDArray[np.float64] = np.full(count, -np.inf)
+        np.maximum.at(self._surest, source, each)
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.bincount(source, weights=self._each, minlength=count) / told
+            mean = np.bincount(source, weights=each, minlength=count) / self._told
         self.probability: NDArray[np.float64] = mean
-        self.speaks: NDArray[np.bool_] = np.bincount(source[self._crawls], minlength=count) > 0
+        self.speaks: NDArray[np.bool_] = self._crawls > 0
 
-    def evidence(self, source: int) -> Sequence[Evidence]:
-        start, end = self._bounds[source], self._bounds[source + 1]
-        crawls = int(self._crawls[start:end].sum())
-        if not crawls:
-            return []
-        surest = round(float(self._each[start:end].max()), 3)
-        text = (
-            f"{crawls} of {end - start} windows of {_LEAST} to {_MOST} page visits are like a crawler's, by pauses, "
-            "sessions and referrers."
-        )
-        return [Evidence("window", "window-suspect", surest, text)]
+    def evidence(self, some: NDArray[np.int64]) -> Findings:
+        counts = zip(self._crawls[some].tolist(), self._told[some].tolist(), strict=True)
+        texts = [
+            f"{crawls} of {told} windows of {_LEAST} to {_MOST} page visits are like a crawler's, by pauses, sessions "
+            "and referrers."
+            for crawls, told in counts
+        ]
+        return one_each(self._surest[some], texts)
 
 
 def _rows(tables: Tables, declared: Declared | None) -> NDArray[np.float64]:

@@ -13,7 +13,6 @@ few crawlers dressed as browsers change nothing.
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
@@ -24,12 +23,13 @@ import msgspec
 from hedgerow.visit import Visit
 from hedgerow.windows.density import Window, add_hit, count_hits
 
-# CUBOT makes telephones.
-_AUTOMATIC = re.compile(
-    r"(?<!cu)bot|crawl|spider|slurp|scrapy|curl|wget|python|perl|ruby|java/|php/|go-http|okhttp|httpclient|"
-    r"headless|monitor|archiver|feed|fetch|scan|check|preview|https?://",
-    re.IGNORECASE,
-)
+_AUTOMATIC = (
+    "bot", "crawl", "spider", "slurp", "scrapy", "curl", "wget", "python", "perl", "ruby", "java/", "php/", "go-http",
+    "okhttp", "httpclient", "headless", "monitor", "archiver", "feed", "fetch", "scan", "check", "preview", "http://",
+    "https://",
+)  # fmt: skip
+_TELEPHONE = "cubot"
+"""Its maker is no bot."""
 _SWEPT_AT_ONCE = 2
 
 
@@ -43,7 +43,9 @@ def declares_itself(user_agent: str) -> bool:
     >>> declares_itself("Examplebot/2.1"), declares_itself("Mozilla/5.0 Firefox/140.0")
     (True, False)
     """
-    return not user_agent or _AUTOMATIC.search(user_agent) is not None
+    # One pattern for all of them would take ten times as long.
+    said = user_agent.lower().replace(_TELEPHONE, " ")
+    return not said or any(word in said for word in _AUTOMATIC)
 
 
 class Proposal(msgspec.Struct, frozen=True):
