@@ -100,7 +100,7 @@ def test_the_same_walk_and_the_same_minutes():
         rows += [(source, at + source, int(chance.integers(0, 400))) for at in clock]
     for source in range(7, 30):
         rows += [(source, at, int(chance.integers(0, 400))) for at in chance.uniform(0, 600_000, 12)]
-    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    columns = [np.array(column) for column in zip(*sorted(rows), strict=True)]
     found = traces.find(*columns)
     assert [(one.kind, one.members) for one in found] == [("same walk", (0, 1, 2, 3)), ("same minutes", (4, 5, 6))]
     assert traces.find(*(column[:0] for column in columns)) == []
@@ -126,7 +126,7 @@ def test_groups_that_meet_again_and_again_are_one_campaign():
     often = np.arange(30) * 5000.0 + chance.uniform(0, 2000, 30)
     rows = [(int(chance.integers(0, 3)) + 3 * k, at + 7 * k, k) for k in range(2) for at in often]
     rows += [(6 + int(chance.integers(0, 3)), at, 2) for at in chance.uniform(0, 150_000, 30)]
-    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
     people = np.zeros(len(names), dtype=bool)
     found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
     assert [one.members for one in found] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
@@ -134,12 +134,12 @@ def test_groups_that_meet_again_and_again_are_one_campaign():
     # Where everybody comes at the full hour, it is the clock that they meet.
     hours = [np.sort(chance.choice(100, 40, replace=False)) * 3600.0 + chance.uniform(0, 30, 40) for _ in range(3)]
     rows = [(int(chance.integers(0, 3)) + 3 * k, at, k) for k in range(3) for at in hours[k]]
-    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
     found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
     assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
     # One long visit beside another is one meeting.
     burst = np.arange(60.0)
     rows = [(n % 3 + 3 * k, at, k) for k in range(2) for n, at in enumerate(burst)]
-    sources, times, pages = (np.array(column) for column in zip(*rows, strict=True))
+    sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
     found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
     assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]

@@ -21,7 +21,7 @@ def played(script, sources, visits=1, first=0):
 
 
 def found_in(*parts):
-    rows = [row for part in parts for row in part]
+    rows = sorted(row for part in parts for row in part)
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     return scripts.find(*columns)
 

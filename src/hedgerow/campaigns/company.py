@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from hedgerow.campaigns.diets import diets, same
 from hedgerow.campaigns.networks import full, network_of
 from hedgerow.campaigns.similarity import Found
+from hedgerow.shape.series import changes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -69,10 +70,10 @@ class Limits(msgspec.Struct, frozen=True):
 class Requests(NamedTuple):
     """
     Requests of the sources that are no people's: the number of the source, the time, the page, the kind of page, the
-    answer's status.
+    answer's status. They come by source, and by time where that is the same.
 
-    Pages and kinds are any numbers that are equal where they are; *robots* is the page robots.txt, if anybody asked for
-    it. Where a log is too large, a few hundred requests of each source are enough.
+    Pages are any numbers that are equal where they are, kinds are numbers from 0 on; *robots* is the page robots.txt,
+    if anybody asked for it. Where a log is too large, a few hundred requests of each source are enough.
     """
 
     sources: Ints
@@ -110,10 +111,10 @@ class _Link(NamedTuple):
 
 
 class _Habits(NamedTuple):
-    """What a group asks for and when: six-hour counts and different pages."""
+    """What a group asks for and when: six-hour counts and different pages, ascending."""
 
     spans: Floats
-    pages: frozenset[int]
+    pages: Ints
 
 
 def find(
@@ -142,7 +143,8 @@ def find(
         return number
 
     links: list[tuple[int, _Link]] = []
-    for one, other, link in [*_eating_alike(groups, requests, wanted), *_meetings(groups, requests, wanted)]:
+    group_of = _group_of(groups, requests.sources)
+    for one, other, link in [*_eating_alike(group_of, requests, wanted), *_meetings(group_of, requests, wanted)]:
         links.append((one, link))
         first, second = sorted((find_leader(one), find_leader(other)))
         leader[second] = first
@@ -221,14 +223,20 @@ def _group_of(groups: list[_Group], sources: Ints) -> Ints:
     return number_of[sources] if len(sources) else np.zeros(0, dtype=np.int64)
 
 
-def _eating_alike(groups: list[_Group], requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
+def _requests_of(numbers: Ints, group_of: Ints) -> list[Ints]:
+    """The places of the requests of each of the groups *numbers*, which rise."""
+    order = np.argsort(group_of, kind="stable")
+    starts, ends = (np.searchsorted(group_of[order], numbers, side=side) for side in ("left", "right"))
+    return [order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _eating_alike(group_of: Ints, requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
     """Pairs of groups that have one diet, and ask for it at the same hours or divide it."""
-    group = _group_of(groups, requests.sources)
     if requests.robots is not None:
-        group[requests.pages == requests.robots] = -1
-    found = diets(group, requests.kinds, requests.answers)
+        group_of = np.where(requests.pages == requests.robots, -1, group_of)
+    found = diets(group_of, requests.kinds, requests.answers)
     numbers = found.groups.tolist()
-    habits = _habits(numbers, group, requests)
+    habits = _habits(found.groups, group_of, requests)
     telling = [row for row, one in enumerate(habits) if _telling(one, found.counts[row], limits)]
     for one, other, affinity in same(found, telling, limits.odds):
         reason = _reason(habits[one], habits[other], limits)
@@ -236,25 +244,21 @@ def _eating_alike(groups: list[_Group], requests: Requests, limits: Limits) -> I
             yield numbers[one], numbers[other], _Link(affinity, reason)
 
 
-def _habits(numbers: list[int], group: Ints, requests: Requests) -> list[_Habits]:
-    """The habits of each of the groups *numbers*, of the *group* that each request is of."""
-    if not numbers:
+def _habits(numbers: Ints, group_of: Ints, requests: Requests) -> list[_Habits]:
+    """The habits of each of the groups *numbers*, of the group that each request is of."""
+    if not len(numbers):
         return []
-    order = np.argsort(group, kind="stable")
-    origin = float(requests.times.min())
-    at = ((requests.times - origin) // _HOURS).astype(np.int64)
+    at = np.floor((requests.times - requests.times.min()) / _HOURS).astype(np.int64)
     spans = int(at.max()) + 1
-    starts = np.searchsorted(group[order], numbers)
-    ends = np.searchsorted(group[order], numbers, side="right")
     found = []
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        inside = order[start:end]
+    for inside in _requests_of(numbers, group_of):
         counts = np.log1p(np.bincount(at[inside], minlength=spans).astype(np.float64))
-        found.append(_Habits(counts, frozenset(requests.pages[inside].tolist())))
+        pages = np.sort(requests.pages[inside])
+        found.append(_Habits(counts, pages[changes(pages)]))
     return found
 
 
-def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
+def _meetings(group_of: Ints, requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
     """
     Pairs of groups, of the busiest, that come within seconds of one another more often than by chance.
 
@@ -262,32 +266,44 @@ def _meetings(groups: list[_Group], requests: Requests, limits: Limits) -> Itera
     they would meet at the most if one of them had come some ten minutes to two hours sooner or later: at the same time
     of day, and where all come at the full hour also then.
     """
-    mine = _group_of(groups, requests.sources)
-    order = np.lexsort((requests.times, mine))
-    bounds = np.searchsorted(mine[order], np.arange(len(groups) + 1))
-    busiest = np.argsort(bounds[:-1] - bounds[1:], kind="stable")[:_MOST_TIMED]
+    sizes = np.bincount(group_of[group_of >= 0])
+    busiest = np.sort(np.argsort(-sizes, kind="stable")[:_MOST_TIMED])
     comings: dict[int, Floats] = {}
-    for number in sorted(busiest.tolist()):
-        times = requests.times[order[bounds[number] : bounds[number + 1]]]
+    for number, inside in zip(busiest.tolist(), _requests_of(busiest, group_of), strict=True):
+        times = np.sort(requests.times[inside])
         after = times[np.diff(times, prepend=-np.inf) > _PAUSE][:_MOST_COMINGS]
         if len(after) >= limits.meetings:
             comings[number] = after
-    numbers = list(comings)
-    for k, one in enumerate(numbers):
-        for other in numbers[k + 1 :]:
-            few, many = sorted((comings[one], comings[other]), key=len)
-            met = _met(few, many)
-            if met < max(limits.meetings, limits.meeting * len(few)):
-                continue
-            chance = max(_met(few + shift, many) for shift in _SHIFTS)
-            if met >= limits.beyond * chance:
-                yield one, other, _Link(met / len(few), "come within seconds of one another again and again")
+    numbers, coming = list(comings), list(comings.values())
+    met = _met(coming)
+    often = np.array([len(times) for times in coming], dtype=np.int64)
+    least = np.maximum(limits.meetings, limits.meeting * np.minimum.outer(often, often))
+    for one, other in np.argwhere(np.triu(met >= least, 1)).tolist():
+        few, many = sorted((coming[one], coming[other]), key=len)
+        if all(met[one, other] >= limits.beyond * _met([few + shift, many])[0, 1] for shift in _SHIFTS):
+            share = float(met[one, other] / len(few))
+            yield numbers[one], numbers[other], _Link(share, "come within seconds of one another again and again")
 
 
-def _met(few: Floats, many: Floats) -> int:
-    """How many of *few* have one of *many* within seconds."""
-    near = np.searchsorted(many, few + _SECONDS, side="right") > np.searchsorted(many, few - _SECONDS)
-    return int(np.count_nonzero(near))
+def _met(comings: Sequence[Floats]) -> Ints:
+    """
+    How often each meets each other, which is to come within seconds of it.
+
+    The comings of one are a pause apart, so no more than one of them is within seconds of another's.
+    """
+    count = len(comings)
+    found = np.zeros(count * count, dtype=np.int64)
+    times = np.concatenate([np.zeros(0), *comings])
+    order = np.argsort(times, kind="stable")
+    times, who = times[order], np.repeat(np.arange(count), [len(one) for one in comings])[order]
+    # Each with the next, then with the one after that, until nobody comes within seconds of so many.
+    for apart in range(1, len(times)):
+        first = np.flatnonzero(times[apart:] - times[:-apart] <= _SECONDS)
+        if not len(first):
+            break
+        found += np.bincount(who[first] * count + who[first + apart], minlength=count * count)
+    both = found.reshape(count, count)
+    return both + both.T
 
 
 def _telling(habits: _Habits, diet: Floats, limits: Limits) -> bool:
@@ -304,7 +320,7 @@ def _reason(one: _Habits, other: _Habits, limits: Limits) -> str:
         step = float(np.corrcoef(one.spans, other.spans)[0, 1])
         if step >= limits.in_step:
             return "ask for the same kinds of pages at the same hours"
-    common = len(one.pages & other.pages) / min(len(one.pages), len(other.pages))
+    common = len(np.intersect1d(one.pages, other.pages, assume_unique=True)) / min(len(one.pages), len(other.pages))
     if common <= limits.in_common:
         return "ask for the same kinds of pages in the same proportions, but not for the same ones"
     return ""

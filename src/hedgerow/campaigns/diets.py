@@ -48,24 +48,24 @@ class Diets(NamedTuple):
 
 def diets(group_of: Ints, kinds: Ints, answers: Ints) -> Diets:
     """The diets of the busiest groups, from the group (-1: none), the kind and the answer's status of each request."""
-    kinds = kinds[group_of >= 0] * _ANSWERS + np.clip(answers[group_of >= 0] // 100, 0, _ANSWERS - 1)
-    group_of = group_of[group_of >= 0]
-    numbers, group = np.unique(group_of, return_inverse=True)
-    sizes = np.bincount(group, minlength=len(numbers))
+    # Groups and kinds are numbers from 0 on, so they are counted where others would have to be sorted.
+    sizes = np.bincount(group_of + 1)[1:]
     chosen = np.flatnonzero(sizes >= _LEAST_REQUESTS)
     chosen = np.sort(chosen[np.argsort(-sizes[chosen], kind="stable")[:_MOST_COMPARED]])
-    row = np.full(len(numbers), -1, dtype=np.int64)
+    row = np.full(len(sizes) + 1, -1, dtype=np.int64)
     row[chosen] = np.arange(len(chosen))
-    rows = row[group]
-    rows, kinds = rows[rows >= 0], kinds[rows >= 0]
-    names, kind, frequent = np.unique(kinds, return_inverse=True, return_counts=True)
+    rows = row[group_of]
+    here = np.flatnonzero(rows >= 0)
+    rows, kinds = rows[here], kinds[here] * _ANSWERS + np.clip(answers[here] // 100, 0, _ANSWERS - 1)
+    frequent = np.bincount(kinds)
+    names = np.flatnonzero(frequent)
     # The rarest kinds count as one.
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[np.argsort(-frequent, kind="stable")] = np.arange(len(names))
+    column = np.zeros(len(frequent), dtype=np.int64)
+    column[names[np.argsort(-frequent[names], kind="stable")]] = np.minimum(np.arange(len(names)), _MOST_KINDS)
     width = min(len(names), _MOST_KINDS + 1)
-    places = rows * width + np.minimum(rank, _MOST_KINDS)[kind]
+    places = rows * width + column[kinds]
     counts = np.bincount(places, minlength=len(chosen) * width).astype(np.float64).reshape(len(chosen), width)
-    return Diets(numbers[chosen], counts, _prior(counts))
+    return Diets(chosen, counts, _prior(counts))
 
 
 def _prior(counts: Floats) -> Floats:

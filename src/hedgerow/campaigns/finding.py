@@ -65,7 +65,12 @@ def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: 
     sources = np.nonzero(~people & (active >= limits.active))[0]
     totals = counts.totals[sources]
     sources = np.sort(sources[np.lexsort((sources, -totals))[:MOST_SERIES]])
-    starts = counts.busiest(plan)[sources]
+    starts = counts.busiest(plan)
+    # Most of them come over many windows, and in none of these often enough.
+    at = counts.bins - starts[counts.rows]
+    active = np.bincount(counts.rows[(at >= 0) & (at < plan.points)], minlength=counts.size)
+    sources = sources[active[sources] >= limits.active]
+    starts = starts[sources]
     found = []
     for start in np.unique(starts).tolist():
         mine = sources[starts == start]

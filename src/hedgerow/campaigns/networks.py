@@ -8,13 +8,13 @@ IPv4 addresses are numbers here, and only what is found gets a name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.identity.numbers import packed_v4
+from hedgerow.identity.numbers import packed_v4, written_v4
 
 Ints = NDArray[np.int64]
 
@@ -53,7 +53,8 @@ def _ipv4(address: str) -> bytes:
 
 def _texts(number: int) -> tuple[str, str]:
     """The texts of the IPv4 /24 of a number, and of its /20."""
-    return f"{IPv4Address(number << 8)}/24", f"{IPv4Address(number >> 4 << 12)}/20"
+    own, wide = number << 8, number >> 4 << 12
+    return f"{written_v4(own.to_bytes(4))}/24", f"{written_v4(wide.to_bytes(4))}/20"
 
 
 def full(

@@ -37,27 +37,33 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def find(sources: Ints, times: Floats, pages: Ints, answers: Ints, limits: Limits | None = None) -> list[Found]:
-    """The campaigns among requests, given by source, time, page and the answer's status; the largest come first."""
+    """
+    The campaigns among requests, given by source, time, page and the answer's status; the largest come first.
+
+    The requests come by source, and by time where that is the same.
+    """
     wanted = limits or Limits()
     if not len(sources):
         return []
-    order = np.lexsort((times, sources))
-    sources, times, pages, answers = sources[order], times[order], pages[order], answers[order]
     begins = np.ones(len(sources), dtype=np.bool_)
     begins[1:] = (sources[1:] != sources[:-1]) | (np.diff(times) > _PAUSE)
     starts = np.flatnonzero(begins)
     lengths = np.diff(np.append(starts, len(sources)))
-    script = _scripts(pages, answers, starts, lengths)
-    error = np.maximum.reduceat(answers, starts) >= _ERRORS_FROM
     owner = sources[starts]
+    visits = np.bincount(owner)
+    # Most visits have no error in them: only the others are scripts.
+    error = np.maximum.reduceat(answers, starts) >= _ERRORS_FROM
+    if not error.any():
+        return []
+    inside = np.repeat(error, lengths)
+    owner, lengths = owner[error], lengths[error]
+    script = _scripts(pages[inside], answers[inside], lengths)
     # Two small numbers in one: to sort those takes a tenth of what sorting pairs does.
     different, number = np.unique(script, return_inverse=True)
     keys, first, plays = np.unique(owner * len(different) + number.reshape(-1), return_index=True, return_counts=True)
     pairs = np.column_stack((keys // len(different), different[keys % len(different)]))
-    everyone, visits = np.unique(owner, return_counts=True)
-    mine = (plays > wanted.share * visits[np.searchsorted(everyone, pairs[:, 0])]) & error[first]
     found = []
-    playing = np.flatnonzero(mine)
+    playing = np.flatnonzero(plays > wanted.share * visits[pairs[:, 0]])
     playing = playing[np.argsort(pairs[playing, 1], kind="stable")]
     cuts = np.flatnonzero(np.diff(pairs[playing, 1])) + 1
     for who in np.split(playing, cuts):
@@ -75,8 +81,9 @@ def _text(members: int, length: int) -> str:
     return f"{members} sources that do the same {length} things each time they come, and are told the same errors."
 
 
-def _scripts(pages: Ints, answers: Ints, starts: Ints, lengths: Ints) -> Ints:
-    """A number for what is asked and answered from each start on, in its order."""
+def _scripts(pages: Ints, answers: Ints, lengths: Ints) -> Ints:
+    """A number for what is asked and answered in each visit, in its order; *lengths* are those of the visits."""
+    starts = np.cumsum(lengths) - lengths
     each = pages.view(np.uint64) * np.uint64(_FACTOR) ^ answers.astype(np.uint64) * np.uint64(0xC2B2AE3D27D4EB4F)
     each ^= each >> np.uint64(29)
     nth = np.arange(len(pages)) - np.repeat(starts, lengths)

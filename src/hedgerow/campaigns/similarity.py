@@ -26,6 +26,7 @@ K = 350.0
 
 _BLOCK = 1024
 _ROWS = 128
+_PAIRS = 64
 _AXES = 16
 _SLACK = 1e-9
 _MOST_SHIFTED = 1000
@@ -82,10 +83,10 @@ def find(counts: Floats, limits: Limits | None = None, *, interval: float = 1800
     clusters = cluster(series, volumes, wanted)
     clusters = merge_shifted(series, volumes, clusters, wanted)
     found = []
-    for medoid in np.unique(clusters.medoids).tolist():
+    medoids, sizes = np.unique(clusters.medoids, return_counts=True)
+    for medoid in medoids[sizes >= wanted.members].tolist():
         inside = np.nonzero(clusters.medoids == medoid)[0]
-        if len(inside) >= wanted.members:
-            found.append(_told(series, inside, medoid, clusters.shifts[inside], busy, interval))
+        found.append(_told(series, inside, medoid, clusters.shifts[inside], busy, interval))
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 
@@ -154,7 +155,7 @@ def cluster(series: Floats, volumes: Floats, limits: Limits) -> Clusters:
     stats = np.column_stack((volumes, peaks, deviations))
     allowed = 1.0 - np.array([limits.volume, limits.amplitude, limits.deviation])
     reach = np.sqrt(deviations / limits.k)
-    founders = _Founders(_rotate(series), volumes, reach)
+    founders: _Founders | None = None
     for begin in range(0, count, _BLOCK):
         rows = np.arange(begin, min(begin + _BLOCK, count))
         best, whom = _nearest(series, stats, allowed, founders, rows)
@@ -174,7 +175,10 @@ def cluster(series: Floats, volumes: Floats, limits: Limits) -> Clusters:
             else:
                 new[count_new] = place
                 count_new += 1
-        founders.add(rows[new[:count_new]])
+        if rows[-1] + 1 < count:
+            # There are others to be compared with them.
+            founders = founders or _Founders(_rotate(series), volumes, reach)
+            founders.add(rows[new[:count_new]])
     return Clusters(medoids, np.zeros(count, dtype=np.int64))
 
 
@@ -187,9 +191,13 @@ def _rotate(series: Floats) -> Floats:
     return found
 
 
-def _nearest(series: Floats, stats: Floats, allowed: Floats, founders: _Founders, rows: Ints) -> tuple[Floats, Ints]:
+def _nearest(
+    series: Floats, stats: Floats, allowed: Floats, founders: _Founders | None, rows: Ints
+) -> tuple[Floats, Ints]:
     """For each of *rows* the squared distance of the nearest comparable founder within reach, and its number."""
     best, whom = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
+    if founders is None:
+        return best, whom
     order = np.argsort(stats[rows, 0], kind="stable")
     for begin in range(0, len(rows), _ROWS):
         part = order[begin : begin + _ROWS]
@@ -238,46 +246,71 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: L
         return Clusters(medoids, shifts)
     busiest = np.lexsort((founders, -volumes[founders]))[:_MOST_SHIFTED]
     founders = np.sort(founders[busiest])
-    stats = np.column_stack((volumes, series.max(axis=1), series.std(axis=1)))[founders]
+    rows = series[founders]
+    stats = np.column_stack((volumes[founders], rows.max(axis=1), rows.std(axis=1)))
     allowed = 1.0 - np.array([limits.volume, limits.amplitude, limits.deviation])
-    points = series.shape[1]
-    near = np.arange(-limits.shift, limits.shift + 1)
-    near = near[np.abs(near) < points]
-    length = 1 << (points + limits.shift).bit_length()
-    spectra = np.fft.rfft(series[founders], length, axis=1)
-    early, late = _Parts(series[founders], -near), _Parts(series[founders], near)
+    later, former = np.nonzero(np.tril(_comparable(stats[:, None], stats, allowed), -1))
+    beyond, moved = _least_beyond(rows, later, former, limits)
     target: dict[int, tuple[int, int]] = {}
-    stays = np.ones(len(founders), dtype=np.bool_)
-    for place in range(1, len(founders)):
-        others = np.flatnonzero(stays[:place] & _comparable(stats[place], stats[:place], allowed))
-        if not len(others):
-            continue
-        products = np.fft.irfft(spectra[others] * np.conj(spectra[place]), length, axis=1)[:, near % length]
-        mine, theirs = early.shares[place], late.shares[others]
-        distance = early.squares[place] + late.squares[others] - 2.0 * products / (mine * theirs)
-        beyond = distance * limits.k / early.deviations[place]
-        beyond[(theirs < _MOST_OF_IT) | (mine < _MOST_OF_IT)] = np.inf
-        which, moved = divmod(int(beyond.argmin()), beyond.shape[1])
-        if beyond[which, moved] < 1.0:
-            target[place] = (int(others[which]), int(near[moved]))
-            stays[place] = False
-    for place, (other, shift) in target.items():
-        inside = clusters.medoids == founders[place]
+    # Each goes to the nearest of those before it that have not gone elsewhere.
+    order = np.lexsort((former, beyond, later))
+    for pair in order[beyond[order] < 1.0].tolist():
+        one, other = int(later[pair]), int(former[pair])
+        if one not in target and other not in target:
+            target[one] = (other, int(moved[pair]))
+    for one, (other, shift) in target.items():
+        inside = clusters.medoids == founders[one]
         medoids[inside], shifts[inside] = founders[other], shift
     return Clusters(medoids, shifts)
+
+
+def _least_beyond(rows: Floats, later: Ints, former: Ints, limits: Limits) -> tuple[Floats, Ints]:
+    """
+    How far two of *rows* are apart after the shift that brings them nearest, over how far they may be; and that shift.
+
+    The pairs are one of *later* and one of *former* each.
+    """
+    points = rows.shape[1]
+    near = np.arange(-limits.shift, limits.shift + 1)
+    near = near[np.abs(near) < points]
+    # So long that no end meets a beginning, and of small factors.
+    length = -(-(points + limits.shift) // 32) * 32
+    spectra = np.fft.rfft(rows, length, axis=1)
+    turned = np.conj(spectra)
+    sums, squares = _running(rows), _running(rows**2)
+    early, late = _Parts(sums, squares, -near), _Parts(sums, squares, near)
+    least, shifts = np.empty(len(later)), np.empty(len(later), dtype=np.int64)
+    for begin in range(0, len(later), _PAIRS):
+        part = slice(begin, begin + _PAIRS)
+        one, other = later[part], former[part]
+        products = np.fft.irfft(spectra[other] * turned[one], length, axis=1)[:, near % length]
+        mine, theirs = early.shares[one], late.shares[other]
+        distance = early.squares[one] + late.squares[other] - 2.0 * products / (mine * theirs)
+        beyond = distance * limits.k / early.deviations[one]
+        beyond[(theirs < _MOST_OF_IT) | (mine < _MOST_OF_IT)] = np.inf
+        best = beyond.argmin(axis=1)
+        least[part], shifts[part] = beyond[np.arange(len(best)), best], near[best]
+    return least, shifts
+
+
+def _running(rows: Floats) -> Floats:
+    """The sums of the first none, one, two, ... points of each row."""
+    found = np.zeros((len(rows), rows.shape[1] + 1))
+    np.cumsum(rows, axis=1, out=found[:, 1:])
+    return found
 
 
 class _Parts:
     """
     What is left of rows behind the first so many points, or before the last so many (where *cuts* is negative): which
     *shares* of them, and of those, taken as one, the sums of *squares* and the *deviations*. A column for each cut.
+
+    The rows are given by the running *sums* of their points and of the *squares* of these.
     """
 
-    def __init__(self, rows: Floats, cuts: Ints) -> None:
-        points = rows.shape[1]
+    def __init__(self, sums: Floats, squares: Floats, cuts: Ints) -> None:
+        points = sums.shape[1] - 1
         begin, end = np.maximum(cuts, 0), np.minimum(points + cuts, points)
-        none = np.zeros((len(rows), 1))
-        sums, squares = (np.hstack((none, np.cumsum(part, axis=1))) for part in (rows, rows**2))
         self.shares: Floats = np.maximum(sums[:, end] - sums[:, begin], _SLACK)
         self.squares: Floats = (squares[:, end] - squares[:, begin]) / self.shares**2
         left = end - begin

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.campaigns.similarity import Found
+from hedgerow.shape.series import changes
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,10 +38,12 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 def find(sources: Ints, times: Floats, numbers: Ints, limits: Limits | None = None) -> list[Found]:
-    """The campaigns among requests, given by source, time and the number of the target; the largest come first."""
+    """
+    The campaigns among requests, given by source, time and the number of the target; the largest come first.
+
+    The requests come by source, and by time where that is the same.
+    """
     wanted = limits or Limits()
-    order = np.lexsort((times, sources))
-    sources, times, numbers = sources[order], times[order], numbers[order]
     walks = _tied(*_walks(sources, numbers), wanted)
     taken = np.isin(sources, [member for group in walks for member in group])
     minutes = np.floor(times / _MINUTE).astype(np.int64)
@@ -57,18 +60,20 @@ def find(sources: Ints, times: Floats, numbers: Ints, limits: Limits | None = No
 
 def _walks(sources: Ints, numbers: Ints) -> tuple[Ints, Ints]:
     """Each source with every run of four pages that follow each other, as a number; a page that is repeated is one."""
-    moved = np.ones(len(sources), dtype=np.bool_)
-    moved[1:] = (sources[1:] != sources[:-1]) | (numbers[1:] != numbers[:-1])
+    moved = changes(sources, numbers)
     sources, numbers = sources[moved], numbers[moved]
     if len(sources) < _PAGES:
         return sources[:0], numbers[:0]
     whole = sources[_PAGES - 1 :] == sources[: 1 - _PAGES]
-    marks = _numbered(numbers)
-    for _ in range(_PAGES - 1):
-        # A run and the next page: numbers of two small numbers are exact.
-        before, numbers = marks[:-1], numbers[1:]
-        marks = _numbered(before * np.int64(len(numbers) + 1) + _numbered(numbers))
-    return sources[_PAGES - 1 :][whole], marks[whole]
+    # Two pages, and two of these: numbers of two small numbers are exact.
+    twos = _in_one(numbers, 1)
+    return sources[_PAGES - 1 :][whole], _in_one(twos, 2)[whole]
+
+
+def _in_one(values: Ints, apart: int) -> Ints:
+    """A number for each value and the one that comes so many places later."""
+    small = _numbered(values)
+    return small[:-apart] * len(values) + small[apart:]
 
 
 def _numbered(values: Ints) -> Ints:
@@ -81,10 +86,11 @@ def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
     if not len(sources):
         return []
     size = int(sources.max()) + 1
-    pairs = np.column_stack(np.divmod(np.unique(_numbered(marks) * size + sources), size))
-    has = np.bincount(pairs[:, 1])
-    all_marks = len(np.unique(pairs[:, 0]))
-    tied, common = _common(pairs, size, limits.most)
+    keys = np.sort(_numbered(marks) * size + sources)
+    mark, source = np.divmod(keys[changes(keys)], size)
+    has = np.bincount(source)
+    all_marks = int(mark[-1]) + 1
+    tied, common = _common(mark, source, limits.most)
     chance = has[tied[:, 0]] * has[tied[:, 1]] / all_marks
     least = limits.share * np.minimum(has[tied[:, 0]], has[tied[:, 1]])
     enough = common >= np.maximum(np.maximum(limits.marks, least), limits.beyond * chance)
@@ -104,18 +110,19 @@ def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values() if len(group) >= limits.members]
 
 
-def _common(pairs: Ints, size: int, most: int) -> tuple[Ints, Ints]:
+def _common(mark: Ints, source: Ints, most: int) -> tuple[Ints, Ints]:
     """
-    Of *pairs* of a mark and a source, sorted, below *size*: which two sources have marks in common, and how many.
+    Of pairs of a *mark* and a *source* that has it, sorted: which two sources have marks in common, and how many.
 
     Those that more than *most* sources have do not count.
     """
-    starts = np.flatnonzero(np.r_[True, pairs[1:, 0] != pairs[:-1, 0]])
-    lengths = np.diff(np.r_[starts, len(pairs)])
+    size = int(source.max()) + 1
+    lengths = np.bincount(mark)
+    starts = np.cumsum(lengths) - lengths
     found = [np.zeros(0, dtype=np.int64)]
     for length in range(2, most + 1):
         # All marks that so many sources have at once.
-        inside = pairs[starts[lengths == length][:, None] + np.arange(length), 1]
+        inside = source[starts[lengths == length][:, None] + np.arange(length)]
         one, other = np.triu_indices(length, 1)
         found.append((inside[:, one] * size + inside[:, other]).ravel())
     keys, common = np.unique(np.concatenate(found), return_counts=True)

@@ -136,7 +136,7 @@ def first_true(flags: Flags) -> Ints:
 
 def longest_length(flags: Flags) -> Ints:
     """The length of the longest stretch of true values of each row."""
-    count = np.cumsum(flags, axis=1)
+    count = np.cumsum(flags, axis=1, dtype=np.int32)
     at_last_false = np.maximum.accumulate(np.where(flags, 0, count), axis=1)
     return np.asarray((count - at_last_false).max(axis=1))
 
@@ -146,10 +146,10 @@ def length_variation(flags: Flags) -> Floats:
     rows, lags = flags.shape
     change = flags[:, 1:] != flags[:, :-1]
     count = 1 + np.count_nonzero(change, axis=1)
-    at = np.arange(1, lags)
+    at = np.arange(1, lags, dtype=np.int32)
     # The lengths are the gaps between changes, the beginning and the end counted as changes.
     bounds = np.where(change, at, 0)
-    previous = np.zeros((rows, lags), dtype=np.int64)
+    previous = np.zeros((rows, lags), dtype=np.int32)
     previous[:, 1:] = np.maximum.accumulate(bounds, axis=1)
     squares = np.sum(np.where(change, (at - previous[:, :-1]) ** 2, 0), axis=1) + (lags - previous[:, -1]) ** 2
     mean = lags / count

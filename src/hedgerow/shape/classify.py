@@ -95,9 +95,9 @@ def judge(rows: Floats, model: Model, names: tuple[str, ...]) -> Verdicts:
     texts = [words(rule, names) for rule in model.rules.rules]
     held = model.rules.first(rows, crawler=majority)
     reasons = [texts[number] if number >= 0 else "" for number in held.tolist()]
-    odds = model.bayes.log_odds(rows) * np.where(majority, 1.0, -1.0)[:, None]
-    for row in np.nonzero(held < 0)[0].tolist():
-        column = int(odds[row].argmax())
+    without = np.flatnonzero(held < 0)
+    odds = model.bayes.log_odds(rows[without]) * np.where(majority[without], 1.0, -1.0)[:, None]
+    for row, column in zip(without.tolist(), odds.argmax(axis=1).tolist(), strict=True):
         whom = "crawler" if majority[row] else "person"
         reasons[row] = f"What says most that it is a {whom}: {_value(names[column], float(rows[row, column]))}."
     return Verdicts(scores, votes, probabilities, labels, reasons)

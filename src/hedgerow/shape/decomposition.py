@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 _INNER = 5
 _QUANTILE = 0.95
 _KEPT = 8
-_ROWS = 512
+_ROWS = 128
 _LEAST_DISTANCE = 0.001
 _MOST_DISTANCE = 0.999
 
@@ -67,52 +67,36 @@ def local_regression(points: int, window: int, *, beyond: int = 0) -> Floats:
     With *beyond* the line is also read that many points before the first and after the last.
     """
     at = np.arange(1, points + 1, dtype=np.float64)
-    where = np.arange(1 - beyond, points + beyond + 1)
+    # One row for each point that is read.
+    x = np.arange(1 - beyond, points + beyond + 1, dtype=np.float64)[:, None]
     inside = min(window, points)
-    half = (inside + 1) // 2 if window < points else 0
-    matrix = np.zeros((len(where), points))
-    for row, x in enumerate(where):
-        if window >= points:
-            left, right = 1, points
-        else:
-            left = min(max(int(x) - half + 1, 1), points - window + 1)
-            right = left + window - 1
-        reach = max(x - left, right - x)
-        if window > points:
-            reach += (window - points) // 2
-        matrix[row] = _line_weights(at, float(x), left, right, float(reach), points)
-    return matrix
-
-
-def _line_weights(at: Floats, x: float, left: int, right: int, reach: float, points: int) -> Floats:
-    """What each value counts in the value at *x* of the line fitted around it."""
+    left = np.clip(x - (window + 1) // 2 + 1, 1, points - inside + 1)
+    right = left + inside - 1
+    reach = np.maximum(x - left, right - x) + max(window - points, 0) // 2
     distance = np.abs(at - x)
-    weights = np.where(distance <= _LEAST_DISTANCE * reach, 1.0, 0.0)
-    near = (distance > _LEAST_DISTANCE * reach) & (distance <= _MOST_DISTANCE * reach)
-    weights[near] = (1.0 - (distance[near] / reach) ** 3) ** 3
-    weights[: left - 1] = 0.0
-    weights[right:] = 0.0
-    total = weights.sum()
-    if total <= 0:
-        # Far beyond the ends no neighbour counts: the nearest value stands.
-        weights[np.argmin(distance)] = 1.0
-        return weights
+    weights = (1.0 - (distance / np.maximum(reach, 1.0)) ** 3) ** 3
+    weights[distance <= _LEAST_DISTANCE * reach] = 1.0
+    weights[(distance > _MOST_DISTANCE * reach) | (at < left) | (at > right)] = 0.0
+    total = weights.sum(axis=1, keepdims=True)
+    # Far beyond the ends no neighbour counts: the nearest value stands.
+    alone = total[:, 0] <= 0
+    weights[alone, np.argmin(distance[alone], axis=1)] = total[alone] = 1.0
     weights /= total
-    if reach > 0:
-        middle = float(weights @ at)
-        spread = float(weights @ (at - middle) ** 2)
-        if np.sqrt(spread) > _LEAST_DISTANCE * (points - 1):
-            weights = weights * (1.0 + (x - middle) / spread * (at - middle))
-    return weights
+    middle = np.vecdot(weights, at)[:, None]
+    spread = np.vecdot(weights, (at - middle) ** 2)[:, None]
+    sloping = (np.sqrt(spread) > _LEAST_DISTANCE * (points - 1)) & (reach > 0)
+    slope = np.where(sloping, (x - middle) / np.where(sloping, spread, 1.0), 0.0)
+    return np.asarray(weights * (1.0 + slope * (at - middle)))
 
 
 def _cycle_matrix(points: int, period: int, window: int) -> Floats:
     """Smooths the values of the same place in each season, one season before the first and after the last included."""
     matrix = np.zeros((points + 2 * period, points))
-    for place in range(period):
-        mine = np.arange(place, points, period)
-        smooth = local_regression(len(mine), window, beyond=1)
-        matrix[np.ix_(np.arange(place, place + period * (len(mine) + 2), period), mine)] = smooth
+    places = [np.arange(place, points, period) for place in range(period)]
+    smooth = {count: local_regression(count, window, beyond=1) for count in {len(mine) for mine in places}}
+    for place, mine in enumerate(places):
+        found = smooth[len(mine)]
+        matrix[place : place + period * len(found) : period, place::period] = found
     return matrix
 
 
@@ -153,5 +137,11 @@ def season_over_trend(season: Floats, trend: Floats) -> Floats:
     """Equation 4: the season's amplitude over the trend's, of which the highest twentieth is left out."""
     amplitude = season.max(axis=1) - season.min(axis=1)
     # Where the trend is 0 or below nearly always, the ratio has no meaning but "very large": it is held at a bound.
-    height = np.maximum(np.quantile(trend, _QUANTILE, axis=1), 1e-9)
-    return np.asarray(np.minimum(amplitude / height, 1e3))
+    return np.asarray(np.minimum(amplitude / np.maximum(_quantile(trend, _QUANTILE), 1e-9), 1e3))
+
+
+def _quantile(rows: Floats, share: float) -> Floats:
+    """That of each row, between two of its values; to sort them all is quicker than numpy's way to find these two."""
+    below, between = divmod(share * (rows.shape[1] - 1), 1.0)
+    first, second = np.sort(rows, axis=1)[:, int(below) : int(below) + 2].T
+    return np.asarray(first + (second - first) * between)

@@ -11,14 +11,14 @@ itself.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hedgerow.shape.autocorrelation import Levels, autocorrelation, describe
 from hedgerow.shape.decomposition import decompose, operators, season_over_trend, trend_dispersion
-from hedgerow.shape.series import DAY, SIX_HOURS, Counts, Plan, normalised
+from hedgerow.shape.series import DAY, SIX_HOURS, Counts, Plan, changes, normalised
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -118,17 +118,16 @@ def further(counts: Counts, plan: Plan) -> Floats:
     rows, bins, size = counts.rows, counts.bins, counts.size
     totals = np.maximum(counts.totals, 1.0)
     active = np.bincount(rows, minlength=size)
-    begins = np.ones(len(rows), dtype=np.bool_)
-    begins[1:] = (rows[1:] != rows[:-1]) | (bins[1:] != bins[:-1] + 1)
-    visits = np.bincount(rows[begins], minlength=size)
+    # Of intervals that follow each other the one is the other's next: what they are less their place is the same.
+    visits = np.bincount(rows[changes(rows, bins - np.arange(len(bins)))], minlength=size)
     per_day = max(round(DAY / plan.interval), 1)
     in_day = max(per_day // _HOURS, 1)
     all_days = -(-plan.bins // per_day)
     all_hours = min(-(-plan.bins // in_day), _HOURS)
-    days = _distinct(rows, bins // per_day, size)
-    hours = _distinct(rows, bins // in_day % _HOURS, size)
-    peak = np.zeros(size)
-    np.maximum.at(peak, rows, counts.values)
+    days = np.bincount(rows[changes(rows, bins // per_day)], minlength=size)
+    first = changes(rows)
+    hours = np.bitwise_count(_of_each(np.bitwise_or, 1 << bins // in_day % _HOURS, rows, first, size))
+    peak = _of_each(np.maximum, counts.values, rows, first, size)
     return np.column_stack(
         (
             active / np.minimum(totals, plan.bins),
@@ -136,7 +135,7 @@ def further(counts: Counts, plan: Plan) -> Floats:
             days / np.minimum(totals, all_days),
             hours / np.minimum(totals, all_hours),
             peak / totals,
-            _silence(rows, bins, size, plan.bins),
+            _silence(rows, bins, first, size, plan.bins),
         )
     )
 
@@ -156,22 +155,21 @@ def _distinct(rows: Ints, values: Ints, size: int) -> Ints:
     """How many different values each row has."""
     width = int(values.max(initial=0)) + 1
     keys = np.sort(rows * width + values)
-    first = np.r_[True, keys[1:] != keys[:-1]] if len(keys) else np.zeros(0, dtype=np.bool_)
-    return np.bincount(keys[first] // width, minlength=size)
+    return np.bincount(keys[changes(keys)] // width, minlength=size)
 
 
-def _silence(rows: Ints, bins: Ints, size: int, all_bins: int) -> Floats:
-    longest = np.zeros(size)
-    if not len(rows):
-        return longest
-    first = np.ones(len(rows), dtype=np.bool_)
-    first[1:] = rows[1:] != rows[:-1]
-    gaps = np.empty(len(rows), dtype=np.int64)
-    gaps[0] = bins[0]
-    gaps[1:] = bins[1:] - bins[:-1] - 1
+def _of_each(joined: np.ufunc, values: NDArray[Any], rows: Ints, first: Ints, size: int) -> NDArray[Any]:
+    """The *values* of each row *joined* to one, 0 where it has none; *first* is where each of the *rows* begins."""
+    found = np.zeros(size, dtype=values.dtype)
+    if len(first):
+        found[rows[first]] = joined.reduceat(values, first)
+    return found
+
+
+def _silence(rows: Ints, bins: Ints, first: Ints, size: int, all_bins: int) -> Floats:
+    gaps = np.diff(bins, prepend=0) - 1
     gaps[first] = bins[first]
-    np.maximum.at(longest, rows, gaps)
-    last = np.ones(len(rows), dtype=np.bool_)
-    last[:-1] = first[1:]
-    np.maximum.at(longest, rows[last], all_bins - 1 - bins[last])
-    return longest / all_bins
+    longest = _of_each(np.maximum, gaps, rows, first, size)
+    last = np.append(first[1:], len(rows))[: len(first)] - 1
+    longest[rows[last]] = np.maximum(longest[rows[last]], all_bins - 1 - bins[last])
+    return np.asarray(longest / all_bins)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _LARGEST_LOG_ODDS = 30.0
-_KERNEL_BLOCK = 8192
+_KERNEL_BLOCK = 1024
 
 
 def sigmoid(values: Floats) -> Floats:

@@ -29,7 +29,7 @@ SIX_HOURS = 13
 """Six hours of half-hour points, made odd as a local regression wants it."""
 
 LEAST_POINTS = 32
-BLOCK = 4096
+BLOCK = 256
 """Sources that become a matrix at a time."""
 
 _INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0)
@@ -97,7 +97,7 @@ class Counts(NamedTuple):
         rows = np.asarray(sources, dtype=np.int64)
         at = np.floor((np.asarray(times, dtype=np.float64) - plan.origin) / plan.interval).astype(np.int64)
         keys = np.sort(rows * plan.bins + np.clip(at, 0, plan.bins - 1))
-        begins = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else keys
+        begins = changes(keys)
         values = np.diff(np.r_[begins, len(keys)])
         return Counts(keys[begins] // plan.bins, keys[begins] % plan.bins, values.astype(np.float64), size)
 
@@ -116,21 +116,21 @@ class Counts(NamedTuple):
     def busiest(self, plan: Plan) -> Ints:
         """Where, for each source, the window begins in which it sent most; of equals the first. 0 for the silent."""
         starts = np.zeros(self.size, dtype=np.int64)
-        if len(plan.starts) <= 1:
+        if len(plan.starts) <= 1 or not len(self.rows):
             return starts
         # A log may have very many windows, and a source is in few of them: so no table of sources by windows is made.
-        whole = plan.bins // plan.points
-        inside = self.bins // plan.points < whole
-        keys = self.rows[inside] * whole + self.bins[inside] // plan.points
-        begins = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.zeros(0, dtype=np.int64)
-        sums = np.add.reduceat(self.values[inside], begins) if len(keys) else np.zeros(0)
-        rows, windows = np.divmod(keys[begins], whole)
-        order = np.lexsort((windows, -sums, rows))
-        rows, windows, sums = rows[order], windows[order], sums[order]
-        best = np.r_[True, rows[1:] != rows[:-1]] if len(rows) else np.zeros(0, dtype=np.bool_)
-        starts[rows[best]] = windows[best] * plan.points
+        window = self.bins // plan.points
+        begins = changes(self.rows, window)
+        rows, windows = self.rows[begins], window[begins]
+        sums = np.add.reduceat(self.values, begins)
+        # What comes after the last whole window is in the one that ends with the log, and counts there.
+        sums[windows == plan.bins // plan.points] = 0.0
+        first = changes(rows)
         most = np.zeros(self.size)
-        most[rows[best]] = sums[best]
+        most[rows[first]] = np.maximum.reduceat(sums, first)
+        # The first of equals comes last, and stays.
+        best = np.flatnonzero(sums == most[rows])[::-1]
+        starts[rows[best]] = windows[best] * plan.points
         last = self.bins >= plan.bins - plan.points
         more = np.bincount(self.rows[last], self.values[last], self.size) > most
         starts[more] = plan.bins - plan.points
@@ -155,6 +155,13 @@ class Counts(NamedTuple):
             inside = (column >= 0) & (column < points)
             matrix[row[inside], column[inside]] = self.values[index[inside]]
             yield part, matrix
+
+
+def changes(*columns: Ints) -> Ints:
+    """Where one of the *columns* is not what it was before; the first place is such a one."""
+    found = np.ones(len(columns[0]), dtype=np.bool_)
+    found[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.flatnonzero(found)
 
 
 def normalised(counts: Floats) -> Floats:
