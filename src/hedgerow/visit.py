@@ -59,7 +59,8 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     *linked* are the digests of the visitors that this browser was before: who logs in, or roams to another address, is
     still one. *bot* names the verified good bot that is welcome, or is empty. *claim* names the known bot that the
     visitor says it is, and *proof* what became of that. *signs* are codes of what was odd about the request.
-    *fingerprint* is what a trusted proxy says of the TLS handshake. *status* is 0 until the answer is known; the engine
+    *fingerprint* is what a trusted proxy says of the TLS handshake. *old_http* says that a log's line was in HTTP/1.0
+    (of a live request `signs` say what is odd about that). *status* is 0 until the answer is known; the engine
     never reads it, or a live decision could differ from a replayed one.
     """
 
@@ -86,3 +87,4 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     proof: Proof = ""
     signs: tuple[str, ...] = ()
     fingerprint: str = ""
+    old_http: bool = False

@@ -125,6 +125,44 @@ def test_a_server_s_own_format(pattern, line):
     assert (visit.host, visit.referrer, visit.user_agent) == ("e.org", "http://e.org/", 'a "b"')
 
 
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        (json.dumps(CADDY), False),
+        (json.dumps(CADDY).replace("HTTP/2.0", "HTTP/1.0"), True),
+        (json.dumps(TRAEFIK | {"RequestProtocol": "HTTP/1.0"}), True),
+        (json.dumps(NGINX), False),
+        (json.dumps(NGINX).replace("HTTP/1.1", "HTTP/1.0"), True),
+        (ALB.replace("HTTP/1.1", "HTTP/1.0"), True),
+        (IIS.replace(" cs-host", " cs-version").replace(" e.org", " HTTP/1.0"), True),
+    ],
+)
+def test_what_is_in_old_http_is_told(tmp_path, text, old):
+    path = tmp_path / "log"
+    path.write_text(text + "\n")
+    (visit,) = Reader([str(path)])
+    assert visit.old_http == old
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        ("$msec $remote_addr $uri $server_protocol", "1 192.0.2.1 /a HTTP/1.0"),
+        ("%{sec}t %h %U %H", "1 192.0.2.1 /a HTTP/1.0"),
+    ],
+)
+def test_a_format_without_methods_is_of_what_was_read(pattern, line):
+    visit = parser(Format("pattern"), Dialect(pattern))(line.encode())
+    assert visit is not None
+    assert (visit.method, visit.target, visit.kind, visit.old_http) == ("GET", "/a", "page", True)
+    visit = parser(Format("json"), Dialect())(b'{"time": 1, "ip": "192.0.2.1", "url": "/a", "status": 200}')
+    assert visit is not None
+    assert (visit.method, visit.target, visit.kind) == ("GET", "/a", "page")
+    nothing = parser(Format("json"), Dialect())(b'{"time": 1, "ip": "192.0.2.1", "status": 408}')
+    assert nothing is not None
+    assert (nothing.method, nothing.kind) == ("", "call")
+
+
 def test_names_of_fields_can_be_given():
     line = b'{"when": 971211336, "who": {"ip": "192.0.2.1"}, "request": "GET / HTTP/1.1"}'
     dialect = Dialect(fields={"time": "when", "address": "who.ip"})

@@ -21,6 +21,7 @@ from hedgerow.analyse.describing import (
     ASSET,
     CALL,
     HEAD,
+    OLD_HTTP,
     PAGE,
     PREFETCH,
     describe_all,
@@ -169,6 +170,7 @@ class Numbering:
         number = self.shapes.number
         lead_texts = [b"/" + text.partition(b"://")[2].partition(b"/")[2].partition(b"#")[0] for text in referrers]
         flags |= np.array([HEAD if visit.method == "HEAD" else 0 for visit in visits], np.uint8)
+        flags |= np.array([OLD_HTTP if visit.old_http else 0 for visit in visits], np.uint8)
         for visit in visits:
             if visit.host:
                 self.hosts[visit.host.lower()] += 1

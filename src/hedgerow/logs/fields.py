@@ -19,7 +19,7 @@ from hedgerow.identity.account import cookie_value, visitor_of
 from hedgerow.identity.address import prefix_of
 from hedgerow.identity.kind import kind_of, origin_of_referrer
 from hedgerow.identity.welcome import Recognised, Welcome
-from hedgerow.logs.formats import address_of, seconds_of, split_request
+from hedgerow.logs.formats import OLD_HTTP, address_of, seconds_of, split_request
 from hedgerow.marker.seal import visitor_digest
 from hedgerow.visit import Kind, Origin, Visit
 
@@ -37,6 +37,10 @@ NAMES = {
     "host": ("host", "http_host", "request.host", "RequestHost", "server_name", "vhost", "x-host-header", "cs-host"),
     "status": ("status", "DownstreamStatus", "sc-status", "status_code", "response_code", "OriginStatus"),
     "referrer": ("http_referer", "request.headers.Referer", "request_Referer", "referer", "referrer", "cs(Referer)"),
+    "version": (
+        "server_protocol", "request.proto", "RequestProtocol", "protocol", "http_version", "httpversion", "cs-version",
+        "cs-protocol-version",
+    ),
     "agent": (
         "http_user_agent", "request.headers.User-Agent", "request_User-Agent", "user_agent", "useragent", "agent",
         "cs(User-Agent)",
@@ -177,7 +181,7 @@ class FieldParser:
             return None
         address = address_of(client)
         prefix = prefix_of(address)
-        method, target = _asked(found)
+        method, target, version = _asked(found)
         host = _text(found, "host").lower().removesuffix(":443").removesuffix(":80")
         if "://" in target[:8]:
             place = urlsplit(target) if "[" not in target else None
@@ -194,7 +198,8 @@ class FieldParser:
         return Visit(
             at, address, session or visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
             referrer, origin, False, seen.bot, None, code, "", False,
-            (visitor_digest(told),) if told and self._cookies else (), seen.claim, seen.proof,
+            (visitor_digest(told),) if told and self._cookies else (), seen.claim, seen.proof, (), "",
+            version == OLD_HTTP,
         )  # fmt: skip
 
     def _session(self, found: Mapping[str, str]) -> str:
@@ -226,10 +231,12 @@ def _text(found: Mapping[str, str], name: str) -> str:
     return "" if text == "-" else text
 
 
-def _asked(found: Mapping[str, str]) -> tuple[str, str]:
-    """Method and target."""
-    method, target = _text(found, "method"), _text(found, "target")
+def _asked(found: Mapping[str, str]) -> tuple[str, str, str]:
+    """Method, target and version. A log that has targets and no methods is taken to be of what was read."""
+    target = _text(found, "target")
     if not target and "request" in found:
         return split_request(_text(found, "request"))
+    method = found.get("method", "GET" if target else "-")
     query = _text(found, "query").removeprefix("?")
-    return method, f"{target}?{query}" if query and "?" not in target else target
+    version = _text(found, "version").removeprefix("HTTP/")
+    return "" if method == "-" else method, f"{target}?{query}" if query and "?" not in target else target, version

@@ -38,7 +38,7 @@ _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
 # is taken apart at once, any other as a whole. The user agent may lack its closing quote: some servers cut
 # long lines.
 _REST = (
-    rf'(?>(.*?) \[({_TIME})\] ")(?>([A-Z]++) ([^ "\\]++) HTTP/\d(?:\.\d)?"|{_QUOTED}") (\d{{3}}|-) (?:\d++|-)'
+    rf'(?>(.*?) \[({_TIME})\] ")(?>([A-Z]++) ([^ "\\]++) HTTP/(\d(?:\.\d)?)"|{_QUOTED}") (\d{{3}}|-) (?:\d++|-)'
     rf'(?: "{_QUOTED}" "{_QUOTED}(?:"(?: .*)?|\Z)| (?!").*)?\Z'
 )
 _PLAIN = re.compile(rf"()(\S++) \S++ {_REST}", re.ASCII)
@@ -55,6 +55,9 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
 _MARKS = "\0\xef\xbb\xbf"
+OLD_HTTP = "1.0"
+"""The version of requests that browsers no longer write."""
+
 _UNAUTHORIZED = 401
 _PARTIAL_CONTENT = 206
 
@@ -101,7 +104,7 @@ def recognise(lines: Sequence[bytes]) -> Format:
         if vhost:
             hosts.add(vhost[1])
             clients.add(vhost[2])
-        name = ("vhost-" if vhost else "") + ("common" if match[10] is None else "combined")
+        name = ("vhost-" if vhost else "") + ("common" if match[11] is None else "combined")
         found[name] = found.get(name, 0) + 1
         fractions += "." in match[4]
     if not found:
@@ -134,7 +137,7 @@ class LineParser:
         match = self._match(line.rstrip(b"\r").decode("latin-1"))
         if match is None:
             return None
-        host, client, user, when, method, target, request, status, referrer, agent = match.groups()
+        host, client, user, when, method, target, version, request, status, referrer, agent = match.groups()
         text, at = self._time
         if text != when:
             at = seconds_of(when)
@@ -143,7 +146,7 @@ class LineParser:
             return None
         address, prefix = self._addresses.get(client) or self._address(client)
         if method is None:
-            method, target = _split(request)
+            method, target, version = _split(request)
         referrer = "" if referrer == "-" or not referrer else unescape(referrer)
         agent = "" if agent == "-" or not agent else unescape(agent)
         code = int(status) if status != "-" else 0
@@ -162,6 +165,7 @@ class LineParser:
         return Visit(
             at, address, visitor, prefix, method, target, kind, account, host, agent,
             referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,
+            (), "", version == OLD_HTTP,
         )  # fmt: skip
 
     def _address(self, text: str) -> tuple[str, str]:
@@ -241,23 +245,25 @@ def account_of(user: str) -> str:
     return "" if user in {"-", '""'} else unescape(user)
 
 
-def split_request(whole: str) -> tuple[str, str]:
+def split_request(whole: str) -> tuple[str, str, str]:
     """
-    Method and target of a request line, and no method where it is none.
+    Method, target and version of a request line; no method and no version where it is none.
 
     The target ends at the last ` HTTP/` that nothing but a version follows. Some requests are as long as a line can be:
     nothing here looks at a place twice.
     """
     method = _METHOD.match(whole)
     if method is None:
-        return "", whole
+        return "", whole, ""
     target, separator, version = whole[method.end() :].rpartition(" HTTP/")
-    return method[0][:-1], target if separator and _VERSION.match(version) else whole[method.end() :]
+    if not separator or not _VERSION.match(version):
+        return method[0][:-1], whole[method.end() :], ""
+    return method[0][:-1], target, version
 
 
-def _split(request: str) -> tuple[str, str]:
+def _split(request: str) -> tuple[str, str, str]:
     """
-    Method and target of an odd request line. What is none (`-`, a TLS greeting, noise) has no method and is
+    Method, target and version of an odd request line. What is none (`-`, a TLS greeting, noise) has no method and is
     all target.
 
     A target may hold spaces: some clients send them as they are.

@@ -28,10 +28,11 @@ _FIELDS = {
     "request_uri": "target", "uri": "target", "args": "query", "query_string": "query", "status": "status",
     "host": "host", "http_host": "host", "server_name": "host", "http_referer": "referrer", "http_user_agent": "agent",
     "http_cookie": "cookies", "http_x_forwarded_for": "forwarded", "proxy_add_x_forwarded_for": "forwarded",
+    "server_protocol": "version",
 }  # fmt: skip
 _LETTERS = {
     "h": "address", "a": "address", "u": "user", "t": "time", "r": "request", "m": "method", "U": "target",
-    "q": "query", "s": "status", "v": "host", "V": "host",
+    "q": "query", "s": "status", "v": "host", "V": "host", "H": "version",
 }  # fmt: skip
 _HEADERS = {
     "referer": "referrer", "user-agent": "agent", "host": "host", "cookie": "cookies", "x-forwarded-for": "forwarded",

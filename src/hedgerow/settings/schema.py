@@ -693,6 +693,7 @@ class LogsSettings(Table, frozen=True):
             "host",
             "status",
             "referrer",
+            "version",
             "agent",
             "session",
         )
