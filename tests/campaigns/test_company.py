@@ -143,3 +143,13 @@ def test_groups_that_meet_again_and_again_are_one_campaign():
     sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
     found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
     assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
+
+
+def test_who_has_met_whom_as_counted_one_by_one():
+    chance = np.random.default_rng(7)
+    comings = [np.cumsum(301 + chance.integers(0, 60, often)).astype(float) for often in (30, 200, 0, 90)]
+    for one, mine in enumerate(comings):
+        for other, theirs in enumerate(comings):
+            met = sum(any(abs(at - time) <= 20 for time in theirs) for at in mine)
+            assert company._met(comings)[one, other] == (met if one != other else 0)
+    assert company._met([]).shape == (0, 0)

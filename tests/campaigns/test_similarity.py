@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hedgerow.campaigns import similarity
-from hedgerow.campaigns.similarity import Limits, cluster, find, learn_k
+from hedgerow.campaigns.similarity import Clusters, Limits, cluster, find, learn_k, merge_shifted
 
 
 def drawn(groups, seed=1, volume=2_000_000, points=240):
@@ -63,6 +63,45 @@ def test_campaigns_are_found_with_a_sentence():
         assert one.similarity > 0.9
         assert one.text.startswith(f"{len(one.members)} sources whose requests rise and fall together")
     assert find(counts) == found
+
+
+def shifted_by_the_book(series, volumes, limits):
+    """Each to the nearest of those before it that went nowhere, after the shift that is best."""
+    went = {}
+    for i, mine in enumerate(series):
+        best = 1.0
+        for j in range(i):
+            pairs = ((volumes[i], volumes[j], limits.volume), (mine.max(), series[j].max(), limits.amplitude),
+                     (mine.std(), series[j].std(), limits.deviation))  # fmt: skip
+            if j in went or any(abs(a - b) > share * max(a, b) for a, b, share in pairs):
+                continue
+            for shift in range(-limits.shift, limits.shift + 1):
+                one, other = similarity._aligned(mine, series[j], shift)
+                if min(one.sum(), other.sum()) >= 0.5:
+                    one, other = one / one.sum(), other / other.sum()
+                    beyond = ((one - other) ** 2).sum() * limits.k / one.std()
+                    if beyond < best:
+                        best, went[i] = beyond, (j, shift)
+    return [went.get(i, (i, 0)) for i in range(len(series))]
+
+
+@pytest.mark.parametrize("points", [100, 240])
+def test_shifts_as_they_are_defined(points):
+    counts, _ = drawn([4, 3, 5, 1, 1, 2], volume=30_000, points=points + 60)
+    chance = np.random.default_rng(3)
+    counts = np.array(
+        [
+            row[30 + shift : 30 + shift + points]
+            for row, shift in zip(counts, chance.integers(-30, 30, len(counts)), strict=True)
+        ]
+    )
+    series, volumes = similarity._shares(counts)
+    limits = Limits(k=20.0, shift=40)
+    alone = Clusters(np.arange(len(series)), np.zeros(len(series), dtype=np.int64))
+    found = merge_shifted(series, volumes, alone, limits)
+    expected = shifted_by_the_book(series, volumes, limits)
+    assert list(zip(found.medoids.tolist(), found.shifts.tolist(), strict=True)) == expected
+    assert 3 < len({medoid for medoid, _ in expected}) < len(series) - 3
 
 
 def test_members_that_start_later_are_found():

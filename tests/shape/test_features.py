@@ -1,9 +1,11 @@
 """The features of sources whose traffic is made by hand."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from hedgerow.shape.features import NAMES, Fine, features
+from hedgerow.shape.features import NAMES, Fine, features, further
 from hedgerow.shape.rhythm import rhythm
 from hedgerow.shape.series import DAY, Counts, plan_of
 
@@ -38,6 +40,28 @@ def test_what_the_features_tell():
     assert of("daily", found, 2) == 1
     assert of("season_over_trend", found, 2) > of("season_over_trend", found, 0)
     assert of("silence", found, 1) > 0.4 > of("silence", found, 0)
+
+
+def test_how_requests_lie_in_the_whole_log_as_counted_one_by_one():
+    chance = np.random.default_rng(8)
+    plan = plan_of(0, 9.3 * DAY)
+    matrix = chance.poisson(np.geomspace(0.003, 1, 30)[:, None], (30, plan.bins)).astype(float)
+    matrix[7] = 0
+    found = further(Counts.of_matrix(matrix), plan)
+    for row, requests in zip(found, matrix, strict=True):
+        busy = np.flatnonzero(requests).tolist()
+        total = max(requests.sum(), 1)
+        visits = sum(at - 1 not in busy for at in busy)
+        ends = [-1, *busy, plan.bins]
+        silence = max((later - at - 1 for at, later in pairwise(ends)), default=0) if busy else 0
+        assert row.tolist() == [
+            len(busy) / min(total, plan.bins),
+            visits / min(total, (plan.bins + 1) // 2),
+            len({at // 48 for at in busy}) / min(total, 10),
+            len({at // 2 % 24 for at in busy}) / min(total, 24),
+            requests.max() / total,
+            silence / plan.bins,
+        ]
 
 
 def test_without_seconds_they_are_unknown():

@@ -189,8 +189,9 @@ def _by_agent(groups: list[_Group], people: NDArray[np.bool_], agents: Sequence[
     """The groups, and those that share a user agent no person has; a group of one such agent is part of it."""
     persons = {agents[number] for number in np.nonzero(people)[0].tolist()}
     using: dict[str, list[int]] = defaultdict(list)
-    for number, agent in enumerate(agents):
-        if agent and not people[number] and agent not in persons:
+    for number in np.nonzero(~people)[0].tolist():
+        agent = agents[number]
+        if agent and agent not in persons:
             using[agent].append(number)
     found = []
     taken: set[int] = set()

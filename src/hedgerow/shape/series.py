@@ -30,7 +30,7 @@ SIX_HOURS = 13
 
 LEAST_POINTS = 32
 BLOCK = 256
-"""Sources that become a matrix at a time."""
+"""Sources that become a matrix at a time: what is made of so many stays near the processor."""
 
 _INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0)
 
