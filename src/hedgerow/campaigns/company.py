@@ -87,12 +87,15 @@ class Requests(NamedTuple):
     def of_targets(
         sources: Ints, times: Floats, numbers: Ints, targets: Sequence[str], answers: Ints | None = None
     ) -> Requests:
-        """Of the numbers of *targets*, paths with queries, whose kinds are found by `kind_of_page`."""
+        """Of the numbers of *targets*, paths with queries, whose kinds are found by `kind_of_page`; in any order."""
         kinds: dict[tuple[int, bool, str], int] = {}
         kind = [kinds.setdefault(kind_of_page(target), len(kinds)) for target in targets]
         told = np.zeros(len(sources), dtype=np.int64) if answers is None else answers
         robots = targets.index(ROBOTS) if ROBOTS in targets else None
-        return Requests(sources, times, numbers, np.array(kind, dtype=np.int64)[numbers], told, robots)
+        order = np.lexsort((times, sources))
+        numbers = numbers[order]
+        kinds_of = np.array(kind, dtype=np.int64)[numbers]
+        return Requests(sources[order], times[order], numbers, kinds_of, told[order], robots)
 
 
 class _Group(NamedTuple):
