@@ -212,3 +212,30 @@ def test_words():
     assert round_step(37) == 10
     assert step_of(7 * DAY) == 3600
     assert all(span / step_of(span) < 200 for span in (0, 1, 3600, 5e4, 1e6, YEAR, 1000 * YEAR))
+
+
+def test_who_goes_the_same_way_hours_later_is_drawn_in_step(tmp_path):
+    """Three workers all over the world with one plan, each of which begins at its own hour."""
+    chance = np.random.default_rng(7)
+    plan = chance.poisson(chance.gamma(0.7, 1, 100) * 25)
+    hours = {"198.51.100.9": 0, "203.0.113.77": 4, "192.0.2.200": 11}
+    lines = []
+    for address, later in hours.items():
+        for half_hour, requests in enumerate(plan.tolist()):
+            for number in range(requests):
+                at = BEGIN + DAY + later * 3600 + half_hour * 1800 + number * 1800 / requests
+                lines.append((at, line(address, at, f"/{chance.integers(1 << 30)}")))
+    lines += [(at, line("192.0.2.1", at, "/", agent="another")) for at in (BEGIN, BEGIN + 5 * DAY)]
+    log = tmp_path / "log"
+    log.write_bytes(b"".join(text for _, text in sorted(lines)))
+    with reported(log) as report:
+        (campaign,) = report.campaigns
+        assert set(campaign.members) == set(hours)
+        assert len({hours[name] * 3600 + campaign.shifts.get(name, 0) for name in hours}) == 1
+        assert '"shifts":{' in "".join(report.to_json())
+        (overlay,) = overlays_of(report)
+        rows = np.array(overlay.series)
+        assert np.allclose(rows.sum(axis=1), 1.0)
+        assert np.corrcoef(rows).min() > 0.99
+        text = "".join(page(report))
+    assert "each shifted to where all are in step" in text

@@ -78,7 +78,10 @@ def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: 
         for part, block in counts.blocks(mine, np.full(len(mine), start), plan.points):
             matrix[part] = block
         found += [
-            one._replace(members=tuple(mine[list(one.members)].tolist()))
+            one._replace(
+                members=tuple(mine[list(one.members)].tolist()),
+                shifts=tuple((int(mine[member]), later) for member, later in one.shifts),
+            )
             for one in similarity.find(matrix, limits, interval=plan.interval)
         ]
     return found
@@ -98,12 +101,11 @@ def _joined(before: list[Found], played: list[Found]) -> list[Found]:
         members = {member for member in one.members if member not in belongs}
         members.update(*(found[number].members for number in whole))
         if len(members) >= _FEWEST:
-            for number in whole:
-                del found[number]
+            shifts = [shift for number in whole for shift in found.pop(number).shifts]
             # Some may have stayed where they were.
             text = f"{len(members)} {one.text.partition(' ')[2]}"
             new = next(numbers)
-            found[new] = one._replace(members=tuple(sorted(members)), text=text)
+            found[new] = one._replace(members=tuple(sorted(members)), text=text, shifts=tuple(sorted(shifts)))
             belongs |= dict.fromkeys(members, new)
     return list(found.values())
 
@@ -115,7 +117,8 @@ def _left(before: list[Found], later: list[Found]) -> list[Found]:
         overlapping = [other for other in before if set(other.members) & set(one.members)]
         members = set(one.members).union(*(other.members for other in overlapping))
         text = " ".join([one.text, *(other.text for other in overlapping)])
+        shifts = sorted(shift for other in overlapping for shift in other.shifts)
         for other in overlapping:
             before.remove(other)
-        found.append(one._replace(members=tuple(sorted(members)), text=text))
+        found.append(one._replace(members=tuple(sorted(members)), text=text, shifts=tuple(shifts)))
     return found

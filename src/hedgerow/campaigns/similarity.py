@@ -55,13 +55,16 @@ class Found(NamedTuple):
     """
     A campaign: its *kind*, its *members* as numbers of sources, ascending, and a sentence that says why.
 
-    *similarity*: how alike its members are, 0 to 1 (for series, the mean correlation with the medoid).
+    *similarity*: how alike its members are, 0 to 1 (for series, the mean correlation with the medoid). *shifts*: which
+    members are in step with the others only once they come later, and by how many seconds (sooner, where that is
+    negative).
     """
 
     kind: str
     members: tuple[int, ...]
     similarity: float
     text: str
+    shifts: tuple[tuple[int, float], ...] = ()
 
 
 class Clusters(NamedTuple):
@@ -100,7 +103,9 @@ def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, i
     )
     if apart:
         text += f", once they are shifted by up to {apart * interval / 3600:.1f} hours"
-    return Found("synchronous", tuple(busy[inside].tolist()), round(alike, 4), text + ".")
+    members = busy[inside]
+    later = tuple(zip(members[shifts != 0].tolist(), (shifts[shifts != 0] * interval).tolist(), strict=True))
+    return Found("synchronous", tuple(members.tolist()), round(alike, 4), text + ".", later)
 
 
 def _shares(counts: Floats) -> tuple[Floats, Floats]:

@@ -181,7 +181,8 @@ def overlay_chart(overlay: Overlay) -> str:
 
     return drawing(
         440, 185,
-        f"Requests of {len(rows)} members in each {lasting(overlay.step)}, as shares of each one's own, and the mean.",
+        f"Requests of {len(rows)} members in each {lasting(overlay.step)}, as shares of each one's own, and the mean"
+        f"{', each shifted to where all are in step' if overlay.campaign.shifts else ''}.",
         parts(),
     )  # fmt: skip
 

@@ -61,7 +61,10 @@ class Portrait(msgspec.Struct, frozen=True):
 
 
 class Overlay(msgspec.Struct, frozen=True):
-    """A campaign, and of some members the share of its own requests in each interval."""
+    """
+    A campaign, and of some members the share of its own requests in each interval; those that are in step only once
+    they are shifted, shifted.
+    """
 
     campaign: Campaign
     origin: float
@@ -135,14 +138,16 @@ def overlays_of(report: Report, most: int = OVERLAYS) -> list[Overlay]:
     for campaign in sorted(report.campaigns, key=lambda c: (-len(c.members), c.id))[:most]:
         inside = np.array([places[name] for name in campaign.members if name in places], np.int64)
         busiest = np.sort(inside[np.lexsort((inside, -tables.requests[inside]))][:most])
-        first, last = float(tables.first[busiest].min()), float(tables.last[busiest].max())
-        step = step_of(last - first)
-        origin = first // step * step
-        rows = np.zeros((len(busiest), int((last - origin) // step) + 1))
-        counted = _asked(report, busiest, origin, step)
-        rows[counted.rows, counted.bins] = counted.values
+        first, last = tables.first[busiest], tables.last[busiest]
+        step = step_of(float(last.max() - first.min()))
+        shifts = [campaign.shifts.get(tables.sources[place], 0.0) for place in busiest.tolist()]
+        later = np.rint(np.array(shifts) / step).astype(np.int64)
+        begin, end = int((first // step + later).min()), int((last // step + later).max())
+        rows = np.zeros((len(busiest), end - begin + 1))
+        counted = _asked(report, busiest, begin * step, step)
+        rows[counted.rows, counted.bins + later[counted.rows]] = counted.values
         shares = rows / np.maximum(rows.sum(axis=1, keepdims=True), 1.0)
-        found.append(Overlay(campaign, origin, step, shares.tolist()))
+        found.append(Overlay(campaign, begin * step, step, shares.tolist()))
     return found
 
 

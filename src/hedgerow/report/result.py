@@ -68,14 +68,15 @@ class Source(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class Campaign(msgspec.Struct, frozen=True):
-    """Sources that belong together, and a sentence why."""
+class Campaign(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Sources that belong together, and a sentence why; *shifts* as in `campaigns.similarity.Found`."""
 
     id: str
     kind: str
     members: list[str]
     similarity: float
     text: str
+    shifts: dict[str, float] = {}
 
 
 class Report:

@@ -56,7 +56,14 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
         tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful
     )
     return [
-        Campaign(f"c{number}", one.kind, [names[k] for k in one.members], round(float(one.similarity), 4), one.text)
+        Campaign(
+            f"c{number}",
+            one.kind,
+            [names[k] for k in one.members],
+            round(float(one.similarity), 4),
+            one.text,
+            {names[k]: later for k, later in one.shifts},
+        )
         for number, one in enumerate(found, 1)
     ]
 
