@@ -53,6 +53,7 @@ def test_a_visit_has_all_that_the_request_says():
         "referrer": "http://example.org/a", "origin": "same", "prefetch": True, "bot": "b",
         "marker": SEAL.unseal(TOKEN), "status": 0, "asked": "", "tampered": False, "linked": (),
         "claim": "", "proof": "", "signs": ("no-accept", "no-language"), "fingerprint": "",
+        "old_http": False,
     }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.analyse.test_reading import GOOD, lines
 
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.reading import rows_of_piece
@@ -13,6 +12,8 @@ from hedgerow.analyse.scanning import scan
 from hedgerow.analyse.shelf import Shelf
 from hedgerow.logs.formats import LineParser, recognise
 from hedgerow.logs.reader import Tally
+
+from .test_reading import GOOD, lines
 
 MEGABYTE = 1 << 20
 
