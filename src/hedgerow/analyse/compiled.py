@@ -110,6 +110,12 @@ def eight(data: Any, place: int) -> Any:
     return _eight(data, place)  # type: ignore[call-arg]
 
 
+@lean
+def below(count: int) -> Any:
+    """The bits of the lowest *count* bytes of a word."""
+    return (np.uint64(1) << np.uint64(8 * count)) - np.uint64(1)
+
+
 @numba.extending.intrinsic
 def _folded(typing: Any, one: Any, other: Any) -> Any:  # noqa: ARG001 - numba's way
     """Numba's description of `folded`."""

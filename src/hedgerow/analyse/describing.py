@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, eight, find, folded, lean
+from hedgerow.analyse.compiled import below, compiled, eight, find, folded, lean
 from hedgerow.identity.kind import ASSETS, CALL_NAMES, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
@@ -39,7 +39,7 @@ def _mix(h: Any, word: Any) -> Any:
 def _few(data: Bytes, start: int, end: int) -> Any:
     """Fewer than eight bytes as one number, the first the lowest."""
     if start + 8 <= len(data):
-        return eight(data, start) & ((np.uint64(1) << np.uint64(8 * (end - start))) - np.uint64(1))
+        return eight(data, start) & below(end - start)
     word = np.uint64(0)
     for i in range(start, end):
         word |= np.uint64(data[i]) << np.uint64(8 * (i - start))
