@@ -15,9 +15,11 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hedgerow.analyse import scanning
 from hedgerow.analyse.numbering import Numbering
 from hedgerow.analyse.reading import read
 from hedgerow.analyse.scanning import scan
+from hedgerow.analyse.shelf import Shelf
 from hedgerow.analyse.store import Store
 from hedgerow.analyse.tables import Tables
 from hedgerow.logs.dialect import Dialect, parser
@@ -83,11 +85,25 @@ def test_any_bytes_as_a_log_add_up_and_equal_the_reference(tmp_path, some, ends)
     assert table_of(path) == reference_of(path)
 
 
+def test_very_many_lines_are_scanned_some_at_a_time(tmp_path, monkeypatch):
+    """A log may be of hardly anything but line ends, each of which is a line."""
+    path = tmp_path / "log"
+    path.write_bytes(GOOD + b"\n" * 40 + b"\n".join(SAMPLES * 5))
+    whole = table_of(path)
+    taken = []
+    take = Shelf.take
+    monkeypatch.setattr(Shelf, "take", lambda self, size: taken.append(size) or take(self, size))
+    monkeypatch.setattr(scanning, "_MOST_LINES", 7)
+    assert table_of(path) == whole == reference_of(path)
+    assert len(taken) > 20
+    assert max(taken) <= max(7 * 85, path.stat().st_size)
+
+
 @given(st.lists(lines, min_size=1, max_size=8), st.sampled_from(["address", "network", "account"]))
 @settings(max_examples=100, deadline=None)
 def test_sources_of_scanned_lines_are_those_of_the_reference(some, by):
     data = np.frombuffer(b"\n".join([GOOD, *(line.replace(b"\n", b"") for line in some)]) + b"\n", np.uint8)
-    scanned = scan(data, vhost=False)
+    scanned = scan(data, vhost=False, shelf=Shelf())
     numbering, other = Numbering(by), Numbering(by)
     rows = numbering.rows_of(scanned, data)
     parse = parser(recognise([GOOD]), Dialect(by=by))
@@ -132,7 +148,7 @@ def test_a_line_that_is_scanned_is_what_the_reference_says(some):
     some = [line.replace(b"\n", b"") for line in some]
     data = np.frombuffer(b"\n".join([GOOD, *some]) + b"\n", np.uint8)
     form = recognise([GOOD])
-    scanned = scan(data, vhost=False)
+    scanned = scan(data, vhost=False, shelf=Shelf())
     numbering, other = Numbering(), Numbering()
     rows = numbering.rows_of(scanned, data)
     parse = LineParser(form)

@@ -242,19 +242,18 @@ def behind_digits(data: Any, start: int, end: int) -> Any:
 
 @lean
 def find_all(data: Any, one: int, places: Any) -> int:
-    """How many bytes of *data* are *one*; where they are is in *places*, as far as there is room."""
+    """Where the first bytes of *data* are that are *one*, into *places*, as far as there is room; how many it found."""
     count = 0
     i = 0
-    while i < len(data):
+    while i < len(data) and count < len(places):
         if i + TOGETHER <= len(data):
             bits: Any = _which(data, i, one, one)  # type: ignore[call-arg]
         else:
             bits = np.uint64(0)
             for k in range(i, len(data)):
                 bits |= np.uint64(data[k] == one) << np.uint64(k - i)
-        while bits:
-            if count < len(places):
-                places[count] = i + _first_bit(bits)  # type: ignore[call-arg]
+        while bits and count < len(places):
+            places[count] = i + _first_bit(bits)  # type: ignore[call-arg]
             count += 1
             bits &= bits - np.uint64(1)
         i += TOGETHER

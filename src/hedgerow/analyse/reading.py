@@ -14,20 +14,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from io import FileIO
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse.numbering import Numbering, Rows, fill, only
-from hedgerow.analyse.scanning import Scanned, scan
+from hedgerow.analyse.scanning import Scanned, scan_all
 from hedgerow.analyse.shelf import Shelf
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
 from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, Source, Tally, Text, look_at
 
 Piece = NDArray[np.uint8]
+_Parts = Iterator[tuple[Piece, Scanned]]
 Progress = Callable[[Tally], None]
 
 _PIECE = 1 << 25
@@ -80,7 +81,7 @@ def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
 
 def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
     parse = source.parser()
-    waiting: deque[Future[tuple[Piece, Scanned]]] = deque()
+    waiting: deque[Future[_Parts]] = deque()
     seen, shelf = tally.lines, Shelf()
     with (
         opened(source.path) if source.is_plain else nullcontext() as file,
@@ -90,11 +91,11 @@ def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, 
             for load in _loads(source, file, shelf, tally):
                 waiting.append(pool.submit(_scan, load, shelf, vhost=source.format.has_host))
                 if len(waiting) > _AHEAD:
-                    _take(*waiting.popleft().result(), parse, store, numbering, tally)
+                    _take(waiting.popleft().result(), parse, store, numbering, tally)
                     if progress is not None:
                         progress(tally)
             while waiting:
-                _take(*waiting.popleft().result(), parse, store, numbering, tally)
+                _take(waiting.popleft().result(), parse, store, numbering, tally)
         finally:
             for future in waiting:
                 future.cancel()
@@ -102,16 +103,18 @@ def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, 
     source.report_damage(tally, tally.lines - seen)
 
 
-def _scan(load: Callable[[], Piece], shelf: Shelf, *, vhost: bool) -> tuple[Piece, Scanned]:
-    piece = load()
-    return piece, scan(piece, vhost=vhost, shelf=shelf)
+def _scan(load: Callable[[], Piece], shelf: Shelf, *, vhost: bool) -> _Parts:
+    """A piece, scanned part by part: the first of them here, which is nearly always all, the others when asked for."""
+    parts = scan_all(load(), vhost=vhost, shelf=shelf)
+    return chain(list(islice(parts, 1)), parts)
 
 
-def _take(piece: Piece, scanned: Scanned, parse: Parser, store: Takes, numbering: Numbering, tally: Tally) -> None:
+def _take(parts: _Parts, parse: Parser, store: Takes, numbering: Numbering, tally: Tally) -> None:
     """Put a scanned piece into the store."""
-    rows = rows_of_piece(piece, scanned, parse, numbering, tally)
-    if len(rows["t"]):
-        store.add(rows)
+    for piece, scanned in parts:
+        rows = rows_of_piece(piece, scanned, parse, numbering, tally)
+        if len(rows["t"]):
+            store.add(rows)
 
 
 def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numbering, tally: Tally) -> Rows:

@@ -10,6 +10,7 @@ What a line tells becomes numbers on the spot: `describing` says which.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,8 +51,8 @@ _BITS = 14
 _TO_PLACE = np.uint64(64 - _BITS)
 _BITS_OF_CLIENTS = 11
 _TO_CLIENT = np.uint64(64 - _BITS_OF_CLIENTS)
-_USUAL_LINE = 64
-"""Bytes: few logs have lines that are shorter on the whole."""
+_MOST_LINES = 1 << 19
+"""Lines that are scanned at once: as many as a piece of a log has where they are of 64 bytes on the whole."""
 
 
 class Scanned(NamedTuple):
@@ -298,12 +299,25 @@ _FIELDS: dict[str, np.dtype[Any]] = {
 """What each line has, in the order in which `_scan_some` takes it; the widest first, so that all lie as they should."""
 
 
-def scan(data: Bytes, *, vhost: bool, shelf: Shelf | None = None) -> Scanned:
-    """The lines of *data*; *vhost* says that each begins with a virtual host. Room for them is taken from *shelf*."""
+def scan_all(data: Bytes, *, vhost: bool, shelf: Shelf | None = None) -> Iterator[tuple[Bytes, Scanned]]:
+    """
+    The lines of *data*, and the part of it that they are: all at once, unless they are very many.
+
+    *vhost* says that each begins with a virtual host. Room for them is taken from *shelf*.
+    """
+    shelf = shelf or Shelf()
+    while len(data):
+        scanned = scan(data, vhost=vhost, shelf=shelf)
+        end = int(scanned.ends[-1]) + 1
+        yield data[:end], scanned
+        data = data[end:]
+
+
+def scan(data: Bytes, *, vhost: bool, shelf: Shelf) -> Scanned:
+    """The first lines of *data*, as many as are scanned at once; see `scan_all`."""
     # One type of array, whatever it is a view of: or numba compiles it all once more.
     data = data.view()
     data.flags.writeable = False
-    shelf = shelf or Shelf()
     ends = _line_ends(data, shelf)
     n = len(ends)
     columns = _columns(n, shelf)
@@ -326,18 +340,13 @@ def scan(data: Bytes, *, vhost: bool, shelf: Shelf | None = None) -> Scanned:
 
 
 def _line_ends(data: Bytes, shelf: Shelf) -> NDArray[np.int64]:
-    """Where each line of *data* ends; the last one may lack its newline."""
-    room = len(data) // _USUAL_LINE + 1
-    while True:
-        places = shelf.take(8 * room).view(np.int64)
-        count = find_all(data, _NEWLINE, places)
-        last = bool(len(data)) and data[-1] != _NEWLINE
-        if count + last <= room:
-            break
-        room = count + last
-    if last:
+    """Where each of the first lines of *data* ends; the last one may lack its newline."""
+    places = shelf.take(8 * min(_MOST_LINES, len(data))).view(np.int64)
+    count = find_all(data, _NEWLINE, places)
+    if count < len(places) and data[-1] != _NEWLINE:
         places[count] = len(data)
-    return places[: count + last]
+        count += 1
+    return places[:count]
 
 
 def _columns(n: int, shelf: Shelf) -> dict[str, NDArray[Any]]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hedgerow.analyse.kept import Told
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows, Texts
 from hedgerow.analyse.reading import VISITS_AT_ONCE, cuts, in_turn, is_of_plain_lines, opened, pieces, rows_of_piece
-from hedgerow.analyse.scanning import OTHER_CLIENT, scan
+from hedgerow.analyse.scanning import OTHER_CLIENT, scan_all
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
@@ -131,8 +131,8 @@ def _rows_of(part: Part, source: Source, numbering: Numbering, tally: Tally) -> 
         tally.bytes_read += len(data)
         whole = iter([np.frombuffer(data, np.uint8)])
     for piece in whole:
-        scanned = scan(piece, vhost=source.format.has_host)
-        yield rows_of_piece(piece, scanned, parse, numbering, tally)
+        for lines, scanned in scan_all(piece, vhost=source.format.has_host):
+            yield rows_of_piece(lines, scanned, parse, numbering, tally)
     source.report_damage(tally, tally.lines)
 
 
