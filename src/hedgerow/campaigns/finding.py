@@ -111,14 +111,20 @@ def _joined(before: list[Found], played: list[Found]) -> list[Found]:
 
 
 def _left(before: list[Found], later: list[Found]) -> list[Found]:
-    """The *later* campaigns; one that shares members with a synchronous one takes it in."""
+    """The *later* campaigns; one that shares members with a synchronous one takes it in, and others lose these."""
     found = []
+    taken: set[int] = set()
     for one in later:
         overlapping = [other for other in before if set(other.members) & set(one.members)]
-        members = set(one.members).union(*(other.members for other in overlapping))
-        text = " ".join([one.text, *(other.text for other in overlapping)])
+        members = set(one.members) - taken
+        text = f"{len(members)} {one.text.partition(' ')[2]}"
+        members.update(*(other.members for other in overlapping))
+        if len(members) < _FEWEST:
+            continue
         shifts = sorted(shift for other in overlapping for shift in other.shifts)
         for other in overlapping:
             before.remove(other)
+            taken.update(other.members)
+        text = " ".join([text, *(other.text for other in overlapping)])
         found.append(one._replace(members=tuple(sorted(members)), text=text, shifts=tuple(shifts)))
     return found
