@@ -164,12 +164,12 @@ def find(
 def _told(parts: list[_Group], links: list[_Link], names: Sequence[str]) -> Found:
     members = tuple(sorted({member for group in parts for member in group.members}))
     if not links:
-        return Found("company", members, 1.0, f"{len(members)} sources that are no people's: {parts[0].text}.")
+        return Found("company", members, 1.0, f"{len(members):,} sources that are no people's: {parts[0].text}.")
     networks = sorted({network for group in parts for network in _networks(group, names)})
     shown = ", ".join(networks[:3]) + (f" and {len(networks) - 3} more" if len(networks) > 3 else "")  # noqa: PLR2004
     reasons = " and ".join(sorted({link.reason for link in links}))
     alike = float(np.mean([link.affinity for link in links]))
-    text = f"{len(members)} sources in {len(networks)} networks ({shown}) that {reasons}."
+    text = f"{len(members):,} sources in {len(networks)} networks ({shown}) that {reasons}."
     return Found("company", members, round(alike, 4), text)
 
 

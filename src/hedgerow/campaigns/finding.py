@@ -103,7 +103,7 @@ def _joined(before: list[Found], played: list[Found]) -> list[Found]:
         if len(members) >= _FEWEST:
             shifts = [shift for number in whole for shift in found.pop(number).shifts]
             # Some may have stayed where they were.
-            text = f"{len(members)} {one.text.partition(' ')[2]}"
+            text = f"{len(members):,} {one.text.partition(' ')[2]}"
             new = next(numbers)
             found[new] = one._replace(members=tuple(sorted(members)), text=text, shifts=tuple(sorted(shifts)))
             belongs |= dict.fromkeys(members, new)
@@ -117,7 +117,7 @@ def _left(before: list[Found], later: list[Found]) -> list[Found]:
     for one in later:
         overlapping = [other for other in before if set(other.members) & set(one.members)]
         members = set(one.members) - taken
-        text = f"{len(members)} {one.text.partition(' ')[2]}"
+        text = f"{len(members):,} {one.text.partition(' ')[2]}"
         members.update(*(other.members for other in overlapping))
         if len(members) < _FEWEST:
             continue

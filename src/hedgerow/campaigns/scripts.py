@@ -77,8 +77,8 @@ def find(sources: Ints, times: Floats, pages: Ints, answers: Ints, limits: Limit
 
 def _text(members: int, length: int) -> str:
     if length == 1:
-        return f"{members} sources that come for one and the same thing, and are told the same error."
-    return f"{members} sources that do the same {length} things each time they come, and are told the same errors."
+        return f"{members:,} sources that come for one and the same thing, and are told the same error."
+    return f"{members:,} sources that do the same {length} things each time they come, and are told the same errors."
 
 
 def _scripts(pages: Ints, answers: Ints, lengths: Ints) -> Ints:

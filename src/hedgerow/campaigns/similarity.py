@@ -98,8 +98,8 @@ def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, i
     alike = float(np.mean([_correlation(*pair) for pair in both]))
     apart = int(np.abs(shifts).max())
     text = (
-        f"{len(inside)} sources whose requests rise and fall together in intervals of {interval / 60:g} minutes: their "
-        f"correlation is {alike:.2f} on average"
+        f"{len(inside):,} sources whose requests rise and fall together in intervals of {interval / 60:g} minutes: "
+        f"their correlation is {alike:.2f} on average"
     )
     if apart:
         text += f", once they are shifted by up to {apart * interval / 3600:.1f} hours"

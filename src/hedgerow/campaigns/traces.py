@@ -49,10 +49,10 @@ def find(sources: Ints, times: Floats, numbers: Ints, limits: Limits | None = No
     minutes = np.floor(times / _MINUTE).astype(np.int64)
     clocks = _tied(sources[~taken], minutes[~taken], wanted)
     found = [
-        Found("same walk", group, 1.0, f"{len(group)} sources that ask for the same pages in the same order.")
+        Found("same walk", group, 1.0, f"{len(group):,} sources that ask for the same pages in the same order.")
         for group in walks
     ] + [
-        Found("same minutes", group, 1.0, f"{len(group)} sources that come in the same minutes again and again.")
+        Found("same minutes", group, 1.0, f"{len(group):,} sources that come in the same minutes again and again.")
         for group in clocks
     ]
     return sorted(found, key=lambda one: (-len(one.members), one.members))
