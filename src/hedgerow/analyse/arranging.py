@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import compiled, lean
+from hedgerow.analyse.compiled import M1, compiled, lean
 from hedgerow.analyse.describing import CALL
 from hedgerow.analyse.numbering import COLUMNS, Rows
 
@@ -21,7 +21,6 @@ WORDS = ROW.itemsize // 8
 PARTS = 64
 """Into which all rows are divided, those of a source in one."""
 
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _TO_PART = np.uint64(64 - 6)
 _SOURCE, _TIME = 0, 1
 ANY = 256
@@ -41,13 +40,13 @@ def columns_of(matrix: Matrix) -> Rows:
 
 def part_of(source: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The part in which the rows of each source are."""
-    return (source * _SPREAD >> _TO_PART).astype(np.int64)
+    return (source * M1 >> _TO_PART).astype(np.int64)
 
 
 @lean
 def _sizes(source: Any, sizes: Any) -> None:
     for i in range(len(source)):
-        sizes[np.int64(source[i] * _SPREAD >> _TO_PART)] += 1
+        sizes[np.int64(source[i] * M1 >> _TO_PART)] += 1
 
 
 @lean
@@ -57,7 +56,7 @@ def _divide(
 ) -> None:  # fmt: skip
     """*places* are where the next row of each part goes in *out*."""
     for i in range(len(source)):
-        part = np.int64(source[i] * _SPREAD >> _TO_PART)
+        part = np.int64(source[i] * M1 >> _TO_PART)
         k = places[part]
         places[part] = k + 1
         out[k, 0] = source[i]
@@ -91,7 +90,7 @@ def _numbered(own: Any, numbers: Any) -> Any:
     count = 0
     for i in range(len(own)):
         source = own[i]
-        place = np.int64(source * _SPREAD >> np.uint64(20)) & (size - 1)
+        place = np.int64(source * M1 >> np.uint64(20)) & (size - 1)
         while table[place] >= 0 and found[table[place]] != source:
             place = (place + 1) & (size - 1)
         if table[place] < 0:
@@ -105,7 +104,7 @@ def _numbered(own: Any, numbers: Any) -> Any:
                 more[:count] = found[:count]
                 found = more
                 for k in range(count):
-                    place = np.int64(found[k] * _SPREAD >> np.uint64(20)) & (size - 1)
+                    place = np.int64(found[k] * M1 >> np.uint64(20)) & (size - 1)
                     while table[place] >= 0:
                         place = (place + 1) & (size - 1)
                     table[place] = k

@@ -27,6 +27,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 TOGETHER = 32
 """Bytes that are looked at in one step."""
 
+M1, M2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+"""Odd numbers: whatever is multiplied by one of them, its bits come to lie all over the word."""
+
 
 def _place() -> Path:
     rooms = Path(__file__).parents[1]

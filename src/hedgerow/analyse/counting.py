@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.analyse import windowing
-from hedgerow.analyse.compiled import compiled, lean
+from hedgerow.analyse.compiled import M1, compiled, lean
 from hedgerow.analyse.describing import ASSET, HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.analyse.numbering import COLUMNS, Rows
 from hedgerow.analyse.stepping import MOST_SESSIONS, WIDTH, step
@@ -57,7 +57,6 @@ _SECOND = 1_000_000
 _SITTING_GAP = 1800 * _SECOND
 _TENTHS = 10
 _ERRORS_FROM = 400
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SPANS = np.array([round(span * _SECOND) for span in SPANS], np.int64)
 
 OWN, FOREIGN = 1, 2
@@ -185,7 +184,7 @@ def _count_closely(
             while times[k] - recent[tails[s]] >= _SPANS[s]:
                 tails[s] += 1
             out[11 + s] = max(out[11 + s], pages - tails[s])
-        place = page[i] * _MULTIPLIER >> np.uint64(20) & mask
+        place = page[i] * M1 >> np.uint64(20) & mask
         while stamps[1 + np.int64(place)] == stamp and seen[place] != page[i]:
             place = (place + np.uint64(1)) & mask
         if stamps[1 + np.int64(place)] != stamp:

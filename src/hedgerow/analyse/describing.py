@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import below, compiled, eight, find, folded, lean
+from hedgerow.analyse.compiled import M1, M2, below, compiled, eight, find, folded, lean
 from hedgerow.identity.kind import ASSETS, CALL_NAMES, CALL_SUFFIXES
 
 Bytes = NDArray[np.uint8]
@@ -23,8 +23,6 @@ PAGE, CALL, ASSET, PREFETCH = 0, 1, 2, 3
 PARAMETERS, HEAD, ROBOTS, REFERRED, OLD_HTTP = 1, 2, 4, 8, 16
 """The flags: has a query, asks for headers only, asks for robots.txt, has a referrer, is HTTP/1.0."""
 
-M1 = np.uint64(0x9E3779B97F4A7C15)
-M2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _S = np.uint64(29)
 _SLASH = np.frombuffer(b"/", np.uint8)
 

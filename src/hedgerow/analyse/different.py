@@ -12,25 +12,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import lean
+from hedgerow.analyse.compiled import M1, M2, lean
 
 MOST = 1 << 21
-_M1 = np.uint64(0x9E3779B97F4A7C15)
-_M2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _S = np.uint64(32)
 _LEAST = 1 << 14
 
 
 @lean
 def _mixed(one: Any, other: Any) -> Any:
-    h = (one ^ other * _M2) * _M1
+    h = (one ^ other * M2) * M1
     return h ^ h >> _S
 
 
 @lean
 def _is_in(one: Any, halvings: int) -> bool:
     """Whether a thing is in the sample."""
-    return halvings == 0 or one * _M2 >> np.uint64(64 - halvings) == np.uint64(0)
+    return halvings == 0 or one * M2 >> np.uint64(64 - halvings) == np.uint64(0)
 
 
 @lean

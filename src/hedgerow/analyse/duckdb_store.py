@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hedgerow.analyse.compiled import M1
 from hedgerow.analyse.counting import Figures, Kinds, count, together
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows
 from hedgerow.analyse.questions import SERIES, Asked, Columns
@@ -37,7 +38,6 @@ _TYPES = {
 _AT_ONCE = 1 << 20
 _PARTS = 16
 _ROWS_TOGETHER = 200_000
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class DuckdbStore(Asked):
@@ -99,7 +99,7 @@ class DuckdbStore(Asked):
 
     def add(self, rows: Rows) -> None:
         """Add *rows* behind those that are there; those of one source stay in this order."""
-        part = (rows["source"] * _SPREAD >> np.uint64(60)).astype(np.uint8)
+        part = (rows["source"] * M1 >> np.uint64(60)).astype(np.uint8)
         order = np.argsort(part, kind="stable")
         ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
         columns = {name: rows[name][order] for name in COLUMNS}

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import lean
+from hedgerow.analyse.compiled import M1, lean
 from hedgerow.analyse.scanning import AGENT, PLACE, SHAPE, Scanned
 
 UNKNOWN = -1
 _EMPTY = 0
-_M1 = np.uint64(0x9E3779B97F4A7C15)
 _S = np.uint64(32)
 _LEAST = 1 << 14
 
@@ -32,7 +31,7 @@ def _look_up(words: Any, digests: Any, table: Any, out: Any) -> None:
         if column not in (AGENT, PLACE, SHAPE):
             continue
         told = _told(column, words[k, 1], words[k, 2])
-        place = (digests[k] ^ told) * _M1 >> _S & mask
+        place = (digests[k] ^ told) * M1 >> _S & mask
         while table[place, 1] != _EMPTY:
             if table[place, 0] == digests[k] and table[place, 1] == told:
                 out[k] = np.int64(table[place, 2])
@@ -46,7 +45,7 @@ def _enter(rows: Any, table: Any) -> None:
     for k in range(len(rows)):
         if rows[k, 1] == _EMPTY:
             continue
-        place = (rows[k, 0] ^ rows[k, 1]) * _M1 >> _S & mask
+        place = (rows[k, 0] ^ rows[k, 1]) * M1 >> _S & mask
         while table[place, 1] != _EMPTY:
             place = (place + np.uint64(1)) & mask
         for n in range(3):

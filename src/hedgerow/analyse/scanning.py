@@ -16,13 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.compiled import below, eight, find_all, lean
+from hedgerow.analyse.compiled import M1, M2, below, eight, find_all, lean
 from hedgerow.analyse.describing import (
     ASSET,
     CALL,
     HEAD,
-    M1,
-    M2,
     OLD_HTTP,
     REFERRED,
     Bytes,
