@@ -91,11 +91,9 @@ def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, 
             for load in _loads(source, file, shelf, tally):
                 waiting.append(pool.submit(_scan, load, shelf, vhost=source.format.has_host))
                 if len(waiting) > _AHEAD:
-                    _take(waiting.popleft().result(), parse, store, numbering, tally)
-                    if progress is not None:
-                        progress(tally)
+                    _take(waiting.popleft().result(), parse, store, numbering, tally, progress)
             while waiting:
-                _take(waiting.popleft().result(), parse, store, numbering, tally)
+                _take(waiting.popleft().result(), parse, store, numbering, tally, progress)
         finally:
             for future in waiting:
                 future.cancel()
@@ -109,12 +107,16 @@ def _scan(load: Callable[[], Piece], shelf: Shelf, *, vhost: bool) -> _Parts:
     return chain(list(islice(parts, 1)), parts)
 
 
-def _take(parts: _Parts, parse: Parser, store: Takes, numbering: Numbering, tally: Tally) -> None:
+def _take(
+    parts: _Parts, parse: Parser, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None
+) -> None:
     """Put a scanned piece into the store."""
     for piece, scanned in parts:
         rows = rows_of_piece(piece, scanned, parse, numbering, tally)
         if len(rows["t"]):
             store.add(rows)
+        if progress is not None:
+            progress(tally)
 
 
 def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numbering, tally: Tally) -> Rows:
