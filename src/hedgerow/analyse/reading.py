@@ -35,7 +35,6 @@ _PIECE = 1 << 25
 _NEAR = 1 << 16
 _AHEAD = 2
 VISITS_AT_ONCE = 50_000
-_NEWLINE = 10
 
 
 class Takes(Protocol):

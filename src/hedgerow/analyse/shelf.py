@@ -2,7 +2,7 @@
 Shelf: large arrays that are used again as soon as nobody has them any more.
 
 The pieces of a log are all of one size. Memory for each of them anew would have to be cleared by the system, page by
-page, which takes as long as to look at every byte twice.
+page.
 """
 
 from __future__ import annotations
