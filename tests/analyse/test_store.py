@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,6 +107,24 @@ def test_nothing_is_left_and_a_place_without_room_is_one_line(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
     with pytest.raises(StoreError, match=r"^no room for the tables: [^\n]*; name another place by TMPDIR$"):
         Store(memory=SCANT, directory=tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("kind", [Store, DuckdbStore])
+def test_who_interrupts_while_a_place_is_made_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Store | DuckdbStore]
+) -> None:
+    """The directory is there already, and nothing else."""
+    make = os.mkdir
+
+    def interrupted(*arguments: Any, **more: Any) -> None:
+        make(*arguments, **more)
+        assert list(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "mkdir", interrupted)
+    with suppress(KeyboardInterrupt):
+        kind(memory=SCANT, directory=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_of_more_things_than_there_is_room_for_a_sample_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

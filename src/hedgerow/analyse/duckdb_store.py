@@ -8,7 +8,6 @@ larger DuckDB sorts on disk, within the limit it is given. The view `rows` is al
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from hedgerow.analyse.compiled import M1
 from hedgerow.analyse.counting import Figures, Kinds, count, together
 from hedgerow.analyse.numbering import COLUMNS, Numbering, Rows
+from hedgerow.analyse.place import Place
 from hedgerow.analyse.questions import SERIES, Asked, Columns
 from hedgerow.analyse.reading import Progress, read
 from hedgerow.errors import StoreError
@@ -49,13 +49,13 @@ class DuckdbStore(Asked):
     """
 
     def __init__(self, *, memory: int, directory: Path | None = None) -> None:
+        self._place = Place(directory)
         try:
-            self._place = tempfile.TemporaryDirectory(prefix="hedgerow-report-", dir=directory)
-            self._connection = duckdb.connect(Path(self._place.name) / "rows.duckdb")
+            self._connection = duckdb.connect(self._place.path / "rows.duckdb")
         except (OSError, duckdb.Error) as error:
             raise StoreError(f"no room for the tables: {error}; name another place by TMPDIR") from None
         self._run("SET memory_limit = ?", [f"{memory // 1_000_000}MB"])
-        self._run("SET temp_directory = ?", [str(Path(self._place.name) / "sorted")])
+        self._run("SET temp_directory = ?", [str(self._place.path / "sorted")])
         self._run("SET threads = ?", [os.cpu_count() or 1])
         self._run("SET enable_progress_bar = false")
         # Rows are written once and read twice: to press them together costs more than it saves.
@@ -82,7 +82,7 @@ class DuckdbStore(Asked):
     def close(self) -> None:
         self._beside.shutdown(cancel_futures=True)
         self._connection.close()
-        self._place.cleanup()
+        self._place.close()
 
     def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
         return read(paths, self, numbering, progress, dialect)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ import numpy as np
 
 from hedgerow.analyse.arranging import PARTS, ROW, WORDS, Matrix, arranged, columns_of, divided
 from hedgerow.analyse.numbering import Rows
+from hedgerow.analyse.place import Place
 from hedgerow.errors import StoreError
 
 WORKERS = os.cpu_count() or 1
@@ -42,10 +42,7 @@ class Parts:
     """
 
     def __init__(self, *, memory: int, directory: Path | None = None) -> None:
-        try:
-            self._place = tempfile.TemporaryDirectory(prefix="hedgerow-report-", dir=directory)
-        except OSError as error:
-            raise StoreError(f"no room for the tables: {error}; name another place by TMPDIR") from None
+        self._place = Place(directory)
         self._most_in_memory = int(memory * _SHARE_OF_ROWS)
         self._most_sorted = max(1, memory // (_COPIES * WORKERS * ROW.itemsize))
         """Rows that are sorted at once."""
@@ -67,7 +64,7 @@ class Parts:
         self._beside.shutdown(cancel_futures=True)
         self._waiting.clear()
         self._arranged = None
-        self._place.cleanup()
+        self._place.close()
 
     def add(self, rows: Rows) -> None:
         """Add *rows* behind those that are there; those of one source stay in this order."""
@@ -101,7 +98,7 @@ class Parts:
             waiting.clear()
 
     def _path(self, part: int) -> Path:
-        return Path(self._place.name) / f"{part}"
+        return self._place.path / f"{part}"
 
     def pieces(self) -> list[list[Piece]]:
         """The rows of each part by source and time, in pieces; those of one time as they came."""
