@@ -58,7 +58,7 @@ coverage: setup
 test-spark: setup
 	@tools/packages java
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-spark.txt
-	$(BIN)/pytest tests/real/test_spark.py tests/analyse/test_spark_store.py --durations=5
+	$(BIN)/pytest tests/real/test_spark.py tests/report/tables/test_spark_store.py --durations=5
 
 bench: setup
 	@$(BIN)/python -m bench

@@ -9,14 +9,15 @@ from pathlib import Path
 import altcha
 
 from bench.timing import measure
-from hedgerow.adapters.challenge_pages import Manner
-from hedgerow.adapters.challenge_question import question
-from hedgerow.challenge.challenges import Challenges, Issued, Solved
+from hedgerow.challenge.captcha import Puzzle, draw, speak
 from hedgerow.challenge.clearance import Clearances
-from hedgerow.challenge.puzzle import Puzzle, draw, speak
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.stores.spent import MemorySpent, SqliteSpent
-from hedgerow.visit import Visit
+from hedgerow.challenge.protocol import Challenges, Issued, Solved
+from hedgerow.core.visit import Visit
+from hedgerow.markers.token import Key, Seals
+from hedgerow.state.memory.used_challenges import MemorySpent
+from hedgerow.state.sqlite.used_challenges import SqliteSpent
+from hedgerow.web.challenge.pages import Manner
+from hedgerow.web.challenge.question_page import question
 
 ISSUE, CHECK, PUZZLE = 0.2e-3, 0.5e-3, 20e-3
 SEALS = Seals([Key(1, bytes(range(64)), 0.0)])

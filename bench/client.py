@@ -10,14 +10,14 @@ import random
 from collections.abc import Callable, Iterable
 
 from bench.timing import measure
-from hedgerow.adapters import asgi, wsgi
-from hedgerow.adapters.banlist.local import Local
-from hedgerow.adapters.banlist.wire import Line
-from hedgerow.adapters.site import Site
-from hedgerow.policy.lists import Listing, network_text
+from hedgerow.core.decision import Block, Evidence
+from hedgerow.core.ledger import NoLedger
+from hedgerow.lists.model import Listing, network_text
+from hedgerow.services.banlist.local_lists import Local
+from hedgerow.services.banlist.messages import Line
 from hedgerow.settings import read_settings
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.verdict import Block, Evidence
+from hedgerow.web import asgi, wsgi
+from hedgerow.web.site import Site
 
 GOAL = 3e-6
 ENTRIES, BLOCKS = 100_000, 10_000

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from bench.samples import BROWSER
 from bench.timing import measure
-from hedgerow.build import build_gate
 from hedgerow.cli.processes import collect_less
-from hedgerow.gate import VISITOR_COOKIE
-from hedgerow.marker.seal import NOBODY, Key, Seals, page_digest, visitor_digest
+from hedgerow.core.ledger import NoLedger
+from hedgerow.core.visit import Visit
+from hedgerow.markers.token import NOBODY, Key, Seals, page_digest, visitor_digest
+from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import read_settings
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.visit import Visit
+from hedgerow.web.build import build_gate
 
 GOAL = 30e-6
 ADDRESSES = [f"198.18.0.{n}" for n in range(250)]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from bench.memory import resident
 from bench.timing import measure
-from hedgerow.policy.lists import Listing, Lists, decide, entry_of, network_text
+from hedgerow.lists.model import Listing, Lists, decide, entry_of, network_text
 
 GOAL = 2e-6
 NETWORKS = 1_000_000

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from hedgerow.adapters.pages import refusal
-from hedgerow.marker.seal import Key, Seal
+from hedgerow.core.decision import Decision, Evidence
+from hedgerow.markers.token import Key, Seal
 from hedgerow.traps.maze import Maze
-from hedgerow.traps.robots import disallow
-from hedgerow.verdict import Decision, Evidence
+from hedgerow.traps.robots_txt import disallow
+from hedgerow.web.response_pages import refusal
 
 ROUNDS, TIMES = 7, 2_000
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

@@ -6,9 +6,9 @@ import gc
 import resource
 from pathlib import Path
 
-from hedgerow.recall import Question
+from hedgerow.core.state import Question
 from hedgerow.settings.schema import DEFAULT_WINDOWS
-from hedgerow.stores.memory import MemoryState
+from hedgerow.state.memory.state import MemoryState
 
 ADDRESSES = 1_000_000
 BOUND = 300_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from bench.timing import measure
-from hedgerow.models.bundle import shipped
+from hedgerow.watch.models.bundle import shipped
 
 GOAL = 50e-6
 

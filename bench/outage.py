@@ -22,13 +22,13 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from bench.samples import page
-from hedgerow.policy.lists import Listing
+from hedgerow.core.decision import Block, Evidence
+from hedgerow.ledger.postgresql import migrate
+from hedgerow.lists.model import Listing
+from hedgerow.lists.postgresql_store import PostgresLists
 from hedgerow.settings import read_settings
-from hedgerow.storage_redis import build_redis
-from hedgerow.stores.keyfile import new_key, write_keys
-from hedgerow.stores.postgresql import migrate
-from hedgerow.stores.postgresql_lists import PostgresLists
-from hedgerow.verdict import Block, Evidence
+from hedgerow.web.key_file import new_key, write_keys
+from hedgerow.web.storage_redis import build_redis
 from real.databases import PostgresServer, RedisServer
 from real.outage import Load
 from real.servers import Nginx, Protect, ask, find_program, wait_for

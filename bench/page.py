@@ -12,15 +12,15 @@ import lxml.html
 
 from bench.samples import page
 from bench.timing import measure
-from hedgerow.adapters.outgoing import Outgoing
 from hedgerow.cli.processes import collect_less
-from hedgerow.marker.prepare import Fill, Preparer, based
-from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.marker.rules import Mode, Rules, Spacing
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.page.scan import Scanner
+from hedgerow.markers.html.scanner import Scanner
+from hedgerow.markers.prepare import Fill, Preparer, based
+from hedgerow.markers.resolve import Place
+from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rules import Mode, Rules, Spacing
+from hedgerow.markers.token import Key, Seals
 from hedgerow.traps.bait import Bait
+from hedgerow.web.html_response import Outgoing
 
 SEAL = Seals([Key(1, bytes(range(64)), 0.0)]).of("example.org")
 PLACE = Place(b"http", b"example.org", b"/docs/hedges.html")

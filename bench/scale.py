@@ -17,19 +17,19 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from bench.samples import BROWSER
-from hedgerow.build import build_gate
-from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
-from hedgerow.recall import Question
+from hedgerow.core.decision import PASS
+from hedgerow.core.ledger import Entry, NoLedger
+from hedgerow.core.state import Question
+from hedgerow.core.visit import Visit
+from hedgerow.ledger.postgresql import PostgresLedger, migrate
+from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.settings.schema import DEFAULT_WINDOWS
-from hedgerow.shared_watch import Streams
-from hedgerow.storage_redis import SiteWatch, build_redis
-from hedgerow.stores.ledger import Entry, NoLedger
-from hedgerow.stores.postgresql import PostgresLedger, migrate
-from hedgerow.stores.redis import RedisState
-from hedgerow.stores.redis_link import parse_address
-from hedgerow.verdict import PASS
-from hedgerow.visit import Visit
+from hedgerow.state.redis.connection import parse_address
+from hedgerow.state.redis.state import RedisState
+from hedgerow.watch.redis_streams import Streams
+from hedgerow.web.build import build_gate
+from hedgerow.web.storage_redis import SiteWatch, build_redis
 from real.databases import PostgresServer, RedisServer
 
 VISITORS, VISITS = 50_000, 40_000

@@ -7,11 +7,11 @@ import time
 
 import numpy as np
 
-from hedgerow.campaigns.similarity import Limits, find
-from hedgerow.shape.bundle import load
-from hedgerow.shape.classify import classify
-from hedgerow.shape.features import Fine, features
-from hedgerow.shape.series import Counts, plan_of
+from hedgerow.report.campaigns.traffic_similarity import Limits, find
+from hedgerow.report.shape.features import Fine, features
+from hedgerow.report.shape.model_file import load
+from hedgerow.report.shape.series import Counts, plan_of
+from hedgerow.report.shape.vote import classify
 
 SOURCES = 100_000
 POINTS = 240

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from bench.timing import measure
-from hedgerow.identity.bots import KnownBot
-from hedgerow.identity.signature import Keys, PublicKey, Request, Signatures, thumbprint
+from hedgerow.request.bot_signature import Keys, PublicKey, Request, Signatures, thumbprint
+from hedgerow.request.bots import KnownBot
 
 AT = 1.8e9
 

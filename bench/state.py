@@ -27,17 +27,17 @@ import uvloop
 
 from bench.samples import BROWSER
 from bench.timing import measure
-from hedgerow.build import build_gate
-from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
-from hedgerow.recall import Question
+from hedgerow.core.ledger import NoLedger
+from hedgerow.core.state import Question
+from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.settings.schema import DEFAULT_WINDOWS
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.stores.lmdb import LmdbState
-from hedgerow.stores.memory import MemoryState
-from hedgerow.stores.redis import RedisState
-from hedgerow.stores.redis_link import parse_address
-from hedgerow.stores.redis_scripts import Scripts
+from hedgerow.state.lmdb.state import LmdbState
+from hedgerow.state.memory.state import MemoryState
+from hedgerow.state.redis.connection import parse_address
+from hedgerow.state.redis.scripts import Scripts
+from hedgerow.state.redis.state import RedisState
+from hedgerow.web.build import build_gate
 
 GOAL, GOAL_RATIO = 20_000, 0.4
 ROUNDS, SECONDS = 5, 3.0

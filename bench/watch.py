@@ -10,17 +10,17 @@ import time
 import tracemalloc
 
 from bench.samples import BROWSER
-from hedgerow.build import build_gate, build_watch
-from hedgerow.campaigns.sharing import CODE, Sharing
-from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
-from hedgerow.sessions.paths import LONG, PathSession
-from hedgerow.sessions.pending import Pending
-from hedgerow.sessions.window import Access, Window
+from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.core.ledger import NoLedger
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.verdict import PASS, Decision, Evidence
-from hedgerow.visit import Marker, Visit
-from hedgerow.watch import Beside, Watch
+from hedgerow.watch.link_sharing import CODE, Sharing
+from hedgerow.watch.sessions.path import LONG, PathSession
+from hedgerow.watch.sessions.pending import Pending
+from hedgerow.watch.sessions.window import Access, Window
+from hedgerow.watch.watch import Beside, Watch
+from hedgerow.web.build import build_gate, build_watch
 
 GOAL = 5_000
 GOAL_BYTES = 2_048

@@ -10,10 +10,10 @@ from random import Random
 
 from evaluate import ablation, consistency, crawls, further, live, real, sites
 from evaluate.tables import table, verdict
-from hedgerow.models.bundle import SHIPPED, shipped
-from hedgerow.training.calibration import draw
-from hedgerow.training.rows import PERSON, samples_of, windows_of
-from hedgerow.training.simulated import Size, draw_walks
+from hedgerow.lab.train.calibration import draw
+from hedgerow.lab.train.samples import PERSON, samples_of, windows_of
+from hedgerow.lab.train.simulated_data import Size, draw_walks
+from hedgerow.watch.models.bundle import SHIPPED, shipped
 
 GOALS = """\
 ## The goals, and what was measured

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from evaluate import crawls, live, real
 from evaluate.tables import SEED, TRAININGS, mean_row, percent, table
 from evaluate.train import log_rows
-from hedgerow.sessions.paths import SIX, WIDE
-from hedgerow.training.fitting import balance
-from hedgerow.training.learners import fit_trees, matrix
-from hedgerow.training.measures import area, at_false_positives, roc
-from hedgerow.training.rows import PERSON, Sample, samples_of
-from hedgerow.training.walks import Walk
+from hedgerow.lab.train.fit import balance
+from hedgerow.lab.train.learners import fit_trees, matrix
+from hedgerow.lab.train.measures import area, at_false_positives, roc
+from hedgerow.lab.train.samples import PERSON, Sample, samples_of
+from hedgerow.lab.train.walks import Walk
+from hedgerow.watch.sessions.path import SIX, WIDE
 
 SIZE = 20
 GROUPS = {

@@ -15,12 +15,12 @@ from random import Random
 from evaluate import live, real
 from evaluate.crawls import readers
 from evaluate.tables import SEED, TRAININGS, mean_row, table
-from hedgerow.sessions.paths import WIDE, PathSession
-from hedgerow.sessions.window import LEAST, NAMES
-from hedgerow.training.learners import fit_trees, matrix
-from hedgerow.training.rows import PERSON, Sample, windows_along
-from hedgerow.training.simulated import Size, draw_walks
-from hedgerow.training.walks import Walk, take
+from hedgerow.lab.train.learners import fit_trees, matrix
+from hedgerow.lab.train.samples import PERSON, Sample, windows_along
+from hedgerow.lab.train.simulated_data import Size, draw_walks
+from hedgerow.lab.train.walks import Walk, take
+from hedgerow.watch.sessions.path import WIDE, PathSession
+from hedgerow.watch.sessions.window import LEAST, NAMES
 
 COOKIES = ("cookie_absent", "cookie_wrong", "cookie_good", "cookies")
 SESSIONS = ("sessions", "session_shared", "session_most")

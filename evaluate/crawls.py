@@ -8,14 +8,14 @@ from random import Random
 
 from evaluate import live, real
 from evaluate.tables import SEED, first_alarm, found_by, long_sessions, percent, table, verdict
-from hedgerow.models.bundle import Bundle, load_window, shipped
-from hedgerow.sessions.paths import LONG
-from hedgerow.sessions.window import LEAST
-from hedgerow.training.crawlers import OTHERS
-from hedgerow.training.graphs import folder
-from hedgerow.training.plots import lines
-from hedgerow.training.rows import PERSON, Sample, draw_crawlers, draw_people, windows_along, windows_of
-from hedgerow.training.walks import Walk
+from hedgerow.lab.train.plots import lines
+from hedgerow.lab.train.samples import PERSON, Sample, draw_crawlers, draw_people, windows_along, windows_of
+from hedgerow.lab.train.simulated_crawlers import OTHERS
+from hedgerow.lab.train.site_graphs import folder
+from hedgerow.lab.train.walks import Walk
+from hedgerow.watch.models.bundle import Bundle, load_window, shipped
+from hedgerow.watch.sessions.path import LONG
+from hedgerow.watch.sessions.window import LEAST
 
 KINDS = ("person", "depth-first", "width-first", "random-like")
 PAPER = {

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from evaluate import live, real
 from evaluate.tables import SEED, percent, table
 from evaluate.train import STITCHED
-from hedgerow.sessions.paths import WIDE, PathSession
-from hedgerow.training.learners import fit_trees, matrix
-from hedgerow.training.measures import area, at_false_positives, roc
-from hedgerow.training.rows import PERSON, Sample
-from hedgerow.training.walks import Stride, Walk, take
+from hedgerow.lab.train.learners import fit_trees, matrix
+from hedgerow.lab.train.measures import area, at_false_positives, roc
+from hedgerow.lab.train.samples import PERSON, Sample
+from hedgerow.lab.train.walks import Stride, Walk, take
+from hedgerow.watch.sessions.path import WIDE, PathSession
 
 SIZE = 20
 TRIED = ("sections", "sorted", "followed", "night", "agents")

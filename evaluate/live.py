@@ -33,10 +33,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from hedgerow.lab.train.walks import Stride, Walk
 from hedgerow.logs.reader import Reader
-from hedgerow.sessions.paths import step_of
-from hedgerow.sessions.window import Window, access_of
-from hedgerow.training.walks import Stride, Walk
+from hedgerow.watch.sessions.path import step_of
+from hedgerow.watch.sessions.window import Window, access_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "live.json.xz"
@@ -284,7 +284,7 @@ def pages_of(address: str, ledger: Path) -> int:
 def go(run: Run, port: int, folder: Path, ledger: Path) -> None:
     """One run: to its end, until it has pages enough, or as long as it may."""
     folder.mkdir()
-    relay = [sys.executable, "-m", "hedgerow.data.demo.relay", str(port), run.address]
+    relay = [sys.executable, "-m", "hedgerow.lab.demo.relay", str(port), run.address]
     with running(relay, folder, "relay.log"):
         hop = found(folder, "relay.log", r"^(\d+)\n")
         command = run.kind.command(f"http://127.0.0.1:{hop}/{run.start}", folder, int(run.address.rpartition(".")[2]))

@@ -19,19 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from evaluate import real
-from hedgerow.analyse.tables import Tables
-from hedgerow.campaigns import company, similarity
-from hedgerow.campaigns.finding import find as find_campaigns
-from hedgerow.identity.bots import Bots, known_bots
-from hedgerow.logs.reader import Reader
-from hedgerow.report.making import Options, make
-from hedgerow.shape.bundle import INPUTS, save
-from hedgerow.shape.classify import columns, judge, words
-from hedgerow.shape.rhythm import rhythm
-from hedgerow.shape.series import Counts, plan_of
-from hedgerow.training import plots
-from hedgerow.training.measures import at_false_positives, roc, wilson
-from hedgerow.training.shape import (
+from hedgerow.lab.train import plots
+from hedgerow.lab.train.measures import at_false_positives, roc, wilson
+from hedgerow.lab.train.shape_model import (
     CRAWLER,
     FALSE_POSITIVES,
     PERSON,
@@ -44,6 +34,17 @@ from hedgerow.training.shape import (
     together,
     train_shape,
 )
+from hedgerow.logs.reader import Reader
+from hedgerow.report.campaigns import network_groups as company
+from hedgerow.report.campaigns import traffic_similarity as similarity
+from hedgerow.report.campaigns.search import find as find_campaigns
+from hedgerow.report.pipeline import Options, make
+from hedgerow.report.shape.daily_rhythm import rhythm
+from hedgerow.report.shape.model_file import INPUTS, save
+from hedgerow.report.shape.series import Counts, plan_of
+from hedgerow.report.shape.vote import columns, judge, words
+from hedgerow.report.tables.source_tables import Tables
+from hedgerow.request.bots import Bots, known_bots
 
 OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 BUNDLE = Path(__file__).parents[1] / "src" / "hedgerow" / "data" / "models" / "shape.json"

@@ -16,21 +16,21 @@ from pathlib import Path
 import numpy as np
 
 from evaluate import logs, real, sites
-from hedgerow.analyse.tables import Tables
-from hedgerow.identity.bots import Bots, known_bots
+from hedgerow.lab.train import plots
+from hedgerow.lab.train.measures import roc, wilson
+from hedgerow.lab.train.report_weights import TRUST, learn, lesson, odds, quality
+from hedgerow.lab.train.shape_model import fit_model, pooled, together
 from hedgerow.logs.reader import Reader
-from hedgerow.models.bundle import load_window, shipped
-from hedgerow.report.judging import log_odds
-from hedgerow.report.learning import TRUST, learn, lesson, odds, quality
-from hedgerow.report.paths import ByPath
-from hedgerow.shape.autocorrelation import Levels
-from hedgerow.shape.bundle import INPUTS
-from hedgerow.shape.classify import columns, judge
-from hedgerow.shape.features import LEAST_REQUESTS
-from hedgerow.shape.series import plan_of
-from hedgerow.training import plots
-from hedgerow.training.measures import roc, wilson
-from hedgerow.training.shape import fit_model, pooled, together
+from hedgerow.report.path_opinion import ByPath
+from hedgerow.report.shape.autocorrelation import Levels
+from hedgerow.report.shape.features import LEAST_REQUESTS
+from hedgerow.report.shape.model_file import INPUTS
+from hedgerow.report.shape.series import plan_of
+from hedgerow.report.shape.vote import columns, judge
+from hedgerow.report.source_labels import log_odds
+from hedgerow.report.tables.source_tables import Tables
+from hedgerow.request.bots import Bots, known_bots
+from hedgerow.watch.models.bundle import load_window, shipped
 
 OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 MODEL = "all"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from hedgerow.training.people import Fitted
+from hedgerow.lab.train.simulated_people import Fitted
 
 DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[2] / "shared" / "data"))
 HERE = Path(__file__).parents[1] / "src" / "hedgerow" / "data" / "people.json"

@@ -29,16 +29,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from hedgerow.identity.address import prefix_of
-from hedgerow.identity.kind import kind_of
+from hedgerow.core.address import prefix_of
+from hedgerow.core.request_kind import kind_of
+from hedgerow.core.visit import Visit
+from hedgerow.lab.train.samples import PERSON
+from hedgerow.lab.train.simulated_people import fitted, quantile
+from hedgerow.lab.train.walks import Stride, Walk
 from hedgerow.logs.formats import seconds_of
 from hedgerow.logs.reader import Reader
-from hedgerow.marker.seal import page_digest
-from hedgerow.sessions.paths import LONG, step_of
-from hedgerow.training.people import fitted, quantile
-from hedgerow.training.rows import PERSON
-from hedgerow.training.walks import Stride, Walk
-from hedgerow.visit import Visit
+from hedgerow.markers.token import page_digest
+from hedgerow.watch.sessions.path import LONG, step_of
 
 HERE = Path(__file__).parent
 DATA = Path(os.environ.get("HEDGEROW_DATA", HERE.parents[1] / "shared" / "data"))

@@ -6,20 +6,20 @@ from evaluate import real
 from evaluate.crawls import readers
 from evaluate.tables import SEED, first_alarm, found_by, percent, roc_row, table
 from evaluate.train import SIZE, log_rows, mixed
-from hedgerow.build import build_gate, build_watch
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.models.bundle import Bundle, shipped
-from hedgerow.replay import likely_host, replay
-from hedgerow.sessions.paths import PREFIXES, WIDE
+from hedgerow.core.ledger import NoLedger
+from hedgerow.lab.train.fit import balance
+from hedgerow.lab.train.learners import fit_trees, matrix
+from hedgerow.lab.train.measures import roc
+from hedgerow.lab.train.plots import lines
+from hedgerow.lab.train.samples import PERSON, Sample, samples_of
+from hedgerow.lab.train.simulated_data import draw_walks, path_rows
+from hedgerow.lab.train.walks import Walk
+from hedgerow.markers.token import Key, Seals
+from hedgerow.report.replay import likely_host, replay
 from hedgerow.settings import read_settings
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.training.fitting import balance
-from hedgerow.training.learners import fit_trees, matrix
-from hedgerow.training.measures import roc
-from hedgerow.training.plots import lines
-from hedgerow.training.rows import PERSON, Sample, samples_of
-from hedgerow.training.simulated import draw_walks, path_rows
-from hedgerow.training.walks import Walk
+from hedgerow.watch.models.bundle import Bundle, shipped
+from hedgerow.watch.sessions.path import PREFIXES, WIDE
+from hedgerow.web.build import build_gate, build_watch
 
 LEAKY = ("beside", "entries")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from hedgerow.models.bundle import Bundle
-from hedgerow.sessions.paths import LONG
-from hedgerow.training.measures import area, at_false_positives, roc, wilson
-from hedgerow.training.rows import PERSON, Sample, samples_of
-from hedgerow.training.walks import Walk
+from hedgerow.lab.train.measures import area, at_false_positives, roc, wilson
+from hedgerow.lab.train.samples import PERSON, Sample, samples_of
+from hedgerow.lab.train.walks import Walk
+from hedgerow.watch.models.bundle import Bundle
+from hedgerow.watch.sessions.path import LONG
 
 SEED = 21
 TRAININGS = range(SEED, SEED + 5)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from random import Random
 
 from evaluate import real
-from hedgerow.models.bundle import SHIPPED, Bundle, encoded
-from hedgerow.training.fitting import BUDGET, train
-from hedgerow.training.people import fitted
-from hedgerow.training.rows import PERSON, Sample, samples_of, windows_of
-from hedgerow.training.simulated import Size, draw_walks, path_rows, train_simulated
+from hedgerow.lab.train.fit import BUDGET, train
+from hedgerow.lab.train.samples import PERSON, Sample, samples_of, windows_of
+from hedgerow.lab.train.simulated_data import Size, draw_walks, path_rows, train_simulated
+from hedgerow.lab.train.simulated_people import fitted
+from hedgerow.watch.models.bundle import SHIPPED, Bundle, encoded
 
 FOLDER = real.HERE.parents[0] / "src" / "hedgerow" / "data" / "models"
 SIZE = Size(sites=40, people=1000, crawlers=1000)

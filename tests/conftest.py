@@ -23,7 +23,7 @@ def _together(nodeid: str) -> str:
         # The two applications have nothing in common.
         application = re.search(r"\[(forum|wiki)\b", test)
         return application[1] if application else module
-    if module.startswith(("tests/analyse/", "tests/report/", "tests/cli/test_report")):
+    if module.startswith(("tests/report/", "tests/cli/test_report")):
         return "what one has compiled, the others find"
     return module
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 from html import unescape
 from typing import Any, NamedTuple
 
-from hedgerow.adapters.asgi import Hedgerow
-from hedgerow.adapters.site import Site
-from hedgerow.build import build_state
-from hedgerow.marker.prepare import Preparer
-from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.marker.rules import Mode, Placement, Rules, Spacing
-from hedgerow.marker.seal import Key, Seal, Seals
-from hedgerow.policy.lists import Lists
+from hedgerow.core.ledger import Entry
+from hedgerow.lists.model import Lists
+from hedgerow.markers.prepare import Preparer
+from hedgerow.markers.resolve import Place
+from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rules import Mode, Placement, Rules, Spacing
+from hedgerow.markers.token import Key, Seal, Seals
 from hedgerow.settings import Settings, read_settings
-from hedgerow.stores.ledger import Entry
 from hedgerow.traps.bait import Bait
+from hedgerow.web.asgi import Hedgerow
+from hedgerow.web.build import build_state
+from hedgerow.web.site import Site
 
 KEY = bytes(range(64))
 START = 1_800_000_000.0

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from driving import Entries, settings
-from hedgerow.adapters.banlist.client import Client
-from hedgerow.adapters.server import make_server
-from hedgerow.adapters.service import Service
-from hedgerow.adapters.site import Site
+from hedgerow.proxy.server import make_server
+from hedgerow.services.banlist.client import Client
+from hedgerow.services.decision_service import Service
+from hedgerow.web.site import Site
 
 TOKEN = "token-of-the-shop"
 PATIENCE = 120.0

@@ -1,5 +1,5 @@
 """`from hedgerow.asgi import Hedgerow`: the middleware for ASGI applications."""
 
-from hedgerow.adapters.asgi import Hedgerow
+from hedgerow.web.asgi import Hedgerow
 
 __all__ = ["Hedgerow"]

@@ -5,8 +5,9 @@ What can be broken, as a tree.
     ├── SettingsError           the settings are wrong; carries every fault at once
     ├── LogError                a log cannot be read at all (a bad line is counted, not raised)
     ├── ModelError              a bundle of models cannot be used, or none can be trained
-    └── StoreError              a store cannot be opened or written
-        └── StoreAwayError      it does not answer now, and may later
+    ├── StoreError              a store cannot be opened or written
+    │   └── StoreAwayError      it does not answer now, and may later
+    └── UpstreamError           the site behind the proxy gave no usable answer
 
 Expected outcomes, such as a forged marker, are values and not found here.
 """
@@ -14,6 +15,9 @@ Expected outcomes, such as a forged marker, are values and not found here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+UpstreamFault = Literal["connect", "timeout", "broken", "busy"]
 
 
 class HedgerowError(Exception):
@@ -42,3 +46,17 @@ class StoreError(HedgerowError):
 
 class StoreAwayError(StoreError):
     """A store does not answer now, and may later."""
+
+
+class UpstreamError(HedgerowError):
+    """
+    The upstream gave no usable answer.
+
+    *kind* says how: `connect` (nobody listens there), `timeout` (too slow to connect, to read, to answer or
+    to go on), `broken` (closed early or spoke nonsense), `busy` (every connection is taken, and the queue is
+    full or too slow).
+    """
+
+    def __init__(self, kind: UpstreamFault, message: str) -> None:
+        self.kind: UpstreamFault = kind
+        super().__init__(message)

@@ -10,11 +10,11 @@ from typing import Any
 import altcha
 
 from driving import KEY, START
-from hedgerow.challenge.challenges import Challenges, Issued
-from hedgerow.challenge.puzzle import Puzzle
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.stores.spent import MemorySpent
-from hedgerow.visit import Visit
+from hedgerow.challenge.captcha import Puzzle
+from hedgerow.challenge.protocol import Challenges, Issued
+from hedgerow.core.visit import Visit
+from hedgerow.markers.token import Key, Seals
+from hedgerow.state.memory.used_challenges import MemorySpent
 
 ANSWER = "KARL79"
 SEALS = Seals([Key(1, KEY, 0.0)])

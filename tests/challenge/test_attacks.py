@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driving import KEY, START
-from hedgerow.challenge.challenges import Failed, Issued, Solved
-from hedgerow.challenge.form import Form
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.stores.spent import MemorySpent, SqliteSpent
+from hedgerow.challenge.form_data import Form
+from hedgerow.challenge.protocol import Failed, Issued, Solved
+from hedgerow.markers.token import Key, Seals
+from hedgerow.state.memory.used_challenges import MemorySpent
+from hedgerow.state.sqlite.used_challenges import SqliteSpent
 
 from .asking import ANSWER, challenges, solution, solve, visit
 

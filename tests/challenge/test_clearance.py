@@ -6,7 +6,7 @@ import pytest
 
 from driving import KEY, START
 from hedgerow.challenge.clearance import Clearances, Sightings
-from hedgerow.marker.seal import Key, Seals
+from hedgerow.markers.token import Key, Seals
 
 from .asking import SEALS, visit
 

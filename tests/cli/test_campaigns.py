@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from hedgerow.cli import main
-from hedgerow.stores.journal import SqliteJournal
-from hedgerow.verdict import Campaign
+from hedgerow.cli.main import main
+from hedgerow.core.decision import Campaign
+from hedgerow.state.sqlite.journal import SqliteJournal
 
 FOUND = Campaign("ABC123", "sharing", 1.8e9, 1.8e9 + 60, tuple(f"192.0.2.{n}" for n in range(30)), "Why\x1b.")
 

@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from hedgerow import __version__, cli
-from hedgerow.cli import app, main
-from hedgerow.cli.later import Later
-from hedgerow.interrupted import STATUS
-from hedgerow.stores.ledger import Entry
-from hedgerow.stores.sqlite import SqliteLedger
-from hedgerow.verdict import Decision, Evidence
-from hedgerow.visit import Visit
+from hedgerow.cli.interrupt import STATUS
+from hedgerow.cli.lazy_commands import Later
+from hedgerow.cli.main import app, main
+from hedgerow.core.decision import Decision, Evidence
+from hedgerow.core.ledger import Entry
+from hedgerow.core.visit import Visit
+from hedgerow.ledger.sqlite import SqliteLedger
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_commands_that_are_read_later_are_what_help_says(run):
 
 
 def test_the_command_line_begins_without_the_parts_that_few_commands_need():
-    heavy = ("numpy", "dns", "cryptography", "asyncio", "hedgerow.build", "hedgerow.settings")
+    heavy = ("numpy", "dns", "cryptography", "asyncio", "hedgerow.web.build", "hedgerow.settings")
     code = f"import sys, hedgerow.cli; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60, text=True)
     assert done.stdout == "[]\n"

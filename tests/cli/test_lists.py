@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.cli import main
+from hedgerow.cli.main import main
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 
 from driving import START, settings
-from hedgerow.build import build_ladder, build_panel, build_sessions, build_watch, shelf, use_watch
-from hedgerow.cli import main
-from hedgerow.marker.seal import page_digest, visitor_digest
-from hedgerow.models.bundle import shipped
-from hedgerow.verdict import PASS
-from hedgerow.visit import Marker, Visit
-from hedgerow.watch import Beside
+from hedgerow.cli.main import main
+from hedgerow.core.decision import PASS
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.watch.models.bundle import shipped
+from hedgerow.watch.watch import Beside
+from hedgerow.web.build import build_ladder, build_panel, build_sessions, build_watch, shelf, use_watch
 
 
 @pytest.fixture

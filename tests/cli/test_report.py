@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fakedns import FakeDns
-from hedgerow.cli import app, main
+from hedgerow.cli.main import app, main
 from hedgerow.errors import SettingsError
 from report.logs import line, site_log
 
@@ -144,7 +144,7 @@ def test_sql_gives_the_same_bytes(log, tmp_path):
 
 def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.delitem(sys.modules, "hedgerow.analyse.spark_store", raising=False)
+    monkeypatch.delitem(sys.modules, "hedgerow.report.tables.spark_store", raising=False)
     result = run(str(log), "--engine", "spark")
     assert str(result.exception) == "--engine spark needs pyspark; install hedgerow[spark]"
 

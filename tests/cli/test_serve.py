@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from hedgerow.cli import main
+from hedgerow.cli.main import main
 from real.servers import HEDGEROW, Running, free_port, wait_for
 
 

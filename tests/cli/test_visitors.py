@@ -9,12 +9,12 @@ import time
 import pytest
 
 from driving import Application
-from hedgerow.adapters.asgi import Hedgerow
-from hedgerow.adapters.site import Site
-from hedgerow.cli import main
-from hedgerow.recall import Question, everyone_at
+from hedgerow.cli.main import main
+from hedgerow.core.decision import Block, Change, Evidence
+from hedgerow.core.state import Question, everyone_at
 from hedgerow.settings import load_settings
-from hedgerow.verdict import Block, Change, Evidence
+from hedgerow.web.asgi import Hedgerow
+from hedgerow.web.site import Site
 
 ME = "192.0.2.1"
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.identity.bots import Bot, Bots
-from hedgerow.identity.kind import kind_of
-from hedgerow.identity.welcome import Welcome
+from hedgerow.core.request_kind import kind_of
+from hedgerow.core.visit import Marker, Visit
 from hedgerow.logs.formats import (
     LEDGER_COLUMNS,
     UNKNOWN,
@@ -26,7 +25,8 @@ from hedgerow.logs.formats import (
     visit_of_row,
 )
 from hedgerow.logs.reader import LONGEST_LINE
-from hedgerow.visit import Marker, Visit
+from hedgerow.request.bot_verifier import Welcome
+from hedgerow.request.bots import Bot, Bots
 
 SAMPLES = Path(__file__).parent / "samples"
 LINE = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "Examplebot/1"'

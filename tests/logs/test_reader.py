@@ -21,13 +21,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hedgerow.core.decision import PASS
+from hedgerow.core.ledger import Entry
+from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import LogError
+from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs import reader as reader_module
 from hedgerow.logs.reader import LONGEST_LINE, Reader, spread
-from hedgerow.stores.ledger import Entry
-from hedgerow.stores.sqlite import SqliteLedger
-from hedgerow.verdict import PASS
-from hedgerow.visit import Marker, Visit
 
 REAL_LOGS = Path(__file__).parents[3] / "shared" / "data" / "logs"
 START = 1767225600

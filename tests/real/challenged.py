@@ -15,13 +15,14 @@ from typing import Any
 import uvicorn
 
 from driving import KEY, Entries, settings
-from hedgerow.adapters import challenging
-from hedgerow.adapters.asgi import Hedgerow
-from hedgerow.adapters.site import Site
-from hedgerow.build import build_state
-from hedgerow.challenge import hooks, puzzle
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.verdict import PASS, Decision, Evidence
+from hedgerow.challenge import captcha as puzzle
+from hedgerow.challenge import hooks
+from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.markers.token import Key, Seals
+from hedgerow.web.asgi import Hedgerow
+from hedgerow.web.build import build_state
+from hedgerow.web.challenge import endpoint as challenging
+from hedgerow.web.site import Site
 
 SUSPECT = Decision("challenge", (Evidence("identity", "suspect", 0.5, "Too many wrong links."),))
 TOO_MANY = Decision("refuse", (Evidence("identity", hooks.TOO_MANY, 1.0, "Asked too often."),))

@@ -21,18 +21,18 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import msgspec
 
 from driving import KEY, START, Clock, Entries, settings
-from hedgerow.adapters import asgi, wsgi
-from hedgerow.adapters.banlist.client import Client
-from hedgerow.adapters.banlist.middleware import AsgiClient
-from hedgerow.adapters.proxy import Proxy
-from hedgerow.adapters.server import make_server
-from hedgerow.adapters.service import Service
-from hedgerow.adapters.site import Site
-from hedgerow.adapters.upstream.pool import Upstream
-from hedgerow.build import build_state
-from hedgerow.marker.seal import Key, Seals, page_digest, visitor_digest
-from hedgerow.policy.lists import Listing, Lists
+from hedgerow.lists.model import Listing, Lists
+from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.proxy.proxy import Proxy
+from hedgerow.proxy.server import make_server
+from hedgerow.proxy.upstream.pool import Upstream
+from hedgerow.services.banlist.client import Client
+from hedgerow.services.banlist.middleware import AsgiClient
+from hedgerow.services.decision_service import Service
 from hedgerow.settings import Settings
+from hedgerow.web import asgi, wsgi
+from hedgerow.web.build import build_state
+from hedgerow.web.site import Site
 
 from .servers import PATIENCE, Running, answers, free_port, wait_for
 

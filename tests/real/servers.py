@@ -18,9 +18,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from hedgerow.marker.seal import Seal, Seals, page_digest, visitor_digest
-from hedgerow.stores.keyfile import load_keys
-from hedgerow.visit import Marker
+from hedgerow.core.visit import Marker
+from hedgerow.markers.token import Seal, Seals, page_digest, visitor_digest
+from hedgerow.web.key_file import load_keys
 
 HEDGEROW = Path(sys.executable).parent / "hedgerow"
 # 0 is wanted. uvicorn raises the signal once more after it has ended well; `test_upstream` waits for the change.

@@ -23,9 +23,9 @@ from google.protobuf import json_format
 
 from challenge.asking import answers_of
 from driving import traps_in
-from hedgerow.adapters.service import Service
-from hedgerow.adapters.spoe import Spoe
-from hedgerow.policy.lists import Listing
+from hedgerow.lists.model import Listing
+from hedgerow.services.decision_service import Service
+from hedgerow.services.spoe import Spoe
 from serving_clients import TOKEN, following, served
 
 from .conftest import missing

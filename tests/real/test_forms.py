@@ -18,8 +18,10 @@ from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection, serve
 
 from challenge.asking import answers_of
-from hedgerow.adapters.banlist import desk, feed, link
-from hedgerow.policy.lists import Listing
+from hedgerow.lists.model import Listing
+from hedgerow.services.banlist import change_feed as feed
+from hedgerow.services.banlist import endpoint as desk
+from hedgerow.services.banlist import server_link as link
 
 from .forms import (
     AsgiForm,

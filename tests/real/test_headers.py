@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from hedgerow.detect.headers import WEIGHTS
+from hedgerow.detectors.header_anomalies import WEIGHTS
 
 from .browsing import CHROMIUM, Person, tab
 from .servers import PATIENCE, Nginx, Protect, clean_environment

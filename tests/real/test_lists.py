@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.exchange.writing import write
-from hedgerow.policy.lists import Listing
+from hedgerow.lists.exporter import write
+from hedgerow.lists.model import Listing
 
 from .conftest import missing
 from .servers import (

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from hedgerow.stores.keyfile import rotate
+from hedgerow.web.key_file import rotate
 
 from .apps.visitor import PICTURE
 from .browsing import ARGUMENTS, CHROMIUM, VIEWPORT, Watch, pixels, tab

@@ -12,24 +12,24 @@ from contextlib import closing
 import msgspec
 import psycopg
 import pytest
-
-from hedgerow.cli import main
-from hedgerow.errors import LogError, ModelError, StoreError
-from hedgerow.logs.along import Along
-from hedgerow.logs.reader import Reader
-from hedgerow.policy.lists import Lists
-from hedgerow.stores import postgresql as module
-from hedgerow.stores.ledger import Entry
-from hedgerow.stores.lists import Follower
-from hedgerow.stores.lists_copy import ListsCopy
-from hedgerow.stores.postgresql import MIGRATIONS, PostgresLedger, migrate
-from hedgerow.stores.postgresql_lists import PostgresLists
-from hedgerow.stores.postgresql_reading import PostgresReading
-from hedgerow.stores.sqlite import SqliteLedger
-from hedgerow.training import sitelogs
-from hedgerow.verdict import PASS, Decision, Evidence
 from stores.ledger_conformance import START, LedgerConformance, visit
 from stores.lists_conformance import ListsConformance, entry, found
+
+from hedgerow.cli.main import main
+from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.core.ledger import Entry
+from hedgerow.errors import LogError, ModelError, StoreError
+from hedgerow.lab.train import log_samples as sitelogs
+from hedgerow.ledger import postgresql as module
+from hedgerow.ledger.postgresql import MIGRATIONS, PostgresLedger, migrate
+from hedgerow.ledger.postgresql_reader import PostgresReading
+from hedgerow.ledger.sqlite import SqliteLedger
+from hedgerow.lists.disk_copy import ListsCopy
+from hedgerow.lists.follower import Follower
+from hedgerow.lists.model import Lists
+from hedgerow.lists.postgresql_store import PostgresLists
+from hedgerow.logs.ledger_follower import Along
+from hedgerow.logs.reader import Reader
 
 from .databases import PATIENCE, PostgresServer
 

@@ -17,20 +17,22 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-from hedgerow.build import build_gate
-from hedgerow.marker.seal import Key, Seals
-from hedgerow.recall import StateAway
-from hedgerow.settings import read_settings
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.stores.redis import RedisState
-from hedgerow.stores.redis_link import parse_address
-from hedgerow.stores.redis_more import RedisSightings, RedisSpent, RedisUnwelcome
-from hedgerow.verdict import Change
 from stores.shared_conformance import SharedConformance
 from stores.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
 from stores.state_machine import compared
 from stores.visits import open_redis
+
+from hedgerow.core.decision import Change
+from hedgerow.core.ledger import NoLedger
+from hedgerow.core.state import StateAway
+from hedgerow.markers.token import Key, Seals
+from hedgerow.settings import read_settings
+from hedgerow.state.redis.clearance_usage import RedisSightings
+from hedgerow.state.redis.connection import parse_address
+from hedgerow.state.redis.revoked_bots import RedisUnwelcome
+from hedgerow.state.redis.state import RedisState
+from hedgerow.state.redis.used_challenges import RedisSpent
+from hedgerow.web.build import build_gate
 
 from .databases import PATIENCE, RedisServer, command
 from .servers import free_port

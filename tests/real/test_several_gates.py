@@ -15,15 +15,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from hedgerow.marker.seal import page_digest, visitor_digest
-from hedgerow.sessions.pending import Pending
-from hedgerow.shared_watch import PARTS, Streams
-from hedgerow.stores.keyfile import new_key, write_keys
-from hedgerow.stores.postgresql import migrate
-from hedgerow.stores.postgresql_lists import PostgresLists
-from hedgerow.stores.redis_link import ThreadLink, parse_address
-from hedgerow.verdict import PASS
-from hedgerow.visit import Marker, Visit
+from hedgerow.core.decision import PASS
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.ledger.postgresql import migrate
+from hedgerow.lists.postgresql_store import PostgresLists
+from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.state.redis.connection import ThreadLink, parse_address
+from hedgerow.watch.redis_streams import PARTS, Streams
+from hedgerow.watch.sessions.pending import Pending
+from hedgerow.web.key_file import new_key, write_keys
 
 from .databases import PATIENCE, PostgresServer, RedisServer
 from .outage import Load

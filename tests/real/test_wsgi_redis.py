@@ -8,8 +8,8 @@ import pytest
 
 from driving import OFF, Clock, settings
 from driving_wsgi import WsgiApplication, ask, environ_for
-from hedgerow.adapters.site import Site
-from hedgerow.stores.ledger import NoLedger
+from hedgerow.core.ledger import NoLedger
+from hedgerow.web.site import Site
 from hedgerow.wsgi import Hedgerow
 
 from .databases import RedisServer

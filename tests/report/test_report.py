@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hedgerow.analyse.tables import Tables
-from hedgerow.identity.bots import Bot, Bots, known_bots
 from hedgerow.logs.dialect import Dialect
-from hedgerow.models.bundle import shipped
+from hedgerow.report.blocklist import listings
 from hedgerow.report.heuristics import NAMES, Thresholds, Votes
-from hedgerow.report.html import page
-from hedgerow.report.listing import listings
-from hedgerow.report.making import Options, make
-from hedgerow.report.paths import scores
+from hedgerow.report.html.page import page
+from hedgerow.report.path_opinion import scores
+from hedgerow.report.pipeline import Options, make
+from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.terminal import print_report
+from hedgerow.request.bots import Bot, Bots, known_bots
+from hedgerow.watch.models.bundle import shipped
 from report.logs import line, site_log
 
 MEMORY = 400_000_000

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from page.nasty import pages, random_page
 
 from driving import PAGE, bait_rewriter, traps_in, without_bait
-from hedgerow.marker.seal import Key, Seal, page_digest, visitor_digest
+from hedgerow.markers.token import Key, Seal, page_digest, visitor_digest
 from hedgerow.traps.bait import Bait, Pages
-from page.nasty import pages, random_page
 
 SEAL = Seal([Key(1, bytes(range(64)), 0.0)])
 LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.marker.seal import SHORTEST, Key, Seal, page_digest, visitor_digest
+from hedgerow.markers.token import SHORTEST, Key, Seal, page_digest, visitor_digest
 from hedgerow.traps import maze as room
 from hedgerow.traps.maze import ROBOTS, Maze
 

@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from hedgerow.challenge.box import Boxes
 from hedgerow.challenge.hooks import Kind
-from hedgerow.identity.address import network_of
-from hedgerow.marker.seal import Seals
-from hedgerow.recall import CLEARANCE
-from hedgerow.visit import Visit
+from hedgerow.challenge.sealed_box import Boxes
+from hedgerow.core.address import network_of
+from hedgerow.core.state import CLEARANCE
+from hedgerow.core.visit import Visit
+from hedgerow.markers.token import Seals
 
 COOKIE = b"hedgerow-clearance"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from hedgerow.visit import Visit
+from hedgerow.core.visit import Visit
 
 Kind = Literal["work", "image", "audio", "external"]
 """

@@ -14,18 +14,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hedgerow.build_bots import all_bots, build_bots, ranges_path
 from hedgerow.cli.options import Config, default_config
+from hedgerow.core.address import parse_address
+from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
-from hedgerow.identity.address import parse_address
-from hedgerow.identity.bots import Bots, KnownBot, Name, published_ranges
-from hedgerow.identity.welcome import Acquaintance
-from hedgerow.lookups.fetching import FetchError, fetch
-from hedgerow.lookups.names import DnsResolver, SilenceError, is_in
+from hedgerow.request.bot_verifier import Acquaintance
+from hedgerow.request.bots import Bots, KnownBot, Name, published_ranges
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.schema import split_listen
-from hedgerow.stores.ranges import Listed, load_ranges, parse_ranges, save_ranges
-from hedgerow.visit import Proof
+from hedgerow.web.bot_ranges import Listed, load_ranges, parse_ranges, save_ranges
+from hedgerow.web.build_bots import all_bots, build_bots, ranges_path
+from hedgerow.web.lookups.dns import DnsResolver, SilenceError, is_in
+from hedgerow.web.lookups.fetch import FetchError, fetch
 
 app = typer.Typer(help="Known bots: who they are, and whether somebody is one.", no_args_is_help=True)
 

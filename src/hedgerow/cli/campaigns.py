@@ -8,12 +8,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from hedgerow.build import state_path
-from hedgerow.cli.desk import open_desk
 from hedgerow.cli.options import Config, default_config
+from hedgerow.cli.visitor_store import open_desk
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
+from hedgerow.web.build import state_path
 
 app = typer.Typer(help="Visitors that belong together: distributed crawlers.", no_args_is_help=True)
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import uvicorn
 import uvloop
 
-from hedgerow.adapters.banlist.client import Client
-from hedgerow.adapters.banlist.files import FileFormat, Files
-from hedgerow.adapters.banlist.sidecar import Sidecar
-from hedgerow.adapters.server import make_server
 from hedgerow.cli.processes import bind, check_listen, url_of
+from hedgerow.core.address import check_network
 from hedgerow.errors import HedgerowError, SettingsError
-from hedgerow.identity.address import check_network
+from hedgerow.proxy.server import make_server
+from hedgerow.services.banlist.client import Client
+from hedgerow.services.banlist.list_files import FileFormat, Files
+from hedgerow.services.banlist.sidecar import Sidecar
 
 log = logging.getLogger("hedgerow")
 

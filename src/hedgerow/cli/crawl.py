@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from hedgerow.build import ledger_path
-from hedgerow.crawl.delay import parse_delay
-from hedgerow.crawl.frontier import IDENTITIES, Order
-from hedgerow.crawl.own import is_own, own_origin, source_address
 from hedgerow.errors import HedgerowError
+from hedgerow.lab.crawl.delay import parse_delay
+from hedgerow.lab.crawl.frontier import IDENTITIES, Order
+from hedgerow.lab.crawl.own_hosts import is_own, own_origin, source_address
+from hedgerow.ledger.labels import Label, add_label, labels_path
 from hedgerow.settings import load_settings
-from hedgerow.stores.labels import Label, add_label, labels_path
+from hedgerow.web.build import ledger_path
 
 _LEAST = 10
 _ENDS = {
@@ -51,7 +51,7 @@ def run(
         raise HedgerowError(f"{source} is not an address of this machine")
     filled = dict(map(_field, fields))
     try:
-        from hedgerow.crawl import spider
+        from hedgerow.lab.crawl import spider
     except ImportError:
         raise HedgerowError("crawling needs Scrapy; install it: pip install 'hedgerow[crawl]'") from None
     path = labels_path(ledger_path(load_settings(config)))

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import typer
 
-from hedgerow.cli.ledgers import find_reference
+from hedgerow.cli.ledger_access import find_reference
+from hedgerow.core.decision import Evidence
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
-from hedgerow.verdict import Evidence
 
 _COLUMNS = ("at", "visitor", "address", "method", "host", "target", "user_agent", "action", "status", "evidence")
 

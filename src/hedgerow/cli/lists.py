@@ -21,17 +21,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_store
 from hedgerow.cli.options import Config, default_config
-from hedgerow.cli.writing import write_file
+from hedgerow.cli.output_files import write_file
 from hedgerow.errors import HedgerowError, SettingsError
-from hedgerow.exchange.reading import FORMATS, Defaults, Format, Reading
-from hedgerow.exchange.times import iso, parse_duration, parse_moment
-from hedgerow.exchange.writing import TARGETS, Target, write
+from hedgerow.lists.exporter import TARGETS, Target, write
+from hedgerow.lists.follower import ListStore, Wanted
+from hedgerow.lists.importer import FORMATS, Defaults, Format, Reading
+from hedgerow.lists.model import SORTS, Listing, ListName, Sort, clean_text, parse_subject
+from hedgerow.lists.times import iso, parse_duration, parse_moment
 from hedgerow.logs.formats import readable
-from hedgerow.policy.lists import SORTS, Listing, ListName, Sort, clean_text, parse_subject
 from hedgerow.settings import Settings, load_settings
-from hedgerow.stores.lists import ListStore, Wanted
+from hedgerow.web.build import build_store
 
 app = typer.Typer(help="White and black lists: who is let in, or kept out, by your word.", no_args_is_help=True)
 

@@ -15,15 +15,15 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from hedgerow.build import build_rules, build_seals
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError
-from hedgerow.marker.prepare import Preparer
-from hedgerow.marker.resolve import Place
-from hedgerow.marker.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.marker.seal import NOBODY, Seal, page_digest
-from hedgerow.page.charset import carried_charset
+from hedgerow.markers.html.charset import carried_charset
+from hedgerow.markers.prepare import Preparer
+from hedgerow.markers.resolve import Place
+from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.token import NOBODY, Seal, page_digest
 from hedgerow.settings import Settings, load_settings
+from hedgerow.web.build import build_rules, build_seals
 
 _PAGES = frozenset({".html", ".htm", ".xhtml"})
 _INDEX = frozenset({"index.html", "index.htm"})

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import typer
 
-from hedgerow.build import ledger_path, postgresql_parts, state_path
+from hedgerow.ledger.sqlite import migrate
 from hedgerow.settings import load_settings
-from hedgerow.stores.journal import connect
-from hedgerow.stores.sqlite import migrate
+from hedgerow.state.sqlite.journal import connect
+from hedgerow.web.build import ledger_path, postgresql_parts, state_path
 
 
 def run(*, config: Path | None) -> None:

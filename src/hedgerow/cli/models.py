@@ -9,15 +9,15 @@ from typing import Annotated
 import msgspec
 import typer
 
-from hedgerow.build import build_panel, shelf, state_path
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
 from hedgerow.logs.formats import iso, readable
-from hedgerow.models.drift import ENOUGH, FAR, MOVED
-from hedgerow.models.panel import Kind, Panel, Record
 from hedgerow.settings import Settings, load_settings
-from hedgerow.stores.journal import connect
-from hedgerow.stores.sessions import read_records
+from hedgerow.state.sqlite.journal import connect
+from hedgerow.watch.models.drift import ENOUGH, FAR, MOVED
+from hedgerow.watch.models.panel import Kind, Panel, Record
+from hedgerow.watch.session_store import read_records
+from hedgerow.web.build import build_panel, shelf, state_path
 
 app = typer.Typer(help="The models that judge visitors, and what speaks for others.", no_args_is_help=True)
 

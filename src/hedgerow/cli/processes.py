@@ -15,17 +15,17 @@ from typing import Any
 import uvicorn
 import uvloop
 
-from hedgerow.adapters.admin import Admin
-from hedgerow.adapters.server import make_server
-from hedgerow.adapters.server_protocol import Limits
-from hedgerow.adapters.site import Site
-from hedgerow.adapters.workers import Workers
 from hedgerow.errors import HedgerowError, SettingsError
-from hedgerow.holdings import Stores
-from hedgerow.relay import pair
+from hedgerow.proxy.server import make_server
+from hedgerow.proxy.server_protocol import Limits
+from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
-from hedgerow.storage import prepare_shared, side_stores, worker_stores
+from hedgerow.watch.relay import pair
+from hedgerow.web.admin.app import Admin
+from hedgerow.web.holdings import Stores
+from hedgerow.web.site import Site
+from hedgerow.web.storage import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
 

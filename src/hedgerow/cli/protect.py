@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from hedgerow.adapters.asgi import Hedgerow
-from hedgerow.adapters.proxy import Proxy
-from hedgerow.adapters.upstream.pool import Upstream
 from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
+from hedgerow.proxy.proxy import Proxy
+from hedgerow.proxy.upstream.pool import Upstream
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.schema import upstream_faults
+from hedgerow.web.asgi import Hedgerow
 
 log = logging.getLogger("hedgerow")
 

@@ -26,20 +26,20 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.build import build_follower, build_gate, build_seals, build_watch, build_welcome, key_path
+from hedgerow.cli.interrupt import STATUS as INTERRUPTED
+from hedgerow.core.gate import Gate
+from hedgerow.core.ledger import NoLedger
+from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError
-from hedgerow.gate import Gate
-from hedgerow.identity.welcome import Acquaintance
-from hedgerow.interrupted import STATUS as INTERRUPTED
 from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import Reader, Tally
-from hedgerow.marker.seal import Seals
-from hedgerow.replay import Replay, likely_host, replay, to_json
+from hedgerow.markers.token import Seals
+from hedgerow.report.rate_limit_proposal import Peaks, Proposal
+from hedgerow.report.replay import Replay, likely_host, replay, to_json
+from hedgerow.request.bot_verifier import Acquaintance
 from hedgerow.settings import Settings, load_settings
-from hedgerow.stores.keyfile import new_key
-from hedgerow.stores.ledger import NoLedger
-from hedgerow.visit import Visit
-from hedgerow.windows.proposal import Peaks, Proposal
+from hedgerow.web.build import build_follower, build_gate, build_seals, build_watch, build_welcome, key_path
+from hedgerow.web.key_file import new_key
 
 STANDARD_OUTPUT = "-"
 

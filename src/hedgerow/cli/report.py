@@ -21,24 +21,24 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hedgerow.build_bots import build_bots
-from hedgerow.cli.writing import write_files
+from hedgerow.cli.interrupt import STATUS as INTERRUPTED
+from hedgerow.cli.interrupt import ending_at_once
+from hedgerow.cli.output_files import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
-from hedgerow.exchange.times import parse_duration
-from hedgerow.exchange.writing import TARGETS, Target, write
-from hedgerow.identity.bots import Proofs
-from hedgerow.interrupted import STATUS as INTERRUPTED
-from hedgerow.interrupted import ending_at_once
+from hedgerow.lists.exporter import TARGETS, Target, write
+from hedgerow.lists.times import parse_duration
 from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, Tally
+from hedgerow.request.bots import Proofs
 from hedgerow.settings import load_settings
 from hedgerow.settings.schema import Settings, split_listen
+from hedgerow.web.build_bots import build_bots
 
 if TYPE_CHECKING:
-    from hedgerow.analyse.questions import Holds
-    from hedgerow.lookups.names import Resolver
     from hedgerow.report.result import Report
+    from hedgerow.report.tables.queries import Holds
+    from hedgerow.web.lookups.dns import Resolver
 
 LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
 THIS_MACHINE = "local[2]"
@@ -75,9 +75,9 @@ def run(
     """Report on *logs*; see the command's help for the rest."""
     with ending_at_once():
         try:
-            from hedgerow.analyse.compiled import is_first
-            from hedgerow.analyse.tables import Tables
-            from hedgerow.report.making import Options, make
+            from hedgerow.report.pipeline import Options, make
+            from hedgerow.report.tables.jit import is_first
+            from hedgerow.report.tables.source_tables import Tables
             from hedgerow.report.terminal import print_report
         except ImportError as error:
             raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
@@ -205,7 +205,7 @@ def _by(text: str) -> By | None:
 
 def _resolver(server: str) -> Resolver:
     """Who asks the DNS: the name server of the settings, or the machine's own."""
-    from hedgerow.lookups.names import DnsResolver
+    from hedgerow.web.lookups.dns import DnsResolver
 
     return DnsResolver(split_listen(server) if server else None)
 
@@ -214,13 +214,13 @@ def _store(engine: str, master: str, memory: int) -> Holds | None:
     """What holds the rows; None where that is as usual."""
     if engine == DUCKDB:
         try:
-            from hedgerow.analyse.duckdb_store import DuckdbStore
+            from hedgerow.report.tables.duckdb_store import DuckdbStore
         except ImportError as error:
             raise HedgerowError(f"--engine duckdb needs {error.name}; install hedgerow[report]") from None
         return DuckdbStore(memory=memory)
     if engine == SPARK:
         try:
-            from hedgerow.analyse.spark_store import SparkStore
+            from hedgerow.report.tables.spark_store import SparkStore
         except ImportError:
             raise HedgerowError("--engine spark needs pyspark; install hedgerow[spark]") from None
         return SparkStore(master or THIS_MACHINE, memory=memory)
@@ -241,13 +241,13 @@ def _write_all(
 
     Lists say the log's own end as their time: the same log gives the same bytes.
     """
-    from hedgerow.report.listing import listings
+    from hedgerow.report.blocklist import listings
 
     files: list[tuple[str, Iterator[str]]] = []
     if json_path is not None:
         files.append((json_path, report.to_json(timing=timing)))
     if html_path is not None:
-        from hedgerow.report.html import page
+        from hedgerow.report.html.page import page
 
         files.append((html_path, page(report)))
     at = report.tally.last or 0.0
@@ -260,8 +260,8 @@ def _write_all(
 
 def _apply(report: Report, settings: Settings, seconds: float, sure: float) -> int:
     """Put the crawlers on the black list of the running Hedgerow; how many."""
-    from hedgerow.build import build_store
-    from hedgerow.report.listing import AUTHOR, listings
+    from hedgerow.report.blocklist import AUTHOR, listings
+    from hedgerow.web.build import build_store
 
     now = time.time()
     entries = listings(report, since=now, until=now + seconds, sure=sure)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from hedgerow.adapters.service import Service
 from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
+from hedgerow.services.decision_service import Service
 from hedgerow.settings import Settings, load_settings
 
 log = logging.getLogger("hedgerow")

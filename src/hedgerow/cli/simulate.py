@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from hedgerow.cli.interrupt import STATUS as INTERRUPTED
 from hedgerow.errors import HedgerowError
-from hedgerow.interrupted import STATUS as INTERRUPTED
-from hedgerow.simulate.crawl import Memory, Order
+from hedgerow.lab.simulate.crawl import Memory, Order
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hedgerow.lab.simulate.suppression import Estimate, Parameters, Suppression
     from hedgerow.logs.reader import Reader
-    from hedgerow.simulate.containment import Volumes
-    from hedgerow.simulate.suppression import Estimate, Parameters, Suppression
+    from hedgerow.report.request_volumes import Volumes
 
 STANDARD_OUTPUT = "-"
 WRONG_USE = 2
@@ -61,9 +61,9 @@ def containment(
     """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    from hedgerow.build import day_of
     from hedgerow.logs.reader import Reader
-    from hedgerow.simulate.containment import Volumes
+    from hedgerow.report.request_volumes import Volumes
+    from hedgerow.web.build import day_of
 
     first, second = _numbers(k1, "--k1"), _numbers(k2, "--k2")
     json_path = Path(json) if json is not None and json != STANDARD_OUTPUT else None
@@ -155,7 +155,7 @@ def suppression(
     A page has another URL for each page that links to it and each visitor, so a crawler fetches it again and again.
     This is PathMarker's experiment (2019, figures 6 and 7); the defaults are the paper's.
     """
-    from hedgerow.simulate.suppression import Parameters
+    from hedgerow.lab.simulate.suppression import Parameters
 
     parameters = Parameters(
         pages=pages,
@@ -212,7 +212,7 @@ def _run(parameters: Parameters) -> Suppression:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from hedgerow.simulate.suppression import suppress
+    from hedgerow.lab.simulate.suppression import suppress
 
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("Crawling"), BarColumn(), MofNCompleteColumn(), TextColumn("repeats"), TimeRemainingColumn())
@@ -234,7 +234,7 @@ def _run(parameters: Parameters) -> Suppression:
 
 
 def _write(result: Suppression, *, plot: Path | None, json_path: Path | None) -> None:
-    from hedgerow.simulate.plot import draw
+    from hedgerow.lab.simulate.plot import draw
 
     for path, text in ((json_path, _json(result)), (plot, draw(result) if plot else "")):
         if path is not None:
@@ -271,7 +271,7 @@ def _print_efficiency(console: Console, result: Suppression) -> None:
     """Figure 6."""
     from rich.table import Table
 
-    from hedgerow.simulate.suppression import PAPER_WASTE
+    from hedgerow.lab.simulate.suppression import PAPER_WASTE
 
     first = result.parameters.first_pages
     told = f" (paper: {_percent(PAPER_WASTE, 1)})" if result.parameters.like_the_paper else ""
@@ -290,7 +290,7 @@ def _print_extra(console: Console, result: Suppression) -> None:
     """Figure 7."""
     from rich.table import Table
 
-    from hedgerow.simulate.suppression import PAPER_EXTRA
+    from hedgerow.lab.simulate.suppression import PAPER_EXTRA
 
     workers, paper = result.parameters.workers, result.parameters.like_the_paper
     crew = "One worker" if workers == 1 else f"{workers:,} workers"

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hedgerow.build import shelf
-from hedgerow.cli.ledgers import has_ledger, labels_of, ledger_of
+from hedgerow.cli.ledger_access import has_ledger, labels_of, ledger_of
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.settings import load_settings
+from hedgerow.web.build import shelf
 
 if TYPE_CHECKING:
+    from hedgerow.core.visit import Visit
     from hedgerow.logs.reader import Reader
-    from hedgerow.models.bundle import Bundle
-    from hedgerow.visit import Visit
+    from hedgerow.watch.models.bundle import Bundle
 
 STANDARD_OUTPUT = "-"
 _WIDTH_OF_A_FILE = 120
@@ -91,9 +91,9 @@ def run(
         import sklearn  # noqa: F401
     except ImportError:
         raise ModelError("training needs scikit-learn; install it: pip install 'hedgerow[train]'") from None
-    from hedgerow.models.bundle import save
-    from hedgerow.training.report import page
-    from hedgerow.training.simulated import Size, train_simulated
+    from hedgerow.lab.train.simulated_data import Size, train_simulated
+    from hedgerow.lab.train.training_report import page
+    from hedgerow.watch.models.bundle import save
 
     settings = load_settings(default_config(config))
     if simulated and logs:
@@ -191,13 +191,13 @@ def _from_logs(
 ) -> Bundle:
     from random import Random
 
+    from hedgerow.lab.train import log_samples as sitelogs
+    from hedgerow.lab.train.ledger_samples import tell_crawls, visits_to_windows
+    from hedgerow.lab.train.samples import visits_to_samples, windows_of
+    from hedgerow.lab.train.simulated_data import path_rows
+    from hedgerow.ledger.labels import read_labels
     from hedgerow.logs.reader import Reader
-    from hedgerow.models.bundle import load, shipped
-    from hedgerow.stores.labels import read_labels
-    from hedgerow.training import sitelogs
-    from hedgerow.training.ledgers import tell_crawls, visits_to_windows
-    from hedgerow.training.rows import visits_to_samples, windows_of
-    from hedgerow.training.simulated import path_rows
+    from hedgerow.watch.models.bundle import load, shipped
 
     reader = Reader(logs)
     window = recipe is Recipe.WINDOW
@@ -247,7 +247,7 @@ def _print(bundle: Bundle) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from hedgerow.training.report import interval
+    from hedgerow.lab.train.training_report import interval
 
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
     table = Table(title=f"{bundle.name}: visitors it had not seen", box=None, title_justify="left")

@@ -23,15 +23,15 @@ def run(logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | N
     *labels* is a CSV of `source,label`, where "person" is one.
     """
     try:
-        from hedgerow.analyse.tables import Tables
-        from hedgerow.report.learning import learn, lesson
-        from hedgerow.report.model import encoded
+        from hedgerow.lab.train.report_weights import learn, lesson
+        from hedgerow.report.report_model import encoded
+        from hedgerow.report.tables.source_tables import Tables
     except ImportError as error:
         raise HedgerowError(f"this needs {error.name}; install hedgerow[report]") from None
-    from hedgerow.identity.bots import Bots, known_bots
-    from hedgerow.models.bundle import load, load_window
-    from hedgerow.stores.ledger_reading import short_name
-    from hedgerow.training.sitelogs import read_labels
+    from hedgerow.lab.train.log_samples import read_labels
+    from hedgerow.ledger.reader import short_name
+    from hedgerow.request.bots import Bots, known_bots
+    from hedgerow.watch.models.bundle import load, load_window
 
     if not logs:
         raise ModelError("name the logs to learn from: hedgerow train heuristics LOG...")

@@ -26,13 +26,13 @@ def run(
     if not logs:
         raise ModelError("name the logs to learn from: hedgerow train shape LOG...")
     try:
-        from hedgerow.training.shape import gather, train_shape
+        from hedgerow.lab.train.shape_model import gather, train_shape
     except ImportError as error:
         raise ModelError(f"training needs {error.name}; install hedgerow[train]") from None
+    from hedgerow.lab.train.log_samples import read_labels
+    from hedgerow.ledger.reader import short_name
     from hedgerow.logs.reader import Reader
-    from hedgerow.shape.bundle import save
-    from hedgerow.stores.ledger_reading import short_name
-    from hedgerow.training.sitelogs import read_labels
+    from hedgerow.report.shape.model_file import save
 
     told = read_labels(labels) if labels is not None else None
     gathered = {}

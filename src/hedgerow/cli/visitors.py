@@ -18,16 +18,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hedgerow.cli.desk import open_desk
-from hedgerow.cli.ledgers import count_visits, find_reference
+from hedgerow.cli.ledger_access import count_visits, find_reference
 from hedgerow.cli.options import Config, default_config
+from hedgerow.cli.visitor_store import open_desk
+from hedgerow.core.address import parse_address, prefix_of
+from hedgerow.core.decision import Block, Evidence, Standing
+from hedgerow.core.state import everyone_at
 from hedgerow.errors import StoreError
-from hedgerow.identity.address import parse_address, prefix_of
 from hedgerow.logs.formats import readable
-from hedgerow.policy.standing import explained, suspicion_at
-from hedgerow.recall import everyone_at
+from hedgerow.policy.score import explained, suspicion_at
 from hedgerow.settings import Settings, load_settings
-from hedgerow.verdict import Block, Evidence, Standing
 
 app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block somebody.", no_args_is_help=True)
 

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from hedgerow.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
-from hedgerow.cli.ledgers import has_ledger, open_ledger
+from hedgerow.cli.ledger_access import has_ledger, open_ledger
+from hedgerow.core.decision import Change
 from hedgerow.errors import HedgerowError, StoreError
-from hedgerow.logs.along import Along
+from hedgerow.logs.ledger_follower import Along
 from hedgerow.settings import Settings, load_settings
-from hedgerow.storage import redis_parts
-from hedgerow.stores.journal import SqliteJournal, connect, order_changes
-from hedgerow.stores.sessions import SqliteSessions
-from hedgerow.verdict import Change
-from hedgerow.watch import Watch
+from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
+from hedgerow.watch.session_store import SqliteSessions
+from hedgerow.watch.watch import Watch
+from hedgerow.web.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
+from hedgerow.web.storage import redis_parts
 
 log = logging.getLogger("hedgerow")
 

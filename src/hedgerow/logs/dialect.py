@@ -14,11 +14,11 @@ from typing import Literal, get_args
 import msgspec
 
 from hedgerow.errors import LogError
-from hedgerow.identity.welcome import Welcome
 from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser
 from hedgerow.logs.formats import UNKNOWN, Format, LineParser, recognise
 from hedgerow.logs.patterns import Extract, is_pattern, pattern_extract
 from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
+from hedgerow.request.bot_verifier import Welcome
 
 PLAIN = ("common", "combined", "vhost-common", "vhost-combined")
 NAMED = (*PLAIN, "json", "alb", "w3c")

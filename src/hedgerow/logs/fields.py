@@ -15,13 +15,13 @@ from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
-from hedgerow.identity.account import cookie_value, visitor_of
-from hedgerow.identity.address import prefix_of
-from hedgerow.identity.kind import kind_of, origin_of_referrer
-from hedgerow.identity.welcome import Recognised, Welcome
+from hedgerow.core.address import prefix_of
+from hedgerow.core.request_kind import kind_of, origin_of_referrer
+from hedgerow.core.visit import Kind, Origin, Visit
 from hedgerow.logs.formats import OLD_HTTP, address_of, seconds_of, split_request
-from hedgerow.marker.seal import visitor_digest
-from hedgerow.visit import Kind, Origin, Visit
+from hedgerow.markers.token import visitor_digest
+from hedgerow.request.account import cookie_value, visitor_of
+from hedgerow.request.bot_verifier import Recognised, Welcome
 
 NAMES = {
     "time": ("time_local", "time_iso8601", "@timestamp", "timestamp", "ts", "StartUTC", "time", "msec", "datetime"),

@@ -23,13 +23,13 @@ from typing import Any, get_args
 
 import msgspec
 
-from hedgerow.identity.account import visitor_of
-from hedgerow.identity.address import parse_address, prefix_of
-from hedgerow.identity.kind import kind_of, origin_of_referrer
-from hedgerow.identity.numbers import canonical
-from hedgerow.identity.welcome import Recognised, Welcome
-from hedgerow.marker.seal import VISITOR_BYTES
-from hedgerow.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
+from hedgerow.core.address import parse_address, prefix_of
+from hedgerow.core.ip_bytes import canonical
+from hedgerow.core.request_kind import kind_of, origin_of_referrer
+from hedgerow.core.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
+from hedgerow.markers.token import VISITOR_BYTES
+from hedgerow.request.account import visitor_of
+from hedgerow.request.bot_verifier import Recognised, Welcome
 
 _TIME = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}"
 _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'

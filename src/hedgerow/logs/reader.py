@@ -34,14 +34,14 @@ from typing import Any, BinaryIO
 import msgspec
 import zstandard
 
+from hedgerow.core.visit import Visit
 from hedgerow.errors import LogError, StoreError
-from hedgerow.identity.welcome import Welcome
+from hedgerow.ledger.reader import is_url, open_reading
 from hedgerow.logs.dialect import AS_IT_IS, Dialect, Parser, W3cParser, choose, is_directive, parser
 from hedgerow.logs.fields import FieldNames
 from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
 from hedgerow.logs.structured import parquet_rows
-from hedgerow.stores.ledger_reading import is_url, open_reading
-from hedgerow.visit import Visit
+from hedgerow.request.bot_verifier import Welcome
 
 LONGEST_LINE = 65_536
 """Bytes in the longest line that is looked at; a longer one is bad."""

@@ -1,8 +1,6 @@
 """
-Report: from the tables of a log to who crawls the site, how each was found, and what to do (PubCrawl as one command).
+Report: who crawls a site, from its access logs; and `replay`, which sends a log through the live engine.
 
-Knows the seven heuristics (`heuristics`), what user agents and addresses declare (`declared`), how opinions become one
-score and one label (`judging`) and give evidence of many sources at once (`findings`), and how the result is written
-(`result`, `telling`, `terminal`). Never reads a log itself: that is `analyse`'s. Called by the command line. Tests:
-`tests/report/`.
+Owns the tables (`tables/`), traffic shape (`shape/`), campaigns (`campaigns/`), opinions, and the output as HTML, JSON
+and text. Never changes the state. Called by `hedgerow report` and `hedgerow replay`. Tests: `tests/report/`.
 """

@@ -14,12 +14,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.tables import Tables
-from hedgerow.report.declared import NOTHING, Declared
-from hedgerow.report.judging import CRAWLER, GOOD_BOT, Judgements
-from hedgerow.simulate.containment import K1, K2
-from hedgerow.windows.density import Window
-from hedgerow.windows.proposal import Proposal
+from hedgerow.core.rate_limit import Window
+from hedgerow.report.declared_bots import NOTHING, Declared
+from hedgerow.report.rate_limit_proposal import Proposal
+from hedgerow.report.request_volumes import K1, K2
+from hedgerow.report.source_labels import CRAWLER, GOOD_BOT, Judgements
+from hedgerow.report.tables.source_tables import Tables
 
 FREE_TOUCHES = 0.01
 """The share of the days of sources not held to be crawlers that k1 may touch."""

@@ -24,7 +24,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.counting import Figures
+from hedgerow.report.tables.figures import Figures
 
 NAMES = ("errors", "revisits", "referrer", "cookies", "unbalanced", "parameters", "order")
 YES, NO, ABSTAINED = 1, 0, -1

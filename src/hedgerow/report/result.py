@@ -17,18 +17,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.analyse.tables import Tables
+from hedgerow.core.decision import Evidence
 from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import Tally
-from hedgerow.report.beside import Beside
 from hedgerow.report.containment import Containment, to_json
-from hedgerow.report.crowd import Crowd
-from hedgerow.report.declared import Declared
+from hedgerow.report.declared_bots import Declared
+from hedgerow.report.forked_writer import Beside
 from hedgerow.report.heuristics import Votes
-from hedgerow.report.judging import LABELS, Judgements
-from hedgerow.report.telling import NAMED, campaign, dump, halves, shown
-from hedgerow.verdict import Evidence
-from hedgerow.windows.proposal import Proposal
+from hedgerow.report.json_rows import NAMED, campaign, dump, halves, shown
+from hedgerow.report.rate_limit_proposal import Proposal
+from hedgerow.report.residual_traffic import Crowd
+from hedgerow.report.source_labels import LABELS, Judgements
+from hedgerow.report.tables.source_tables import Tables
 
 _SORTS = {
     "visitor": "", "address": "Sources are addresses.", "prefix": "Sources are IPv4 addresses and IPv6 /64.",

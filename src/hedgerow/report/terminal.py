@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hedgerow.core.decision import Evidence
 from hedgerow.logs.formats import iso, readable
-from hedgerow.report.judging import CRAWLER, LABELS
 from hedgerow.report.result import Report
-from hedgerow.verdict import Evidence
+from hedgerow.report.source_labels import CRAWLER, LABELS
 
 _WORDS = {"crawler": "crawlers", "person": "people", "good-bot": "good bots", "unknown": "unknown (too few pages)"}
 _LONGEST_AGENT = 40

@@ -6,7 +6,7 @@ Never opens a store or a socket. Called by the command line and by the middlewar
 files in `good/` and `bad/` there.
 """
 
-from hedgerow.settings.read import load_settings, read_settings
+from hedgerow.settings.load import load_settings, read_settings
 from hedgerow.settings.schema import Settings
 
 __all__ = ["Settings", "load_settings", "read_settings"]

@@ -17,11 +17,11 @@ import msgspec
 
 from hedgerow.challenge.external import Name
 from hedgerow.challenge.hooks import Kind as ChallengeKind
-from hedgerow.identity.address import check_network
-from hedgerow.identity.bots import Bot, Category, Policy
-from hedgerow.identity.signature import public_key
-from hedgerow.marker.rules import Mode, Placement
-from hedgerow.windows.density import Window
+from hedgerow.core.address import check_network
+from hedgerow.core.rate_limit import Window
+from hedgerow.markers.rules import Mode, Placement
+from hedgerow.request.bot_signature import public_key
+from hedgerow.request.bots import Bot, Category, Policy
 
 Faults = Iterator[tuple[str, str]]
 Response = Literal["refuse", "detain"]

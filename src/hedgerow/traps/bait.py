@@ -14,7 +14,7 @@ from collections import OrderedDict
 from hashlib import blake2b, sha256
 from threading import Lock
 
-from hedgerow.marker.seal import PAGE_BYTES, page_digest
+from hedgerow.markers.token import PAGE_BYTES, page_digest
 
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
 

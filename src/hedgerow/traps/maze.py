@@ -22,7 +22,7 @@ from importlib.resources import files
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from hedgerow.marker.seal import Seal, content, page_digest, visitor_digest
+from hedgerow.markers.token import Seal, content, page_digest, visitor_digest
 
 _T = TypeVar("_T")
 

@@ -1,0 +1,82 @@
+"""How a client is to be spoken to: whether it can be shown a page at all, and in which language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from hedgerow.challenge.form_data import coding_of
+from hedgerow.core.request_kind import kind_of
+from hedgerow.core.visit import Visit
+
+_WINDOWS = frozenset({b"document", b"iframe", b"frame"})
+_FEEDS = ("application/atom", "application/rss", "application/rdf", "application/feed", "text/calendar")
+_QUALITY = re.compile(r"q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)", re.ASCII)
+_LONGEST = 500
+
+
+def wants_page(visit: Visit, headers: Mapping[bytes, bytes]) -> bool:
+    """
+    Whether a person in front of a browser window would see the answer.
+
+    Never for a script's request, a feed reader, an API, git, an image, a prefetch or HEAD. A browser says what its
+    request is for (Sec-Fetch-*); who does not say so must name HTML among what it accepts, and no feed.
+    """
+    if visit.prefetch or b"x-requested-with" in headers or b"upgrade" in headers or b"range" in headers:
+        return False
+    if visit.method == "POST":
+        media = headers.get(b"content-type", b"").decode("latin-1")
+        if media and coding_of(media) is None and not media.lower().startswith("text/plain"):
+            return False
+    elif visit.method != "GET":
+        return False
+    destination = headers.get(b"sec-fetch-dest")
+    if destination is not None:
+        return destination in _WINDOWS and headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
+    accept = headers.get(b"accept", b"").decode("latin-1")
+    return kind_of("GET", visit.target) == "page" and _names_html(accept[:_LONGEST])
+
+
+@lru_cache(maxsize=512)
+def _names_html(accept: str) -> bool:
+    wanted = dict(_weighted(accept))
+    if any(name.startswith(_FEEDS) for name in wanted):
+        return False
+    html = wanted.get("text/html", 0.0)
+    return html > 0 and html >= max((q for name, q in wanted.items() if name.endswith("json")), default=0.0)
+
+
+def language_of(accept_language: str, known: Sequence[str]) -> str:
+    """
+    The language of *known* that a client likes best; the first of them where it likes none.
+
+    >>> language_of("fr-CH, fr;q=0.9, en;q=0.8", ("en", "fr")), language_of("", ("en", "fr"))
+    ('fr', 'en')
+    """
+    return _language_of(accept_language[:_LONGEST], tuple(known))
+
+
+@lru_cache(maxsize=512)
+def _language_of(accept_language: str, known: tuple[str, ...]) -> str:
+    best, found = 0.0, known[0]
+    for name, quality in _weighted(accept_language):
+        first = name.partition("-")[0]
+        if quality > best and (first in known or first == "*"):
+            best, found = quality, first if first in known else known[0]
+    return found
+
+
+def _weighted(header: str) -> Sequence[tuple[str, float]]:
+    """The elements of a header such as Accept with their qualities, in their order."""
+    found = []
+    for part in header.lower().split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            if parameter.startswith("q="):
+                weight = _QUALITY.fullmatch(parameter)
+                quality = float(weight[1]) if weight else 0.0
+        if name:
+            found.append((name, quality))
+    return found

@@ -1,0 +1,85 @@
+"""Where the administrator's word about a visitor goes: into the file of the state, or into the Redis of all gates."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Protocol
+
+from hedgerow.core.decision import Block, Campaign, Standing
+from hedgerow.errors import StoreError
+from hedgerow.settings import Settings
+from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
+from hedgerow.state.store import StateStore
+from hedgerow.web.build import state_path
+from hedgerow.web.storage import redis_parts
+
+
+class Desk(Protocol):
+    """What is known of visitors, and the way to change it."""
+
+    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, Standing]]]: ...
+
+    def order(self, key: str, block: Block | None) -> bool:
+        """Have *key* blocked, or forgiven; false where there was nothing to forgive."""
+
+    def campaigns(self) -> Sequence[Campaign]:
+        """The one that was seen last at the end."""
+
+
+class _FileDesk:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, Standing]]]:
+        return read(self._connection, at)
+
+    def order(self, key: str, block: Block | None) -> bool:
+        return order(self._connection, key, block)
+
+    def campaigns(self) -> Sequence[Campaign]:
+        return read_campaigns(self._connection)
+
+
+class _RedisDesk:
+    def __init__(self, settings: Settings, state: StateStore) -> None:
+        self._settings = settings
+        self._state = state
+
+    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, Standing]]]:
+        return self._state.blocks(at), self._state.standings()
+
+    def order(self, key: str, block: Block | None) -> bool:
+        if block is None:
+            forgiven = self._state.forgive(key)
+            if forgiven is None:
+                raise StoreError("Redis does not answer, so nobody is forgiven; try again")
+            return forgiven
+        self._state.commit(block)
+        return True
+
+    def campaigns(self) -> Sequence[Campaign]:
+        found: Sequence[Campaign] = redis_parts().read_campaigns(self._state)
+        return sorted(found, key=lambda campaign: campaign.seen)
+
+
+@contextmanager
+def open_desk(settings: Settings) -> Iterator[Desk]:
+    """The desk of the site with these settings."""
+    if settings.state.url:
+        # What a gate would log is told here, once, as an error.
+        logging.getLogger("hedgerow.state").addHandler(logging.NullHandler())
+        with closing(redis_parts().build_redis(settings, patience=5.0)) as state:
+            if state.away:
+                raise StoreError(f"Redis cannot be reached, see state.url: {state.why}")
+            yield _RedisDesk(settings, state)
+        return
+    if not settings.state.durable:
+        raise StoreError("state.durable is off: nothing is kept that could be shown")
+    path = state_path(settings)
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no {path}; name the settings of the site with --config")
+    with closing(connect(path)) as connection:
+        yield _FileDesk(connection)

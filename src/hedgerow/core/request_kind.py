@@ -1,0 +1,114 @@
+"""
+What kind of request it is, and where it says it came from.
+
+A page that people read is counted; the dozens of images and calls that it brings along are not, or a gallery's reader
+would look like a crawler. From a log line the kind is told by method and path alone; a live browser also says what it
+wants the answer for (Sec-Fetch-Dest). Who claims an image and gets a page is counted after all: the gate sees the
+answer's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from hedgerow.core.visit import Kind, Origin
+
+# fmt: off
+ASSETS = frozenset({
+    "css", "js", "mjs", "map", "wasm", "webmanifest",
+    "png", "jpg", "jpeg", "gif", "webp", "avif", "svg", "ico", "cur", "bmp", "tif", "tiff", "jxl", "heic",
+    "woff", "woff2", "ttf", "otf", "eot",
+    "mp3", "ogg", "oga", "opus", "wav", "flac", "m4a", "mp4", "m4v", "webm", "ogv", "mov", "m3u8", "ts", "mpd", "vtt",
+    "srt", "swf", "pdf", "epub", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "deb", "rpm", "iso", "dmg", "exe",
+    "msi", "apk", "jar",
+})
+CALL_SUFFIXES = frozenset({
+    "json", "jsonl", "ndjson", "geojson", "xml", "rss", "atom", "ics", "csv", "tsv", "txt", "log", "yaml", "yml", "git",
+})
+# fmt: on
+CALL_NAMES = frozenset({"feed", "rss", "atom", "xmlrpc.php"})
+"""Feeds and calls that have no suffix to tell them by, with or without a slash behind; as many sites name them."""
+
+_READING = frozenset({"GET", "HEAD"})
+_DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
+_CALLS = frozenset(
+    {b"empty", b"report", b"webidentity", b"serviceworker", b"sharedworker", b"worker", b"json", b"websocket"}
+)
+
+
+# A target is as long as its client likes: only short ones are remembered, or the cache would have no bound.
+_LONGEST_CACHED = 200
+
+
+def _kind_of_target(target: str) -> Kind:
+    path, _, name = target.partition("?")[0].rpartition("/")
+    suffix = name.rpartition(".")[2].lower() if "." in name else ""
+    if suffix in ASSETS:
+        return "asset"
+    last = name or path.rpartition("/")[2]
+    return "call" if suffix in CALL_SUFFIXES or last in CALL_NAMES else "page"
+
+
+_cached_kind = lru_cache(maxsize=1 << 13)(_kind_of_target)
+
+
+def kind_of(method: str, target: str) -> Kind:
+    """
+    The kind of a request, from its method and target alone.
+
+    >>> kind_of("GET", "/docs/"), kind_of("GET", "/a/logo.PNG?v=3"), kind_of("POST", "/comment")
+    ('page', 'asset', 'call')
+    """
+    if method not in _READING:
+        return "call"
+    return _cached_kind(target) if len(target) <= _LONGEST_CACHED else _kind_of_target(target)
+
+
+def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) -> Kind:
+    """The kind of a live request: what method and target say, corrected by what a browser says it is for."""
+    if kind != "page":
+        return kind
+    if prefetch:
+        # Before anything else it may say: a `<link rel="prefetch">` has an empty destination, too.
+        return "prefetch"
+    if b"range" in headers:
+        # A download manager, by the hundred; who gets a page after all is counted then.
+        return "asset"
+    destination = headers.get(b"sec-fetch-dest")
+    if destination is not None and destination not in _DOCUMENTS:
+        return "call" if destination in _CALLS else "asset"
+    accept = headers.get(b"accept")
+    if accept is not None and b"html" not in accept and b"*/*" not in accept:
+        return "call"
+    if b"x-requested-with" in headers or headers.get(b"upgrade", b"").lower() == b"websocket":
+        return "call"
+    return "page"
+
+
+def is_prefetch(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser fetches ahead of a click that may never come."""
+    purpose = headers.get(b"sec-purpose") or headers.get(b"purpose") or headers.get(b"x-moz")
+    return purpose is not None and b"prefetch" in purpose.lower()
+
+
+def origin_of(headers: Mapping[bytes, bytes], host: str) -> Origin:
+    """Where a live request says it came from; the browser's own word first, else the referrer."""
+    site = headers.get(b"sec-fetch-site")
+    if site is not None:
+        # A neighbouring sub-domain ("same-site") is another site to us: our links stand on our own pages only.
+        return "same" if site == b"same-origin" else "none" if site == b"none" else "cross"
+    return origin_of_referrer(headers.get(b"referer", b"").decode("latin-1"), host)
+
+
+def origin_of_referrer(referrer: str, host: str) -> Origin:
+    """
+    Where the referrer says the request came from; "unknown" where it says nothing.
+
+    >>> origin_of_referrer("http://example.org/a", "example.org"), origin_of_referrer("-", "example.org")
+    ('same', 'unknown')
+    """
+    _, separator, rest = referrer.partition("://")
+    if not separator or not host:
+        return "unknown"
+    return "same" if rest.partition("/")[0].lower() == host.lower() else "cross"

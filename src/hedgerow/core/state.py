@@ -1,0 +1,123 @@
+"""
+What the state is asked about a visit, and what it answers: one atomic trip. Nouns; no behaviour.
+
+Asking counts the visit. That is what makes the answer right under concurrency: the count that comes back already
+holds this visit and every one before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from hedgerow.core.decision import Block, Change, Evidence, Standing
+from hedgerow.core.visit import Kind, Visit
+
+ACCOUNT = "account:"
+"""The key of a visitor with an account starts with this."""
+
+
+CLEARANCE = "clearance:"
+"""The key of a visitor without an account that has solved a challenge starts with this."""
+
+
+def everyone_at(prefix: str) -> str:
+    """
+    The key of all visitors at an address prefix, those with accounts too.
+
+    The prefix alone is the key of the visitor without an account, so blocking that one leaves the accounts behind the
+    same address alone.
+    """
+    return prefix + "/*"
+
+
+class Question(msgspec.Struct, frozen=True, gc=False):
+    """
+    One visit, as the state sees it.
+
+    *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
+    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days.
+    """
+
+    at: float
+    kind: Kind
+    visitor: str
+    prefix: str
+    network: str
+    count: bool
+    day: int = 0
+
+
+class Memory(msgspec.Struct, frozen=True, gc=False):
+    """
+    What is remembered about a visit's makers.
+
+    *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
+    number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
+    accounts at this address are blocked now. *standing* is the visitor's, or None where nothing is known of it. *today*
+    is how many pages and calls the visitor has had on this day, this one among them. *entries* are the last few
+    addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before, as
+    far as that is remembered, and how often.
+    """
+
+    block: Block | None
+    counts: tuple[int, ...]
+    strikes: int = 0
+    standing: Standing | None = None
+    today: int = 0
+    entries: tuple[str, ...] = ()
+    offences: tuple[tuple[str, int], ...] = ()
+
+
+class StateAway(Exception):  # noqa: N818 - what the settings ask for, not an error
+    """The state cannot be asked now, and the settings let nobody in without it."""
+
+
+class Detector(Protocol):
+    """One way to tell a crawler."""
+
+    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]: ...
+
+
+class State(Protocol):
+    """
+    The small hot memory, shared by all gates of a site.
+
+    `recall` counts and answers atomically. `commit` makes or renews a block, `amend` changes a standing. `forgive`
+    takes block and standing back; it is false where there was neither. `blocks` lists those in force at *at*,
+    `standings` those that are known.
+    """
+
+    def recall(self, question: Question) -> Memory: ...
+
+    def recount(self, question: Question, claimed: Kind) -> Memory:
+        """
+        Count a visit, which was recalled as *claimed*, as the kind that it turned out to be; the same answer.
+
+        It is one visit, so it moves: what it was counted as first is taken back.
+        """
+
+    def commit(self, block: Block) -> None: ...
+
+    def amend(self, change: Change) -> None: ...
+
+    def forgive(self, key: str) -> bool | None:
+        """Whether there was anything to forgive; None where that is not known: it is done once the store is back."""
+
+    def blocks(self, at: float) -> Sequence[Block]: ...
+
+    def standings(self) -> Sequence[tuple[str, Standing]]: ...
+
+
+@runtime_checkable
+class Afar(Protocol):
+    """A state on another machine, for who can do something else while it is asked."""
+
+    async def recall_afar(self, question: Question) -> Memory: ...
+
+    async def recount_afar(self, question: Question, claimed: Kind) -> Memory: ...
+
+    async def close_afar(self) -> None:
+        """Close the connection of this event loop."""

@@ -1,0 +1,44 @@
+"""
+A web server for a folder, where nginx is not installed: `python -m hedgerow.lab.demo.server PORT FOLDER LOG`.
+
+It logs as the demo's nginx does: the address of who asked, the status, the target, with tabs between them.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, *args: object, log: Path, directory: str) -> None:
+        self._log = log
+        super().__init__(*args, directory=directory)  # type: ignore[arg-type]
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:  # noqa: ARG002 - its signature
+        who = self.headers.get("X-Forwarded-For", self.client_address[0])
+        with self._log.open("a", encoding="utf-8") as log:
+            log.write(f"{who}\t{int(code)}\t{self.path}\n")
+
+    def log_message(self, *_: object) -> None:
+        """Errors are in the log already, by their status."""
+
+
+def main() -> None:
+    port, folder, log = sys.argv[1:]
+    handler = partial(_Handler, directory=folder, log=Path(log))
+    with _Server(("127.0.0.1", int(port)), handler) as server:
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""
+The ledger in SQLite: write-ahead log, a transaction for each batch (`queued`).
+
+When the disk is full entries are dropped and counted; requests go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+
+from hedgerow.core.ledger import Entry
+from hedgerow.errors import StoreError
+from hedgerow.ledger.queue import QueuedLedger
+
+log = logging.getLogger(__name__)
+
+_PURGE_EVERY = 3600.0
+_DAY = 86400.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS visits (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, visitor TEXT NOT NULL, address TEXT NOT NULL, account TEXT NOT NULL,
+    method TEXT NOT NULL, host TEXT NOT NULL, target TEXT NOT NULL, kind TEXT NOT NULL, referrer TEXT NOT NULL,
+    user_agent TEXT NOT NULL, origin TEXT NOT NULL, prefetch INTEGER NOT NULL, bot TEXT NOT NULL,
+    marker_kind TEXT, minted_for BLOB, parent BLOB, marker_target TEXT,
+    asked TEXT NOT NULL, tampered INTEGER NOT NULL, linked BLOB NOT NULL,
+    status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL,
+    claim TEXT NOT NULL DEFAULT '', proof TEXT NOT NULL DEFAULT '', signs TEXT NOT NULL DEFAULT '',
+    fingerprint TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
+CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
+"""
+_COLUMNS = 29
+_VALUES = f"(NULL, {', '.join('?' * _COLUMNS)})"
+# Many rows in one statement: between two statements SQLite gives way to other threads, and waits for its turn again.
+_TOGETHER = 50
+_INSERT = f"INSERT INTO visits VALUES {_VALUES}"  # noqa: S608 - a constant
+_INSERT_TOGETHER = f"INSERT INTO visits VALUES {', '.join([_VALUES] * _TOGETHER)}"  # noqa: S608 - a constant
+_VERSION = 2
+# What a ledger of an older version lacks, in the order of the schema.
+_ADDED = ("claim", "proof", "signs", "fingerprint")
+
+
+def _text(value: str) -> str:
+    """Text that SQLite can store: a lone surrogate (an odd byte of the request) becomes its escape."""
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "backslashreplace").decode()
+    return value
+
+
+def row_of(entry: Entry) -> tuple[object, ...]:
+    visit, decision = entry.visit, entry.decision
+    mark = visit.marker
+    marker = (mark.kind, mark.minted_for, mark.parent, _text(mark.target)) if mark else (None, None, None, None)
+    evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
+    return (
+        visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
+        _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
+        visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.asked), visit.tampered,
+        b"".join(visit.linked),
+        entry.status, decision.action, decision.code, evidence, entry.reference,
+        _text(visit.claim), visit.proof, " ".join(visit.signs), _text(visit.fingerprint),
+    )  # fmt: skip
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """The file *path*, made where there is none, in the form of this version."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Who asked for what is nobody else's business: like the key, for its owner alone.
+        path.touch(mode=0o600)
+        connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > _VERSION:
+            connection.close()
+            raise StoreError(
+                f"the ledger {path} is of version {version}, of a newer Hedgerow; this one knows {_VERSION}"
+            )
+        _rewrite_first(connection)
+        connection.executescript(_SCHEMA)
+        _add_columns(connection)
+        connection.execute(f"PRAGMA user_version={_VERSION}")
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot open the ledger {path}: {error}") from None
+    return connection
+
+
+def _rewrite_first(connection: sqlite3.Connection) -> None:
+    """The very first ledgers knew traps alone, and named what a marker holds otherwise: written anew."""
+    if "marker_index" not in {row[1] for row in connection.execute("PRAGMA table_info(visits)")}:
+        return
+    same = (
+        "id, at, visitor, address, account, method, host, target, kind, referrer, user_agent, origin, prefetch, bot, "
+        "marker_kind, minted_for, status, action, code, evidence, ref"
+    )
+    connection.executescript(
+        f"BEGIN IMMEDIATE; ALTER TABLE visits RENAME TO first; DROP INDEX visits_at; DROP INDEX visits_ref; {_SCHEMA} "  # noqa: S608
+        f"INSERT INTO visits ({same}, parent, marker_target, asked, tampered, linked) "
+        f"SELECT {same}, page, iif(marker_kind IS NULL, NULL, ''), '', 0, x'' FROM first; DROP TABLE first; COMMIT;"
+    )
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Bring a ledger of an older version up to this one's."""
+    there = {row[1] for row in connection.execute("PRAGMA table_info(visits)")}
+    for name in _ADDED:
+        if name not in there:
+            with contextlib.suppress(sqlite3.OperationalError):
+                # Another worker may have added it in the meantime.
+                connection.execute(f"ALTER TABLE visits ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
+
+
+def migrate(path: Path) -> tuple[int, int]:
+    """Bring the ledger *path* to this version's form: from which, to which. The gate does so by itself."""
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            first = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot open the ledger {path}: {error}") from None
+    _opened(path).close()
+    return first, _VERSION
+
+
+class SqliteLedger(QueuedLedger):
+    """Writes entries to the SQLite file *path*, at most *queue* of them waiting; keeps *keep_days* of them."""
+
+    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
+        super().__init__(queue)
+        self._keep = keep_days * _DAY
+        self._purged_at = 0.0
+        self._connection = _opened(path)
+        self._start()
+
+    def _disconnect(self) -> None:
+        self._connection.close()
+
+    def _write_waiting(self) -> None:
+        for batch in self._batches():
+            try:
+                self._write(batch)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer
+                if not self.failing:
+                    log.error("the ledger cannot be written, entries are lost: %s", error)  # noqa: TRY400
+                self.failing = True
+                self.lost += len(batch)
+                return
+            self.failing = False
+
+    def _write(self, batch: list[Entry]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            whole = len(batch) - len(batch) % _TOGETHER
+            for at in range(0, whole, _TOGETHER):
+                rows = map(row_of, batch[at : at + _TOGETHER])
+                connection.execute(_INSERT_TOGETHER, list(chain.from_iterable(rows)))
+            connection.executemany(_INSERT, map(row_of, batch[whole:]))
+            newest = batch[-1].visit.at
+            if newest - self._purged_at > _PURGE_EVERY:
+                connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
+                self._purged_at = newest
+            connection.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+        self.written += len(batch)

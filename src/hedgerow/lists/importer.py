@@ -1,0 +1,425 @@
+"""
+Lists coming in: plain text, CSV, JSON, fail2ban, CrowdSec. A file of a million lines takes no more memory than a short
+one.
+
+A line that cannot be understood ends the reading, with its number and what is wrong; or it is counted and skipped, for
+who wants that. What can be understood and is no entry of ours (a ban that has ended, a CAPTCHA for a country) is left
+out, and counted by its reason.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from hedgerow.errors import HedgerowError
+from hedgerow.lists.model import LISTS, Listing, ListName, clean_text, parse_subject
+from hedgerow.lists.times import parse_duration, parse_moment
+
+Format = Literal["plain", "csv", "json", "fail2ban", "crowdsec"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+COLUMNS = ("list", "subject", "reason", "author", "since", "until")
+
+_HEAD = 4096
+_CHUNK = 1 << 16
+_LONGEST_LINE = 1 << 20
+_LONGEST_ROW = 1 << 26
+_SHOWN = 10
+_DATABASE = b"SQLite format 3\x00"
+_COMMENT = re.compile(r"(?:^|\s)[#;]")
+_JAIL = re.compile(r"""['"]([^'"]{1,200})['"]\s*:\s*\[([^\]]*)\]""")
+_IN_JAIL = re.compile(r"""['"]([^'"]*)['"]""")
+_WITH_TIME = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \+ (-?\d+) = ")
+_CROWDSEC_COLUMNS = ({"value", "duration"}, {"value", "scope"}, {"ip", "action", "expiration"})
+_BLANK = " \t\r\n"
+
+
+class ListError(HedgerowError):
+    """A list cannot be read; the message says where and why."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What is wrong with a line."""
+
+    line: int
+    text: str
+
+
+class Defaults(msgspec.Struct, frozen=True):
+    """What entries get that say nothing themselves. *at* is the time of the import; *until* 0: for good."""
+
+    at: float
+    list: ListName = "black"
+    reason: str = ""
+    author: str = ""
+    until: float = 0.0
+
+
+class Reading:
+    """
+    The entries of a file, one after the other.
+
+    *source* is open for reading bytes; *name* is what messages call it. Without a *format* its first bytes tell.
+    """
+
+    def __init__(
+        self,
+        source: io.BufferedReader,
+        name: str,
+        defaults: Defaults,
+        *,
+        format: Format | None = None,  # noqa: A002 - what it is called everywhere
+        skip_bad: bool = False,
+    ) -> None:
+        self._source = source
+        self._name = name
+        self._defaults = defaults
+        self._skip_bad = skip_bad
+        head = self._source.peek(_HEAD)[:_HEAD]
+        self._is_database = head.startswith(_DATABASE)
+        self.format: Format = format or ("fail2ban" if self._is_database else detect_format(head))
+        self.read = 0
+        """Bytes read so far."""
+        self.entries = 0
+        self.bad = 0
+        self.faults: list[Fault] = []
+        """The first few faults that were skipped."""
+        self.left_out: Counter[str] = Counter()
+        self._line = 0
+
+    def __iter__(self) -> Iterator[Listing]:
+        readers: dict[Format, Callable[[], Iterator[Listing]]] = {
+            "plain": self._plain,
+            "csv": self._csv,
+            "json": self._json,
+            "fail2ban": self._fail2ban,
+            "crowdsec": self._crowdsec,
+        }
+        try:
+            for listing in readers[self.format]():
+                if listing.in_force(self._defaults.at):
+                    self.entries += 1
+                    yield listing
+                else:
+                    self.left_out["ended"] += 1
+        except OSError as error:
+            raise ListError(f"{self._name}: cannot be read: {error.strerror}") from None
+
+    # ---- What all formats share
+
+    def _fault(self, text: str, line: int = 0) -> None:
+        fault = Fault(line or self._line, text)
+        if not self._skip_bad:
+            raise ListError(f"{self._name}:{fault.line}: {text}")
+        self.bad += 1
+        if len(self.faults) < _SHOWN:
+            self.faults.append(fault)
+
+    def _entry(self, fields: Mapping[str, Any], line: int = 0) -> Listing | None:
+        """An entry of these fields, or None after its fault was noted."""
+        defaults = self._defaults
+        try:
+            name = fields.get("list") or defaults.list
+            if name not in LISTS:
+                raise ValueError(f"{name!r} is no list; there are white and black")  # noqa: TRY301
+            return Listing(
+                name,
+                parse_subject(_text(fields.get("subject"), "subject")).text,
+                clean_text(_text(fields.get("reason") or defaults.reason, "reason")),
+                clean_text(_text(fields.get("author") or defaults.author, "author")),
+                parse_moment(fields.get("since")) or defaults.at,
+                parse_moment(fields.get("until")) or defaults.until,
+            )
+        except ValueError as error:
+            self._fault(str(error), line)
+            return None
+
+    def _lines(self) -> Iterator[str]:
+        while raw := self._source.readline(_LONGEST_LINE):
+            self._line += 1
+            self.read += len(raw)
+            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+                raise ListError(f"{self._name}:{self._line}: the line is too long")
+            try:
+                # Some editors begin a file with a byte order mark.
+                yield raw.decode("utf-8-sig" if self._line == 1 else "utf-8")
+            except UnicodeDecodeError:
+                self._fault("is not UTF-8")
+
+    # ---- The formats
+
+    def _plain(self) -> Iterator[Listing]:
+        """One subject a line; what follows # or ; is its reason. A subject that holds such is in quotes, as in JSON."""
+        for line in self._lines():
+            text = line.strip()
+            if not text or text[0] in "#;":
+                continue
+            if text[0] == '"':
+                try:
+                    subject, end = json.JSONDecoder().raw_decode(text)
+                except ValueError:
+                    self._fault("the quotes do not end")
+                    continue
+                rest = text[end:]
+            else:
+                found = _COMMENT.search(text)
+                subject, rest = (text[: found.start()], text[found.start() :]) if found else (text, "")
+            if listing := self._entry({"subject": subject, "reason": rest.strip()[1:]}):
+                yield listing
+
+    def _rows(self) -> Iterator[dict[str, str]]:
+        """The rows of a CSV file, by the columns that its first line names."""
+        reader = csv.reader(self._lines(), strict=True)
+        try:
+            columns = [column.strip().lower() for column in next(reader, [])]
+            if columns:
+                self._check_columns(columns)
+            for row in reader:
+                if len(row) > len(columns):
+                    self._fault(f"has {len(row)} columns, the first line {len(columns)}")
+                elif any(cell.strip() for cell in row):
+                    yield dict(zip(columns, row, strict=False))
+        except csv.Error as error:
+            raise ListError(f"{self._name}:{self._line}: {error}") from None
+
+    def _check_columns(self, columns: list[str]) -> None:
+        if self.format == "csv":
+            if "subject" not in columns:
+                raise ListError(f"{self._name}:1: the first line must name the columns: subject, and any of {COLUMNS}")
+        elif not any(wanted <= set(columns) for wanted in _CROWDSEC_COLUMNS) and "value" not in columns:
+            raise ListError(f"{self._name}:1: the first line does not name CrowdSec's columns")
+
+    def _csv(self) -> Iterator[Listing]:
+        for row in self._rows():
+            if listing := self._entry(row):
+                yield listing
+
+    def _json(self) -> Iterator[Listing]:
+        """Our own objects, or CrowdSec's: each tells by its fields."""
+        for line, found in self._values():
+            if not isinstance(found, dict):
+                self._fault("is not an object with a subject", line)
+            elif "subject" in found:
+                if listing := self._entry(found, line):
+                    yield listing
+            else:
+                yield from self._alert(found, line)
+
+    def _crowdsec(self) -> Iterator[Listing]:
+        if self._source.peek(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"[", b"{", b"n"}:
+            yield from self._json()
+            return
+        for row in self._rows():
+            if "ip" in row and "value" not in row:
+                scope, _, value = row["ip"].partition(":")
+                row |= {"scope": scope, "value": value, "type": row.get("action", "")}
+                row["duration"] = row.get("expiration", "")
+            yield from self._decision(row, self._line)
+
+    def _alert(self, found: Mapping[str, Any], line: int) -> Iterator[Listing]:
+        """The decisions of an alert of CrowdSec's, or the one that it is."""
+        decisions = found.get("decisions", [found] if "value" in found else None)
+        if not isinstance(decisions, list) or not all(isinstance(each, dict) for each in decisions):
+            self._fault("has neither a subject nor decisions", line)
+            return
+        for each in decisions:
+            yield from self._decision(each, line)
+
+    def _decision(self, found: Mapping[str, Any], line: int) -> Iterator[Listing]:
+        scope, value = str(found.get("scope") or "ip").lower(), str(found.get("value") or "")
+        kind = str(found.get("type") or "ban").lower()
+        if str(found.get("simulated") or "false").lower() == "true" or kind.startswith("(simul)"):
+            self.left_out["simulated"] += 1
+            return
+        if kind != "ban" or scope not in {"ip", "range", "as"}:
+            self.left_out[clean_text(kind if kind != "ban" else f"scope {scope}")] += 1
+            return
+        subject = f"AS{value.lower().removeprefix('as')}" if scope == "as" else value
+        try:
+            until = self._defaults.at + parse_duration(found["duration"]) if found.get("duration") else 0.0
+        except ValueError as error:
+            self._fault(str(error), line)
+            return
+        fields = {
+            "subject": subject,
+            "reason": found.get("scenario") or found.get("reason"),
+            "until": max(until, 1.0) if until else 0.0,
+        }
+        if listing := self._entry(fields, line):
+            yield listing
+
+    def _fail2ban(self) -> Iterator[Listing]:
+        """What `fail2ban-client` prints: `banned`, `get JAIL banip --with-time`, `get JAIL banip`; or its database."""
+        if self._is_database:
+            yield from self._fail2ban_database()
+            return
+        for line in self._lines():
+            if "{" in line:
+                bans = [
+                    {"subject": address, "reason": f"fail2ban: {jail}"}
+                    for jail, inside in _JAIL.findall(line)
+                    for address in _IN_JAIL.findall(inside)
+                ]
+            elif found := _WITH_TIME.match(line.strip()):
+                bans = [_ban(found[1], datetime.fromisoformat(found[2]).timestamp(), int(found[3]), "")]
+            else:
+                bans = [{"subject": address} for address in line.split() if address != "[]"]
+            for ban in bans:
+                if listing := self._entry(ban):
+                    yield listing
+
+    def _fail2ban_database(self) -> Iterator[Listing]:
+        name = getattr(self._source, "name", None)
+        path = Path(name) if isinstance(name, str) else None
+        if path is None or not path.is_file():
+            raise ListError(f"{self._name}: a database of fail2ban's must be a file")
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+                table = "bips" if "bips" in tables else "bans"
+                for jail, address, at, seconds in connection.execute(
+                    f"SELECT jail, ip, timeofban, bantime FROM {table}"  # noqa: S608 - one of two
+                ):
+                    self._line += 1
+                    if listing := self._entry(_ban(str(address), float(at), int(seconds), f"fail2ban: {jail}")):
+                        yield listing
+        except (sqlite3.Error, TypeError) as error:
+            raise ListError(f"{self._name}: is no database of fail2ban's: {error}") from None
+
+    def _values(self) -> Iterator[tuple[int, Any]]:
+        """
+        The members of a JSON array, or JSON values one after the other, each with the line on which it begins.
+
+        A piece of the file at a time: twice as long a piece whenever a value is longer than what is there.
+        """
+        text = _Pieces(self)
+        in_array = text.skip("[")
+        first = True
+        while not text.ended():
+            if in_array and text.skip("]"):
+                if not text.ended():
+                    raise ListError(f"{self._name}:{text.line}: something follows the end of the list")
+                return
+            if in_array and not first and not text.skip(","):
+                raise ListError(f"{self._name}:{text.line}: a comma is missing")
+            line, value = text.value()
+            first = False
+            if value is not None or in_array:
+                yield line, value
+        if in_array:
+            raise ListError(f"{self._name}:{text.line}: the list has no end")
+
+    def piece(self, size: int) -> bytes:
+        """The next bytes of the source."""
+        raw = self._source.read(size)
+        self.read += len(raw)
+        return raw
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+
+class _Pieces:
+    """The text of a source, of which only the piece at hand is kept."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._json = json.JSONDecoder()
+        self._text = ""
+        self._at = 0
+        self._over = False
+        self.line = 1
+
+    def _more(self, size: int) -> None:
+        raw = self._reading.piece(size)
+        self._over = not raw
+        self._text, self._at = self._text[self._at :], 0
+        try:
+            self._text += self._decoder.decode(raw, final=self._over)
+        except UnicodeDecodeError:
+            raise ListError(f"{self._reading.name}:{self.line}: is not UTF-8") from None
+
+    def ended(self) -> bool:
+        """Whether nothing but blanks is left; they are passed over."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _BLANK:
+                self.line += self._text[self._at] == "\n"
+                self._at += 1
+            if self._at < len(self._text):
+                return False
+            if self._over:
+                return True
+            self._more(_CHUNK)
+
+    def skip(self, sign: str) -> bool:
+        """Pass over *sign* and the blanks around it, where it comes next."""
+        if self.ended() or self._text[self._at] != sign:
+            return False
+        self._at += 1
+        self.ended()
+        return True
+
+    def value(self) -> tuple[int, Any]:
+        size = _CHUNK
+        self.ended()
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError) as error:
+                if self._over or len(self._text) - self._at > _LONGEST_ROW:
+                    said = error.msg if isinstance(error, json.JSONDecodeError) else "is nested too deeply"
+                    raise ListError(f"{self._reading.name}:{self.line}: is not JSON: {said}") from None
+            else:
+                # A number may go on in the next piece.
+                if end < len(self._text) or self._over:
+                    line = self.line
+                    self.line += self._text.count("\n", self._at, end)
+                    self._at = end
+                    return line, value
+            self._more(size)
+            size *= 2
+
+
+def _text(value: object, what: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"the {what} {value!r} is not text")  # noqa: TRY004 - for the reader of a file
+    return value
+
+
+def _ban(subject: str, at: float, seconds: int, reason: str) -> dict[str, Any]:
+    """A ban of fail2ban's; a negative time is for good."""
+    until = max(at + seconds, 1.0) if seconds >= 0 else 0.0
+    return {"subject": subject, "since": max(at, 0.0), "until": until, "reason": reason}
+
+
+def detect_format(head: bytes) -> Format:
+    """The format of a file that begins so."""
+    text = head.decode("utf-8-sig", "replace").lstrip()
+    if re.match(r"\[\s*\{\s*'", text):
+        return "fail2ban"
+    if text.startswith(("[", "{")) or text.strip() == "null":
+        return "json"
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("#", ";"))]
+    first = lines[0].lower() if lines else ""
+    columns = {cell.strip().strip('"') for cell in first.split(",")}
+    if any(wanted <= columns for wanted in _CROWDSEC_COLUMNS):
+        return "crowdsec"
+    if "subject" in columns:
+        return "csv"
+    return "fail2ban" if _WITH_TIME.match(first.strip()) else "plain"

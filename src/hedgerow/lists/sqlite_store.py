@@ -1,0 +1,162 @@
+"""
+The lists in SQLite, shared by all processes of a machine: the command line writes, gates read along.
+
+Whether the file has changed is a question of some microseconds (`PRAGMA data_version`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hedgerow.errors import StoreError
+from hedgerow.lists.follower import Changes
+from hedgerow.lists.sql_store import ROWS_AT_ONCE, Row, SqlLists
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    list TEXT NOT NULL, subject TEXT NOT NULL, sort TEXT NOT NULL, reason TEXT NOT NULL, author TEXT NOT NULL,
+    since REAL NOT NULL, until REAL NOT NULL, change INTEGER NOT NULL, gone INTEGER NOT NULL,
+    PRIMARY KEY (list, subject)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_change ON entries (change);
+CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS purged (number INTEGER NOT NULL);
+"""
+_VERSION = 1
+_LARGE = 64_000_000
+_PATIENCE = 30.0
+
+
+class SqliteLists(SqlLists):
+    """The entries in the SQLite file *path*, which the first write makes."""
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
+        self.path = path
+
+    def follow(self) -> SqliteFollowing:
+        return SqliteFollowing(self)
+
+    def _is_there(self) -> bool:
+        return self.path.exists()
+
+    def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
+        with self.connected() as connection:
+            yield from connection.execute(query, values)
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[_Asking]:
+        with self.connected() as connection:
+            connection.execute(f"PRAGMA cache_size=-{_LARGE // 1000}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield _Asking(connection, self.put_query)
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[sqlite3.Connection]:
+        """The file, made where there is none."""
+        with _broken(self.path):
+            if not self.path.exists():
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                # Like key and ledger, for its owner alone.
+                self.path.touch(mode=0o600)
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                connection.execute("PRAGMA synchronous=NORMAL")
+                connection.execute(f"PRAGMA journal_size_limit={_LARGE}")
+                if not connection.execute("PRAGMA user_version").fetchone()[0]:
+                    self._make_tables(connection)
+                yield connection
+            finally:
+                connection.close()
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        if not connection.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO purged VALUES (0)")
+            connection.execute(f"PRAGMA user_version={_VERSION}")
+        connection.execute("COMMIT")
+
+
+class _Asking:
+    def __init__(self, connection: sqlite3.Connection, put_query: str = "") -> None:
+        self._connection = connection
+        self._put_query = put_query
+
+    def execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        return self._connection.execute(query, values)
+
+    def put_all(self, rows: Iterator[Row]) -> None:
+        self._connection.executemany(self._put_query, rows)
+
+
+class SqliteFollowing:
+    """Asks the file of *store*, once there is one."""
+
+    def __init__(self, store: SqliteLists) -> None:
+        self._store = store
+        self._connection: sqlite3.Connection | None = None
+        self._version: Any = None
+
+    @contextlib.contextmanager
+    def since(self, seen: int) -> Iterator[Changes | None]:
+        if not self._store.path.exists():
+            yield None
+            return
+        with _broken(self._store.path):
+            connection = self._connect()
+            version = connection.execute("PRAGMA data_version").fetchone()[0]
+            if version == self._version:
+                yield None
+                return
+            connection.execute("BEGIN")
+            try:
+                yield self._store.changes_since(seen, _Asking(connection), self._rows)
+            finally:
+                connection.execute("COMMIT")
+            self._version = version
+
+    def close(self) -> None:
+        connection, self._connection, self._version = self._connection, None, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is None:
+            # Through the store, which makes the tables where they are not yet there.
+            with self._store.connected():
+                pass
+            self._connection = sqlite3.connect(self._store.path, isolation_level=None, check_same_thread=False)
+        return self._connection
+
+    def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
+        cursor = self._connect().execute(query, values)
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            yield rows
+
+
+@contextlib.contextmanager
+def _broken(path: Path) -> Iterator[None]:
+    """What SQLite and the disk have to say, as one line."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise StoreError(f"the lists {path} are being written by another program; try again") from None
+        raise StoreError(f"cannot use the lists {path}: {error}") from None
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"cannot use the lists {path}: {error}") from None

@@ -1,0 +1,603 @@
+"""
+Read a page as a browser would, byte for byte: where its links are, and where a hidden link can stand.
+
+A tokenizer on compiled expressions, with the rules of the HTML standard. `_TOKEN` jumps from one tag that matters to
+the next. That is right as long as no quoted value holds a `<` or `>`, because only then could a `</a>` be something
+else than the end of a link; `_ODD` finds such values, and behind one `_SKIP` walks tag by tag, exactly. Possessive
+quantifiers keep everything linear. Fed in pieces, the scanner holds back an unfinished tag, and only that: a page of
+any size passes in bounded memory, and what is found is the same however the page was cut.
+
+What can only be told by building the tree is not guessed. Where an `<svg>`, `<math>` or `<select>` holds something that
+would end elsewhere outside of it, nothing is added behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from hedgerow.markers.html.entities import attribute_text
+
+FindKind = Literal[
+    "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer",
+    "scripted", "action",
+]  # fmt: skip
+Find = tuple[int, int, FindKind, bytes]
+"""
+Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
+
+Where start equals end, something may be added there: where the head begins ("start") and ends ("head"), behind a link
+("spot"), inside a form ("fields"; its text is the form's action), in the tag of a form that names no address ("action";
+its text is "form" or "query", as below) and at the end of the body ("end"); or it is a sign that the page is a
+script's, which goes by the address that the browser shows ("scripted"). Else the bytes
+from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
+("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, a
+policy on referrers (the page's or an element's), or the whole page in a "srcdoc".
+"""
+
+
+def _any_case(name: bytes) -> bytes:
+    """An expression for a name in any case: four times as fast as the flag, which slows every set of characters."""
+    return b"".join(b"[%c%c]" % (c, c - 32) if c > 96 else b"%c" % c for c in name)  # noqa: PLR2004 - ASCII
+
+
+_WS = rb"[\t\n\f\r ]"
+_OPENING = (
+    b"a", b"area", b"script", b"style", b"svg", b"select", b"link", b"meta", b"math", b"form", b"frame", b"body",
+    b"base", b"button", b"iframe", b"input", b"title", b"textarea", b"template", b"noscript", b"noframes", b"noembed",
+    b"xmp", b"plaintext",
+)  # fmt: skip
+_CLOSING = (b"a", b"svg", b"select", b"head", b"html", b"body", b"template", b"math", b"noscript")
+_END_OF_NAME = rb"(?=[\t\n\f\r />]|\Z)"
+# The root element that some frameworks take over (see `_HYDRATED`), or fill.
+_SHELL = (
+    rb"[dD][iI][vV]" + _WS + rb"++(?:id=[\"']?(?:__|(?:root|app)[\"'\s/>])|data-(?:reactroot|server-rendered))"
+    rb"|[aA][pP][pP]-[rR][oO][oO][tT]" + _END_OF_NAME
+)  # fmt: skip
+
+
+def _one_of(names: Iterable[bytes]) -> bytes:
+    """An expression for any of these names, grouped by their first letter: most tags are ruled out by that alone."""
+    by_letter: dict[bytes, list[bytes]] = {}
+    for name in names:
+        by_letter.setdefault(name[:1], []).append(_any_case(name[1:]) + _END_OF_NAME)
+    return b"|".join(_any_case(letter) + rb"(?:" + b"|".join(rest) + rb")" for letter, rest in by_letter.items())
+
+
+def _letters(names: Iterable[bytes]) -> bytes:
+    """The first letters of these names, in both cases."""
+    return b"".join(sorted({letter for name in names for letter in (name[:1], name[:1].upper())}))
+
+
+# Most tags are ruled out by their first letter: looked at first, that saves a sixth of the time.
+_MAY_MATTER = rb"(?=[dD!?" + _letters(_OPENING) + rb"]|/[" + _letters(_CLOSING) + rb"])"
+# And the commonest of the rest by their second.
+_NEVER_MATTERS = (
+    rb"(?!/?+(?:[pP][ >]|[sS](?:[pP]|[eE][cC]|[tT][rR])|[tT][rRdDtTaAhH][ >b]|[hH][1-6]|[lL][iI][ >]|[bB][rR]?+[ >]"
+    rb"|[dD][tTdDlL][ >]|[cC]))"
+)
+_MATTERS = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
+# A tag behind its first letter, to its ">". As in the standard, a "=" is part of a name where it begins one, and a
+# quote opens a value only directly behind the "=" of its attribute.
+_VALUE = rb"(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+|(?=>))"
+_NAME = rb"[^\t\n\f\r />][^\t\n\f\r />=]*+"
+_ATTRIBUTE = _NAME + rb"(?:" + _WS + rb"*+=" + _WS + rb"*+" + _VALUE + rb"|(?!" + _WS + rb"*+=))"
+_ATTRIBUTES = rb"(?:[\t\n\f\r /]++|" + _ATTRIBUTE + rb")*+>"
+_REST = rb"[^\t\n\f\r />]*+" + _ATTRIBUTES
+
+
+def _with(tag: bytes, attribute: bytes) -> bytes:
+    """An expression for a start tag, behind its "<", with a value for *attribute*: that value, with its quotes."""
+    name = _any_case(attribute)
+    return (
+        _any_case(tag) + rb"[\t\n\f\r /]++(?:(?!" + name + rb"[\t\n\f\r />=])" + _ATTRIBUTE
+        + rb"[\t\n\f\r /]*+)*+" + name + _WS + rb"*+=" + _WS + rb"*+(" + _VALUE + rb")" + _ATTRIBUTES
+    )  # fmt: skip
+
+
+# The end of a link, the white space behind it, and whether an end tag or another link follows; a link with its
+# target, and its end as well where there is only text in it, as in most; or anything else that matters.
+_LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
+_LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
+_TOKEN = re.compile(
+    rb"<" + _MAY_MATTER + _NEVER_MATTERS + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")"
+)
+_END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
+# A value with a "<" or a ">" in it, or what may be a word on referrers (see `_OWN_POLICY`). Most pages have neither.
+_ODD = re.compile(
+    rb"=(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=)|"
+    + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>]))"
+)  # fmt: skip
+_SKIP = re.compile(
+    rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _MATTERS + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
+)
+_TAG = re.compile(rb"<(/?)(?=([a-zA-Z]+))" + _REST)
+_SELF_CLOSED = re.compile(rb"(?:[\t\n\f\r \"']|<svg|<math)/>\Z", re.IGNORECASE)
+_EACH = re.compile(rb"(" + _NAME + rb")(?:" + _WS + rb"*+=" + _WS + rb"*+(" + _VALUE + rb"))?+")
+_TAG_NAME = re.compile(rb"<[a-zA-Z][^\t\n\f\r />]*+")
+# What may stand before the content of the head.
+_OPENER = (
+    rb"(?:" + _WS + rb"++|<!--(?:>|->|(?:[^-]++|-(?!-!?>))*+--!?>)|<![dD][oO][cC][tT][yY][pP][eE][^>]*+>|<\?[^>]*+>"
+    rb"|<[hH][tT][mM][lL](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")"
+)
+_PROLOGUE = re.compile(
+    rb"(?:\xef\xbb\xbf)?+" + _OPENER + rb"*+(?:<[hH][eE][aA][dD](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")?+"
+)
+_PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
+# An element's own word on referrers. Where none of the usual spellings stands in a page it need not be looked for.
+_OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
+_POLICY_SPELT = (b"eferrerpolicy", b"eferrerPolicy", b"EFERRERPOLICY")
+_COMMENT_END = re.compile(rb"--!?>")
+# Signs of a page whose script takes over the elements it was sent with (Next, Nuxt, SvelteKit, React, Vue): it compares
+# them with its own, and would complain of a link more.
+_HYDRATED = re.compile(
+    rb"id=[\"']?__(?:next|nuxt)|/_(?:next|nuxt)/|/_app/immutable/|data-(?:reactroot|server-rendered|sveltekit)",
+    re.IGNORECASE,
+)
+_MAY_TELL = frozenset({b"script", b"link", b"body", b"html", b"div", b"app"})
+_SHELLS = frozenset({b"div", b"app"})
+_SCRIPT = re.compile(rb"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
+
+_RAW = {
+    name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.IGNORECASE)
+    for name in (
+        b"script", b"style", b"textarea", b"title", b"xmp", b"iframe", b"noembed", b"noframes",
+        b"plaintext",
+    )
+}  # fmt: skip
+# Inside these a link is drawn by script, or not as a link at all, or by nobody whose scripts run.
+_CLOSED = frozenset({b"template", b"svg", b"math", b"select", b"noscript"})
+_TARGETS: dict[bytes, tuple[tuple[bytes, FindKind], ...]] = {
+    b"a": ((b"xlink:href", "page"),),
+    b"area": ((b"href", "page"),),
+    b"button": ((b"formaction", "form"),),
+    b"input": ((b"formaction", "form"),),
+    b"iframe": ((b"src", "frame"), (b"srcdoc", "srcdoc")),
+    b"frame": ((b"src", "frame"),),
+    b"base": ((b"href", "base"),),
+}
+# Relations that lead a person, or a crawler, to another page of the site; not where one of the others stands with them.
+FOLLOWED = frozenset({
+    b"next", b"prev", b"previous", b"first", b"last", b"start", b"up", b"contents", b"index", b"chapter", b"section",
+    b"help", b"author", b"license", b"copyright", b"glossary", b"bookmark", b"canonical", b"alternate", b"home", b"top",
+    b"prerender", b"shortlink", b"amphtml", b"tag", b"archives",
+})  # fmt: skip
+_NOT_FOLLOWED = frozenset({b"stylesheet", b"icon", b"manifest", b"preload", b"modulepreload", b"search"})
+_SPACE = b"\t\n\f\r "
+_QUOTES = b"\"'"
+# And inside these the elements of `_RAW` may be ordinary ones. Text in which nothing looks like a tag is the same
+# either way, and so is a section `<![CDATA[`, which drawing programs put into their style sheets.
+_DRAWINGS = frozenset({b"svg", b"math"})
+_FOREIGN = _DRAWINGS | {b"select"}
+_SAME_EITHER_WAY = re.compile(rb"[^<]*+(?:<!\[CDATA\[(?:[^<\]]++|\](?!\]>))*+\]\]>[^<]*+)*+")
+_MOST_CLOSED = 100
+
+LONGEST_TAG = 262_144
+"""A tag longer than this is passed on, and the rest of its page untouched."""
+_LONGEST_END = 24
+_LONGEST_DOUBT = 65_536
+_LOOK_AHEAD = 3
+
+
+Attributes = dict[bytes, tuple[int, int, bytes]]
+"""A tag's attributes by name: where each value stands, with its quotes, and what is written there."""
+_NO_VALUE = (0, 0, b"")
+
+
+class Scanner:
+    """Reads one page. `feed` gives back the bytes that are settled, and what was found in them."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._held_size = 0
+        # Whether what is held back cannot go on before a ">" comes.
+        self._unfinished = False
+        self._inside: bytes | None = None
+        self._closed: list[bytes] = []
+        self._endless: set[bytes] = set()
+        self._done = False
+        self._begun = False
+        self._headed = False
+        self._ended = False
+        self._blank = True
+        self._script = [False, False]
+        # Whether the link that is open, if one is, follows another with only white space between.
+        self._in_row = False
+        # The page's script owns its elements: from here on no spot behind links.
+        self._hydrated = False
+        self._scripted = False
+        # The page names a policy of its own, which may forbid our style, or cannot be read with certainty: from here on
+        # no spot at all.
+        self._forbidden = False
+
+    def feed(self, data: bytes, *, final: bool) -> tuple[bytes, list[Find]]:
+        """
+        The next piece of the page in; the bytes now settled, and what was found in them, out.
+
+        An empty *data* with *final* gives what was held back.
+        """
+        if self._held:
+            self._held.append(data)
+            self._held_size += len(data)
+            # While a tag is unfinished and its ">" has not come, looking again would find nothing: no quadratic time.
+            if self._unfinished and not final and b">" not in data and self._held_size <= LONGEST_TAG:
+                return b"", []
+            data = b"".join(self._held)
+            self._held.clear()
+        if self._done:
+            return data, []
+        finds: list[Find] = []
+        self._unfinished = True
+        if not self._begun and not self._begin(data, finds, final=final):
+            self._unfinished = False
+            self._held.append(data)
+            self._held_size = len(data)
+            return b"", []
+        odd = _ODD.search(data)
+        spelt = odd is not None and any(name in data for name in _POLICY_SPELT)
+        unmarked: list[tuple[int, int]] | None = [] if spelt else None
+        settled = self._scan(data, finds, odd, unmarked, final=final)
+        if unmarked is not None:
+            _note_policies(data, settled, unmarked, finds)
+        self._blank = self._blank and not data.strip()
+        if settled < len(data):
+            if final or len(data) - settled > LONGEST_TAG:
+                self._done = True
+                return data, finds
+            self._held.append(data[settled:])
+            self._held_size = len(data) - settled
+            return data[:settled], finds
+        if final and not (self._ended or self._inside or self._closed or self._forbidden or self._blank):
+            finds.append((len(data), len(data), "end", b""))
+        return data, finds
+
+    def _begin(self, data: bytes, finds: list[Find], *, final: bool) -> bool:
+        """Find where the head begins, or would; False where too little of the page is there to tell."""
+        prologue = _PROLOGUE.match(data)
+        assert prologue is not None
+        at = prologue.end()
+        if not final and len(data) <= LONGEST_TAG and _PROLOGUE_GOES_ON.match(data, at):
+            return False
+        self._begun = True
+        finds.append((at, at, "start", b""))
+        return True
+
+    def _scan(  # noqa: C901, PLR0912 - the loop of every page
+        self,
+        data: bytes,
+        finds: list[Find],
+        odd: re.Match[bytes] | None,
+        unmarked: list[tuple[int, int]] | None,
+        *,
+        final: bool,
+    ) -> int:
+        """
+        Find finds in *data*; returns up to where it is settled.
+
+        *odd* is the first that is odd in it; *unmarked* gets the stretches that are no markup.
+        """
+        position = 0
+        search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, finds.append, len(data)
+        barren = self._is_barren
+        while True:
+            if self._inside is not None:
+                begin, position = position, self._leave_raw(data, position)
+                if unmarked is not None:
+                    unmarked.append((begin, position))
+                if self._inside is not None:
+                    return position
+            if odd is not None and odd.start() < position:
+                odd = _ODD.search(data, position)
+            token = search(data, position)
+            at = token.start() if token is not None else length
+            tag = rfind(b"<", position, at)
+            if (odd is not None and odd.start() < at) or (tag >= 0 and find(b">", tag, at) < 0):
+                # Perhaps inside another tag: walk there exactly.
+                skipped = _SKIP.match(data, position)
+                assert skipped is not None
+                at = skipped.end()
+                token = _TOKEN.match(data, at)
+            if token is None:
+                return at
+            group = token.lastindex
+            if group is not None:
+                if group <= _TARGET:
+                    if not final and group == _END_OF_LINK and length - token.end() < _LOOK_AHEAD:
+                        self._unfinished = False
+                        return at
+                    position = token.end(_END_OF_LINK)
+                else:
+                    start, end = token.span(_TARGET)
+                    if start < end:
+                        raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
+                        add((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
+                    group -= _OPENED
+                    near_end = group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD
+                    if group < _END_OF_LINK or near_end:
+                        position = token.end(_OPENED)
+                        continue
+                    position = token.end(_END_OF_WHOLE)
+                # Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last
+                # child (its rounded corner, its missing comma), and the page would look different.
+                if not (barren or (group == _CLOSES and self._in_row)):
+                    add((position, position, "spot", b""))
+                self._in_row = group == _LINK_NEXT
+                continue
+            after = self._token(data, at, finds, final=final)
+            if after is None:
+                return at
+            position = after
+            barren = self._is_barren
+
+    @property
+    def _is_barren(self) -> bool:
+        """Whether there is no spot behind a link here."""
+        return bool(self._closed) or self._ended or self._hydrated or self._forbidden
+
+    def _token(self, data: bytes, at: int, finds: list[Find], *, final: bool) -> int | None:
+        """Look at what stands at *at*; returns where to go on, or None where more must come first."""
+        if data.startswith((b"<!", b"<?"), at):
+            return self._declaration(data, at)
+        tag = _TAG.match(data, at)
+        if tag is None:
+            return None
+        closing, name, end = bool(tag[1]), tag[2].lower(), tag.end()
+        if name in _MAY_TELL and not (self._hydrated and self._scripted):
+            self._note_script(name, data, at, end, finds)
+        after = end
+        if name in _CLOSED:
+            self._open_or_close(name, closing=closing, self_closed=_SELF_CLOSED.search(tag[0]) is not None)
+        elif name in _RAW and not closing:
+            if self._closed and self._closed[-1] in _FOREIGN:
+                doubtful = self._pass_doubtful(data, name, end, final=final)
+                if doubtful is None:
+                    return None
+                after = doubtful
+            else:
+                self._inside = name
+                self._script = [False, False]
+        elif not self._closed and not self._forbidden:
+            self._note_parts(name, at, finds, closing=closing)
+        if not closing:
+            self._note_targets(name, data, at, end, finds)
+        return after
+
+    def _note_script(self, name: bytes, data: bytes, at: int, end: int, finds: list[Find]) -> None:
+        """Signs of a page that is a script's."""
+        self._hydrated = self._hydrated or _HYDRATED.search(data, at, end) is not None
+        # No other `<div>` is looked at.
+        if not self._scripted and (self._hydrated or name in _SHELLS):
+            self._scripted = True
+            finds.append((at, at, "scripted", b""))
+
+    def _note_parts(self, name: bytes, at: int, finds: list[Find], *, closing: bool) -> None:
+        """The parts of a page: where its head ends, and its body."""
+        if (name == b"head" and closing) or (name == b"body" and not closing):
+            if not self._headed:
+                self._headed = True
+                finds.append((at, at, "head", b""))
+        elif name in {b"body", b"html"} and closing and not self._ended:
+            self._ended = True
+            finds.append((at, at, "end", b""))
+
+    def _note_targets(self, name: bytes, data: bytes, at: int, end: int, finds: list[Find]) -> None:
+        """The attributes of a start tag that lead somewhere."""
+        if name in _TARGETS:
+            values = _attributes(data, at, end)
+            for attribute, kind in _TARGETS[name]:
+                start, stop, raw = values.get(attribute, _NO_VALUE)
+                if start < stop:
+                    finds.append((start, stop, kind, attribute_text(raw)))
+        elif name == b"form":
+            self._note_form(_attributes(data, at, end), end, finds)
+        elif name == b"meta":
+            self._note_meta(_attributes(data, at, end), finds)
+        elif name == b"link":
+            self._note_relation(_attributes(data, at, end), finds)
+
+    @staticmethod
+    def _note_form(values: Attributes, end: int, finds: list[Find]) -> None:
+        start, stop, raw = values.get(b"action", _NO_VALUE)
+        posts = _said(values, b"method") == b"post"
+        action = attribute_text(raw)
+        if start < stop:
+            finds.append((start, stop, "form" if posts else "query", action))
+        elif b"action" not in values:
+            finds.append((end - 1, end - 1, "action", b"form" if posts else b"query"))
+        if not posts:
+            finds.append((end, end, "fields", action))
+
+    def _note_meta(self, values: Attributes, finds: list[Find]) -> None:
+        start, stop, raw = values.get(b"content", _NO_VALUE)
+        what = _said(values, b"http-equiv")
+        if what == b"content-security-policy" and not self._closed:
+            self._forbidden = True
+        elif what == b"refresh" and start < stop:
+            finds.append((start, stop, "refresh", attribute_text(raw)))
+        elif _said(values, b"name") == b"referrer" and start < stop:
+            finds.append((start, stop, "referrer", attribute_text(raw)))
+
+    @staticmethod
+    def _note_relation(values: Attributes, finds: list[Find]) -> None:
+        start, stop, raw = values.get(b"href", _NO_VALUE)
+        relations = set(_said(values, b"rel").split())
+        if start < stop and relations & FOLLOWED and not relations & _NOT_FOLLOWED:
+            kind = _said(values, b"type")
+            if not kind or kind.startswith(b"text/html"):
+                finds.append((start, stop, "page", attribute_text(raw)))
+
+    def _open_or_close(self, name: bytes, *, closing: bool, self_closed: bool) -> None:
+        """
+        An element begins or ends inside which no spot is.
+
+        A template closes everything in it, and nothing in it closes anything around it.
+        """
+        closed = self._closed
+        if closed and closed[-1] in _DRAWINGS and name not in _DRAWINGS and not closing:
+            # In a drawing these are names like any other.
+            return
+        if name == b"select" and not closing and closed and closed[-1] == b"select":
+            closing = True
+        if not closing:
+            if not (self_closed and name in _DRAWINGS):
+                closed.append(name)
+            # Deeper than any page: it cannot be told any more what closes what.
+            self._forbidden = self._forbidden or len(closed) > _MOST_CLOSED
+            return
+        outer = len(closed)
+        while outer and closed[outer - 1] not in {name, b"template"}:
+            outer -= 1
+        if outer and closed[outer - 1] == name:
+            del closed[outer - 1 :]
+
+    def _pass_doubtful(self, data: bytes, name: bytes, position: int, *, final: bool) -> int | None:
+        """
+        Go behind an element that is text by HTML's own rules and an ordinary one in a drawing: which rules hold here
+        may depend on the tree.
+
+        Where its text is the same either way it is passed over. Else nothing is added to the page from here on, and it
+        is read as text, where it has an end: the drawing may have been left open long ago, and a link missed is nothing
+        next to a script in which one was changed. But a drawing's title may hold elements. None where its end has not
+        come.
+        """
+        if name in self._endless:
+            return position
+        near = position + _LONGEST_DOUBT
+        end = _RAW[name].search(data, position, near) if name != b"plaintext" else None
+        tag = _TAG.match(data, end.start()) if end is not None else None
+        if tag is None and not final and len(data) - position <= _LONGEST_DOUBT:
+            return None
+        if tag is not None and end is not None and _SAME_EITHER_WAY.fullmatch(data, position, end.start()):
+            return tag.end()
+        self._forbidden = True
+        is_far = near < len(data) and name != b"plaintext"
+        if name != b"title" and (tag is not None or is_far):
+            self._inside = name
+            self._script = [False, False]
+        elif tag is None:
+            # Nor has any after it: not to be looked for again and again.
+            self._endless.add(name)
+        return position
+
+    def _declaration(self, data: bytes, at: int) -> int | None:
+        """A comment, a doctype or a processing instruction."""
+        if data.startswith(b"<!--", at):
+            # "<!-->" and "<!--->" are whole comments.
+            inner = at + 4
+            for whole in (b">", b"->"):
+                if data.startswith(whole, inner):
+                    return inner + len(whole)
+            if len(data) - inner < len(b"->"):
+                return None
+            self._inside = b"!--"
+            return inner
+        if data.startswith(b"<![CDATA[", at) and self._closed and self._closed[-1] in _DRAWINGS:
+            end = data.find(b"]]>", at)
+            if end >= 0 and data.find(b">", at) < end:
+                self._forbidden = True
+            return end + 3 if end >= 0 else None
+        if len(data) - at < len(b"<![CDATA[") and b">" not in data[at:]:
+            return None
+        end = data.find(b">", at)
+        return end + 1 if end >= 0 else None
+
+    def _leave_raw(self, data: bytes, position: int) -> int:
+        """
+        Go to where the element whose text is not markup ends.
+
+        Returns the position behind its end tag, and clears `_inside`; or, where the end has not come, up to where the
+        text is settled: a few bytes are held back, because they may be the beginning of the end tag.
+        """
+        inside = self._inside
+        assert inside is not None
+        if inside == b"plaintext":
+            return len(data)
+        if inside == b"!--":
+            match = _COMMENT_END.search(data, position)
+            if match is not None:
+                self._inside = None
+                return match.end()
+            return max(position, len(data) - len(b"--!"))
+        if inside == b"script":
+            position, match = self._script_end(data, position)
+        else:
+            match = _RAW[inside].search(data, position)
+        if match is None:
+            return max(position, len(data) - _LONGEST_END)
+        tag = _TAG.match(data, match.start())
+        if tag is None:
+            return match.start()
+        self._inside = None
+        return tag.end()
+
+    def _script_end(self, data: bytes, position: int) -> tuple[int, re.Match[bytes] | None]:
+        """
+        The end of a script, by the standard's odd rule: inside `<!--` a nested `<script>` needs its own `</script>`.
+
+        Returns up to where the rule was followed, and the end tag where it was found. State of the rule is kept across
+        pieces.
+        """
+        while True:
+            match = _SCRIPT.search(data, position)
+            if match is None:
+                return position, None
+            escaped, doubly = self._script
+            token = match[0]
+            if token == b"<!--":
+                self._script[0] = True
+                # The dashes may already be those of "-->".
+                position = match.end() - 2
+                continue
+            if token == b"-->":
+                self._script = [False, False]
+            elif not match[1]:
+                self._script[1] = doubly or escaped
+            elif doubly:
+                self._script[1] = False
+            else:
+                return match.start(), match
+            position = match.end()
+
+
+def _attributes(data: bytes, at: int, end: int) -> Attributes:
+    """The attributes of the tag from *at* to *end*."""
+    found: Attributes = {}
+    name = _TAG_NAME.match(data, at)
+    assert name is not None
+    position = name.end()
+    while match := _EACH.search(data, position, end - 1):
+        # Of two attributes with one name the first counts.
+        raw = match[2]
+        key = match[1].lower()
+        if raw is None:
+            found.setdefault(key, _NO_VALUE)
+        else:
+            text = raw[1:-1] if raw[:1] in {b'"', b"'"} else raw
+            found.setdefault(key, (match.start(2), match.end(2), text))
+        position = match.end()
+    return found
+
+
+def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], finds: list[Find]) -> None:
+    """
+    What elements say on referrers themselves, put among *finds*.
+
+    Any element that loads or leads to something may say it; those that matter otherwise are few.
+    """
+    found: dict[int, Find] = {}
+    for match in _OWN_POLICY.finditer(data, 0, settled):
+        at = match.start()
+        tag = _TAG.match(data, max(0, data.rfind(b"<", 0, at)))
+        if tag is None or tag[1] or tag.end() <= at or any(begin <= at < end for begin, end in unmarked):
+            continue
+        start, stop, value = _attributes(data, tag.start(), tag.end()).get(b"referrerpolicy", _NO_VALUE)
+        if start < stop:
+            found[start] = (start, stop, "referrer", attribute_text(value))
+    if found:
+        finds.extend(found.values())
+        finds.sort(key=lambda find: find[0])
+
+
+def _said(values: Attributes, name: bytes) -> bytes:
+    return attribute_text(values.get(name, _NO_VALUE)[2]).strip(_SPACE).lower()

@@ -1,0 +1,79 @@
+"""How a visitor's standing changes: weights add up and fade, counts start anew with the day."""
+
+from __future__ import annotations
+
+from hedgerow.core.decision import Change, Identity, Standing
+
+_UNKNOWN = Standing()
+_MOST_REASONS = 8
+_LEAST = 1e-6
+
+
+def suspicion_at(standing: Standing | None, at: float, half_life: float) -> float:
+    """
+    What is left of a suspicion at *at*.
+
+    >>> suspicion_at(Standing(suspicion=0.8, at=0.0), 7200.0, 3600.0)
+    0.2
+    """
+    if standing is None or not standing.suspicion:
+        return 0.0
+    left = standing.suspicion * 0.5 ** (max(0.0, at - standing.at) / half_life)
+    return left if left > _LEAST else 0.0
+
+
+def wrong_on(standing: Standing | None, day: int) -> int:
+    """How many visits of *day* spoke against the visitor."""
+    return standing.wrong if standing is not None and standing.day == day else 0
+
+
+def challenges_on(standing: Standing | None, day: int) -> int:
+    """How often the visitor was challenged on *day*."""
+    return standing.challenges if standing is not None and standing.day == day else 0
+
+
+def amended(standing: Standing | None, change: Change) -> Standing:
+    """The standing after *change*. A change that comes late, from a visit before the last, counts as of the last."""
+    before = standing or _UNKNOWN
+    at, day = max(before.at, change.at), max(before.day, change.day)
+    # Who was to be challenged already is not challenged once more.
+    challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
+    if change.cleared:
+        return Standing("person", 0.0, at, day, 0, challenges, ())
+    return Standing(
+        _named(before.identity, change.identity) if change.identity else before.identity,
+        suspicion_at(before, at, change.half_life) + change.weight,
+        at,
+        day,
+        wrong_on(before, day) + change.wrong,
+        challenges,
+        _with_codes(before.reasons, change.codes) if change.codes else before.reasons,
+    )
+
+
+def _named(before: Identity, after: Identity) -> Identity:
+    """What a visitor is held to be from now on: a crawler whose order is known is not a mere suspect again."""
+    return before if after == "suspect" and before != "person" else after
+
+
+def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """The reasons and *codes*; of too many the one not seen for the longest is dropped."""
+    if len(codes) == 1 and reasons and reasons[-1][0] == codes[0]:
+        return (*reasons[:-1], (codes[0], reasons[-1][1] + 1))
+    counted = dict(reasons)
+    for code in codes:
+        counted[code] = counted.pop(code, 0) + 1
+    return tuple(counted.items())[-_MOST_REASONS:]
+
+
+def explained(standing: Standing) -> str:
+    """
+    A standing's reasons in a sentence.
+
+    >>> explained(Standing(reasons=(("unmarked", 1), ("minted-for-another", 7))))
+    'Suspected for minted-for-another (7 times), unmarked.'
+    """
+    if not standing.reasons:
+        return "Suspected."
+    ranked = sorted(standing.reasons, key=lambda reason: -reason[1])
+    return "Suspected for " + ", ".join(f"{code} ({n} times)" if n > 1 else code for code, n in ranked) + "."

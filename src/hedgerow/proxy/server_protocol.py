@@ -1,0 +1,423 @@
+"""One connection of a client: what it may send, how slowly, and what becomes of nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+from typing import Any, cast
+from urllib.parse import unquote
+
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
+
+from hedgerow.proxy.server_cycle import Cycle, plain_answer
+
+_log = logging.getLogger("hedgerow.server")
+
+_MOST_PIPELINED = 32
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 1_048_576
+_VERSIONS = frozenset({"1.0", "1.1"})
+_NOTED = frozenset({b"expect", b"host", b"transfer-encoding"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """
+    What a client may send, in bytes, and how long it may take, in seconds.
+
+    *head_timeout* is for a whole request head, *body_timeout* and *write_timeout* for standing still while a
+    body is sent to us or an answer taken from us, *keep_alive* for the time between two requests. *message*
+    is for one websocket message.
+    """
+
+    request_line: int = 16_384
+    header_bytes: int = 65_536
+    header_count: int = 100
+    head_timeout: float = 10.0
+    body_timeout: float = 30.0
+    write_timeout: float = 60.0
+    keep_alive: float = 65.0
+    message: int = 16_777_216
+
+
+class _Refusal(Exception):  # noqa: N818 - the client's error, not ours
+    """A request that is answered here, with *status*, and never reaches the application."""
+
+    def __init__(self, status: int, why: str) -> None:
+        self.status = status
+        super().__init__(why)
+
+
+class Protocol(HttpToolsProtocol):
+    """
+    One connection of a client.
+
+    *deadline* is in the loop's time and infinite while the client owes us nothing. A request that breaks a
+    rule is answered here, in a few words, and is the connection's last: where one message ends and the next
+    begins is no longer certain.
+    """
+
+    cycle: Cycle
+
+    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = limits
+        self._running: Cycle | None = None
+        self._asgi = {"version": self.asgi_version, "spec_version": "2.3"}
+        self._in_head = False
+        self._whole = True
+        self._timed = False
+        self._upgrading = False
+        self._over = False
+        self._hosts = 0
+        self._coding = b""
+        self._fed = 0
+        self._unsent = -1
+        self._stuck_since = 0.0
+        self.deadline = inf
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.deadline = self.loop.time() + self._limits.head_timeout
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+        self.connections.discard(self)
+        self.deadline = inf
+        for cycle in self._unfinished():
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.flow.resume_writing()
+        # The parser holds on to us.
+        self.parser = None  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        self._fed += len(data)
+        if self._over:
+            if self._fed > _LINGER_BYTES:
+                self.transport.abort()
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._upgrade(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause if isinstance(cause, _Refusal) else _Refusal(400, str(error)))
+            return
+        if not self._whole or self._fed:
+            self._limit_the_rest()
+        elif self.cycle.response_complete:
+            self.deadline = self.loop.time() + self._limits.keep_alive
+        else:
+            self.deadline = inf
+
+    def shutdown(self) -> None:
+        if next(self._unfinished(), None) is None:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+
+    def resume_writing(self) -> None:
+        self._unsent = -1
+        super().resume_writing()
+
+    # llhttp's side: called while data_received feeds it
+
+    def on_message_begin(self) -> None:
+        if len(self.pipeline) >= _MOST_PIPELINED:
+            raise _Refusal(400, "too many requests at once")
+        self._whole = False
+        self._in_head = True
+        self._timed = False
+        self._hosts = 0
+        self._coding = b""
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+        self.scope = {  # type: ignore[typeddict-item]
+            "type": "http",
+            "asgi": self._asgi,  # type: ignore[typeddict-item]
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "root_path": "",
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+        }
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > self._limits.request_line:
+            raise _Refusal(414, "the request line is too long")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # After the head these are trailers: the application has its headers already, and is not to get others.
+        if not self._in_head:
+            return
+        name = name.lower()
+        self.headers.append((name, value))
+        if name in _NOTED:
+            self._note(name, value)
+
+    def on_headers_complete(self) -> None:
+        version = self.parser.get_http_version()
+        method = self.parser.get_method().decode("ascii")
+        if self._hosts != 1 or version != "1.1" or self._coding or method == "CONNECT":
+            self._check_head(version, method)
+        self._check_size()
+        scope = self.scope
+        scope["method"] = method
+        scope["http_version"] = version
+        if self.parser.should_upgrade():
+            self._upgrading = True
+            return
+        scope["raw_path"], scope["query_string"] = raw_path, _ = _split_target(self.url)
+        path = raw_path.decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        self._in_head = False
+        self._fed = 0
+        self._begin(keep_alive=version == "1.1" and self.parser.should_keep_alive())
+
+    def on_body(self, body: bytes) -> None:
+        self._fed = 0
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        if self._upgrading:
+            return
+        self._fed = 0
+        self._whole = True
+        cycle = self.cycle
+        cycle.more_body = False
+        cycle.message_event.set()
+
+    # The server's and the cycle's side
+
+    def check(self, now: float) -> None:
+        """Called once a second: end what is overdue at *now*."""
+        if now >= self.deadline:
+            self._overdue(now)
+        if self.flow.write_paused:
+            unsent = self.transport.get_write_buffer_size()
+            if unsent != self._unsent:
+                self._unsent = unsent
+                self._stuck_since = now
+            elif now - self._stuck_since >= self._limits.write_timeout:
+                _log.info("%s takes nothing of its answer", self._client_name())
+                self.transport.abort()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._run(self.pipeline.pop()[0])
+        elif self._whole:
+            self.deadline = self.loop.time() + self._limits.keep_alive
+        elif not self._in_head:
+            self.deadline = self.loop.time() + self._limits.body_timeout
+
+    # The rest
+
+    def _note(self, name: bytes, value: bytes) -> None:
+        if name == b"host":
+            self._hosts += 1
+        elif name == b"transfer-encoding":
+            self._coding += value
+        elif value.lower() == b"100-continue":
+            self.expect_100_continue = True
+
+    def _check_size(self) -> None:
+        limits = self._limits
+        if len(self.headers) > limits.header_count:
+            raise _Refusal(431, "too many headers")
+        # No more was fed than this, so usually there is nothing to add up.
+        if self._fed > limits.header_bytes:
+            size = sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > limits.header_bytes:
+                raise _Refusal(431, "the headers are too long")
+
+    def _check_head(self, version: str, method: str) -> None:
+        if version not in _VERSIONS:
+            raise _Refusal(505, f"HTTP version {version}")
+        if self._hosts != 1 and (self._hosts or version == "1.1"):
+            raise _Refusal(400, f"{self._hosts} Host headers")
+        if self._coding:
+            if version == "1.0":
+                raise _Refusal(400, "chunks in HTTP/1.0")
+            if self._coding.lower() != b"chunked":
+                raise _Refusal(501, f"transfer encoding {self._coding!r}")
+        if method == "CONNECT":
+            raise _Refusal(501, "CONNECT")
+
+    def _begin(self, *, keep_alive: bool) -> None:
+        """The head of a request is here: run the application, or queue it behind the requests before."""
+        previous = cast("Cycle | None", self.cycle)
+        cycle = self.cycle = Cycle(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=keep_alive,
+            on_response=self.on_response_complete,
+        )
+        cycle.tasks = self.tasks
+        if previous is None or previous.response_complete:
+            self._run(cycle)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _run(self, cycle: RequestResponseCycle) -> None:
+        running = self._running = cast("Cycle", cycle)
+        # The cycle takes itself off the set; a done-callback would cost another turn of the event loop.
+        task = running.task = self.loop.create_task(running.run_asgi(self.app))
+        self.tasks.add(task)
+
+    def _limit_the_rest(self) -> None:
+        """
+        A message is incomplete: limit what may come before it makes progress, and for how long.
+
+        Blank lines before a request are no progress, and leave the deadline as it is.
+        """
+        limits = self._limits
+        if self._in_head and len(self.headers) > limits.header_count:
+            self._refuse(_Refusal(431, "too many headers"))
+        elif self._fed > limits.request_line + limits.header_bytes:
+            self._refuse(_Refusal(431, "the headers are too long"))
+        elif self._in_head and not self._timed:
+            self._timed = True
+            self.deadline = self.loop.time() + limits.head_timeout
+        elif not self._whole and not self._in_head:
+            self.deadline = self.loop.time() + limits.body_timeout
+
+    def _overdue(self, now: float) -> None:
+        if self._over:
+            self.transport.abort()
+        elif self._whole:
+            self.transport.close()
+        elif self._in_head:
+            self._refuse(_Refusal(408, "the request took too long"))
+        elif self.flow.read_paused or self.cycle.waiting_for_100_continue:
+            # It is the application that does not take the body.
+            self.deadline = now + self._limits.body_timeout
+        else:
+            self._refuse(_Refusal(408, "the request's body took too long"))
+
+    def _refuse(self, refusal: _Refusal) -> None:
+        """
+        End the connection because of what the client sent.
+
+        What it is owed for requests before this one it still gets, and then no answer to this one: an error
+        must not land in the middle of another response.
+        """
+        _log.info("%s: refused with %d: %s", self._client_name(), refusal.status, refusal)
+        self._over = True
+        self._fed = 0
+        self.deadline = inf
+        if not self._whole and not self._in_head and not self._give_up_body():
+            return
+        earlier = list(self._unfinished())
+        if earlier:
+            earlier[-1].keep_alive = False
+            return
+        self.transport.write(plain_answer(refusal.status))
+        # To close with bytes unread resets the connection, and the client may then never see the answer.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.flow.resume_reading()
+        self.deadline = self.loop.time() + _LINGER_SECONDS
+
+    def _give_up_body(self) -> bool:
+        """The body of the newest request is broken. Whether its client can still be told."""
+        cycle = self.cycle
+        if self.pipeline and self.pipeline[0][0] is cycle:
+            self.pipeline.popleft()
+            return True
+        if cycle.told:
+            self.transport.close()
+        cycle.disconnected = cycle.response_complete = True
+        cycle.message_event.set()
+        return not cycle.told
+
+    def _unfinished(self) -> Iterator[Cycle]:
+        """The requests without a complete response, oldest first."""
+        if self._running is not None and not self._running.response_complete:
+            yield self._running
+        for cycle, _ in reversed(self.pipeline):
+            yield cast("Cycle", cycle)
+
+    def _upgrade(self, rest: bytes) -> None:
+        """The client asks for another protocol; *rest* is what it sent after the head."""
+        self._upgrading = self._in_head = False
+        self._whole = True
+        self._fed = 0
+        scope = self.scope
+        if self._get_upgrade() != b"websocket" or scope["method"] != "GET" or scope["http_version"] != "1.1":
+            self._decline_upgrade(rest)
+        elif next(self._unfinished(), None) is not None:
+            self._refuse(_Refusal(400, "an upgrade behind another request"))
+        elif not self._fits_websockets():
+            self._refuse(_Refusal(431, "the headers are too long for a websocket"))
+        else:
+            self.deadline = inf
+            self.handle_websocket_upgrade()
+
+    def _fits_websockets(self) -> bool:
+        """Whether the `websockets` library takes this head: it has limits of its own, and then says nothing."""
+        longest = MAX_LINE_LENGTH - len(b"GET  HTTP/1.1\r\n")
+        return (
+            len(self.url) <= longest
+            and len(self.headers) <= MAX_NUM_HEADERS
+            and all(len(name) + len(value) <= longest for name, value in self.headers)
+        )
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """
+        Read the request once more, without its wish.
+
+        The parser takes the head for the whole request, though a body may follow (Java's client offers `h2c`
+        with any request): what the client means as a body must never be read as another request.
+        """
+        method, version = self.scope["method"].encode("ascii"), self.scope["http_version"].encode("ascii")
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        lines += [b": ".join(pair) for pair in self.headers if pair[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(b"\r\n".join([*lines, b"", rest]))
+
+    def _client_name(self) -> str:
+        return self.client[0] if self.client else "a client"
+
+
+def _split_target(target: bytes) -> tuple[bytes, bytes]:
+    """Path and query as they were sent. Of an absolute address (`GET http://...`) the host is dropped."""
+    if not target.isascii():
+        raise _Refusal(400, "the target is not ASCII")
+    if target.startswith(b"/") and b"#" not in target:
+        path, _, query = target.partition(b"?")
+        return path, query
+    if target == b"*":
+        return target, b""
+    parts = httptools.parse_url(target)
+    return parts.path or b"/", parts.query or b""

@@ -1,0 +1,74 @@
+"""Together: the campaigns of a log (`campaigns.finding`), from its tables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hedgerow.report.campaigns.network_groups import ROBOTS, Requests
+from hedgerow.report.campaigns.search import find
+from hedgerow.report.campaigns.traffic_similarity import Limits
+from hedgerow.report.declared_bots import Declared
+from hedgerow.report.result import Campaign
+from hedgerow.report.shape_opinion import ByShape
+from hedgerow.report.source_labels import PERSON, UNKNOWN, Judgements
+from hedgerow.report.tables.source_tables import Tables
+from hedgerow.report.tables.url_features import digest
+
+MOST_SOURCES = 20_000
+"""Sources whose single requests are looked at: those with the most."""
+
+_EVEN = 0.5
+_LEAST_BROUGHT = 3
+_FIRST = 200
+"""Pages and calls of each that are looked at."""
+
+
+def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared: Declared | None) -> list[Campaign]:
+    """
+    The campaigns, the largest first.
+
+    Most people come for a page or two and stay unknown; who brings a page's images and styles along, as a browser does,
+    or wants nothing else, is taken for one here, or all who have the newest browser would be a campaign. But amid the
+    addresses of a crawler it is held to be that crawler's: some draw a page now and then.
+    """
+    label = judgements.label
+    figures = tables.figures
+    least = np.where(figures["own"] + figures["foreign"] > 0, 1, _LEAST_BROUGHT)
+    browses = (judgements.score < _EVEN) & (figures["brought"] >= least)
+    like_one = np.where(figures["pages"] > 0, browses, figures["assets"] > 0)
+    doubtful = (label == UNKNOWN) & like_one
+    people = (label == PERSON) | doubtful
+    chosen = np.flatnonzero(~people)
+    chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
+    rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
+    requests = Requests(
+        tables.places(rows["source"]),
+        rows["t"] / 1e6,
+        rows["page"].astype(np.uint64).view(np.int64),
+        rows["shape"].astype(np.int64),
+        rows["status"].astype(np.int64),
+        _page(ROBOTS),
+    )
+    names = tables.sources
+    agents = None if declared is None else declared.agents_of(np.arange(len(names)))
+    limits = Limits(k=shapes.similarity)
+    found = find(
+        tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful
+    )
+    return [
+        Campaign(
+            f"c{number}",
+            one.kind,
+            [names[k] for k in one.members],
+            round(float(one.similarity), 4),
+            one.text,
+            {names[k]: later for k, later in one.shifts},
+        )
+        for number, one in enumerate(found, 1)
+    ]
+
+
+def _page(target: str) -> int:
+    """The number of the page that a target asks for, as in the requests."""
+    text = np.frombuffer(target.encode(), np.uint8)
+    return int(np.array([digest(text, 0, len(text))], np.uint64).view(np.int64)[0])

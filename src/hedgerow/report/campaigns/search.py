@@ -1,0 +1,133 @@
+"""
+Finding: all campaigns of a log, each way of looking after the other.
+
+First those whose series rise and fall together, then those that are in one another's company, then those that play the
+same script, then those that leave the same traces; who already belongs to one is not looked at again, but all of a
+campaign most of whose members play a script join it. People are never members, but who only looks like one may be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.report.campaigns import network_groups as company
+from hedgerow.report.campaigns import shared_errors as scripts
+from hedgerow.report.campaigns import shared_paths as traces
+from hedgerow.report.campaigns import traffic_similarity as similarity
+from hedgerow.report.campaigns.traffic_similarity import Found
+from hedgerow.report.shape.series import Counts, Plan
+
+_FEWEST = 3
+
+MOST_SERIES = 100_000
+"""Sources whose series are compared: those with most requests."""
+
+
+def find(
+    names: Sequence[str],
+    people: NDArray[np.bool_],
+    counts: Counts,
+    plan: Plan,
+    requests: company.Requests,
+    agents: Sequence[str] | None = None,
+    *,
+    limits: similarity.Limits | None = None,
+    doubtful: NDArray[np.bool_] | None = None,
+) -> list[Found]:
+    """
+    The campaigns of a log whose sources are called *names*, the largest first.
+
+    *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *agents*: each
+    source's user agent, or None to hide them. *doubtful*: which people only look like it, and are a crawler's among
+    crawlers.
+    """
+    # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
+    with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
+        synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.Limits())
+        together = company.find(names, people, requests, agents, doubtful=doubtful)
+        played = scripts.find(requests.sources, requests.times, requests.pages, requests.answers)
+    found = synchronous.result()
+    found += _left(found, together)
+    found = _joined(found, played)
+    kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
+    found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
+    return sorted(found, key=lambda one: (-len(one.members), one.members))
+
+
+def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: similarity.Limits) -> list[Found]:
+    """Over each source's busiest window: those that are busy in the same one are compared."""
+    if not plan.points:
+        return []
+    active = np.bincount(counts.rows, minlength=counts.size)
+    sources = np.nonzero(~people & (active >= limits.active))[0]
+    totals = counts.totals[sources]
+    sources = np.sort(sources[np.lexsort((sources, -totals))[:MOST_SERIES]])
+    starts = counts.busiest(plan)
+    # Most of them come over many windows, and in none of these often enough.
+    at = counts.bins - starts[counts.rows]
+    active = np.bincount(counts.rows[(at >= 0) & (at < plan.points)], minlength=counts.size)
+    sources = sources[active[sources] >= limits.active]
+    starts = starts[sources]
+    found = []
+    for start in np.unique(starts).tolist():
+        mine = sources[starts == start]
+        matrix = np.zeros((len(mine), plan.points))
+        for part, block in counts.blocks(mine, np.full(len(mine), start), plan.points):
+            matrix[part] = block
+        found += [
+            one._replace(
+                members=tuple(mine[list(one.members)].tolist()),
+                shifts=tuple((int(mine[member]), later) for member, later in one.shifts),
+            )
+            for one in similarity.find(matrix, limits, interval=plan.interval)
+        ]
+    return found
+
+
+def _joined(before: list[Found], played: list[Found]) -> list[Found]:
+    """
+    The campaigns *before*, and those that play a script: one of the former joins the latter with most of its members,
+    else those who belong to it already stay where they are.
+    """
+    found: dict[int, Found] = dict(enumerate(before))
+    belongs = {member: number for number, one in found.items() for member in one.members}
+    numbers = count(len(before))
+    for one in played:
+        shared = Counter(belongs[member] for member in one.members if member in belongs)
+        whole = [number for number, here in shared.items() if 2 * here > len(found[number].members)]
+        members = {member for member in one.members if member not in belongs}
+        members.update(*(found[number].members for number in whole))
+        if len(members) >= _FEWEST:
+            shifts = [shift for number in whole for shift in found.pop(number).shifts]
+            # Some may have stayed where they were.
+            text = f"{len(members):,} {one.text.partition(' ')[2]}"
+            new = next(numbers)
+            found[new] = one._replace(members=tuple(sorted(members)), text=text, shifts=tuple(sorted(shifts)))
+            belongs |= dict.fromkeys(members, new)
+    return list(found.values())
+
+
+def _left(before: list[Found], later: list[Found]) -> list[Found]:
+    """The *later* campaigns; one that shares members with a synchronous one takes it in, and others lose these."""
+    found = []
+    taken: set[int] = set()
+    for one in later:
+        overlapping = [other for other in before if set(other.members) & set(one.members)]
+        members = set(one.members) - taken
+        text = f"{len(members):,} {one.text.partition(' ')[2]}"
+        members.update(*(other.members for other in overlapping))
+        if len(members) < _FEWEST:
+            continue
+        shifts = sorted(shift for other in overlapping for shift in other.shifts)
+        for other in overlapping:
+            before.remove(other)
+            taken.update(other.members)
+        text = " ".join([text, *(other.text for other in overlapping)])
+        found.append(one._replace(members=tuple(sorted(members)), text=text, shifts=tuple(shifts)))
+    return found

@@ -1,0 +1,243 @@
+"""
+Replay: the visits of a log go through the very same gate, and what it would have done is added up by visitor. The watch
+looks on as it does beside the gate: what it finds about a visitor counts from the visitor's next visit on.
+
+Nothing is decided here, and no clock is asked but to say how long it took: a visit's own time is the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, get_args
+
+import msgspec
+
+from hedgerow.core.decision import Action, Campaign, Change, Decision, Evidence
+from hedgerow.core.gate import Gate
+from hedgerow.core.visit import Visit
+from hedgerow.logs.formats import iso
+from hedgerow.logs.reader import Tally
+from hedgerow.watch.watch import Watch
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+class Fate(msgspec.Struct, gc=False):
+    """
+    What became of one visitor.
+
+    *first* and *last* are its earliest and latest visit. *stopped_at* is the time of the first decision other
+    than to pass, or None, and *evidence* what it rested on; *pages_before* are the page visits that passed
+    before it.
+    """
+
+    first: float
+    last: float
+    requests: int = 0
+    passed: int = 0
+    challenged: int = 0
+    detained: int = 0
+    refused: int = 0
+    pages_before: int = 0
+    stopped_at: float | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    @property
+    def stopped(self) -> int:
+        """Requests that did not pass."""
+        return self.requests - self.passed
+
+    @property
+    def decisions(self) -> dict[Action, int]:
+        return {
+            "pass": self.passed,
+            "challenge": self.challenged,
+            "detain": self.detained,
+            "refuse": self.refused,
+        }
+
+    def add(self, visit: Visit, decision: Decision) -> None:
+        self.requests += 1
+        self.first = min(self.first, visit.at)
+        self.last = max(self.last, visit.at)
+        if decision.action == "pass":
+            self.passed += 1
+            if self.stopped_at is None and visit.kind == "page":
+                self.pages_before += 1
+            return
+        if self.stopped_at is None:
+            self.stopped_at = visit.at
+            self.evidence = tuple(evidence for evidence in decision.evidence if evidence.weight)
+        if decision.action == "refuse":
+            self.refused += 1
+        elif decision.action == "detain":
+            self.detained += 1
+        else:
+            self.challenged += 1
+
+
+class Finding(msgspec.Struct):
+    """What the watch has found about one visitor: when first, and codes with how often each."""
+
+    at: float
+    codes: dict[str, int] = {}
+
+
+class Replay(msgspec.Struct):
+    """
+    What the gate would have done: the fates by visitor, what the watch found, and how long it took to find out.
+
+    *beyond* counts the requests of visitors for which there was no room; they were decided on, and that is
+    all.
+    """
+
+    fates: dict[str, Fate] = {}
+    beyond: int = 0
+    seconds: float = 0.0
+    judged: dict[str, int] = {}
+    """What the watch held sessions, windows and members of campaigns to be, and how often."""
+    found: dict[str, Finding] = {}
+    """Whom the watch has found, by visitor; the first one found comes first."""
+    campaigns: list[Campaign] = []
+
+    def ranked(self) -> list[tuple[str, Fate]]:
+        """All visitors: those with the most stopped requests first, then by requests, then by name."""
+        return sorted(self.fates.items(), key=lambda item: (-item[1].stopped, -item[1].requests, item[0]))
+
+    def totals(self) -> dict[str, Any]:
+        """Visitors, stopped visitors, requests, decisions."""
+        fates = self.fates.values()
+        decisions = dict.fromkeys(ACTIONS, 0)
+        for fate in fates:
+            for action, count in fate.decisions.items():
+                decisions[action] += count
+        return {
+            "visitors": len(self.fates),
+            "stopped_visitors": sum(fate.stopped_at is not None for fate in fates),
+            "requests": sum(decisions.values()) + self.beyond,
+            "decisions": decisions,
+            "beyond": self.beyond,
+        }
+
+
+def likely_host(visits: Sequence[Visit]) -> str:
+    """
+    The site's host, by what its images and styles name as the page they are on; "" where they do not say.
+
+    Pages are led to from all over the world, assets hardly ever: most of those that say so are to name one host.
+    """
+    places = Counter(
+        visit.referrer.partition("://")[2].partition("/")[0].lower()
+        for visit in visits
+        if visit.kind == "asset" and "://" in visit.referrer
+    )
+    if not places:
+        return ""
+    (host, count), *_ = places.most_common(1)
+    return host if count * 2 > places.total() else ""
+
+
+def replay(
+    gate: Gate,
+    visits: Iterable[Visit],
+    *,
+    host: str = "",
+    most_visitors: int = 1_000_000,
+    watch: Watch | None = None,
+) -> Replay:
+    """
+    Send *visits* through *gate* and add up what it decides; *watch*, where there is one, looks on.
+
+    A visit from an access log may ask for one of our own links; under the site's key, and where the log names the
+    host, its marker opens here as it does at the gate, so a trap in a log is a trap. No more than *most_visitors*
+    fates are kept.
+    """
+    result = Replay()
+    fates = result.fates
+    if watch is not None:
+        watch.host, watch.amend = host, partial(_take, result, gate)
+    unmark, decide = gate.identifier.unmark, gate.decide
+    began = time.perf_counter()
+    for visit in visits:
+        seen = visit
+        if visit.marker is None and "~" in visit.target:
+            target, marker, tampered = unmark(visit.target, visit.host or host)
+            if marker is not None or tampered:
+                seen = msgspec.structs.replace(
+                    visit, target=target, marker=marker, tampered=tampered, asked=visit.target
+                )
+        decision = decide(seen)
+        gate.settle(decision)
+        if watch is not None:
+            watch.see(seen, decision)
+        fate = fates.get(visit.visitor)
+        if fate is None:
+            if len(fates) >= most_visitors:
+                result.beyond += 1
+                continue
+            fate = fates[visit.visitor] = Fate(visit.at, visit.at)
+        fate.add(visit, decision)
+    if watch is not None:
+        result.judged, result.campaigns = dict(watch.found), list(watch.campaigns())
+    result.seconds = time.perf_counter() - began
+    return result
+
+
+def _take(result: Replay, gate: Gate, change: Change) -> None:
+    """What the watch says of a visitor: to the state, as it does live, and into the result."""
+    gate.state.amend(change)
+    finding = result.found.get(change.key)
+    if finding is None:
+        finding = result.found[change.key] = Finding(change.at)
+    for code in change.codes:
+        finding.codes[code] = finding.codes.get(code, 0) + 1
+
+
+def to_json(result: Replay, tally: Tally) -> dict[str, Any]:
+    """The replay as plain data for JSON; the same log gives the same data, timing apart."""
+    seconds = result.seconds
+    return {
+        "log": {
+            "lines": tally.lines,
+            "parsed": tally.parsed,
+            "bad": tally.bad,
+            "from": iso(tally.first),
+            "to": iso(tally.last),
+            "format": ", ".join(tally.formats),
+            "samples": tally.samples,
+            "damage": tally.damage,
+        },
+        "visitors": [_visitor(name, fate) for name, fate in result.ranked()],
+        "totals": result.totals(),
+        "watch": {
+            "judged": result.judged,
+            "found": [
+                {"visitor": name, "first": iso(finding.at), "codes": finding.codes}
+                for name, finding in result.found.items()
+            ],
+            "campaigns": msgspec.to_builtins(result.campaigns),
+        },
+        "timing": {
+            "seconds": round(seconds, 3),
+            "lines_per_second": round(tally.lines / seconds) if seconds else 0,
+        },
+    }
+
+
+def _visitor(name: str, fate: Fate) -> dict[str, Any]:
+    stopped = fate.stopped_at is not None
+    return {
+        "visitor": name,
+        "requests": fate.requests,
+        "first": iso(fate.first),
+        "last": iso(fate.last),
+        "decisions": fate.decisions,
+        "first_stopped_at": iso(fate.stopped_at),
+        "pages_before": fate.pages_before if stopped else None,
+        "evidence": [
+            {"detector": e.detector, "code": e.code, "weight": e.weight, "text": e.text} for e in fate.evidence
+        ],
+    }

@@ -1,0 +1,232 @@
+"""
+Tables: a log as the rest of the report sees it, one row of figures for each source.
+
+Which host is the site's own, which pages are listings and which groups of pages are large is found from the log itself:
+
+- A host is the site's own where most of the pages that it leads from are pages that were asked for here. Where there is
+  none such it is the one that most assets came from: a page's images and styles name it. Where most lines name a
+  virtual host those are the site's own, but for what hardly anybody asks for: a client may ask for any host it likes.
+- A group is large where its pages are many: at least `LARGE` different ones. These are a forum's topics, a shop's
+  articles, a network's profiles: what a crawler is after.
+- A listing is a page that leads to many others: pages of its shape led to at least `LEADS` different pages each, on
+  average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hedgerow.logs.dialect import AS_IT_IS, By, Dialect
+from hedgerow.logs.reader import Tally
+from hedgerow.report.shape.autocorrelation import Levels
+from hedgerow.report.shape.features import FINE, Features, Fine, shares
+from hedgerow.report.shape.series import Counts, Plan
+from hedgerow.report.tables.figures import FOREIGN, OWN, Figures, Kinds
+from hedgerow.report.tables.ingest import Progress
+from hedgerow.report.tables.line_scanner import OTHER_CLIENT
+from hedgerow.report.tables.local_store import Store
+from hedgerow.report.tables.queries import Holds
+from hedgerow.report.tables.row_builder import Numbering
+from hedgerow.report.tables.url_features import digest
+
+LARGE = 20
+LEADS = 10
+_WITH_REFERRERS, _WITHOUT_REFERRERS = {"combined", "vhost-combined", "ledger"}, {"common", "vhost-common", "alb"}
+_MICROSECONDS = 1_000_000
+_LEAST_LEADING = 20
+_LEAST_PARENTS = 3
+_LEAST_ASKED = 0.001
+
+
+class Tables:
+    """
+    The tables of some logs. To be closed. The rows are on this machine, unless *store* holds them elsewhere.
+    *hide_agents*: no user agent tells the sessions of a source apart.
+
+    *sources* are names, sorted by number (IPv4 addresses by their value, then all others as they came); all arrays are
+    in that order. *tally* says what was read. Times are seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        *,
+        memory: int,
+        hosts: Sequence[str] = (),
+        progress: Progress | None = None,
+        dialect: Dialect = AS_IT_IS,
+        store: Holds | None = None,
+        hide_agents: bool = False,
+    ) -> None:
+        self._hide_agents = hide_agents
+        self.numbering = Numbering(dialect.by)
+        self.store: Holds = store or Store(memory=memory)
+        try:
+            self.tally: Tally = self.store.read(paths, self.numbering, progress, dialect)
+            self.hosts = self._own_hosts([host.lower() for host in hosts])
+            """The site's own hosts, the busiest first."""
+            self.figures = self._count()
+        except BaseException:
+            self.store.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.store.close()
+
+    @cached_property
+    def sources(self) -> list[str]:
+        return self.numbering.names(self.figures.sources)
+
+    @property
+    def by(self) -> By:
+        """What a source is."""
+        return self.numbering.by
+
+    @cached_property
+    def addresses(self) -> list[str]:
+        """An address of each source: the first that it had."""
+        found = list(self.sources)
+        others = int(np.searchsorted(self.figures.sources, OTHER_CLIENT))
+        found[others:] = map(self.numbering.address, self.figures.sources[others:].tolist())
+        return found
+
+    @property
+    def tells_referrers(self) -> bool:
+        """Whether the lines of the log say where visits come from: by their format, or because one of them does."""
+        forms = set(self.tally.formats)
+        return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.numbering.places.texts)))
+
+    @cached_property
+    def renewed(self) -> NDArray[np.float64]:
+        """The share of each source's page visits that begin a session; nan where nothing can be said."""
+        return self.numbering.kept.renewed(self.figures.sources, self.figures["pages"])
+
+    @property
+    def requests(self) -> NDArray[np.int64]:
+        return self.figures["requests"]
+
+    @property
+    def first(self) -> NDArray[np.float64]:
+        return self.figures.first / _MICROSECONDS
+
+    @property
+    def last(self) -> NDArray[np.float64]:
+        return self.figures.last / _MICROSECONDS
+
+    @property
+    def origin(self) -> float:
+        """The first request of any source: where all series begin."""
+        return float(self.first.min()) if len(self.figures.sources) else 0.0
+
+    @property
+    def span(self) -> float:
+        """Seconds from the first request to the last."""
+        return float(self.last.max()) - self.origin if len(self.figures.sources) else 0.0
+
+    def bins(self, interval_s: float) -> int:
+        """How many intervals of so many seconds the log has."""
+        return int(self.span // interval_s) + 1
+
+    def series(self, interval_s: float, which: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """
+        Requests in each interval from `origin` on: a row for each source, or for each of *which* (their places among
+        the sources, rising). Dense: ask for as many at once as there is room for.
+        """
+        chosen = np.arange(len(self.figures.sources)) if which is None else np.asarray(which, np.int64)
+        dense = np.zeros((len(chosen), self.bins(interval_s)))
+        place, bins, requests = self.sparse(interval_s)
+        wanted = np.full(len(self.figures.sources), -1, np.int64)
+        wanted[chosen] = np.arange(len(chosen))
+        row = wanted[place]
+        there = row >= 0
+        dense[row[there], bins[there]] = requests[there]
+        return dense
+
+    def days(self, automatic: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """
+        Source-days by how many pages and calls they asked for: how many, so many requests, and how many of them are of
+        sources that are not *automatic*. Days begin at midnight UTC.
+        """
+        found = self.store.days(self.figures.sources[automatic])
+        return tuple(found[name].astype(np.int64) for name in ("days", "n", "ordinary"))  # type: ignore[return-value]
+
+    def sparse(self, interval_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """The place of a source, the number of an interval, the requests; no row where there were none."""
+        step, origin = round(interval_s * _MICROSECONDS), round(self.origin * _MICROSECONDS)
+        found = self.store.series(origin, step)
+        return self.places(found["source"]), found["bin"].astype(np.int64), found["n"].astype(np.int64)
+
+    def places(self, source: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """The places of *source*, numbers that rise, among the sources."""
+        begins = np.ones(len(source), np.bool_)
+        begins[1:] = source[1:] != source[:-1]
+        different = np.searchsorted(self.figures.sources, source[begins])
+        return np.repeat(different, np.diff(np.append(np.flatnonzero(begins), len(source))))
+
+    def counts(self, plan: Plan) -> Counts:
+        """Requests by source and interval."""
+        rows, bins, values = self.sparse(plan.interval)
+        return Counts(rows, np.clip(bins, 0, plan.bins - 1), values.astype(np.float64), len(self.figures.sources))
+
+    def features(self, counts: Counts, plan: Plan, *, levels: Levels, least: int) -> Features:
+        """The shape of the traffic of each source with at least *least* requests; *counts* are those of *plan*."""
+        found = self.store.features(counts, plan, levels, least)
+        if len(found.sources):
+            fine = Fine(*(self.figures[name].astype(np.float64) for name in FINE))
+            found.rows[:, -len(FINE) :] = shares(fine, counts.totals)[found.sources]
+        return found
+
+    def _own_hosts(self, given: list[str]) -> list[str]:
+        if given:
+            return given
+        named = self.numbering.hosts
+        if 2 * named.total() >= self.tally.parsed > 0:
+            often = [(-lines, host) for host, lines in named.items() if lines >= _LEAST_ASKED * named.total()]
+            return [host for _, host in sorted(often)]
+        first_page = int(digest(np.frombuffer(b"/", np.uint8), 0, 1))
+        found = self.store.hosts(first_page)
+        own = np.flatnonzero((found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"]))
+        if not len(own) and len(found["place"]):
+            own = np.argmax(found["assets"]).reshape(1)
+        names = [self.numbering.places.texts[place].decode("latin-1") for place in found["place"][own].tolist()]
+        busy = zip((-found["assets"][own]).tolist(), (-found["parents"][own]).tolist(), names, strict=True)
+        return [name for *_, name in sorted(busy)]
+
+    def _count(self) -> Figures:
+        numbering = self.numbering
+        own = {host.encode("latin-1", "replace") for host in self.hosts}
+        places = np.array([OWN if text in own else FOREIGN for text in numbering.places.texts], np.uint8)
+        profile = np.zeros(len(numbering.shapes), np.bool_)
+        profile[self.store.groups(LARGE)] = True
+        profile[:2] = False
+        return self.store.count(
+            Kinds(
+                exact=self.tally.exact,
+                agents=len(numbering.agents),
+                places=places,
+                listing=self._listings(places),
+                profile=profile,
+                hidden=self._hide_agents,
+            )
+        )
+
+    def _listings(self, places: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        listing = np.zeros(len(self.numbering.shapes), np.bool_)
+        own = np.flatnonzero(places == OWN).tolist()
+        if own:
+            found = self.store.leads(own)
+            many = (found["pages"] >= LEADS * found["parents"]) & (found["pages"] >= _LEAST_LEADING)
+            listing[found["lead"][many]] = True
+            listing[:2] = False
+        return listing

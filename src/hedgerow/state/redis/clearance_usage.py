@@ -1,0 +1,41 @@
+"""
+Clearance usage shared through Redis.
+
+A request never waits: local knowledge answers, shared knowledge follows a moment later.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hedgerow.challenge.clearance import Sightings
+from hedgerow.state.redis.scripts import Script
+from hedgerow.state.redis.state import RedisState
+
+_SIGHT = Script(
+    "redis.call('HSET', ARGV[1], ARGV[2], ARGV[3]) redis.call('PEXPIRE', ARGV[1], ARGV[4]) "
+    "return redis.call('HGETALL', ARGV[1])"
+)
+
+
+class RedisSightings(Sightings):
+    """From which networks each clearance has been seen lately, at whatever gate."""
+
+    def __init__(self, state: RedisState, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
+        super().__init__(networks=networks, window=window, most=most)
+        self._state = state
+        state.load(_SIGHT)
+
+    def see(self, clearance: bytes, network: bytes, at: float) -> int:
+        def learn(reply: Any) -> None:
+            for other, when in zip(reply[::2], reply[1::2], strict=True):
+                if other != network:
+                    super(RedisSightings, self).see(clearance, other, float(when))
+            # The one that was asked about came last.
+            super(RedisSightings, self).see(clearance, network, at)
+
+        count = super().see(clearance, network, at)
+        key = self._state.key("seen:" + clearance.hex())
+        self._state.ask_soon(_SIGHT.call(key, network, repr(at), math.ceil(self._window * 1000)), learn)
+        return max(count, len(self._seen.get(clearance, ())))

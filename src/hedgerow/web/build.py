@@ -1,0 +1,409 @@
+"""
+From settings to a gate. The one place that knows which parts make up a Hedgerow: a new detector is one line here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache, lru_cache
+from pathlib import Path
+from types import ModuleType
+from zoneinfo import ZoneInfo
+
+from hedgerow.challenge.clearance import Clearances, Sightings
+from hedgerow.challenge.used_challenges import Spent
+from hedgerow.core.address import Proxies
+from hedgerow.core.decision import Block, Change
+from hedgerow.core.engine import Engine
+from hedgerow.core.gate import Gate
+from hedgerow.core.ledger import Ledger, NoLedger
+from hedgerow.core.request_kind import kind_of
+from hedgerow.core.state import Detector
+from hedgerow.detectors.bot_claim import ClaimDetector
+from hedgerow.detectors.clearance import detect_clearance
+from hedgerow.detectors.containment import ContainmentDetector
+from hedgerow.detectors.header_anomalies import HeadersDetector
+from hedgerow.detectors.marker_integrity import IntegrityDetector
+from hedgerow.detectors.rate_limit import DensityDetector
+from hedgerow.detectors.trap import TrapDetector
+from hedgerow.errors import ModelError, StoreError
+from hedgerow.ledger.sqlite import SqliteLedger
+from hedgerow.lists.asn import AsnFile
+from hedgerow.lists.disk_copy import ListsCopy
+from hedgerow.lists.follower import Follower, ListStore
+from hedgerow.lists.model import Lists
+from hedgerow.lists.sqlite_store import SqliteLists
+from hedgerow.markers.rules import Patterns, Rules
+from hedgerow.markers.token import Seals
+from hedgerow.policy.decision_policy import Ladder, Rule, Thresholds
+from hedgerow.request.account import AccountOf, Accounts
+from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
+from hedgerow.request.bot_verifier import Acquaintance, Welcome
+from hedgerow.request.bots import KnownBot, Policy
+from hedgerow.request.identify import Identifier
+from hedgerow.settings.schema import SCRIPTED_RULES, Settings
+from hedgerow.state.memory.state import MemoryState
+from hedgerow.state.memory.used_challenges import MemorySpent
+from hedgerow.state.sqlite.journal import SqliteJournal
+from hedgerow.state.sqlite.used_challenges import SqliteSpent
+from hedgerow.state.store import StateStore
+from hedgerow.traps.bait import Pages
+from hedgerow.watch.link_sharing import Limits, Sharing
+from hedgerow.watch.models.bundle import Bundle, load, shipped
+from hedgerow.watch.models.files import Shelf
+from hedgerow.watch.models.files import kind_of as kind_of_bundle
+from hedgerow.watch.models.panel import Kind, Panel
+from hedgerow.watch.session_store import SqliteSessions
+from hedgerow.watch.watch import Watch
+from hedgerow.web.build_bots import all_bots, build_bots, state_directory
+from hedgerow.web.key_file import load_keys, read_keys
+
+
+def key_path(settings: Settings) -> Path:
+    """The key file."""
+    return state_directory(settings) / "hedgerow.key"
+
+
+def build_seals(settings: Settings) -> Seals:
+    """The seals under the site's keys: from `HEDGEROW_KEYS`, else from the key file, which is made on first start."""
+    if text := os.environ.get("HEDGEROW_KEYS"):
+        return Seals(read_keys(text, "HEDGEROW_KEYS"))
+    directory = state_directory(settings)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot make the directory {directory}: {error.strerror}; set another") from None
+    return Seals(load_keys(key_path(settings), time.time()))
+
+
+def build_rules(settings: Settings) -> Rules:
+    """Which links are marked, and how."""
+    marker = settings.marker
+    rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
+    return Rules(
+        marker.mode, [(rule.path, rule.mode) for rule in rules], lambda target: kind_of("GET", target) == "page"
+    )
+
+
+def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
+    """How bots are recognised. *acquaintance* is what is remembered about them."""
+    bots, keys, manners = settings.bots, acquaintance.keys, acquaintance.manners
+    known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
+    keys.configured = {
+        thumbprint(x.rstrip("=")): (KnownBot(one.name, one.category, signer=one.host), PublicKey(key))
+        for one in bots.signers
+        for x in one.keys
+        if (key := public_key(x)) is not None
+    }
+    signatures = Signatures(
+        keys, known, any_signer=bots.signatures == "any", insecure=bots.insecure_directories
+    )  # fmt: skip
+    manners.refresh, manners.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
+    return Welcome(
+        build_bots(settings, acquaintance.proofs),
+        signatures if bots.enabled and bots.signatures != "off" else None,
+        manners if bots.enabled and bots.robots else None,
+    )
+
+
+def ledger_path(settings: Settings) -> Path:
+    """The ledger's file."""
+    return Path(settings.ledger.path or state_directory(settings) / "ledger.sqlite").expanduser()
+
+
+def build_ledger(settings: Settings) -> Ledger:
+    own = settings.ledger
+    if not own.enabled:
+        return NoLedger()
+    if own.url:
+        ledger: Ledger = postgresql_parts().PostgresLedger(
+            own.url, state_directory(settings) / "ledger.spool",
+            keep_days=own.keep_days, queue=own.queue, spool=own.spool,
+        )  # fmt: skip
+        return ledger
+    return SqliteLedger(ledger_path(settings), keep_days=own.keep_days, queue=own.queue)
+
+
+def postgresql_parts() -> ModuleType:
+    """What needs the extra `postgresql`; one line that says so where it is not installed."""
+    try:
+        from hedgerow.ledger import postgresql
+    except ModuleNotFoundError as error:
+        raise StoreError(f"PostgreSQL needs {error.name}: pip install 'hedgerow[postgresql]'") from None
+    return postgresql
+
+
+def build_clearances(settings: Settings, seals: Seals, sightings: Sightings) -> Clearances:
+    """The cookies of those who have solved a challenge; *sightings* outlive settings that are read again."""
+    own = settings.challenge
+    sightings.use(networks=own.networks, window=own.share_window)
+    return Clearances(seals, seconds=own.clear_for, sightings=sightings)
+
+
+def build_spent(settings: Settings) -> Spent:
+    """Where spent challenges are kept: in a file that all processes share, unless it is to be memory."""
+    challenge = settings.challenge
+    if challenge.store == "memory":
+        return MemorySpent(challenge.spent)
+    return SqliteSpent(state_directory(settings) / "challenges.sqlite", challenge.spent)
+
+
+def build_store(settings: Settings) -> ListStore:
+    """The store of the lists."""
+    if settings.lists.url:
+        postgresql_parts()
+        from hedgerow.lists.postgresql_store import PostgresLists
+
+        return PostgresLists(settings.lists.url)
+    return SqliteLists(Path(settings.lists.path or state_directory(settings) / "lists.sqlite").expanduser())
+
+
+def build_follower(settings: Settings) -> Follower | None:
+    """What keeps lists as their store has them, not yet started; None where the settings switch lists off."""
+    lists = settings.lists
+    if not lists.enabled:
+        return None
+    asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    copy = ListsCopy(state_directory(settings) / "lists-copy.jsonl", lists.url) if lists.url else None
+    return Follower(build_store(settings), Lists(), asn=asn, copy=copy)
+
+
+def build_state(settings: Settings) -> MemoryState:
+    windows = settings.density.windows if settings.density.enabled else ()
+    return MemoryState(
+        windows,
+        memory=settings.state.memory,
+        most_blocks=settings.state.blocks,
+        remember=settings.policy.remember,
+    )
+
+
+def build_journal(settings: Settings, state: StateStore) -> SqliteJournal | None:
+    """What makes *state* outlive a restart, with all that was remembered read back; None where nothing is kept."""
+    if not settings.state.durable:
+        return None
+    journal = obedient_journal(settings, state)
+    state.restore(*journal.read(time.time()))
+    return journal
+
+
+def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
+    """A journal in which *state* is kept, and whose orders are carried out there."""
+    journal = SqliteJournal(state_path(settings))
+    state.keep_in(journal)
+
+    def obey(key: str, what: Block | Change | None) -> None:
+        if isinstance(what, Change):
+            state.amend(what)
+        elif what is not None:
+            state.commit(what)
+        else:
+            state.forgive(key)
+
+    journal.obey = obey
+    return journal
+
+
+def build_watch(settings: Settings, ladder: Ladder, amend: Callable[[Change], None]) -> Watch:
+    """What looks at visits behind the fast path."""
+    watch = Watch(ladder, amend, most_sessions=settings.watch.sessions)
+    use_watch(watch, settings, ladder)
+    return watch
+
+
+def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
+    """Have a watch go on under these settings, with the bundles as they are now; what it knows stays."""
+    own = settings.campaigns
+    limits = Limits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
+    if not own.enabled:
+        watch.sharing = None
+    elif watch.sharing is None:
+        watch.sharing = Sharing(limits)
+    else:
+        watch.sharing.limits = limits
+    watch.ladder = ladder
+    watch.on_campaign = own.response
+    watch.observe = settings.observe
+    known = watch.records()
+    paths, windows = settings.watch.paths, settings.watch.windows
+    watch.paths = build_panel(settings, "paths") if paths != "off" else None
+    watch.windows = build_panel(settings, "windows") if windows != "off" else None
+    watch.on_path = paths if paths != "off" else "record"
+    watch.on_window = windows if windows != "off" else "record"
+    for panel in watch.panels:
+        for record in known:
+            panel.take(record)
+
+
+@cache
+def _shipped(kind: Kind) -> Bundle:
+    return load(None) if kind == "paths" else shipped("window")
+
+
+def shelf(settings: Settings) -> Shelf:
+    """Where the site's own bundles are."""
+    return Shelf(state_directory(settings) / "models")
+
+
+def build_panel(settings: Settings, kind: Kind) -> Panel:
+    """
+    The bundle in use and the one in its shadow.
+
+    In use is the one that the settings name, else the site's own, else the one that comes with Hedgerow.
+    """
+    own, place = settings.watch, shelf(settings)
+    named = own.model if kind == "paths" else own.window_model
+    in_use = Path(named).expanduser() if named else place.current(kind)
+    bundle = load(in_use) if named or in_use.is_file() else _shipped(kind)
+    if (judges := kind_of_bundle(bundle)) != kind:
+        raise ModelError(f"{str(in_use)!r} judges {judges}, not {kind}; set it as {_MODEL_OF[judges]}")
+    shadow = place.shadow(kind)
+    beside = load(shadow) if shadow.is_file() else None
+    if own.shadow and kind_of_bundle(named_shadow := load(Path(own.shadow).expanduser())) == kind:
+        beside = named_shadow
+    return Panel(kind, bundle, beside)
+
+
+_MODEL_OF: dict[Kind, str] = {"paths": "model", "windows": "window_model"}
+
+
+def build_sessions(settings: Settings) -> SqliteSessions | None:
+    """Where pending sessions outlive a restart; None where nothing is kept."""
+    return SqliteSessions(state_path(settings)) if settings.state.durable else None
+
+
+def state_path(settings: Settings) -> Path:
+    """The file of blocks, standings, campaigns and pending sessions."""
+    return state_directory(settings) / "state.sqlite"
+
+
+def _policy(settings: Settings, bot: KnownBot) -> Policy:
+    found: Policy = getattr(settings.bots, bot.category.replace("-", "_"))
+    return found
+
+
+def refused_agents(settings: Settings) -> tuple[str, ...]:
+    """The names, in robots.txt, of the bots that the settings turn away."""
+    return tuple(bot.robots for bot in all_bots(settings) if bot.robots and _policy(settings, bot) == "refuse")
+
+
+def build_engine(
+    settings: Settings, pages: Pages, rules: Rules, lists: Lists | None = None, *, entries: bool = True
+) -> Engine:
+    density, traps = settings.density, settings.traps
+    detectors: list[Detector] = []
+    if traps.enabled:
+        detectors.append(TrapDetector(pages.name))
+    if rules.marks:
+        open_to_all = Patterns(settings.marker.entries)
+        detectors.append(
+            IntegrityDetector(
+                pages.name,
+                marks=lambda target: rules.mode_of(target) != "off",
+                closed=lambda target: settings.marker.strict and not open_to_all.match(target),
+                entries=entries,
+            )
+        )
+    if density.enabled:
+        detectors.append(DensityDetector(density.windows))
+    if settings.bots.enabled:
+        refused = [bot.name for bot in all_bots(settings) if _policy(settings, bot) == "refuse"]
+        detectors.append(ClaimDetector(refused))
+    if settings.headers.enabled:
+        detectors.append(HeadersDetector(cookies=rules.marks))
+    detectors.append(detect_clearance)
+    contain = settings.containment
+    if contain.enabled:
+        detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
+    by_network = density.enabled and any(window.by == "network" for window in density.windows)
+    return Engine(
+        detectors, build_ladder(settings), by_network=by_network, by_day=contain.enabled,
+        weights=settings.policy.weights, lists=lists, white_volume=contain.white_volume if contain.enabled else 0,
+    )  # fmt: skip
+
+
+def build_ladder(settings: Settings) -> Ladder:
+    """From evidence to decision, under these settings."""
+    density, traps, policy = settings.density, settings.traps, settings.policy
+    thresholds = Thresholds(
+        refuse_at=policy.refuse_at,
+        suspect_at=policy.suspect_at,
+        half_life=policy.half_life,
+        wrong_from=policy.wrong_from,
+        wrong_visits=policy.wrong_visits,
+        challenges=policy.challenges,
+        block_for=policy.block_for,
+        suspects=policy.suspects,
+    )
+    return Ladder(
+        {
+            "trap": Rule(traps.response, traps.block_for),
+            "density": Rule(density.response, density.block_for),
+            "prefetch": Rule("refuse", 0.0),
+            "integrity": Rule("refuse", traps.block_for),
+            "entry": Rule("refuse", 0.0),
+            "claim": Rule("refuse", 0.0),
+            "headers": Rule("refuse", 0.0, steady=True),
+            "disguise": Rule("refuse", 0.0),
+            "containment": Rule("challenge", 0.0),
+            "clearance": Rule("challenge", 0.0),
+        },
+        thresholds,
+        renew=density.renew,
+        strikes=settings.identity.strikes,
+        day_of=day_of(ZoneInfo(policy.timezone)),
+        lengthen=policy.lengthen,
+        longest=policy.longest_block,
+    )
+
+
+def day_of(zone: ZoneInfo) -> Callable[[float], int]:
+    """The number of a time's day in *zone*: its counts start anew at midnight there."""
+    # A busy site asks for the same second many times, and within one the day is the same wherever that is.
+    day_of_second = lru_cache(maxsize=64)(lambda second: datetime.fromtimestamp(second, zone).toordinal())
+    return lambda at: day_of_second(at // 1)
+
+
+def build_gate(
+    settings: Settings,
+    *,
+    seals: Seals | None = None,
+    state: StateStore | None = None,
+    ledger: Ledger | None = None,
+    pages: Pages | None = None,
+    account_of: AccountOf | None = None,
+    acquaintance: Acquaintance | None = None,
+    entries: bool = True,
+    clearances: Clearances | None = None,
+    lists: Lists | None = None,
+) -> Gate:
+    """
+    A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
+
+    *state*, *ledger*, *pages* and *acquaintance* may be those of the gate before it: settings that are read again keep
+    what is remembered. Without *lists* nobody is on one.
+    """
+    who = settings.identity
+    if pages is None:
+        pages = Pages()
+    identifier = Identifier(
+        proxies=Proxies(who.trusted_proxies, who.forwarded_header),
+        accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
+        welcome=build_welcome(settings, acquaintance or Acquaintance()),
+        tls_header=who.tls_header,
+        seals=seals or build_seals(settings),
+        prefix=settings.marker.prefix,
+        clearances=clearances,
+    )
+    if state is None:
+        state = build_state(settings)
+    else:
+        state.use(settings.density.windows if settings.density.enabled else ())
+    engine = build_engine(settings, pages, build_rules(settings), lists, entries=entries)
+    # Not `ledger or ...`: a ledger that holds nothing yet may be false.
+    gate = Gate(engine, state, build_ledger(settings) if ledger is None else ledger, identifier, pages)
+    gate.needs_ledger = settings.ledger.on_failure == "closed"
+    return gate

@@ -1,0 +1,41 @@
+"""A false claim is strong evidence; one that is being looked into is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.core.state import Memory
+from hedgerow.core.visit import Visit
+from hedgerow.detectors.bot_claim import ClaimDetector
+
+
+def judged(refused=(), **fields):
+    visit = Visit(0.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", **{"target": "/x", **fields})
+    return [(e.code, e.weight) for e in ClaimDetector(refused)(visit, Memory(None, ()))]
+
+
+@pytest.mark.parametrize("proof", ["pending", "unprovable", "verified"])
+def test_a_claim_that_is_not_false_is_nothing(proof):
+    assert judged(claim="Googlebot", proof=proof) == []
+
+
+def test_a_lie():
+    assert judged(claim="Googlebot", proof="false") == [("false-claim", 1.0)]
+    assert judged() == []
+
+
+@pytest.mark.parametrize("proof", ["pending", "unprovable", "verified"])
+def test_who_is_not_wanted_is_turned_away_whether_it_is_proven_or_not(proof):
+    assert judged(["GPTBot"], claim="GPTBot", proof=proof) == [("unwanted-bot", 1.0)]
+    assert judged(["GPTBot"], claim="GPTBot", proof=proof, target="/robots.txt") == [], "it must be able to read that"
+    assert judged(["GPTBot"], claim="Googlebot", proof=proof) == []
+
+
+def test_who_disobeys_robots_txt():
+    for proof, found in (("verified", [("robots", 0.3)]), ("unprovable", [("robots", 0.3)]), ("pending", [])):
+        assert judged(claim="Bot", proof=proof, signs=("robots",)) == found
+
+
+def test_signatures():
+    for sign, weight in (("signature-forged", 0.5), ("signature-replayed", 0.3), ("signature-expired", 0.1)):
+        assert judged(claim="Agent", proof="unprovable", signs=(sign,)) == [(sign, weight)]

@@ -1,0 +1,67 @@
+"""Traps: who falls in, and that nobody can be pushed."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hedgerow.core.state import Memory
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.detectors.trap import TrapDetector
+from hedgerow.markers.token import page_digest, visitor_digest
+
+ME, OTHER = "192.0.2.1", "198.51.100.7"
+MEMORY = Memory(None, ())
+
+
+def visit(minted_for: str = ME, **fields) -> Visit:
+    marker = Marker("trap", visitor_digest(minted_for), page_digest("/list"), "")
+    return msgspec.structs.replace(Visit(1.0, ME, ME, ME, "GET", "/~x", marker=marker), **fields)
+
+
+def evidence(found: Visit):
+    return TrapDetector(lambda digest: "/list" if digest == page_digest("/list") else "")(found, MEMORY)
+
+
+def test_who_follows_its_own_hidden_link_is_a_crawler():
+    (found,) = evidence(visit())
+    assert (found.detector, found.code, found.weight) == ("trap", "trap", 1.0)
+    assert found.text == "Followed a link of the page /list that no person can see."
+
+
+def test_an_account_falls_into_the_links_that_were_given_to_it():
+    (found,) = evidence(visit("account:ann", visitor="account:ann", account="ann"))
+    assert found.weight == 1.0
+    (found,) = evidence(visit(ME, visitor="account:ann", account="ann"))
+    assert found.weight == 0.0
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"origin": "cross"}, "trap-embedded"),
+        ({"origin": "cross", "kind": "asset"}, "trap-embedded"),
+        ({"origin": "none"}, "trap-of-another"),
+        ({"origin": "unknown"}, "trap-of-another"),
+        ({"origin": "same"}, "trap-of-another"),
+        ({"prefetch": True}, "trap-prefetched"),
+    ],
+)
+def test_nobody_is_framed_by_anothers_link(fields, code):
+    """Embedded as an image elsewhere, sent in a chat, posted on the site itself, fetched ahead."""
+    (found,) = evidence(visit(OTHER, **fields))
+    assert (found.code, found.weight) == (code, 0.0)
+
+
+def test_a_prefetch_of_ones_own_link_is_no_offence():
+    (found,) = evidence(visit(prefetch=True))
+    assert (found.code, found.weight) == ("trap-prefetched", 0.0)
+
+
+def test_a_visit_without_a_marker_is_no_evidence():
+    assert evidence(visit(marker=None)) == ()
+
+
+def test_a_forgotten_page_is_a_page_of_this_site():
+    (found,) = TrapDetector(lambda _: "")(visit(), MEMORY)
+    assert found.text == "Followed a link of a page of this site that no person can see."

@@ -1,0 +1,252 @@
+"""
+What every ledger must do, written and read. A store's test file says how it is made, and by which name it is read:
+
+    class TestSqliteLedger(LedgerConformance):
+        def open(self, where, **options): ...
+        def name(self, where): ...
+        def shared(self, where): ...
+
+*options* are `keep_days` and `queue`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from hedgerow.core.address import prefix_of
+from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.core.ledger import Entry
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.ledger.reader import open_reading
+from hedgerow.logs.ledger_follower import Along
+from hedgerow.logs.reader import Reader
+from hedgerow.request.account import visitor_of
+
+from .visits import EACH, append
+
+START = 1_800_000_000.0
+PROCESSES = 8
+# A live request is read as Latin-1: any byte, and nothing else.
+_BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
+_MARKERS = st.builds(
+    Marker,
+    kind=st.sampled_from(["page", "form", "frame", "trap", "maze"]),
+    minted_for=st.binary(min_size=6, max_size=6),
+    parent=st.binary(min_size=6, max_size=6),
+    target=_BYTES,
+)
+
+
+@st.composite
+def any_visit(draw: Any) -> Visit:
+    address = draw(st.ip_addresses().map(str))
+    account = draw(st.one_of(st.just(""), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)))
+    return Visit(
+        at=draw(st.floats(0, 4e9)),
+        address=address,
+        visitor=visitor_of(account, prefix_of(address)),
+        prefix=prefix_of(address),
+        method=draw(st.sampled_from(["GET", "POST", "X-ODD"])),
+        target=draw(_BYTES),
+        kind=draw(st.sampled_from(["page", "call", "asset", "prefetch"])),
+        account=account,
+        host=draw(_BYTES),
+        user_agent=draw(_BYTES),
+        referrer=draw(_BYTES),
+        origin=draw(st.sampled_from(["same", "cross", "none", "unknown"])),
+        prefetch=draw(st.booleans()),
+        bot=draw(st.sampled_from(["", "search"])),
+        marker=draw(st.one_of(st.none(), _MARKERS)),
+        asked=draw(_BYTES),
+        tampered=draw(st.booleans()),
+        linked=tuple(draw(st.lists(st.binary(min_size=6, max_size=6), max_size=4))),
+        claim=draw(st.sampled_from(["", "Googlebot", "ChatGPT agent"])),
+        proof=draw(st.sampled_from(["", "pending", "unprovable", "false", "verified"])),
+        signs=tuple(draw(st.lists(st.sampled_from(["no-agent", "browser-order", "robots"]), max_size=3))),
+        fingerprint=draw(_BYTES),
+    )
+
+
+def visit(n: int = 0, **fields: Any) -> Visit:
+    return msgspec.structs.replace(Visit(START + n, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{n}"), **fields)
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """A ledger that is written, closed, opened and read in any order, next to a plain list."""
+
+    def __init__(self, suite: LedgerConformance, where: Any) -> None:
+        super().__init__()
+        self.suite, self.where = suite, where
+        self.entries: list[Entry] = []
+        self.ledger = suite.open(where, keep_days=1e6)
+
+    @rule(
+        minutes=st.integers(-3_000, 3_000), who=st.sampled_from(["192.0.2.1", "2001:db8::/64", "account:ann"]),
+        kind=st.sampled_from(["page", "call", "asset"]), refused=st.booleans(),
+    )  # fmt: skip
+    def write(self, minutes: int, who: str, kind: Any, refused: bool) -> None:
+        # No two at one time: nobody says in which order those are read.
+        number = len(self.entries)
+        seen = visit(number, at=START + 60 * minutes + number / 1_000, visitor=who, kind=kind)
+        reference = f"{number:04X}-ABCD" if refused else ""
+        self.entries.append(Entry(seen, Decision("refuse") if refused else PASS, 403 if refused else 200, reference))
+        self.ledger.append(self.entries[-1])
+
+    @rule()
+    def read(self) -> None:
+        self.ledger.close()
+        assert self.ledger.lost == 0
+        plain = [msgspec.structs.replace(entry.visit, status=entry.status) for entry in self.entries]
+        assert self.suite.visits(self.where) == sorted(plain, key=lambda one: one.at)
+        with closing(open_reading(self.suite.name(self.where))) as reading:
+            for who in ("192.0.2.1", "2001:db8::/64", "account:ann"):
+                pages = [one for one in plain if (one.visitor, one.kind, one.status) == (who, "page", 200)]
+                assert reading.count_pages(who) == len(pages)
+            for entry in self.entries:
+                if entry.reference:
+                    assert list(reading.find(entry.reference, ["target"])) == [entry.visit.target]
+            if plain:
+                assert reading.oldest() == min(one.at for one in plain)
+        self.ledger = self.suite.open(self.where, keep_days=1e6)
+
+    def teardown(self) -> None:
+        self.ledger.close()
+
+
+class LedgerConformance:
+    def open(self, where: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+    def name(self, where: Any) -> str:
+        raise NotImplementedError
+
+    def visits(self, where: Any) -> list[Visit]:
+        return list(Reader([self.name(where)]))
+
+    def shared(self, where: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """How another process opens the same ledger: a function that can be pickled, and its arguments."""
+        raise NotImplementedError
+
+    @given(st.lists(any_visit(), max_size=8))
+    @hypothesis_settings(
+        max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
+    )
+    def test_the_very_visits_come_back(self, tmp_path_factory, written):
+        where = tmp_path_factory.mktemp("ledger")
+        ledger = self.open(where, keep_days=1e6)
+        for one in written:
+            ledger.append(Entry(one, PASS, 200))
+        ledger.close()
+        # In the order of their times: a ledger is written in the order of answers.
+        ordered = sorted(written, key=lambda visit: visit.at)
+        assert self.visits(where) == [msgspec.structs.replace(one, status=200) for one in ordered]
+        assert ledger.lost == 0
+
+    def test_it_is_what_a_plain_list_is(self, tmp_path_factory):
+        run_state_machine_as_test(
+            lambda: LedgerMachine(self, tmp_path_factory.mktemp("ledger")),
+            settings=hypothesis_settings(max_examples=5, stateful_step_count=12, deadline=None),
+        )
+
+    def test_it_is_read_along_and_asked(self, tmp_path):
+        ledger = self.open(tmp_path)
+        for n in range(2_500):
+            ledger.append(Entry(visit(n, kind="page"), PASS, 200, "ABCD-1234" if n == 1_700 else ""))
+        ledger.append(Entry(visit(2_500, target="/a\0b", kind="asset"), PASS, 200))
+        ledger.close()
+        with closing(open_reading(self.name(tmp_path))) as reading:
+            assert reading.find("ABCD-1234", ["target", "at"]) is not None
+            assert list(reading.find("ABCD-1234", ["target", "at"])) == ["/1700", START + 1_700]
+            assert reading.find("ABCD-9999", ["target"]) is None
+            assert reading.count_pages("192.0.2.1") == 2_500
+            assert reading.count_pages("192.0.2.2") == 0
+            assert reading.oldest() == START
+            along = Along(reading, 0)
+            found = [seen.target for _ in range(4) for seen, _ in along.read()]
+            assert found == [*(f"/{n}" for n in range(2_500)), "/a\0b"]
+            assert (along.behind, Along(reading, None).read(), Along(reading, 1_000_000).after) == (0, [], 0)
+
+    def test_closing_writes_what_waits(self, tmp_path):
+        ledger = self.open(tmp_path)
+        for n in range(2_500):
+            ledger.append(Entry(visit(n), PASS, 200))
+        ledger.close()
+        ledger.close()
+        assert [v.target for v in self.visits(tmp_path)] == [f"/{n}" for n in range(2_500)]
+
+    def test_a_ledger_goes_on_where_it_was(self, tmp_path):
+        for n in range(3):
+            ledger = self.open(tmp_path)
+            ledger.append(Entry(visit(n), PASS, 200))
+            ledger.close()
+        assert [v.target for v in self.visits(tmp_path)] == ["/0", "/1", "/2"]
+
+    def test_what_comes_after_the_end_is_lost_and_counted(self, tmp_path):
+        ledger = self.open(tmp_path)
+        ledger.close()
+        ledger.append(Entry(visit(), PASS, 200))
+        assert ledger.lost == 1
+        assert self.visits(tmp_path) == []
+
+    def test_a_full_queue_is_counted_and_nothing_waits(self, tmp_path):
+        ledger = self.open(tmp_path, queue=0)
+        for n in range(10):
+            ledger.append(Entry(visit(n), PASS, 200))
+        assert ledger.lost == 10
+        ledger.close()
+        assert self.visits(tmp_path) == []
+
+    def test_old_visits_are_forgotten(self, tmp_path):
+        ledger = self.open(tmp_path, keep_days=2.0)
+        for day in range(5):
+            ledger.append(Entry(visit(86_400 * day), PASS, 200))
+        ledger.close()
+        assert [v.at for v in self.visits(tmp_path)] == [START + 86_400 * day for day in (2, 3, 4)]
+
+    def test_odd_text_is_stored_somehow(self, tmp_path):
+        """Half a surrogate pair is no text. It must not take the entries beside it along."""
+        ledger = self.open(tmp_path)
+        odd = "a\ud800b"
+        evidence = Evidence("trap", "trap", 1.0, "Followed a link of the page /\xff\0.")
+        ledger.append(Entry(visit(0), PASS, 200))
+        fields = dict.fromkeys(["visitor", "account", "target", "host", "user_agent", "referrer", "method"], odd)
+        ledger.append(Entry(visit(1, **fields), Decision("refuse", (evidence,)), 403, "ABCD-1234"))
+        ledger.append(Entry(visit(2, target="/\0\xff\n"), PASS, 200))
+        ledger.close()
+        assert ledger.lost == 0
+        assert [v.target for v in self.visits(tmp_path)] == ["/0", "a\\ud800b", "/\0\xff\n"]
+
+    def test_many_threads_may_append(self, tmp_path):
+        ledger = self.open(tmp_path)
+
+        def append() -> None:
+            for n in range(500):
+                ledger.append(Entry(visit(n), PASS, 200))
+
+        threads = [threading.Thread(target=append) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ledger.close()
+        assert len(self.visits(tmp_path)) == 4_000
+        assert ledger.lost == 0
+
+    def test_many_processes_may_append(self, tmp_path):
+        self.open(tmp_path).close()
+        opened = self.shared(tmp_path)
+        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+            lost = pool.starmap(append, [(opened, number) for number in range(PROCESSES)], 1)
+        assert lost == [0] * PROCESSES
+        found = sorted(one.target for one in self.visits(tmp_path))
+        assert found == sorted(f"/{number}/{n}" for number in range(PROCESSES) for n in range(EACH))

@@ -1,0 +1,225 @@
+"""The lists in SQLite: what every store must do, and how gates read along."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import time
+from contextlib import closing
+
+import pytest
+from mmdb_writer import MMDBWriter
+from netaddr import IPSet
+
+from hedgerow.errors import StoreAwayError, StoreError
+from hedgerow.lists import follower as module
+from hedgerow.lists import sqlite_store as sqlite_lists
+from hedgerow.lists.asn import AsnFile
+from hedgerow.lists.disk_copy import ListsCopy
+from hedgerow.lists.follower import Follower
+from hedgerow.lists.model import Lists
+from hedgerow.lists.sqlite_store import SqliteLists
+
+from .lists_conformance import NOW, ListsConformance, entry, found
+
+
+class TestSqliteLists(ListsConformance):
+    def store(self, where, clock):
+        return SqliteLists(where / "lists.sqlite", clock=clock)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SqliteLists(tmp_path / "state" / "lists.sqlite", clock=lambda: NOW)
+
+
+@pytest.fixture
+def follower(store):
+    follower = Follower(store, Lists())
+    yield follower
+    follower.close()
+
+
+def test_the_file_is_for_its_owner_alone_and_made_by_the_first_write(store):
+    assert list(store.read()) == []
+    assert not store.path.exists()
+    store.add(entry())
+    assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+    assert store.count("black", NOW) == 1
+    assert store.count("white", NOW) == 0
+
+
+def test_what_is_no_database(tmp_path):
+    path = tmp_path / "lists.sqlite"
+    path.write_bytes(b"This is no database." * 100)
+    with pytest.raises(StoreError, match="cannot use the lists"):
+        SqliteLists(path).add(entry())
+    with pytest.raises(StoreError, match="cannot use the lists"):
+        Follower(SqliteLists(path), Lists()).take()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot use the lists"):
+        SqliteLists(tmp_path / "file" / "lists.sqlite").add(entry())
+
+
+def test_a_lock_that_stays_is_told(store, monkeypatch):
+    store.add(entry())
+    monkeypatch.setattr(sqlite_lists, "_PATIENCE", 0.05)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="being written by another program"):
+            store.add(entry("192.0.2.2"))
+        assert len(list(store.read())) == 1
+
+
+def test_only_what_changed_is_read(store, follower, monkeypatch):
+    store.put([entry(f"10.0.{n // 250}.{n % 250}") for n in range(1000)])
+    follower.take()
+    taken = []
+    monkeypatch.setattr(follower.lists, "put", taken.append)
+    store.add(entry("192.0.2.7"))
+    follower.take()
+    follower.take()
+    assert [listing.subject for listing in taken] == ["192.0.2.7"]
+
+
+def test_a_thread_reads_along(store, follower):
+    follower.start()
+    store.add(entry())
+    began = time.monotonic()
+    while found(follower.lists) != "black 192.0.2.1":
+        assert time.monotonic() - began < 60
+        time.sleep(0.01)
+
+
+def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, follower, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    store.add(entry())
+    follower.start()
+    assert found(follower.lists) == "black 192.0.2.1"
+    real = follower._take_changes
+    monkeypatch.setattr(follower, "_take_changes", lambda _: 1 / 0)
+
+    def told() -> int:
+        return sum("cannot be read" in record.getMessage() for record in caplog.records)
+
+    began = time.monotonic()
+    while not told():
+        assert time.monotonic() - began < 60
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert found(follower.lists) == "black 192.0.2.1"
+    assert told() == 1
+    monkeypatch.setattr(follower, "_take_changes", real)
+    store.remove("black", "192.0.2.1")
+    began = time.monotonic()
+    while found(follower.lists):
+        assert time.monotonic() - began < 60
+        time.sleep(0.01)
+
+
+def operators(path, number: int) -> None:
+    writer = MMDBWriter(ip_version=6, ipv4_compatible=True, database_type="GeoLite2-ASN")
+    writer.insert_network(IPSet(["192.0.2.0/24"]), {"autonomous_system_number": number})
+    writer.insert_network(IPSet(["2001:db8::/32"]), {"autonomous_system_number": 64497})
+    writer.insert_network(IPSet(["198.51.100.0/24"]), {"something": "else"})
+    writer.to_db_file(str(path))
+
+
+def test_operators_come_from_a_maxmind_file_that_may_be_replaced(tmp_path, store):
+    path = tmp_path / "asn.mmdb"
+    operators(path, 64496)
+    store.put([entry("AS64496"), entry("AS64497", "white")])
+    follower = Follower(store, Lists(), asn=AsnFile(path))
+    follower.take()
+    assert found(follower.lists) == "black AS64496"
+    assert found(follower.lists, "2001:db8::5") == "white AS64497"
+    assert found(follower.lists, "198.51.100.1") == found(follower.lists, "203.0.113.1") == ""
+    beside = tmp_path / "new.mmdb"
+    operators(beside, 64511)
+    beside.replace(path)
+    follower.take()
+    assert found(follower.lists) == ""
+    follower.close()
+
+
+def test_a_file_of_operators_that_cannot_be_read(tmp_path):
+    with pytest.raises(StoreError, match="cannot read the file of operators"):
+        AsnFile(tmp_path / "missing.mmdb").changed()
+    (tmp_path / "bad.mmdb").write_bytes(b"x" * 1000)
+    with pytest.raises(StoreError, match="cannot read the file of operators"):
+        AsnFile(tmp_path / "bad.mmdb").changed()
+
+
+# ---- The copy
+
+
+class Distant(SqliteLists):
+    """A store that may be away."""
+
+    away = False
+
+    def follow(self):
+        if self.away:
+            raise StoreAwayError("cannot reach the store")
+        return super().follow()
+
+
+def test_a_gate_that_starts_while_the_store_is_away_has_the_lists_of_the_copy(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_PAUSE", 0.01)
+    store, copy = Distant(tmp_path / "lists.sqlite"), ListsCopy(tmp_path / "own" / "copy.jsonl", "a")
+    store.put([entry(), entry("2001:db8::/32")])
+    with closing(Follower(store, Lists(), copy=copy)) as first:
+        first.start()
+        wait_until(lambda: copy.written_at > 0)
+    assert stat.S_IMODE(copy.path.stat().st_mode) == 0o600
+    store.away = True
+    store.remove("black", "192.0.2.1")
+    with closing(Follower(store, Lists(), copy=copy)) as late:
+        late.start()
+        assert found(late.lists) == "black 192.0.2.1"
+        assert "cannot reach the store; until it is back the lists are those of 2" in caplog.text
+        store.away = False
+        wait_until(lambda: found(late.lists) == "")
+        assert late.lists.find(NOW, "2001:db8::1") is not None
+        assert len(late.lists) == 1
+
+
+def test_a_copy_of_another_store_or_of_half_of_one_is_none(tmp_path, caplog):
+    copy = ListsCopy(tmp_path / "copy.jsonl", "a")
+    assert copy.read() is None
+    copy.write([entry(str(n)) for n in range(300)], lambda: None)
+    assert len(copy.read()) == 300
+    assert ListsCopy(copy.path, "b").read() is None
+    whole = copy.path.read_bytes()
+    copy.path.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+    assert copy.read() is None
+    copy.path.write_bytes(b"something else\n")
+    assert copy.read() is None
+    assert "cannot be read" in caplog.text
+    store = Distant(tmp_path / "lists.sqlite")
+    store.away = True
+    with closing(Follower(store, Lists(), copy=copy)) as late:
+        late.start()
+        assert "there are no lists" in caplog.text
+
+
+def test_who_writes_a_copy_is_alone(tmp_path):
+    copy = ListsCopy(tmp_path / "copy.jsonl", "a")
+
+    def entries():
+        yield entry()
+        ListsCopy(copy.path, "a").write([], lambda: None)
+        yield entry("192.0.2.2")
+
+    copy.write(entries(), lambda: None)
+    assert len(copy.read()) == 2
+
+
+def wait_until(met) -> None:
+    end = time.monotonic() + 30
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.005)

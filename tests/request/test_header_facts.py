@@ -1,0 +1,65 @@
+"""What headers tell, remembered."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.core.request_kind import is_prefetch, kind_claimed, origin_of
+from hedgerow.request import header_facts as module
+from hedgerow.request.header_anomalies import signs_of
+from hedgerow.request.header_facts import told_by
+
+NAMES = [
+    b"host", b"user-agent", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
+    b"sec-fetch-dest", b"sec-fetch-site", b"sec-purpose", b"purpose", b"x-moz", b"upgrade", b"range",
+    b"x-requested-with", b"cookie", b"referer", b"x-odd" * 300,
+]  # fmt: skip
+VALUES = [
+    b"", b"a", b"b", b"example.org", b"127.0.0.1:80", b"curl/8", b"*/*", b"text/html", b"document", b"image", b"empty",
+    b"navigate", b"same-origin", b"none", b"prefetch", b"websocket", b"x" * 2000,
+    b"Mozilla/5.0 (X11; rv:140.0) Gecko/1 Firefox/140.0",
+]  # fmt: skip
+FIELDS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8, unique_by=lambda f: f[0])
+
+
+@given(st.lists(st.tuples(FIELDS, st.sampled_from(["", "http", "https"]), st.booleans()), min_size=1, max_size=6))
+def test_what_is_remembered_is_what_would_be_worked_out(requests):
+    for headers, scheme, direct in requests:
+        fields = dict(headers)
+        host = fields.get(b"host", b"").decode()
+        prefetch = is_prefetch(fields)
+        assert told_by(fields, scheme, "1.1", direct=direct) == (
+            fields.get(b"user-agent", b"").decode(),
+            host,
+            prefetch,
+            kind_claimed("page", fields, prefetch=prefetch),
+            origin_of(fields, host) if b"sec-fetch-site" in fields else "",
+            signs_of(fields, scheme=scheme, host=host, version="1.1", direct=direct),
+        )
+
+
+@pytest.fixture
+def memories(monkeypatch):
+    shapes, known = {}, {}
+    monkeypatch.setattr(module, "_shapes", shapes)
+    monkeypatch.setattr(module, "_known", known)
+    monkeypatch.setattr(module, "_MOST", 3)
+    return shapes, known
+
+
+def test_the_memory_has_a_bound(memories):
+    for n in range(10):
+        told_by({b"x-%d" % n: b"", b"user-agent": b"a"}, "", "", direct=True)
+        told_by({b"user-agent": b"a%d" % n}, "", "", direct=True)
+        assert all(len(memory) <= 3 for memory in memories)
+
+
+def test_what_is_long_is_not_remembered(memories):
+    shapes, known = memories
+    told_by({b"x" * 2000: b""}, "", "", direct=True)
+    assert not shapes
+    told_by({b"user-agent": b"x" * 2000}, "", "", direct=True)
+    told_by({}, "x" * 2000, "", direct=False)
+    assert not known

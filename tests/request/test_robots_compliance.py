@@ -1,0 +1,101 @@
+"""Manners: robots.txt, and what it costs a bot not to keep to it."""
+
+from __future__ import annotations
+
+from hedgerow.request.bot_verifier import Welcome
+from hedgerow.request.bots import Bots, KnownBot, Name, Proofs
+from hedgerow.request.robots_compliance import Manners
+
+HOUR, DAY = 3600.0, 86_400.0
+CLOSED = b"User-agent: *\nDisallow: /private\nUser-agent: Polite\nDisallow: /mine\n"
+BOT = KnownBot("Bot", "search", agent="bot", robots="Bot", domains=("bot.example",))
+FETCHER = KnownBot("Fetcher", "search", agent="fetcher", domains=("bot.example",))
+SEO = KnownBot("Seo", "seo", agent="seo", robots="Seo", domains=("bot.example",))
+HERE, THERE = "192.0.2.1", "198.51.100.1"
+
+
+def manners(text: bytes = CLOSED, at: float = 0.0) -> Manners:
+    one = Manners()
+    assert one.due("example.org", at)
+    one.learn("example.org", text, at)
+    return one
+
+
+def test_rules_hold_for_those_they_name():
+    one = manners()
+    assert one.disobeys("example.org", "Bot", "/private/x?y", 1.0)
+    assert not one.disobeys("example.org", "Bot", "/mine", 1.0)
+    assert one.disobeys("example.org", "Polite", "/mine", 1.0)
+    assert not one.disobeys("example.org", "Polite", "/private", 1.0)
+    assert not one.disobeys("other.example", "Bot", "/private", 1.0)
+    assert not manners(b"User-agent: *\nDisallow: /").disobeys("example.org", "Bot", "/robots.txt", 1.0)
+
+
+def test_a_target_is_never_taken_for_an_address():
+    one = manners(b"User-agent: *\nDisallow: //x\n")
+    assert one.disobeys("example.org", "Bot", "//x/y", 1.0)
+
+
+def test_a_new_rule_is_held_against_nobody_for_a_day():
+    one = manners(b"")
+    one.learn("example.org", CLOSED, HOUR)
+    assert not one.disobeys("example.org", "Bot", "/private", 2 * HOUR)
+    assert not one.disobeys("example.org", "Bot", "/private", DAY)
+    assert one.disobeys("example.org", "Bot", "/private", DAY + 2 * HOUR)
+    one.learn("example.org", b"", 2 * DAY)
+    assert not one.disobeys("example.org", "Bot", "/private", 2 * DAY), "and a rule that is gone is gone at once"
+
+
+def test_it_is_read_when_it_is_due():
+    one = Manners()
+    assert one.due("a", 0.0)
+    assert not one.due("a", 1.0), "asked for, and under way"
+    assert one.due("a", 61.0), "nothing came of it"
+    one.learn("a", b"", 61.0)
+    assert not one.due("a", 61.0 + HOUR - 1)
+    assert one.due("a", 61.0 + HOUR)
+    for n in range(100):
+        one.due(f"host-{n}", 0.0)
+    assert len(one._hosts) == 16
+    one.learn("a", CLOSED, 0.0)
+    assert len(one._hosts) == 16
+
+
+def test_many_versions_are_not_kept():
+    one = manners()
+    for n in range(100):
+        one.learn("example.org", b"# %d" % n, float(n))
+    assert len(one._hosts["example.org"].versions) == 8
+
+
+def welcome() -> Welcome:
+    proofs = Proofs()
+    for bot in (BOT, FETCHER, SEO):
+        proofs.learn(Name(bot, HERE, 0.0), true=True)
+        proofs.learn(Name(bot, THERE, 0.0), true=False)
+    return Welcome(Bots(known=[BOT, FETCHER, SEO], proofs=proofs), manners=manners())
+
+
+def test_a_bot_that_disobeys_loses_its_welcome_for_a_day():
+    one = welcome()
+    ask = lambda at, target, address=HERE, agent="bot": one.of_address(at, address, agent, "example.org", target)  # noqa: E731
+    assert ask(1.0, "/") == ("Bot", "Bot", "verified", ())
+    assert ask(2.0, "/private") == ("", "Bot", "verified", ("robots",))
+    assert ask(3.0, "/") == ("", "Bot", "verified", ())
+    assert ask(3.0, "/", agent="fetcher").bot == "Fetcher"
+    assert ask(2.0 + DAY - 1, "/").bot == ""
+    assert ask(2.0 + DAY, "/").bot == "Bot"
+
+
+def test_who_fetches_for_a_person_is_not_held_to_it():
+    assert welcome().of_address(1.0, HERE, "fetcher", "example.org", "/private").bot == "Fetcher"
+
+
+def test_a_liar_costs_nobody_the_welcome():
+    one = welcome()
+    assert one.of_address(1.0, THERE, "bot", "example.org", "/private") == ("", "Bot", "false", ())
+    assert one.of_address(2.0, HERE, "bot", "example.org", "/").bot == "Bot"
+
+
+def test_what_is_contained_is_verified_and_not_welcome():
+    assert welcome().of_address(1.0, HERE, "seo", "example.org", "/") == ("", "Seo", "verified", ())

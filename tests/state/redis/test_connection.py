@@ -1,0 +1,77 @@
+"""A link to Redis that is closed leaves no socket to the collector, even where the loop ends in the same breath."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hedgerow.state.redis import connection as module
+from hedgerow.state.redis.connection import LoopLink, ThreadLink, parse_address
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A Redis that answers the first words, with nothing where *answer* is empty, and then hears no more."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connected, _ = server.accept()
+            with connected:
+                connected.recv(65536)
+                connected.sendall(answer)
+                done.wait()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"redis://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join()
+
+
+def left_open(play: Callable[[LoopLink], object], url: str) -> list[str]:
+    """What the collector says after a link was opened, played with and closed in a loop of its own."""
+
+    async def whole() -> None:
+        link = LoopLink(parse_address(url), lambda: [("PING",)])
+        await link.open()
+        play(link)
+        await link.close()
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(whole())
+        loop.close()
+        gc.collect()
+    return [str(warning.message) for warning in said]
+
+
+def test_one_that_has_more_to_say_than_is_heard():
+    with answering(b"+PONG\r\n") as url:
+        assert left_open(lambda link: link.tell(("SET", "x", "y" * 20_000_000)), url) == []
+
+
+def test_one_that_was_never_answered(monkeypatch):
+    monkeypatch.setattr(module, "_CONNECT", 0.05)
+    with answering(b"") as url:
+        assert left_open(lambda _: None, url) == []
+
+
+def test_one_of_a_thread_to_a_socket_at_which_nobody_listens(tmp_path, monkeypatch):
+    # What is logged holds on to the error, and that to all that was there.
+    monkeypatch.setattr(module.log, "disabled", True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        link = ThreadLink(parse_address(f"unix://{tmp_path}/redis.sock"), list)
+        link.close()
+        gc.collect()
+    assert link.away
+    assert [str(warning.message) for warning in said] == []

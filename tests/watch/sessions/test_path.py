@@ -1,0 +1,176 @@
+"""PathMarker's sessions and features, by hand."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.markers.token import page_digest
+from hedgerow.watch.sessions.path import FURTHER, LONG, SIX, WIDE, PathSession, step_of
+
+
+def test_sixty_four_visits_by_hand():
+    """
+    Like the paper's figure 3: the 64 visits #0 to #63 are one long session, #0 to #59, and four visits of the next.
+
+    Short session A, #0 to #29: a chain, each page led to by the one before; gaps of 1 s and 3 s in turn (15 and 14).
+    30 s of silence. B, #30 to #57: #30 is led to by #0, and leads to #31 to #57; gaps of 3 s (27).
+    20 s of silence. C, #58 to #63, 1 s apart, led to by nothing: the long session's end cuts it after #59.
+    """
+    gaps = [1.0, 3.0] * 14 + [1.0] + [30.0] + [3.0] * 27 + [20.0] + [1.0] * 5
+    parents = [None, *(f"/{n}" for n in range(29)), "/0", *["/30"] * 27, *[None] * 6]
+    at = 1000.0
+    session = PathSession()
+    for number, (gap, parent) in enumerate(zip([0.0, *gaps], parents, strict=True)):
+        at += gap
+        session.add(at, f"/{number}", parent)
+        if number == 59:
+            assert session.full
+            # Depth: #29 is 29 deep. Width: #30 leads to 27. Of A alone: depth 29, width 1, 30 visits.
+            # Intervals of all: 59, their sum 15 + 42 + 30 + 81 + 20 + 1 = 189, of their squares
+            # 15 + 126 + 900 + 243 + 400 + 1 = 1685. Of A: 29, 57 and 141.
+            # Var / mean^2 = (squares / n) / (sum / n)^2 - 1 = squares * n / sum^2 - 1.
+            assert session.features() == pytest.approx(
+                (
+                    29 / 60,
+                    27 / 60,
+                    1685 * 59 / 189**2 - 1,
+                    29 / 30 - 29 / 60,
+                    27 / 60 - 1 / 30,
+                    141 * 29 / 57**2 - 1,
+                )
+            )
+    assert session.size == 4
+    assert session.features() == (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_ten_seconds_begin_a_short_session():
+    session = PathSession()
+    for at in (0.0, 9.5, 19.5, 25.0, 30.0):
+        session.add(at, "/", None)
+    assert session.further()[FURTHER.index("longest")] == 3 / 5
+    assert session.further()[FURTHER.index("pauses")] == 1 / 5
+
+
+def test_depth_and_width_start_anew_in_the_short_session():
+    """The parent was seen in the long session and not in the short one: in there, the page is an entry."""
+    session = PathSession()
+    session.add(0.0, "/", None)
+    session.add(60.0, "/a", "/")
+    session.add(61.0, "/a/1", "/a")
+    session.add(62.0, "/a/2", "/a")
+    depth, width, _, depth_difference, width_difference, _ = session.features()
+    assert (depth, width) == (2 / 4, 2 / 4)
+    assert depth_difference == pytest.approx(abs(2 / 4 - 1 / 3))
+    assert width_difference == pytest.approx(abs(2 / 4 - 2 / 3))
+
+
+def test_a_parent_that_comes_later_is_none():
+    session = PathSession()
+    session.add(0.0, "/a", "/")
+    session.add(1.0, "/", None)
+    assert session.features()[:2] == (0.0, 0.0)
+
+
+def test_targets_and_digests_are_the_same_pages():
+    first, second = PathSession(), PathSession()
+    first.add(0.0, "/", None)
+    first.add(1.0, "/a", "/")
+    second.add(0.0, page_digest("/"), None)
+    second.add(1.0, page_digest("/a"), page_digest("/"))
+    assert first.to_bytes() == second.to_bytes()
+
+
+steps = st.lists(
+    st.tuples(st.floats(0, 50), st.integers(0, 20), st.one_of(st.none(), st.integers(0, 25))), min_size=1, max_size=130
+)
+
+
+@given(steps, st.integers(0, 70_000))
+def test_what_is_kept_comes_back(drawn, beside):
+    """Saved and restored at any moment, a session goes on as if nothing had been."""
+    plain, kept = PathSession(), PathSession()
+    at = 1.7e9
+    for gap, page, parent in drawn:
+        at += gap
+        restored = PathSession.from_bytes(kept.to_bytes())
+        assert restored is not None
+        kept = restored
+        for session in (plain, kept):
+            session.add(at, f"/{page}", None if parent is None else f"/{parent}")
+            session.note()
+    plain.beside = kept.beside = min(beside, 65_535)
+    restored = PathSession.from_bytes(kept.to_bytes())
+    assert restored is not None
+    assert restored.wide() == plain.wide()
+    assert len(kept.to_bytes()) <= 1024
+    assert len(plain.wide()) == len(WIDE)
+    assert plain.features() == plain.wide()[: len(SIX)]
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_session(kept):
+    restored = PathSession.from_bytes(kept)
+    if restored is not None:
+        restored.wide()
+
+
+def test_small_in_memory():
+    session = PathSession()
+    for number in range(LONG):
+        session.add(number * 7.0, f"/{number}", f"/{number // 2}")
+    parts = (session._digests, session._steps, session.latest)
+    assert sys.getsizeof(session) + sum(sys.getsizeof(part) for part in parts) <= 1024
+
+
+def visit(**more):
+    return Visit(5.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/a?x=1", **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "host", "parent"),
+    [
+        ({}, "", None),
+        ({"marker": Marker("page", b"v", b"parent", "t")}, "", b"parent"),
+        ({"marker": Marker("trap", b"v", b"parent", "")}, "", None),
+        ({"referrer": "https://example.org/b?y=2#z", "host": "example.org"}, "", page_digest("/b?y=2")),
+        ({"referrer": "https://Example.org", "host": "example.org"}, "", page_digest("/")),
+        ({"referrer": "https://example.org/b"}, "example.org", page_digest("/b")),
+        ({"referrer": "https://search.example/b", "host": "example.org"}, "", None),
+        ({"referrer": "https://example.org/b"}, "", None),
+        ({"referrer": "rubbish", "host": "example.org"}, "", None),
+    ],
+)
+def test_the_parent_of_a_step(more, host, parent):
+    assert step_of(visit(**more), host) == (5.0, page_digest("/a?x=1"), parent)
+
+
+@pytest.mark.parametrize("kind", ["asset", "call", "prefetch"])
+def test_only_pages_are_steps(kind):
+    assert step_of(visit(kind=kind)) is None
+
+
+def test_a_stray_parent_that_leads_to_several_pages_is_seen():
+    """In the middle of a breadth-first crawl the parents are out of sight, but each leads to several pages in a row."""
+    wide, random = PathSession(), PathSession()
+    for number in range(12):
+        wide.add(float(number), f"/{number}", f"/old/{number // 4}")
+        random.add(float(number), f"/{number}", f"/old/{number % 4}")
+    place = WIDE.index("sideward")
+    assert wide.wide()[place] == 9 / 12
+    assert random.wide()[place] == 0.0
+    assert wide.wide()[WIDE.index("strays")] == random.wide()[WIDE.index("strays")] == 1.0
+
+
+def test_a_stray_parent_is_known_again_after_a_restart():
+    session = PathSession()
+    session.add(0.0, "/1", "/old")
+    restored = PathSession.from_bytes(session.to_bytes())
+    for each in (session, restored):
+        each.add(1.0, "/2", "/old")
+    assert session.wide() == restored.wide()
+    assert session.wide()[WIDE.index("sideward")] == 0.5

@@ -1,0 +1,207 @@
+"""The window of 27 to 40 visits."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.watch.sessions.path import step_of
+from hedgerow.watch.sessions.window import LEAST, MOST, NAMES, Access, Window, access_of, changes_trees
+
+PAGE = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
+
+
+def filled(*, gap: float = 10.0) -> Window:
+    """27 visits to one page, *gap* seconds apart, the last one at 26 gaps."""
+    window = Window()
+    for number in range(LEAST):
+        window.add(PAGE._replace(at=number * gap))
+    return window
+
+
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [
+        ({"at": 265.0}, 28),  # all three
+        ({"at": 275.0}, 28),  # same session, same trees; later than the mean
+        ({"at": 265.0, "session": b"t"}, 28),  # soon, same trees
+        ({"at": 265.0, "page": b"/new"}, 28),  # same session, soon; a tree more
+        ({"at": 265.0, "page": b"/new", "referrer": b"/", "session": b"t"}, 28),  # soon; joins its tree
+        ({"at": 275.0, "session": b"t"}, 27),  # same trees only
+        ({"at": 270.0, "page": b"/new"}, 27),  # same session only: as late as the mean is not sooner
+        ({"at": 265.0, "page": b"/new", "session": b"t"}, 27),  # soon only
+        ({"at": 260.0 + 1800.0}, 27),  # the same name after half an hour is another session
+    ],
+)
+def test_two_of_three_make_it_longer(changes, size):
+    window = filled()
+    window.add(PAGE._replace(**changes))
+    assert window.size == size
+
+
+def test_never_longer_than_forty():
+    window = filled()
+    for number in range(100):
+        window.add(PAGE._replace(at=260.0 + number * 0.001))
+    assert window.size == MOST
+    assert window.features()[NAMES.index("gap_most")] == pytest.approx(0.001)
+
+
+def test_a_slide_keeps_the_length():
+    window = filled()
+    for number in range(3):
+        window.add(PAGE._replace(at=261.0 + number))
+    for number in range(5):
+        window.add(PAGE._replace(at=5000.0 * (number + 1), session=b"other", page=bytes([number])))
+    assert window.size == 30
+
+
+def test_features_by_hand():
+    window = Window()
+    window.add(PAGE)
+    window.add(PAGE._replace(at=1.0, cookie=b"c", cookie_state="good", session=b"c", referred="own", agent="absent"))
+    window.add(
+        PAGE._replace(at=4.0, cookie=b"d", cookie_state="wrong", session=b"c", referred="foreign", agent="false")
+    )
+    window.add(
+        PAGE._replace(
+            at=10.0, address="192.0.2.2", cookie=b"c", cookie_state="good", session=b"c", referred="own", agent="true"
+        )
+    )
+    # Gaps 1, 3, 6: mean 10/3, variance (1 + 9 + 36)/3 - 100/9 = 38/9.
+    assert window.features() == pytest.approx(
+        (4, 1 / 4, 1 / 4, 2 / 4, 2, 2, 1, 3, 6, 3, 38 / 9, 1 / 4, 1 / 4, 2 / 4, 1 / 4, 0, 1 / 4, 1 / 4)
+    )
+
+
+def trees(edges) -> int:
+    """Counted the plain way: merge what is linked until nothing changes."""
+    groups: list[set[bytes]] = []
+    for edge in edges:
+        here = {one for one in edge if one is not None}
+        here.update(*(group for group in groups if group & here))
+        groups = [group for group in groups if not group & here] + [here]
+    return len(groups)
+
+
+EDGES = st.tuples(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), st.sampled_from([None, b"a", b"b", b"c", b"f"]))
+
+
+@given(st.lists(EDGES, max_size=8), EDGES)
+def test_trees_are_changed_by_what_makes_more_or_less_of_them(edges, edge):
+    assert changes_trees(edges, *edge) == (trees([*edges, edge]) != trees(edges))
+
+
+def visit(**more):
+    return Visit(5.0, "192.0.2.1", more.pop("visitor", "192.0.2.1"), "192.0.2.1", "GET", "/a", **more)
+
+
+def told(**more):
+    asked = visit(**more)
+    return access_of(asked, step_of(asked))
+
+
+def test_what_a_visit_tells():
+    bare = told()
+    assert (bare.cookie_state, bare.referred, bare.referrer, bare.agent) == ("absent", "absent", None, "absent")
+    own = told(referrer="http://example.org/b", host="example.org", user_agent="Mozilla/5.0")
+    assert (own.referred, own.agent) == ("own", "browser")
+    assert own.referrer is not None
+    assert told(referrer="http://example.net/", host="example.org").referred == "foreign"
+    account = told(visitor="account:ann", account="ann")
+    assert (account.cookie_state, account.cookie) == ("good", account.session)
+    assert told(linked=(b"before",)).cookie_state == "good"
+    assert told(marker=Marker("page", b"v", b"parent", "")).referrer == b"parent"
+
+
+@pytest.mark.parametrize(
+    ("more", "agent"),
+    [
+        ({"proof": "verified"}, "true"),
+        ({"bot": "x"}, "true"),
+        ({"claim": "x", "proof": "false", "user_agent": "x"}, "false"),
+        ({"claim": "x", "user_agent": "x"}, "unknown"),
+        ({"signs": ("program",), "user_agent": "curl/8"}, "unknown"),
+    ],
+)
+def test_what_an_agent_declares(more, agent):
+    assert told(**more).agent == agent
+
+
+@given(st.lists(st.tuples(st.floats(0, 4000), st.integers(0, 5), st.integers(-1, 5)), max_size=120))
+def test_the_window_is_as_long_as_it_may_be(drawn):
+    window, at = Window(), 0.0
+    for number, (gap, page, parent) in enumerate(drawn, 1):
+        at += gap
+        window.add(PAGE._replace(at=at, page=bytes([page]), referrer=bytes([parent]) if parent >= 0 else None))
+        assert min(number, LEAST) <= window.size <= min(number, MOST)
+        assert len(window.features()) == len(NAMES)
+
+
+ACCESSES = st.lists(
+    st.builds(
+        Access,
+        st.floats(0, 4000),
+        st.sampled_from(["192.0.2.1", "192.0.2.2", "2001:db8::1"]),
+        st.binary(min_size=1, max_size=6),
+        st.sampled_from([b"/", b"/a", b"/b", b"/c/long/name"]),
+        st.sampled_from([None, b"/", b"/a", b""]),
+        st.sampled_from(["absent", "foreign", "own"]),
+        st.sampled_from([b"", b"c", b"d"]),
+        st.sampled_from(["absent", "wrong", "good"]),
+        st.sampled_from(["absent", "unknown", "browser", "false", "true"]),
+    ),
+    max_size=120,
+)
+
+
+@given(ACCESSES)
+def test_what_is_kept_comes_back(drawn):
+    """Saved and restored at any moment, a window goes on as if nothing had been; of many guises those in it stay."""
+    plain, kept, at = Window(), Window(), 1.7e9
+    for access in drawn:
+        at += access.at
+        restored = Window.from_bytes(kept.to_bytes())
+        assert restored is not None
+        kept = restored
+        for window in (plain, kept):
+            window.add(access._replace(at=at))
+        assert kept.features() == plain.features()
+        assert (kept.is_due, kept.latest) == (plain.is_due, plain.latest)
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_no_window(kept):
+    restored = Window.from_bytes(kept)
+    if restored is not None:
+        restored.features()
+
+
+def test_more_than_sixteen_guises_are_not_told_apart():
+    window = Window()
+    for number in range(60):
+        window.add(PAGE._replace(at=number * 1.0, session=b"%d" % number))
+    assert window.features()[NAMES.index("sessions")] == 16
+
+
+def test_a_judgement_is_due_at_27_visits_and_after_27_others():
+    window, due = Window(), []
+    for number in range(100):
+        window.add(PAGE._replace(at=number * 1.0))
+        if window.is_due:
+            due.append(number + 1)
+            window.fresh = 0
+    assert due == [27, 54, 81]
+
+
+@pytest.mark.parametrize("guises", [1, 40])
+def test_small_in_memory(guises):
+    window = Window()
+    for number in range(100):
+        window.add(PAGE._replace(at=number * 7.0, page=b"%d" % number, session=b"%d" % (number % guises)))
+    parts = (window._visits, window._guises, window.latest)
+    assert sys.getsizeof(window) + sum(map(sys.getsizeof, parts)) <= (750 if guises == 1 else 900)

@@ -1,0 +1,46 @@
+"""A site of linked pages behind a real gate, and visitors that follow its links; a watch looks on."""
+
+from __future__ import annotations
+
+import random
+
+from driving import KEY, START, Entries, settings
+from hedgerow.core.decision import Decision
+from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.web.build import build_gate, build_watch
+
+HOST = "example.org"
+PAGES = 2_000
+
+
+class SharedSite:
+    """Each page links to twenty others; a link is the token that the gate's own seal gives."""
+
+    def __init__(self, text: str = "") -> None:
+        self.seals = Seals([Key(1, KEY, 0.0)])
+        self.gate = build_gate(settings(text), seals=self.seals, ledger=Entries())
+        self.watch = build_watch(settings(text), self.gate.engine.ladder, self.gate.state.amend)
+        self.gate.onlooker = self.watch.see
+        self.now = START
+        self.asked = 0
+
+    def get(self, address: str, link: str = "/", wait: float = 1.0, cookie: str = "") -> tuple[Decision, list[str]]:
+        """Ask for a page, and get the links on it."""
+        self.now += wait
+        self.asked += 1
+        headers = [(b"host", HOST.encode()), (b"user-agent", b"Mozilla/5.0"), (b"accept", b"text/html")]
+        if cookie:
+            headers.append((b"cookie", cookie.encode()))
+        visit = self.gate.identifier.visit(self.now, address, "GET", link, headers)
+        decision = self.gate.decide(visit)
+        self.gate.record(visit, decision, 200)
+        if decision.action != "pass":
+            return decision, []
+        seal = self.seals.of(HOST).sealer(visitor_digest(visit.visitor), page_digest(visit.target))
+        targets = random.Random(visit.target).sample(range(PAGES), 20)
+        tokens = seal([b"\x01" + b"/page/%d" % target for target in targets])
+        return decision, ["/~" + token.decode() for token in tokens[: len(targets)]]
+
+    @property
+    def campaigns(self):
+        return self.watch.campaigns()

@@ -1,0 +1,312 @@
+"""The watch: what it tells the state, what it leaves out when it falls behind, and what outlives a restart."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import msgspec
+import pytest
+
+from driving import START, Application, Client, settings
+from hedgerow.cli.watch import look_along
+from hedgerow.core.decision import PASS, Change, Decision, Evidence
+from hedgerow.core.visit import Marker, Visit
+from hedgerow.errors import ModelError
+from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.state.sqlite.journal import SqliteJournal
+from hedgerow.watch.link_sharing import CODE
+from hedgerow.watch.models.bundle import encoded, shipped
+from hedgerow.watch.models.panel import Record
+from hedgerow.watch.session_store import SqliteSessions
+from hedgerow.watch.watch import Beside, Watch
+from hedgerow.web.asgi import Hedgerow
+from hedgerow.web.build import build_ladder, build_sessions, build_watch
+from hedgerow.web.site import Site
+
+ME = "192.0.2.1"
+ALONE = "".join(f"[{table}]\nenabled = false\n" for table in ("density", "traps", "headers"))
+ALONE += '[marker]\nmode = "off"\nrules = []\n'
+"""Settings under which only the watch has anything to say."""
+
+
+def step(n: int, visitor: str = ME, kind: str = "page", **more) -> Visit:
+    """The n-th page, by a link of the page before it."""
+    marker = Marker("page", visitor_digest(visitor), page_digest(f"/{n - 1}"), f"/{n}")
+    return Visit(START + n, visitor, visitor, visitor, "GET", f"/{n}", kind=kind, marker=marker, **more)
+
+
+class Says:
+    """Stands for a panel that says what it is told to say."""
+
+    def __init__(self, judge, kind: str = "paths") -> None:
+        self.kind, self.says, self.record = kind, judge, Record(kind, "none")
+
+    def judge(self, session, _visitor, _at):
+        return self.says(session)
+
+    def take(self, _record) -> None: ...
+
+
+def watch_with(judge, **options) -> tuple[Watch, list[Change]]:
+    told: list[Change] = []
+    return Watch(build_ladder(settings()), told.append, paths=Says(judge), **options), told
+
+
+def eventually(condition) -> bool:
+    deadline = time.monotonic() + 60
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(found)
+
+
+def test_a_session_is_judged_at_growing_prefixes():
+    asked = []
+    watch, told = watch_with(lambda session: asked.append(session.size) or "depth-first", on_path="challenge")
+    for n in range(130):
+        watch.see(step(n), PASS)
+        watch.see(step(n, kind="asset"), PASS)
+    assert asked == [10, 20, 30, 40, 50, 60] * 2 + [10]
+    assert {(change.key, change.identity, change.codes) for change in told} == {
+        (ME, "depth-first", ("path-depth-first",))
+    }
+    assert watch.found == {"depth-first": 13}
+
+
+def test_what_is_only_recorded_changes_nobody_s_identity():
+    watch, told = watch_with(lambda _: "random-like")
+    for n in range(10):
+        watch.see(step(n), PASS)
+    (change,) = told
+    assert (change.identity, change.weight, change.codes) == ("", 0.0, ("path-random-like",))
+
+
+def test_people_are_not_spoken_of():
+    watch, told = watch_with(lambda _: "person")
+    for n in range(60):
+        watch.see(step(n), PASS)
+    assert (told, watch.found) == ([], {"person": 6})
+
+
+def test_bots_and_visits_that_did_not_pass_are_no_part_of_a_path():
+    watch, _ = watch_with(lambda _: "person")
+    watch.see(step(1, bot="b"), PASS)
+    watch.see(step(1, visitor=""), PASS)
+    watch.see(step(1, tampered=True), PASS)
+    watch.see(step(1), Decision("challenge"))
+    assert (watch.pending, watch.seen) == (0, 4)
+    watch.observe = True
+    watch.see(step(1), Decision("challenge"))
+    assert watch.pending == 1
+
+
+def test_a_window_is_judged_at_27_pages_and_after_27_others():
+    told: list[Change] = []
+    asked = []
+    windows = Says(lambda window: asked.append(window.size) or "suspect", "windows")
+    watch = Watch(build_ladder(settings()), told.append, windows=windows, on_window="challenge")
+    for n in range(60):
+        watch.see(step(n), PASS)
+        watch.see(step(n, kind="asset"), PASS)
+        watch.see(step(n, kind="call"), PASS)
+    assert len(asked) == 2
+    assert asked[0] == 27
+    assert 27 <= asked[1] <= 40
+    assert {(change.identity, change.codes) for change in told} == {("suspect", ("window-suspect",))}
+    assert watch.found == {"window-suspect": 2}
+
+
+def test_sessions_are_bounded():
+    watch, _ = watch_with(lambda _: "person", most_sessions=10)
+    for n in range(30):
+        watch.see(step(1, f"192.0.2.{n}"), PASS)
+    assert watch.pending == 10
+
+
+def test_the_bundle_that_comes_with_hedgerow_knows_a_crawler_that_runs():
+    watch = build_watch(settings(), build_ladder(settings()), lambda _: None)
+    for n in range(60):
+        watch.see(step(n), PASS)
+    assert watch.found["person"] < 3
+
+
+def test_the_window_that_comes_with_hedgerow_knows_a_crawler_that_runs():
+    own = settings('[watch]\npaths = "off"\n')
+    watch = build_watch(own, build_ladder(own), lambda _: None)
+    for n in range(60):
+        at = step(n)
+        watch.see(msgspec.structs.replace(at, at=START + n * 0.1), PASS)
+    assert watch.found == {"window-suspect": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "right"), [("window", "model", "window_model"), ("boosted", "window_model", "model")]
+)
+def test_a_bundle_of_another_kind_is_refused(tmp_path, name, setting, right):
+    path = tmp_path / "bundle.json"
+    path.write_bytes(encoded(shipped(name)))
+    with pytest.raises(ModelError, match=f"set it as {right}"):
+        build_watch(settings(f'[watch]\n{setting} = "{path}"\n'), build_ladder(settings()), lambda _: None)
+
+
+# ---- Beside the gate
+
+
+class Slow:
+    """Stands for a watch that is stopped until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.saw: list[str] = []
+        self.missed: list[str] = []
+        self.note_campaigns = self.restore = self.records = lambda *_: None
+
+    def see(self, visit, _decision) -> None:
+        self.go.wait(60)
+        self.saw.append(visit.visitor)
+
+    def miss(self, visitor: str) -> None:
+        self.missed.append(visitor)
+
+
+def test_who_falls_behind_leaves_out_visitors_and_never_waits():
+    slow = Slow()
+    beside = Beside(slow, queue=100)  # type: ignore[arg-type]
+    names = [f"192.0.2.{n}" for n in range(50)]
+    for _ in range(20):
+        for name in names:
+            beside.add(step(1, name), PASS)
+    assert beside.waiting <= 100
+    assert beside.left_out >= 850
+    slow.go.set()
+    assert eventually(lambda: not beside.waiting)
+    for name in names:
+        beside.add(step(2, name), PASS)
+    beside.close()
+    # Whose visits were left out has a hole in its session, and the watch is told before it sees the next.
+    assert set(slow.missed) == set(names)
+    assert len(slow.saw) + beside.left_out == 21 * 50
+
+
+def test_a_failure_does_not_end_the_watch(caplog):
+    watch, _ = watch_with(lambda _: "person")
+    before, failed = watch.see, []
+
+    def see(visit, decision):
+        if not failed:
+            failed.append(visit)
+            raise ZeroDivisionError
+        before(visit, decision)
+
+    watch.see = see
+    beside = Beside(watch)
+    for n in range(5):
+        beside.add(step(n), PASS)
+    beside.close()
+    assert watch.seen == 4
+    assert "goes on" in caplog.text
+    caplog.clear()
+
+
+def test_where_nothing_happens_there_is_no_thread(monkeypatch):
+    monkeypatch.setattr("hedgerow.watch.watch._IDLE", 0.05)
+    watch, _ = watch_with(lambda _: "person")
+    beside = Beside(watch)
+    for n in range(3):
+        beside.add(step(n), PASS)
+        assert eventually(lambda: beside._thread is None)
+    assert watch.seen == 3
+    beside.close()
+
+
+def test_pending_sessions_outlive_a_restart(tmp_path):
+    asked = []
+
+    def once(visits) -> None:
+        watch, _ = watch_with(lambda session: asked.append(session.features()) or "person")
+        beside = Beside(watch, sessions=SqliteSessions(tmp_path / "s.sqlite"))
+        for n in visits:
+            beside.add(step(n), PASS)
+            beside.add(step(1, f"198.51.100.{n}"), PASS)
+        beside.close()
+
+    once(range(15))
+    once(range(15, 20))
+    straight, _ = watch_with(lambda session: asked.append(session.features()) or "person")
+    for n in range(20):
+        straight.see(step(n), PASS)
+    assert len(asked) == 4
+    assert asked[1] == asked[3]
+    store = SqliteSessions(tmp_path / "s.sqlite")
+    assert [name for name, _ in store.read().sessions] == [ME]
+    store.close()
+
+
+def test_who_is_killed_loses_what_was_not_yet_written_and_nothing_else(tmp_path, monkeypatch):
+    """No close: what another finds in the file is what was there when the process was gone."""
+    monkeypatch.setattr("hedgerow.watch.watch._SAVE_EVERY", 0.05)
+    borrowed = Marker("page", visitor_digest("198.51.100.1"), page_digest("/0"), "/1")
+    own = build_watch(settings(), build_ladder(settings()), lambda _: None)
+    beside = Beside(own, sessions=SqliteSessions(tmp_path / "s.sqlite"))
+    evidence = Evidence("integrity", CODE, 0.0, "", details=visitor_digest("198.51.100.1").hex())
+    for n in range(28):
+        beside.add(step(n), PASS)
+    beside.add(msgspec.structs.replace(step(28), marker=borrowed), Decision("pass", (evidence,)))
+    store = SqliteSessions(tmp_path / "s.sqlite")
+    assert eventually(lambda: len(store.read().ties) == 2)
+    assert eventually(lambda: store.read().records and sum(store.read().records[0].judged.values()) == 2)
+    after = build_watch(settings(), build_ladder(settings()), lambda _: None)
+    after.restore(store.read())
+    store.close()
+    assert after._sessions[ME].to_bytes() == own._sessions[ME].to_bytes()
+    assert after.sharing._links._users == own.sharing._links._users
+    assert after.paths.record == own.paths.record
+    assert after.windows.record.judged == own.windows.record.judged != {}
+    beside.close()
+
+
+def test_the_gate_acts_within_a_second():
+    client = Client(text=ALONE + '[watch]\npaths = "challenge"\n')
+    client.site.watch.watch.paths = Says(lambda _: "width-first")
+    for n in range(10):
+        client.clock.now += 1
+        assert client.get("/" + "a" * n).status == 200
+    assert eventually(lambda: dict(client.site.state.standings()).get(ME))
+    assert dict(client.site.state.standings())[ME].identity == "width-first"
+    answer = client.get("/", headers={"accept": "text/html"})
+    assert b"challenge" in (answer.header("hedgerow-decision") or b"")
+    client.site.close()
+
+
+# ---- A process of its own
+
+
+def test_a_watch_of_its_own_reads_along_and_the_gate_acts(tmp_path):
+    own = settings(f'directory = "{tmp_path}"\n{ALONE}[watch]\nenabled = false\npaths = "challenge"\n')
+    site = Site(own)
+    client = Client(Application())
+    client.site, client.hedgerow = site, Hedgerow(client.app, site=site, clock=time.time)
+    assert site.watch is None
+    client.get("/before")
+    stop, sessions, journal = threading.Event(), build_sessions(own), SqliteJournal(tmp_path / "state.sqlite")
+    assert eventually(lambda: site.ledger.written == 1)
+    thread = threading.Thread(target=look_along, args=(own, sessions, journal, stop))
+    thread.start()
+    try:
+        time.sleep(0.5)
+        for n in range(60):
+            client.get("/" + "a" * n, headers={"referer": "http://example.org/" + "a" * (n - 1)})
+        assert eventually(lambda: dict(site.state.standings()).get(ME))
+        standing = dict(site.state.standings())[ME]
+        assert any(code.startswith("path-") for code, _ in standing.reasons)
+        assert standing.identity != "person"
+    finally:
+        stop.set()
+        thread.join()
+        sessions.close()
+        journal.close()
+        site.close()
+    again = build_sessions(own)
+    # It was told at the tenth page, and may have been stopped there.
+    assert 10 < (again.position(str(tmp_path / "ledger.sqlite")) or 0) <= 61
+    again.close()

@@ -1,0 +1,42 @@
+"""Pages with holes, and the page that asks, which is one: nothing of one visitor is in another's."""
+
+from __future__ import annotations
+
+from hedgerow.challenge.protocol import Issued
+from hedgerow.web.challenge import question_page as challenge_question
+from hedgerow.web.challenge.pages import Manner
+from hedgerow.web.challenge.question_page import question
+from hedgerow.web.page_template import Page, hole
+
+
+def test_holes_are_filled_and_nothing_else_is():
+    page = Page(f"<a>{hole('a')}</a>{hole('b')}{hole('a')}é")
+    assert page.filled({"a": "1", "b": hole("a"), "c": "3"}) == f"<a>1</a>{hole('a')}1é".encode()
+    assert page.filled({"a": "", "b": "{a}"}) == "<a></a>{a}é".encode()
+    assert Page("").filled({}) == b""
+
+
+def asked(visitor: str, site: str = "example.org", language: str = "de") -> bytes:
+    issued = Issued("work", f"ticket-{visitor}", f"challenge-{visitor}", 30.0, f'{{"question": "{visitor}"}}')
+    manner = Manner(language, "/~/", site, "", f"reference-{visitor}", f"code-{visitor}")
+    answer = question(issued, manner, kinds=("work", "image"), ticket=issued.ticket)
+    nonces = [part.partition('"')[0] for part in answer.body.decode().split('nonce="')[1:]]
+    assert len(set(nonces)) == 1
+    assert f"'nonce-{nonces[0]}'" in dict(answer.headers)[b"content-security-policy"].decode()
+    return answer.body
+
+
+def test_pages_that_ask_are_written_once_and_filled_for_each():
+    challenge_question._asking.cache_clear()
+    for visitor, other in (("one-1", "two-2"), ("two-2", "one-1")):
+        text = asked(visitor).decode()
+        for name in ("ticket", "challenge", "reference", "code"):
+            assert f"{name}-{visitor}" in text
+        assert f"{{&quot;question&quot;: &quot;{visitor}&quot;}}" in text
+        assert other not in text
+    asked("one-1", language="de-AT, en;q=0.5")
+    assert challenge_question._asking.cache_info().currsize == 1
+    assert b"<header>&lt;other&gt;</header>" in asked("one-1", "<other>")
+    assert challenge_question._asking.cache_info().currsize == 2
+    asked("one-1", "x" * 10_000)
+    assert challenge_question._asking.cache_info().currsize == 2
