@@ -9,18 +9,18 @@ from pathlib import Path
 import altcha
 
 from bench.timing import measure
-from hedgerow.challenge.captcha import Puzzle, draw, speak
+from hedgerow.challenge.captcha import Captcha, draw, speak
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.protocol import Challenges, Issued, Solved
 from hedgerow.core.visit import Visit
-from hedgerow.markers.token import Key, Seals
-from hedgerow.state.memory.used_challenges import MemorySpent
-from hedgerow.state.sqlite.used_challenges import SqliteSpent
-from hedgerow.web.challenge.pages import Manner
+from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
+from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
+from hedgerow.web.challenge.pages import ClientPreferences
 from hedgerow.web.challenge.question_page import question
 
 ISSUE, CHECK, PUZZLE = 0.2e-3, 0.5e-3, 20e-3
-SEALS = Seals([Key(1, bytes(range(64)), 0.0)])
+SEALS = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
 ANSWERS = {"work": 4_000, "image": 20_000}
 
 
@@ -28,18 +28,18 @@ def main() -> None:
     visit = Visit(1.8e9, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/docs/page.html?x=1", host="example.org")
     ready = draw(), speak()
 
-    def puzzles(kind: str) -> Puzzle:
+    def puzzles(kind: str) -> Captcha:
         return ready[kind == "audio"]
 
     with tempfile.TemporaryDirectory() as folder:
-        stores = {"memory": MemorySpent(), "SQLite": SqliteSpent(Path(folder) / "spent.sqlite")}
+        stores = {"memory": MemoryUsedChallenges(), "SQLite": SqliteUsedChallenges(Path(folder) / "spent.sqlite")}
         askers = {
             name: Challenges(SEALS, spent, seconds=lambda _: 30.0, puzzles=puzzles, easiest=20)
             for name, spent in stores.items()
         }
         asker = askers["memory"]
         ticket = asker.ticket(visit, 0.5)
-        manner = Manner("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
+        manner = ClientPreferences("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
 
         def page(kind: str) -> None:
             issued = asker.issue(visit, asker.ticket(visit, 0.5), kind)

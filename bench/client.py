@@ -13,8 +13,8 @@ from bench.timing import measure
 from hedgerow.core.decision import Block, Evidence
 from hedgerow.core.ledger import NoLedger
 from hedgerow.lists.model import Listing, network_text
-from hedgerow.services.banlist.local_lists import Local
-from hedgerow.services.banlist.messages import Line
+from hedgerow.services.banlist.local_lists import LocalLists
+from hedgerow.services.banlist.messages import ListMessage
 from hedgerow.settings import read_settings
 from hedgerow.web import asgi, wsgi
 from hedgerow.web.site import Site
@@ -42,16 +42,16 @@ def check() -> None:
         cycle = itertools.cycle(numbers)
         return lambda: network_text(4 if (number := next(cycle)) >> 32 == 0 else 6, number, 0)
 
-    local = Local()
-    lines = [Line(put=Listing("black", address(), "bench", "bench", 1.0)) for _ in range(ENTRIES)]
-    lines += [Line(put=Listing("black", "198.51.0.0/16", "bench", "bench", 1.0))]
-    lines += [Line(put=Listing("black", "2001:db8::/32", "bench", "bench", 1.0))]
+    local = LocalLists()
+    lines = [ListMessage(put=Listing("black", address(), "bench", "bench", 1.0)) for _ in range(ENTRIES)]
+    lines += [ListMessage(put=Listing("black", "198.51.0.0/16", "bench", "bench", 1.0))]
+    lines += [ListMessage(put=Listing("black", "2001:db8::/32", "bench", "bench", 1.0))]
     blocked = [rng.getrandbits(32) for _ in range(BLOCKS)]
     blocked_v6 = [0x2001 << 112 | rng.getrandbits(112) for _ in range(BLOCKS)]
     keys = [network_text(4, number, 0) for number in blocked]
     keys += [network_text(6, number >> 64 << 64, 64) for number in blocked_v6]
-    lines += [Line(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in keys]
-    local.take([Line(start=True), *lines, Line(at="a-1")])
+    lines += [ListMessage(block=Block(key, key, 0.0, 1e10, "refuse", TRAP)) for key in keys]
+    local.take([ListMessage(start=True), *lines, ListMessage(at="a-1")])
     del lines, keys
     gc.collect()
     gc.freeze()

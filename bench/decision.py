@@ -10,7 +10,7 @@ from bench.timing import measure
 from hedgerow.cli.processes import collect_less
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
-from hedgerow.markers.token import NOBODY, Key, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import NOBODY, Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import read_settings
 from hedgerow.web.build import build_gate
@@ -22,7 +22,7 @@ KEYS = (Key(1, bytes(range(64)), 0.0),)
 
 def marked_links() -> list[tuple[str, str, list[tuple[bytes, bytes]]]]:
     """Addresses, links that were marked for them, and what their browsers send: more than a gate remembers."""
-    seal = Seals(KEYS).of(dict(BROWSER)[b"host"].decode())
+    seal = TokenCodecs(KEYS).of(dict(BROWSER)[b"host"].decode())
     parent = page_digest("/docs/")
     headers = {}
     for address in ADDRESSES:
@@ -37,7 +37,7 @@ def marked_links() -> list[tuple[str, str, list[tuple[bytes, bytes]]]]:
 def main() -> None:
     # As `hedgerow protect` runs.
     collect_less()
-    gate = build_gate(read_settings("", environment={}), seals=Seals(KEYS), ledger=NoLedger())
+    gate = build_gate(read_settings("", environment={}), seals=TokenCodecs(KEYS), ledger=NoLedger())
     decided: set[str] = set()
 
     def decide(found: Visit) -> None:

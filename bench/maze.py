@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from hedgerow.core.decision import Decision, Evidence
-from hedgerow.markers.token import Key, Seal
+from hedgerow.markers.token import Key, TokenCodec
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.robots_txt import disallow
 from hedgerow.web.response_pages import refusal
@@ -34,7 +34,7 @@ def show(name: str, call: Callable[[int], object], note: str = "") -> None:
 
 
 def main() -> None:
-    seal = Seal([Key(1, bytes(range(64)), 0.0)])
+    seal = TokenCodec([Key(1, bytes(range(64)), 0.0)])
     start = time.process_time()
     maze = Maze("/~", b"bench")
     print(f"{'laying out a maze':28} {(time.process_time() - start) * 1e3:7.1f} ms")

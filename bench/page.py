@@ -15,15 +15,15 @@ from bench.timing import measure
 from hedgerow.cli.processes import collect_less
 from hedgerow.markers.html.scanner import Scanner
 from hedgerow.markers.prepare import Fill, Preparer, based
-from hedgerow.markers.resolve import Place
+from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
 from hedgerow.markers.rules import Mode, Rules, Spacing
-from hedgerow.markers.token import Key, Seals
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.traps.bait import Bait
 from hedgerow.web.html_response import Outgoing
 
-SEAL = Seals([Key(1, bytes(range(64)), 0.0)]).of("example.org")
-PLACE = Place(b"http", b"example.org", b"/docs/hedges.html")
+SEAL = TokenCodecs([Key(1, bytes(range(64)), 0.0)]).of("example.org")
+PLACE = PageLocation(b"http", b"example.org", b"/docs/hedges.html")
 VISITOR, PARENT = b"abcdef", b"ghijkl"
 GOALS = {"marked and baited, page not seen before": 1.0, "marked and baited, page seen before": 0.35}
 

@@ -19,13 +19,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from bench.samples import BROWSER
 from hedgerow.core.decision import PASS
 from hedgerow.core.ledger import Entry, NoLedger
-from hedgerow.core.state import Question
+from hedgerow.core.state import StateQuery
 from hedgerow.core.visit import Visit
 from hedgerow.ledger.postgresql import PostgresLedger, migrate
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.settings.schema import DEFAULT_WINDOWS
-from hedgerow.state.redis.connection import parse_address
+from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import Streams
 from hedgerow.web.build import build_gate
@@ -49,18 +49,18 @@ def _memory(state: RedisState) -> int:
 
 
 def _bytes_of_a_visitor(url: str) -> None:
-    with closing(RedisState(parse_address(url), DEFAULT_WINDOWS, prefix="bench:", patience=30.0)) as state:
+    with closing(RedisState(parse_redis_address(url), DEFAULT_WINDOWS, prefix="bench:", patience=30.0)) as state:
         before = _memory(state)
         for n in range(VISITORS):
             address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
             for visit in range(3):
-                state.recall(Question(1.8e9 + visit, "page", address, address, "", count=True))
+                state.recall(StateQuery(1.8e9 + visit, "page", address, address, "", count=True))
         print(f"bytes in Redis of a visitor with three visits    {(_memory(state) - before) / VISITORS:10.0f}")
         state.ask(("FLUSHALL",))
 
 
 def _visits() -> list[Visit]:
-    seals = Seals([Key(1, bytes(range(64)), 0.0)])
+    seals = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
     gate = build_gate(read_settings("", environment={}), seals=seals, ledger=NoLedger())
     made = []
     for n in range(VISITS):
@@ -73,7 +73,7 @@ def _visits() -> list[Visit]:
 
 def _watch(url: str) -> None:
     settings = read_settings(f'[state]\nurl = "{url}"\n', environment={})
-    streams = Streams(parse_address(url), settings.state.prefix, most=1_000_000)
+    streams = Streams(parse_redis_address(url), settings.state.prefix, most=1_000_000)
     seen = [(visit, PASS) for visit in _visits()]
     began = time.process_time()
     for start in range(0, VISITS, 200):

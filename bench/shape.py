@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from hedgerow.report.campaigns.traffic_similarity import Limits, find
+from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits, find
 from hedgerow.report.shape.features import Fine, features
 from hedgerow.report.shape.model_file import load
 from hedgerow.report.shape.series import Counts, plan_of
@@ -63,7 +63,7 @@ def main() -> None:
     print(f"all {judged - began:.1f} s; goal: at most {GOAL_SHAPE:.0f} s")
     matrix = series(SOURCES)
     began = time.perf_counter()
-    campaigns = find(matrix, Limits())
+    campaigns = find(matrix, SimilarityLimits())
     taken = time.perf_counter() - began
     print(f"clustering of {SOURCES:,} series: {taken:.1f} s, {len(campaigns):,} campaigns; goal: {GOAL_CLUSTERS:.0f} s")
     print(f"largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")

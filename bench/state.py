@@ -28,13 +28,13 @@ import uvloop
 from bench.samples import BROWSER
 from bench.timing import measure
 from hedgerow.core.ledger import NoLedger
-from hedgerow.core.state import Question
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.core.state import StateQuery
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.redis.connection import parse_address
+from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.scripts import Scripts
 from hedgerow.state.redis.state import RedisState
 from hedgerow.web.build import build_gate
@@ -66,9 +66,9 @@ def main() -> None:
         _failures(start, port)
 
 
-def _question(n: int) -> Question:
+def _question(n: int) -> StateQuery:
     address = f"10.{n % VISITORS >> 16}.{n % VISITORS >> 8 & 255}.{n % 256}"
-    return Question(1.8e9 + n * 0.001, "page", address, address, "", count=True)
+    return StateQuery(1.8e9 + n * 0.001, "page", address, address, "", count=True)
 
 
 def _trips(folder: Path) -> None:
@@ -113,7 +113,7 @@ def _failures(start: Callable[[], subprocess.Popen], port: int) -> None:
 
     async def run() -> None:
         nonlocal server
-        state = RedisState(parse_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:")
+        state = RedisState(parse_redis_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:")
         ticks = itertools.count()
 
         async def phase(name: str) -> None:
@@ -170,13 +170,13 @@ def _wait_for(port: int) -> None:
 def _redis_benchmark(program: str, port: int) -> float:
     """EVALSHA of the script of a visit, pipelined as the gates pipeline it, from as many connections."""
     scripts = Scripts("bench:", DEFAULT_WINDOWS, memory=300_000_000, most_blocks=100_000, remember=0.0)
-    address = parse_address(f"redis://127.0.0.1:{port}")
+    address = parse_redis_address(f"redis://127.0.0.1:{port}")
     with closing(RedisState(address, DEFAULT_WINDOWS, prefix="bench:", patience=5)) as state:
         # Each measurement begins with nothing: how often a visitor has been here is then the same in both.
         state.ask(("FLUSHALL",))
         # A time that may stand on a command line.
         at = struct.unpack("<d", b"AAAAAAAA")[0]
-        command = scripts.recall(Question(at, "page", *["10.0.0.__rand_int__"] * 2, "", count=True))
+        command = scripts.recall(StateQuery(at, "page", *["10.0.0.__rand_int__"] * 2, "", count=True))
         # Every other line of a command on the wire is a length.
         words = command.decode().split("\r\n")[2:-1:2]
     done = subprocess.run(
@@ -206,10 +206,10 @@ def _remember(start) -> None:
 
 
 def _gate(port: int, number: int) -> tuple[int, float, float]:
-    state = RedisState(parse_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:", patience=5)
+    state = RedisState(parse_redis_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:", patience=5)
     state.ask(("FLUSHALL",))
     settings = read_settings("", environment={})
-    seals = Seals([Key(1, bytes(range(64)), 0.0)])
+    seals = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
     gate = build_gate(settings, seals=seals, ledger=NoLedger(), state=state)
     visits = []
     for n in range(VISITORS):

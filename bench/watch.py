@@ -13,13 +13,13 @@ from bench.samples import BROWSER
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.watch.link_sharing import CODE, Sharing
+from hedgerow.watch.link_sharing import CODE, LinkSharing
 from hedgerow.watch.sessions.path import LONG, PathSession
-from hedgerow.watch.sessions.pending import Pending
-from hedgerow.watch.sessions.window import Access, Window
-from hedgerow.watch.watch import Beside, Watch
+from hedgerow.watch.sessions.pending import PendingSession
+from hedgerow.watch.sessions.window import Access, SessionWindow
+from hedgerow.watch.watch import Watch, WatchThread
 from hedgerow.web.build import build_gate, build_watch
 
 GOAL = 5_000
@@ -32,7 +32,7 @@ SHARES = (0.0, 0.0023, 0.05, 0.2, 0.9)
 
 def visits(visitors: int, shared: float) -> list:
     """Visits with their decisions, through a real gate; a part of them by links of another visitor."""
-    seals = Seals([Key(1, bytes(range(64)), 0.0)])
+    seals = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
     gate = build_gate(read_settings("", environment={}), seals=seals, ledger=NoLedger())
     seal, chance, found = seals.of(HOST.decode()), random.Random(1), []
     headers = [pair for pair in BROWSER if pair[0] != b"host"] + [(b"host", HOST)]
@@ -49,7 +49,7 @@ def visits(visitors: int, shared: float) -> list:
 
 def watched(found: list) -> tuple[float, Watch]:
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=Seals([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     watch = build_watch(settings, gate.engine.ladder, gate.state.amend)
     began = time.process_time()
     for visit, decision in found:
@@ -61,10 +61,10 @@ def pending_bytes(sessions: int = 2_000) -> float:
     """What a visitor with a session of 60 steps and a full window costs the watch, with its name."""
     gc.collect()
     tracemalloc.start()
-    kept: dict[str, Pending] = {}
+    kept: dict[str, PendingSession] = {}
     for n in range(sessions):
         name = f"10.{n >> 8}.{n & 255}.1"
-        session = kept[name] = Pending(PathSession(), Window())
+        session = kept[name] = PendingSession(PathSession(), SessionWindow())
         for step in range(LONG):
             page, parent = page_digest(f"/{n}/{step}"), page_digest(f"/{n}/{step - 1}")
             session.path.add(1.8e9 + step, page, parent)
@@ -89,10 +89,10 @@ def whole_bytes(share: float, visitors: int = 1_000) -> float:
     which a *share* are others'. There is room for as many links as for sessions, as by default.
     """
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=Seals([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     # Standings are the state's, not the watch's.
     watch = build_watch(settings, gate.engine.ladder, lambda _: None)
-    watch.sharing = Sharing(watch.sharing.limits, most_links=visitors)
+    watch.sharing = LinkSharing(watch.sharing.limits, most_links=visitors)
     # What is there once, whoever comes, is no visitor's.
     for step in range(LONG):
         watch.see(*_visit("192.0.2.1", "192.0.2.1", step))
@@ -127,9 +127,9 @@ def lateness(found: list, seconds: float = 4.0) -> tuple[float, float, float, in
     a watch beside it and with one, what is added to the 99th percentile, and how many visits were left out.
     """
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=Seals([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     results = []
-    for beside in (None, Beside(build_watch(settings, gate.engine.ladder, gate.state.amend))):
+    for beside in (None, WatchThread(build_watch(settings, gate.engine.ladder, gate.state.amend))):
         late, visits = [], itertools.cycle(found)
         due = time.perf_counter()
         end = due + seconds

@@ -34,9 +34,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 from hedgerow.lab.train.walks import Stride, Walk
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import Window, access_of
+from hedgerow.watch.sessions.window import SessionWindow, access_of
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "live.json.xz"
@@ -299,10 +299,10 @@ def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
     numbers: dict[bytes, int] = {}
     names: dict[int, str] = {}
     strides: list[list[float | int | None]] = []
-    window, windows = Window(), []
+    window, windows = SessionWindow(), []
     agents: dict[str, None] = {}
     began = 0.0
-    for visit in Reader([str(ledger)]):
+    for visit in LogReader([str(ledger)]):
         if visit.address != run.address or len(strides) >= PAGES:
             continue
         agents[visit.user_agent] = None

@@ -34,7 +34,7 @@ from hedgerow.lab.train.shape_model import (
     together,
     train_shape,
 )
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from hedgerow.report.campaigns import network_groups as company
 from hedgerow.report.campaigns import traffic_similarity as similarity
 from hedgerow.report.campaigns.search import find as find_campaigns
@@ -72,7 +72,7 @@ SHOWN = (
 
 
 def log_of(site):
-    visits = list(Reader([str(path_of(site))]))
+    visits = list(LogReader([str(path_of(site))]))
     visits = [visit for visit in visits if not real.NOT_CRAWLERS.search(visit.user_agent)]
     return visits, gathered(visits)
 

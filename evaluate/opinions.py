@@ -20,8 +20,8 @@ from hedgerow.lab.train import plots
 from hedgerow.lab.train.measures import roc, wilson
 from hedgerow.lab.train.report_weights import TRUST, learn, lesson, odds, quality
 from hedgerow.lab.train.shape_model import fit_model, pooled, together
-from hedgerow.logs.reader import Reader
-from hedgerow.report.path_opinion import ByPath
+from hedgerow.logs.reader import LogReader
+from hedgerow.report.path_opinion import PathOpinion
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import LEAST_REQUESTS
 from hedgerow.report.shape.model_file import INPUTS
@@ -69,7 +69,7 @@ def by_folds(one):
 def readers_of(path, names):
     """Which of some sources got hardly any errors and never asked for what only programs ask for."""
     wanted, visits = set(names), defaultdict(list)
-    for visit in Reader([str(path)]):
+    for visit in LogReader([str(path)]):
         if visit.address in wanted:
             visits[visit.address].append(visit)
     return np.array([real.is_served(visits[name]) for name in names])
@@ -103,7 +103,7 @@ def main() -> None:
     sources = {site: logs.log_of(site)[1] for site in real.LOGS}
     rows, curves = [], {}
     for site, (one, features, names) in told.items():
-        mine = one._replace(path=ByPath(one.figures, without[site]).probability[one.chosen])
+        mine = one._replace(path=PathOpinion(one.figures, without[site]).probability[one.chosen])
         others = [other for other in real.LOGS if other != site]
         model = learn([told[other][0] for other in others])
         before = odds(model, mine)

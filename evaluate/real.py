@@ -36,7 +36,7 @@ from hedgerow.lab.train.samples import PERSON
 from hedgerow.lab.train.simulated_people import fitted, quantile
 from hedgerow.lab.train.walks import Stride, Walk
 from hedgerow.logs.formats import seconds_of
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from hedgerow.markers.token import page_digest
 from hedgerow.watch.sessions.path import LONG, step_of
 
@@ -96,7 +96,7 @@ def hosts_of(visits: Iterable[Visit]) -> frozenset[str]:
 @cache
 def read_log(site: str) -> Log:
     visits = [
-        visit for visit in Reader([str(DATA / "logs" / LOGS[site])]) if "apache-log/access.log" not in visit.target
+        visit for visit in LogReader([str(DATA / "logs" / LOGS[site])]) if "apache-log/access.log" not in visit.target
     ]
     hosts = hosts_of(visits)
     bots = declared()

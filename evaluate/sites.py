@@ -14,7 +14,7 @@ from hedgerow.lab.train.plots import lines
 from hedgerow.lab.train.samples import PERSON, Sample, samples_of
 from hedgerow.lab.train.simulated_data import draw_walks, path_rows
 from hedgerow.lab.train.walks import Walk
-from hedgerow.markers.token import Key, Seals
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import likely_host, replay
 from hedgerow.settings import read_settings
 from hedgerow.watch.models.bundle import Bundle, shipped
@@ -112,7 +112,7 @@ def logs(parts: list[str], left_out: dict[str, Bundle], drawn: list[Sample]) -> 
 def iliou(parts: list[str]) -> list[list[str]]:
     """The rows of the goals."""
     settings = read_settings('[watch]\npaths = "challenge"\nwindows = "challenge"\n', environment={})
-    gate = build_gate(settings, seals=Seals([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger(), entries=False)
+    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger(), entries=False)
     watch = build_watch(settings, gate.engine.ladder, gate.state.amend)
     labels, visits = real.iliou_visits()
     fates = replay(gate, visits, host=likely_host(visits), watch=watch).fates

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from hedgerow.core.ledger import Entry
 from hedgerow.lists.model import Lists
 from hedgerow.markers.prepare import Preparer
-from hedgerow.markers.resolve import Place
+from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
 from hedgerow.markers.rules import Mode, Placement, Rules, Spacing
-from hedgerow.markers.token import Key, Seal, Seals
+from hedgerow.markers.token import Key, TokenCodec, TokenCodecs
 from hedgerow.settings import Settings, read_settings
 from hedgerow.traps.bait import Bait
 from hedgerow.web.asgi import Hedgerow
@@ -51,10 +51,10 @@ def without_bait(body: bytes) -> bytes:
 
 
 def bait_rewriter(
-    seal: Seal, visitor: bytes, page: bytes, placement: Placement = "spread", every: int = 3, mode: Mode = "off"
+    seal: TokenCodec, visitor: bytes, page: bytes, placement: Placement = "spread", every: int = 3, mode: Mode = "off"
 ) -> Rewriter:
     """What puts bait into a page, and leaves its links alone unless *mode* says otherwise."""
-    place = Place(b"http", b"example.org", b"/")
+    place = PageLocation(b"http", b"example.org", b"/")
     bait = Bait(visitor, page)
     rules = Rules(mode, (), lambda _: True)
     preparer = Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every))
@@ -151,7 +151,8 @@ class Around:
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
         self.site = Site(
-            settings(text), seals=Seals([Key(1, KEY, 0.0)]), state=build_state(settings(text)), ledger=self.entries,
+            settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(settings(text)),
+            ledger=self.entries,
             account_of=account_of, lists=Lists() if lists is None else lists,
         )  # fmt: skip
         OPEN.append(self.site)

@@ -12,7 +12,7 @@ from typing import Any
 from driving import Entries, settings
 from hedgerow.proxy.server import make_server
 from hedgerow.services.banlist.client import Client
-from hedgerow.services.decision_service import Service
+from hedgerow.services.decision_service import DecisionService
 from hedgerow.web.site import Site
 
 TOKEN = "token-of-the-shop"
@@ -39,7 +39,7 @@ class Served:
     def start(self) -> None:
         self.entries = Entries()
         self.site = Site(self.settings, ledger=self.entries)
-        self.server = make_server(Service(self.site), "127.0.0.1", self.port, graceful=1)
+        self.server = make_server(DecisionService(self.site), "127.0.0.1", self.port, graceful=1)
         self._thread = threading.Thread(target=asyncio.run, args=(self.server.serve(),))
         self._thread.start()
         wait_for("the service", lambda: self.server.started or not self._thread.is_alive())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hedgerow.cli.interrupt import ending_at_once
+from hedgerow.cli.interrupt import exit_on_interrupt
 
 
 def main() -> None:
     """Run the command line."""
-    with ending_at_once():
+    with exit_on_interrupt():
         from hedgerow.cli.main import main as run_command
     run_command()
 

@@ -10,14 +10,14 @@ from typing import Any
 import altcha
 
 from driving import KEY, START
-from hedgerow.challenge.captcha import Puzzle
+from hedgerow.challenge.captcha import Captcha
 from hedgerow.challenge.protocol import Challenges, Issued
 from hedgerow.core.visit import Visit
-from hedgerow.markers.token import Key, Seals
-from hedgerow.state.memory.used_challenges import MemorySpent
+from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 
 ANSWER = "KARL79"
-SEALS = Seals([Key(1, KEY, 0.0)])
+SEALS = TokenCodecs([Key(1, KEY, 0.0)])
 
 
 def visit(target: str = "/docs/?page=2", *, at: float = START, address: str = "192.0.2.1", **more: Any) -> Visit:
@@ -25,14 +25,14 @@ def visit(target: str = "/docs/?page=2", *, at: float = START, address: str = "1
     return Visit(at=at, address=address, target=target, **more)
 
 
-def challenges(spent: Any = None, *, seals: Seals = SEALS, **more: Any) -> Challenges:
-    def puzzles(kind: str) -> Puzzle:
-        return Puzzle(ANSWER, "image/png" if kind == "image" else "audio/wav", b"content")
+def challenges(spent: Any = None, *, seals: TokenCodecs = SEALS, **more: Any) -> Challenges:
+    def puzzles(kind: str) -> Captcha:
+        return Captcha(ANSWER, "image/png" if kind == "image" else "audio/wav", b"content")
 
     more = {"easiest": 50, "hardest": 100, **more}
     return Challenges(
         seals,
-        MemorySpent() if spent is None else spent,
+        MemoryUsedChallenges() if spent is None else spent,
         seconds=lambda kind: 60.0 if kind == "audio" else 30.0,
         puzzles=puzzles,
         **more,

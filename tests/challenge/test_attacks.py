@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from driving import KEY, START
 from hedgerow.challenge.form_data import Form
 from hedgerow.challenge.protocol import Failed, Issued, Solved
-from hedgerow.markers.token import Key, Seals
-from hedgerow.state.memory.used_challenges import MemorySpent
-from hedgerow.state.sqlite.used_challenges import SqliteSpent
+from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
+from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 
 from .asking import ANSWER, challenges, solution, solve, visit
 
@@ -55,7 +55,7 @@ def test_replay(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_replay_at_another_process_of_the_site(kind, tmp_path):
     """What a peer of ours accepts: one solution for each instance."""
-    one, other = (challenges(SqliteSpent(tmp_path / "spent.sqlite")) for _ in range(2))
+    one, other = (challenges(SqliteUsedChallenges(tmp_path / "spent.sqlite")) for _ in range(2))
     who = visit()
     issued = issue(one, who, kind)
     right = solution(issued)
@@ -66,8 +66,8 @@ def test_replay_at_another_process_of_the_site(kind, tmp_path):
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_double_spending_at_the_same_moment(store, tmp_path):
     path = tmp_path / "spent.sqlite"
-    shared = MemorySpent()
-    askers = [challenges(shared if store == "memory" else SqliteSpent(path)) for _ in range(8)]
+    shared = MemoryUsedChallenges()
+    askers = [challenges(shared if store == "memory" else SqliteUsedChallenges(path)) for _ in range(8)]
     who = visit()
     for _ in range(10):
         issued = issue(askers[0], who, "image")
@@ -254,11 +254,11 @@ def test_a_ticket_is_no_challenge_and_no_clearance():
 
 def test_a_challenge_of_before_a_rotation_still_counts():
     old, new = Key(1, KEY, 0.0), Key(2, KEY[::-1], 1.0)
-    asker = challenges(seals=Seals([old]))
+    asker = challenges(seals=TokenCodecs([old]))
     issued = issue(asker, visit(), "image")
-    later = challenges(seals=Seals([old, new]))
+    later = challenges(seals=TokenCodecs([old, new]))
     assert isinstance(later.check(issued.ticket, issued.challenge, ANSWER, visit()), Solved)
-    dropped = challenges(seals=Seals([new]))
+    dropped = challenges(seals=TokenCodecs([new]))
     assert failure(dropped.check(issued.ticket, issued.challenge, ANSWER, visit())) == "tampered"
 
 

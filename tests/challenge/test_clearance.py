@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from driving import KEY, START
-from hedgerow.challenge.clearance import Clearances, Sightings
-from hedgerow.markers.token import Key, Seals
+from hedgerow.challenge.clearance import Clearances, ClearanceUsage
+from hedgerow.markers.token import Key, TokenCodecs
 
 from .asking import SEALS, visit
 
@@ -88,7 +88,7 @@ def test_over_or_of_the_future_or_of_another_site_or_key():
     assert clearances.check(token, who(), START + 100, language="en").grade == "none"
     assert clearances.check(token, who(), START - 100, language="en").grade == "none"
     assert clearances.check(token, who(host="other.example"), START, language="en").grade == "none"
-    others = Clearances(Seals([Key(1, KEY[::-1], 0.0)]))
+    others = Clearances(TokenCodecs([Key(1, KEY[::-1], 0.0)]))
     assert others.check(token, who(), START, language="en").grade == "none"
 
 
@@ -131,7 +131,7 @@ def test_who_solves_again_stays_who_it_is():
 
 
 def test_sightings_have_a_bound():
-    sightings = Sightings(most=10)
+    sightings = ClearanceUsage(most=10)
     for n in range(1000):
         sightings.see(n.to_bytes(2, "big"), b"net", START)
         sightings.see(b"one", n.to_bytes(2, "big"), START)

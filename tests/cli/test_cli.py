@@ -17,7 +17,7 @@ import pytest
 
 from hedgerow import __version__, cli
 from hedgerow.cli.interrupt import STATUS
-from hedgerow.cli.lazy_commands import Later
+from hedgerow.cli.lazy_commands import LazyCommand
 from hedgerow.cli.main import app, main
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.ledger import Entry
@@ -61,7 +61,7 @@ def test_every_command_has_help(run, command):
 
 
 def test_commands_that_are_read_later_are_what_help_says(run):
-    listed = {one.name: one.help for one in app.registered_commands if one.cls is Later}
+    listed = {one.name: one.help for one in app.registered_commands if one.cls is LazyCommand}
     assert set(listed) == {"mark", "train", "simulate", "keys", "bots", "visitors", "lists", "campaigns", "models"}
     for name, text in listed.items():
         status, out, _ = run(name, "-h")

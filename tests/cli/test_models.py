@@ -14,7 +14,7 @@ from hedgerow.core.decision import PASS
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.watch.models.bundle import shipped
-from hedgerow.watch.watch import Beside
+from hedgerow.watch.watch import WatchThread
 from hedgerow.web.build import build_ladder, build_panel, build_sessions, build_watch, shelf, use_watch
 
 
@@ -40,7 +40,7 @@ def own(tmp_path):
 
 def watched(own, visits: int = 60) -> None:
     """A crawler comes by, a watch looks on and is stopped."""
-    beside = Beside(build_watch(own, build_ladder(own), lambda _: None), sessions=build_sessions(own))
+    beside = WatchThread(build_watch(own, build_ladder(own), lambda _: None), sessions=build_sessions(own))
     for n in range(visits):
         marker = Marker("page", visitor_digest("192.0.2.1"), page_digest(f"/{n - 1}"), f"/{n}")
         beside.add(Visit(START + n, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{n}", marker=marker), PASS)

@@ -10,8 +10,8 @@ import pytest
 
 from driving import Application
 from hedgerow.cli.main import main
-from hedgerow.core.decision import Block, Change, Evidence
-from hedgerow.core.state import Question, everyone_at
+from hedgerow.core.decision import Block, Evidence, ScoreUpdate
+from hedgerow.core.state import StateQuery, prefix_key
 from hedgerow.settings import load_settings
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.site import Site
@@ -44,7 +44,7 @@ def site(run):  # noqa: ARG001 - its directory
 
 
 def block_of(site: Site, key: str = ME) -> Block | None:
-    return site.state.recall(Question(time.time(), "page", key, ME, "", count=False)).block
+    return site.state.recall(StateQuery(time.time(), "page", key, ME, "", count=False)).block
 
 
 def eventually(condition) -> bool:
@@ -61,7 +61,7 @@ def shown(run) -> list[dict[str, object]]:
 def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site):
     now = time.time()
     site.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Fell into a trap.")))
-    change = Change("account:ann", now, 1, 3600.0, weight=0.7, codes=("minted-for-another",), identity="suspect")
+    change = ScoreUpdate("account:ann", now, 1, 3600.0, weight=0.7, codes=("minted-for-another",), identity="suspect")
     site.state.amend(change)
     assert eventually(lambda: len(shown(run)) == 2)
     status, out, _ = run("show")
@@ -80,7 +80,7 @@ def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site)
 
 def test_a_running_gate_forgives(run, site):
     now = time.time()
-    for key in (ME, everyone_at(ME)):
+    for key in (ME, prefix_key(ME)):
         site.state.commit(Block(key, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
     assert eventually(lambda: len(shown(run)) == 2)
     assert run("forgive", ME) == (0, f"{ME} is forgiven\n", "")

@@ -6,10 +6,10 @@ import msgspec
 
 from hedgerow.core.decision import PASS, Block, Evidence
 from hedgerow.core.engine import Engine
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Listing, Lists
-from hedgerow.policy.decision_policy import Ladder, Rule
+from hedgerow.policy.decision_policy import DecisionPolicy, PolicyRule
 
 VISIT = Visit(100.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/")
 EVIDENCE = Evidence("density", "density-visitor", 1.0, "Why.")
@@ -18,7 +18,9 @@ BLOCK = Block("192.0.2.1", "192.0.2.1", 95.0, 105.0, "refuse", EVIDENCE)
 
 def engine(*detectors, by_network: bool = False) -> Engine:
     return Engine(
-        detectors, Ladder({"density": Rule("refuse", 10.0), "trap": Rule("refuse", 10.0)}), by_network=by_network
+        detectors,
+        DecisionPolicy({"density": PolicyRule("refuse", 10.0), "trap": PolicyRule("refuse", 10.0)}),
+        by_network=by_network,
     )
 
 
@@ -28,7 +30,7 @@ def never(_visit, _memory):
 
 def test_the_lists_come_before_everything_else():
     lists = Lists([Listing("black", "192.0.2.0/24", "spam", "ann", 1.0, 105.0), Listing("white", "192.0.2.7")])
-    judging = Engine((), Ladder({}), lists=lists)
+    judging = Engine((), DecisionPolicy({}), lists=lists)
     decision = judging.listed(VISIT)
     assert decision is not None
     assert (decision.action, decision.until, decision.code) == ("refuse", 105.0, "list-black")
@@ -53,7 +55,7 @@ def test_the_question():
 
 
 def test_the_black_list_comes_first():
-    decision, block = engine(never).judge(VISIT, Memory(BLOCK, ()))
+    decision, block = engine(never).judge(VISIT, StateReply(BLOCK, ()))
     assert decision.action == "refuse"
     assert block is not None
     assert block.until == 110.0
@@ -61,7 +63,7 @@ def test_the_black_list_comes_first():
 
 def test_evidence_comes_in_the_order_of_the_detectors():
     trap = Evidence("trap", "trap", 1.0, "Trap.")
-    decision, _ = engine(lambda *_: [trap], lambda *_: [EVIDENCE]).judge(VISIT, Memory(None, ()))
+    decision, _ = engine(lambda *_: [trap], lambda *_: [EVIDENCE]).judge(VISIT, StateReply(None, ()))
     assert decision.evidence == (trap, EVIDENCE)
     assert decision.code == "trap"
 
@@ -69,11 +71,11 @@ def test_evidence_comes_in_the_order_of_the_detectors():
 def test_a_verified_bot_is_neither_counted_nor_judged():
     bot = msgspec.structs.replace(VISIT, bot="search")
     assert engine().question(bot).count is False
-    assert engine(never).judge(bot, Memory(BLOCK, ())) == (PASS, None)
+    assert engine(never).judge(bot, StateReply(BLOCK, ())) == (PASS, None)
 
 
 def test_a_visitor_without_a_name_is_neither_counted_nor_judged():
     """All clients of a Unix socket have the same empty address: to block one would be to block all."""
     nobody = msgspec.structs.replace(VISIT, address="", visitor="", prefix="")
     assert engine().question(nobody).count is False
-    assert engine(never).judge(nobody, Memory(None, (999,))) == (PASS, None)
+    assert engine(never).judge(nobody, StateReply(None, (999,))) == (PASS, None)

@@ -17,14 +17,14 @@ from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import NoLedger
 from hedgerow.errors import StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.request.account import Accounts
 from hedgerow.request.bots import Bot, Bots
 from hedgerow.request.identify import Identifier
 from hedgerow.web.build import build_gate, build_seals, day_of, ledger_path
 from hedgerow.web.build_bots import state_directory
 
-SEALS = Seals([Key(1, KEY, 0.0)])
+SEALS = TokenCodecs([Key(1, KEY, 0.0)])
 SEAL = SEALS.of("example.org")
 TOKEN = SEAL.seal("trap", visitor_digest("192.0.2.1"), page_digest("/"), b"\0\7").decode()
 SMALL = "[density]\nwindows = [{ count = 2, seconds = 10.0 }]\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
-from hedgerow.detectors.bot_claim import ClaimDetector
+from hedgerow.detectors.bot_claim import BotClaimDetector
 
 
 def judged(refused=(), **fields):
     visit = Visit(0.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", **{"target": "/x", **fields})
-    return [(e.code, e.weight) for e in ClaimDetector(refused)(visit, Memory(None, ()))]
+    return [(e.code, e.weight) for e in BotClaimDetector(refused)(visit, StateReply(None, ()))]
 
 
 @pytest.mark.parametrize("proof", ["pending", "unprovable", "verified"])

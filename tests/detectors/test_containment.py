@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from driving import Application, Client
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.detectors.containment import ContainmentDetector, Rate
 from hedgerow.lists.model import Listing, Lists
@@ -26,7 +26,7 @@ ANN = msgspec.structs.replace(VISIT, visitor="account:ann", account="ann")
     ],
 )  # fmt: skip
 def test_k1_and_k2(visit, today, code):
-    found = ContainmentDetector(20, 1000)(visit, Memory(None, (), today=today))
+    found = ContainmentDetector(20, 1000)(visit, StateReply(None, (), today=today))
     assert [one.code for one in found] == ([code] if code else [])
 
 
@@ -40,7 +40,7 @@ def test_the_rate_is_that_of_steady_visits(rate):
 
 def test_only_while_the_site_is_busy():
     detector = ContainmentDetector(20, 1000, above_rate=50.0)
-    memory = Memory(None, (), today=21)
+    memory = StateReply(None, (), today=21)
     assert detector(VISIT, memory) == ()
     for n in range(1000):
         found = detector(msgspec.structs.replace(VISIT, at=VISIT.at + n / 100), memory)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.detectors.marker_integrity import IntegrityDetector
+from hedgerow.detectors.marker_integrity import MarkerIntegrityDetector
 from hedgerow.markers.token import NOBODY, page_digest, visitor_digest
 
 ME, OTHER = "192.0.2.1", "198.51.100.7"
-MEMORY = Memory(None, ())
+MEMORY = StateReply(None, ())
 VISIT = Visit(1.0, ME, ME, ME, "GET", "/page", origin="same")
 
 
-def detector(closed: str = "") -> IntegrityDetector:
-    return IntegrityDetector(
+def detector(closed: str = "") -> MarkerIntegrityDetector:
+    return MarkerIntegrityDetector(
         lambda digest: "/list" if digest == page_digest("/list") else "",
         lambda target: not target.startswith("/api/"),
         lambda target: bool(closed) and target.startswith(closed),
@@ -156,7 +156,7 @@ def test_the_same_page_again_weighs_nothing(origin):
 
 
 def test_a_log_of_a_site_without_markers_accuses_nobody():
-    one = IntegrityDetector(lambda _: "", lambda _: True, lambda _: False, entries=False)
+    one = MarkerIntegrityDetector(lambda _: "", lambda _: True, lambda _: False, entries=False)
     for origin in ("same", "unknown"):
         assert (
             one(msgspec.structs.replace(VISIT, origin=origin), msgspec.structs.replace(MEMORY, entries=("/1",))) == ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.detectors.trap import TrapDetector
 from hedgerow.markers.token import page_digest, visitor_digest
 
 ME, OTHER = "192.0.2.1", "198.51.100.7"
-MEMORY = Memory(None, ())
+MEMORY = StateReply(None, ())
 
 
 def visit(minted_for: str = ME, **fields) -> Visit:

@@ -27,9 +27,9 @@ from hedgerow.core.address import prefix_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.ledger.reader import open_reading
-from hedgerow.logs.ledger_follower import Along
-from hedgerow.logs.reader import Reader
+from hedgerow.ledger.reader import open_ledger_reader
+from hedgerow.logs.ledger_follower import LedgerFollower
+from hedgerow.logs.reader import LogReader
 from hedgerow.request.account import visitor_of
 
 from .visits import EACH, append
@@ -108,7 +108,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.lost == 0
         plain = [msgspec.structs.replace(entry.visit, status=entry.status) for entry in self.entries]
         assert self.suite.visits(self.where) == sorted(plain, key=lambda one: one.at)
-        with closing(open_reading(self.suite.name(self.where))) as reading:
+        with closing(open_ledger_reader(self.suite.name(self.where))) as reading:
             for who in ("192.0.2.1", "2001:db8::/64", "account:ann"):
                 pages = [one for one in plain if (one.visitor, one.kind, one.status) == (who, "page", 200)]
                 assert reading.count_pages(who) == len(pages)
@@ -131,7 +131,7 @@ class LedgerConformance:
         raise NotImplementedError
 
     def visits(self, where: Any) -> list[Visit]:
-        return list(Reader([self.name(where)]))
+        return list(LogReader([self.name(where)]))
 
     def shared(self, where: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """How another process opens the same ledger: a function that can be pickled, and its arguments."""
@@ -164,17 +164,21 @@ class LedgerConformance:
             ledger.append(Entry(visit(n, kind="page"), PASS, 200, "ABCD-1234" if n == 1_700 else ""))
         ledger.append(Entry(visit(2_500, target="/a\0b", kind="asset"), PASS, 200))
         ledger.close()
-        with closing(open_reading(self.name(tmp_path))) as reading:
+        with closing(open_ledger_reader(self.name(tmp_path))) as reading:
             assert reading.find("ABCD-1234", ["target", "at"]) is not None
             assert list(reading.find("ABCD-1234", ["target", "at"])) == ["/1700", START + 1_700]
             assert reading.find("ABCD-9999", ["target"]) is None
             assert reading.count_pages("192.0.2.1") == 2_500
             assert reading.count_pages("192.0.2.2") == 0
             assert reading.oldest() == START
-            along = Along(reading, 0)
+            along = LedgerFollower(reading, 0)
             found = [seen.target for _ in range(4) for seen, _ in along.read()]
             assert found == [*(f"/{n}" for n in range(2_500)), "/a\0b"]
-            assert (along.behind, Along(reading, None).read(), Along(reading, 1_000_000).after) == (0, [], 0)
+            assert (along.behind, LedgerFollower(reading, None).read(), LedgerFollower(reading, 1_000_000).after) == (
+                0,
+                [],
+                0,
+            )
 
     def test_closing_writes_what_waits(self, tmp_path):
         ledger = self.open(tmp_path)

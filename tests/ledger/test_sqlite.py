@@ -18,7 +18,7 @@ from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.ledger import Entry, NoLedger
 from hedgerow.errors import StoreError
 from hedgerow.ledger.sqlite import SqliteLedger, migrate
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 
 from .ledger_conformance import LedgerConformance, visit
 
@@ -105,7 +105,7 @@ def test_a_disk_that_fails_loses_entries_and_not_the_writer(tmp_path, caplog):
     ledger.close()
     assert ledger.lost == 3
     assert ledger.written == 1
-    assert [v.target for v in Reader([str(tmp_path / NAME)])] == ["/7"]
+    assert [v.target for v in LogReader([str(tmp_path / NAME)])] == ["/7"]
 
 
 def test_an_entry_that_cannot_be_written_does_not_kill_the_writer(tmp_path):
@@ -201,7 +201,7 @@ def test_a_ledger_of_an_older_version_is_brought_to_this_one(tmp_path, version):
     ledger = SqliteLedger(tmp_path / NAME)
     ledger.append(Entry(visit(1), PASS, 200))
     ledger.close()
-    old, new = Reader([str(tmp_path / NAME)])
+    old, new = LogReader([str(tmp_path / NAME)])
     assert (old.target, old.status, old.marker.kind, old.marker.parent.hex()) == ("/old", 403, "trap", "0a0b0c0d0e0f")
     assert new.target == "/1"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from hedgerow.core.decision import PASS, Block, Change, Evidence
+from hedgerow.core.decision import PASS, Block, Evidence, ScoreUpdate
 from hedgerow.core.ledger import Entry
-from hedgerow.core.state import Question
+from hedgerow.core.state import StateQuery
 from hedgerow.core.visit import Visit
 
 START = 1_800_000_000.0
@@ -21,19 +21,19 @@ def visit(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> li
     """The counts of many visits; and a change and a block besides."""
     make, arguments = opened
     with closing(make(*arguments)) as state:
-        question = Question(START + 1.0, "page", ANN if number % 2 else HOME, HOME, "", count=True)
+        question = StateQuery(START + 1.0, "page", ANN if number % 2 else HOME, HOME, "", count=True)
         found = [state.recall(question).counts for _ in range(EACH)]
-        state.amend(Change(HOME, START, 1, 1e9, weight=1.0, codes=("a",), wrong=True))
+        state.amend(ScoreUpdate(HOME, START, 1, 1e9, weight=1.0, codes=("a",), wrong=True))
         state.commit(Block(f"account:{number}", HOME, START, START + 60, "refuse", _EVIDENCE))
         return found
 
 
 def open_redis(url: str, windows: Any, prefix: str, **options: Any) -> Any:
-    from hedgerow.state.redis.connection import parse_address
+    from hedgerow.state.redis.connection import parse_redis_address
     from hedgerow.state.redis.state import RedisState
 
     # A machine that is busy with other tests must not be taken for a Redis that is away.
-    return RedisState(parse_address(url), windows, prefix=prefix, patience=20.0, **options)
+    return RedisState(parse_redis_address(url), windows, prefix=prefix, patience=20.0, **options)
 
 
 def append(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hedgerow.lists.follower import Follower, Wanted
+from hedgerow.lists.follower import Follower, ListFilter
 from hedgerow.lists.model import Listing, Lists, entry_of
 
 NOW = 1_800_000_000.0
@@ -43,7 +43,7 @@ class ListsConformance:
         return self.store(tmp_path, lambda: NOW)
 
     def subjects(self, lists: Any, **wanted: Any) -> list[str]:
-        return [found.subject for found in lists.read(Wanted(**wanted))]
+        return [found.subject for found in lists.read(ListFilter(**wanted))]
 
     def test_nothing_is_there_at_first(self, lists):
         assert list(lists.read()) == []
@@ -64,7 +64,7 @@ class ListsConformance:
         assert lists.add(entry(reason="a")) is True
         assert lists.add(entry(reason="b")) is False
         assert lists.add(entry(name="white")) is True
-        assert [e.reason for e in lists.read(Wanted(list="black"))] == ["a"]
+        assert [e.reason for e in lists.read(ListFilter(list="black"))] == ["a"]
 
     def test_an_entry_that_has_ended_makes_room(self, lists):
         assert lists.add(entry(until=NOW))

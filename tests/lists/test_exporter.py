@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.lists.exporter import TARGETS, write
-from hedgerow.lists.importer import Defaults, Reading
+from hedgerow.lists.importer import Defaults, ListImport
 from hedgerow.lists.model import Listing, Lists, clean_text, network_text, parse_subject
 
 NOW = 1_800_000_000.0
@@ -58,7 +58,7 @@ _LISTINGS = st.lists(
 
 
 def again(text: str, **options) -> list[Listing]:
-    return list(Reading(io.BufferedReader(io.BytesIO(text.encode())), "x", Defaults(NOW), **options))
+    return list(ListImport(io.BufferedReader(io.BytesIO(text.encode())), "x", Defaults(NOW), **options))
 
 
 @given(_LISTINGS)

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.lists import importer as module
-from hedgerow.lists.importer import Defaults, ListError, Reading, detect_format
+from hedgerow.lists.importer import Defaults, ListError, ListImport, detect_format
 from hedgerow.lists.model import Listing
 from hedgerow.lists.times import iso, parse_duration, parse_moment
 
 NOW = 1_800_000_000.0
 
 
-def read(text: str | bytes, **options) -> tuple[list[Listing], Reading]:
+def read(text: str | bytes, **options) -> tuple[list[Listing], ListImport]:
     defaults = Defaults(NOW, **{name: options.pop(name) for name in ("list", "author", "until") if name in options})
     data = text if isinstance(text, bytes) else text.encode()
-    reading = Reading(io.BufferedReader(io.BytesIO(data)), "list.txt", defaults, **options)
+    reading = ListImport(io.BufferedReader(io.BytesIO(data)), "list.txt", defaults, **options)
     return list(reading), reading
 
 
@@ -178,7 +178,7 @@ def test_fail2ban_database(tmp_path, table):
         rows = [("sshd", "192.0.2.1", NOW - 10, 600), ("x", "192.0.2.2", NOW - 10, -1), ("x", "192.0.2.3", NOW - 99, 5)]
         database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, NULL)", rows)
     with path.open("rb") as file:
-        reading = Reading(file, path.name, Defaults(NOW))
+        reading = ListImport(file, path.name, Defaults(NOW))
         found = list(reading)
     assert [(e.subject, e.reason, e.until) for e in found] == [
         ("192.0.2.1", "fail2ban: sshd", NOW + 590), ("192.0.2.2", "fail2ban: x", 0.0),
@@ -191,7 +191,7 @@ def test_another_database(tmp_path):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE x (y)")
     with path.open("rb") as file, pytest.raises(ListError, match=r"is no database of fail2ban's"):
-        list(Reading(file, path.name, Defaults(NOW)))
+        list(ListImport(file, path.name, Defaults(NOW)))
 
 
 # ---- CrowdSec
@@ -261,7 +261,7 @@ def test_memory_is_bounded_by_the_row_and_not_by_the_file():
             buffer[: len(piece)] = piece
             return len(piece)
 
-    reading = Reading(io.BufferedReader(Long()), "long", Defaults(NOW))
+    reading = ListImport(io.BufferedReader(Long()), "long", Defaults(NOW))
     tracemalloc.start()
     count = sum(1 for _ in reading)
     peak = tracemalloc.get_traced_memory()[1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import NAMED, Dialect, choose, is_directive, parser
 from hedgerow.logs.formats import Format
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 
 AT = 971211336.0
 CADDY = {
@@ -63,7 +63,7 @@ IIS = (
 def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
     path = tmp_path / "log"
     path.write_text(text + "\nno line of it\n")
-    reader = Reader([str(path)])
+    reader = LogReader([str(path)])
     (visit,) = reader
     assert reader.tally.formats == [name]
     assert (reader.tally.parsed, reader.tally.bad) == (1, 1)
@@ -140,7 +140,7 @@ def test_a_server_s_own_format(pattern, line):
 def test_what_is_in_old_http_is_told(tmp_path, text, old):
     path = tmp_path / "log"
     path.write_text(text + "\n")
-    (visit,) = Reader([str(path)])
+    (visit,) = LogReader([str(path)])
     assert visit.old_http == old
 
 
@@ -236,10 +236,10 @@ def test_parquet(tmp_path):
     path = tmp_path / "log.parquet"
     rows = [NGINX, NGINX | {"remote_addr": None}]
     parquet.write_table(pa.Table.from_pylist(rows), path)
-    reader = Reader([str(path)])
+    reader = LogReader([str(path)])
     (visit,) = reader
     assert (reader.tally.formats, reader.tally.parsed, reader.tally.bad) == (["parquet"], 1, 1)
     assert (visit.at, visit.target, visit.status) == (AT, "/a?b=1", 200)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(LogError, match="is no Parquet"):
-        list(Reader([str(path)]))
+        list(LogReader([str(path)]))

@@ -25,7 +25,7 @@ from hedgerow.logs.formats import (
     visit_of_row,
 )
 from hedgerow.logs.reader import LONGEST_LINE
-from hedgerow.request.bot_verifier import Welcome
+from hedgerow.request.bot_verifier import BotVerifier
 from hedgerow.request.bots import Bot, Bots
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -177,8 +177,10 @@ def test_a_user_is_an_account_only_where_the_server_checked_it():
 
 def test_verified_bots_are_named():
     bots = Bots([Bot("example", ("192.0.2.0/24",), "examplebot")])
-    assert LineParser(Format("combined"), welcome=Welcome(bots))(LINE).bot == "example"
-    assert LineParser(Format("combined"), welcome=Welcome(bots))(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot == ""
+    assert LineParser(Format("combined"), welcome=BotVerifier(bots))(LINE).bot == "example"
+    assert (
+        LineParser(Format("combined"), welcome=BotVerifier(bots))(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot == ""
+    )
 
 
 def test_a_carriage_return_at_the_end_is_no_part_of_the_line():

@@ -27,7 +27,7 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import LogError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs import reader as reader_module
-from hedgerow.logs.reader import LONGEST_LINE, Reader, spread
+from hedgerow.logs.reader import LONGEST_LINE, LogReader, spread
 
 REAL_LOGS = Path(__file__).parents[3] / "shared" / "data" / "logs"
 START = 1767225600
@@ -49,7 +49,7 @@ def written(path: Path, data: bytes) -> str:
 
 
 def test_lines_become_visits_and_are_counted(tmp_path):
-    reader = Reader([written(tmp_path / "a.log", line(0, "/a") + b"\nnoise\n" + line(5, "/b"))])
+    reader = LogReader([written(tmp_path / "a.log", line(0, "/a") + b"\nnoise\n" + line(5, "/b"))])
     assert [visit.target for visit in reader] == ["/a", "/b"]
     tally = reader.tally
     assert (tally.lines, tally.parsed, tally.bad) == (4, 2, 2)
@@ -61,7 +61,7 @@ def test_lines_become_visits_and_are_counted(tmp_path):
 
 
 def test_the_last_line_needs_no_newline_and_an_empty_file_is_a_log(tmp_path):
-    reader = Reader([written(tmp_path / "a.log", line().rstrip()), written(tmp_path / "b.log", b"")])
+    reader = LogReader([written(tmp_path / "a.log", line().rstrip()), written(tmp_path / "b.log", b"")])
     assert len(list(reader)) == reader.tally.lines == 1
     assert set(reader.tally.formats) == {"combined", "unknown"}
 
@@ -76,7 +76,7 @@ def test_any_bytes_are_read_and_every_line_is_counted(pieces, ends):
     os.write(back, data)
     os.close(back)
     try:
-        reader = Reader([f"/dev/fd/{there}"])
+        reader = LogReader([f"/dev/fd/{there}"])
         found = sum(1 for _ in reader)
     finally:
         os.close(there)
@@ -86,7 +86,7 @@ def test_any_bytes_are_read_and_every_line_is_counted(pieces, ends):
 
 
 def test_samples_are_few_short_and_harmless(tmp_path):
-    reader = Reader([written(tmp_path / "a.log", (b"\x1b[2J\xff" + b"x" * 1000 + b"\n") * 50)])
+    reader = LogReader([written(tmp_path / "a.log", (b"\x1b[2J\xff" + b"x" * 1000 + b"\n") * 50)])
     assert list(reader) == []
     assert reader.tally.bad == 50
     assert len(reader.tally.samples) == 5
@@ -96,7 +96,7 @@ def test_samples_are_few_short_and_harmless(tmp_path):
 @pytest.mark.parametrize("length", [LONGEST_LINE + 1, 1 << 18, 3_000_000])
 def test_a_line_of_megabytes_is_one_bad_line(tmp_path, length):
     long = line(1).rstrip()[:-1] + b"x" * length + b'"\n'
-    reader = Reader([written(tmp_path / "a.log", line(0, "/a") + long + line(2, "/b") + long)])
+    reader = LogReader([written(tmp_path / "a.log", line(0, "/a") + long + line(2, "/b") + long)])
     assert [visit.target for visit in reader] == ["/a", "/b"]
     assert (reader.tally.lines, reader.tally.bad) == (4, 2)
 
@@ -105,7 +105,7 @@ def test_the_longest_line_that_is_read_is_read(tmp_path):
     whole = line().rstrip()
     fitting = whole[:-1] + b"x" * (LONGEST_LINE - len(whole)) + b'"'
     assert len(fitting) == LONGEST_LINE
-    assert len(list(Reader([written(tmp_path / "a.log", fitting + b"\n")]))) == 1
+    assert len(list(LogReader([written(tmp_path / "a.log", fitting + b"\n")]))) == 1
 
 
 COMPRESSED = {
@@ -121,7 +121,7 @@ def test_compression_is_told_by_the_first_bytes(tmp_path, name):
     data = many(3000)
     # Two streams in one file, as `cat a.gz b.gz` makes, under a name that says nothing.
     halves = COMPRESSED[name](data[:100_000]) + COMPRESSED[name](data[100_000:])
-    reader = Reader([written(tmp_path / "rotated", halves)])
+    reader = LogReader([written(tmp_path / "rotated", halves)])
     assert sum(1 for _ in reader) == 3000
     assert reader.tally.bad == 0
     assert reader.tally.damage == []
@@ -135,7 +135,7 @@ def test_what_comes_before_broken_compression_is_kept(tmp_path, name, harm):
     whole = COMPRESSED[name](data)
     middle = len(whole) * 3 // 4
     broken = whole[:middle] if harm == "cut" else whole[:middle] + bytes(100) + whole[middle + 100 :]
-    reader = Reader([written(tmp_path / "broken", broken)])
+    reader = LogReader([written(tmp_path / "broken", broken)])
     got = [visit.target for visit in reader]
     assert 0 < len(got) < 20_000
     assert got[:1000] == [f"/{n * 2_654_435_761 % 1_000_003}" for n in range(1000)]
@@ -149,24 +149,24 @@ def test_what_comes_before_broken_compression_is_kept(tmp_path, name, harm):
 def test_compression_that_is_broken_from_the_start_is_an_error(tmp_path, name):
     path = written(tmp_path / "broken", COMPRESSED[name](many(100))[:12])
     with pytest.raises(LogError, match="broken: cannot be read: ") as caught:
-        Reader([path])
+        LogReader([path])
     assert "\n" not in str(caught.value)
 
 
 def test_what_cannot_be_read_at_all_is_an_error_before_anything_is_read(tmp_path):
     good = written(tmp_path / "good.log", line())
     with pytest.raises(LogError, match=r"missing\.log: cannot be read: No such file"):
-        Reader([good, str(tmp_path / "missing.log")])
+        LogReader([good, str(tmp_path / "missing.log")])
     with pytest.raises(LogError, match="cannot be read: Is a directory"):
-        Reader([good, str(tmp_path)])
+        LogReader([good, str(tmp_path)])
     with pytest.raises(LogError, match="cannot be read: Input/output error"):
-        Reader([good, "/proc/self/mem"])
+        LogReader([good, "/proc/self/mem"])
 
 
 def test_standard_input_is_read(monkeypatch):
     data = gzip.compress(line(0, "/a") + line(1, "/b"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
-    reader = Reader(["-"])
+    reader = LogReader(["-"])
     assert [visit.target for visit in reader] == ["/a", "/b"]
     assert reader.tally.bytes_total == 0
     assert reader.tally.bytes_read > 0
@@ -177,39 +177,39 @@ def test_a_pipe_is_read_once_and_whole(tmp_path):
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=(many(5000),))
     writer.start()
-    assert sum(1 for _ in Reader([str(path)])) == 5000
+    assert sum(1 for _ in LogReader([str(path)])) == 5000
     writer.join()
 
 
 def test_files_are_read_oldest_first_whatever_their_order(tmp_path):
     newest = written(tmp_path / "access.log", line(20, "/c") + line(21, "/d"))
     older = written(tmp_path / "access.log.1", line(10, "/a") + line(11, "/b"))
-    assert [visit.target for visit in Reader([newest, older])] == ["/a", "/b", "/c", "/d"]
+    assert [visit.target for visit in LogReader([newest, older])] == ["/a", "/b", "/c", "/d"]
 
 
 def test_files_of_the_same_hours_are_merged(tmp_path):
     one = written(tmp_path / "one.log", b"".join(line(n, "/one") for n in range(0, 100, 2)))
     two = written(tmp_path / "two.log", b"".join(line(n, "/two") for n in range(1, 100, 2)))
-    visits = list(Reader([one, two, written(tmp_path / "noise", b"noise\n")]))
+    visits = list(LogReader([one, two, written(tmp_path / "noise", b"noise\n")]))
     assert [visit.at for visit in visits] == [START + n for n in range(100)]
     assert [visit.target for visit in visits[:3]] == ["/one", "/two", "/one"]
 
 
 def test_lines_out_of_order_keep_their_order(tmp_path):
     path = written(tmp_path / "a.log", line(5, "/a") + line(3, "/b") + line(4, "/c"))
-    reader = Reader([path])
+    reader = LogReader([path])
     assert [visit.target for visit in reader] == ["/a", "/b", "/c"]
     assert (reader.tally.first, reader.tally.last) == (START + 3, START + 5)
 
 
 def test_visits_of_one_second_are_spread_over_it(tmp_path):
     path = written(tmp_path / "a.log", line(0) * 4 + line(1) + line(2) * 2)
-    assert [visit.at - START for visit in Reader([path])] == [0, 0.25, 0.5, 0.75, 1, 2, 2.5]
+    assert [visit.at - START for visit in LogReader([path])] == [0, 0.25, 0.5, 0.75, 1, 2, 2.5]
 
 
 def test_times_with_fractions_are_left_alone(tmp_path):
     exact = line().replace(b":00 +0000", b":00.500000 +0000") * 3
-    assert [visit.at - START for visit in Reader([written(tmp_path / "a.log", exact)])] == [0.5, 0.5, 0.5]
+    assert [visit.at - START for visit in LogReader([written(tmp_path / "a.log", exact)])] == [0.5, 0.5, 0.5]
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 10))
@@ -263,7 +263,7 @@ VISIT = Visit(
 
 def test_a_ledger_gives_its_visits_back_exactly(tmp_path):
     visits = [msgspec.structs.replace(VISIT, at=VISIT.at + n // 3, status=200 + n) for n in range(2500)]
-    reader = Reader([ledger_of(tmp_path / "ledger.sqlite", visits)])
+    reader = LogReader([ledger_of(tmp_path / "ledger.sqlite", visits)])
     assert list(reader) == visits
     assert (reader.tally.lines, reader.tally.bad, reader.tally.formats) == (2500, 0, ["ledger"])
     assert 0 < reader.tally.bytes_read <= reader.tally.bytes_total
@@ -274,14 +274,14 @@ def test_a_bad_row_of_a_ledger_is_counted(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE visits SET kind = 'odd', target = CAST(x'ff1b' AS TEXT) WHERE id = 2")
     connection.close()
-    reader = Reader([path])
+    reader = LogReader([path])
     assert list(reader) == [VISIT]
     assert (reader.tally.lines, reader.tally.bad) == (2, 1)
     assert reader.tally.samples[0].isprintable()
 
 
 def test_an_empty_ledger_has_no_visits(tmp_path):
-    assert list(Reader([ledger_of(tmp_path / "ledger.sqlite", [])])) == []
+    assert list(LogReader([ledger_of(tmp_path / "ledger.sqlite", [])])) == []
 
 
 def test_another_database_is_no_ledger(tmp_path):
@@ -289,7 +289,7 @@ def test_another_database_is_no_ledger(tmp_path):
     connection.execute("CREATE TABLE things (id)")
     connection.close()
     with pytest.raises(LogError, match="no such table: visits; is it a ledger of Hedgerow"):
-        Reader([str(tmp_path / "other.sqlite")])
+        LogReader([str(tmp_path / "other.sqlite")])
 
 
 def test_a_damaged_ledger_gives_what_it_can(tmp_path):
@@ -299,7 +299,7 @@ def test_a_damaged_ledger_gives_what_it_can(tmp_path):
     middle = len(data) // 2
     data[middle : middle + 40_960] = os.urandom(40_960)
     path.write_bytes(data)
-    reader = Reader([str(path)])
+    reader = LogReader([str(path)])
     got = sum(1 for _ in reader)
     assert 0 < got < 5000
     assert len(reader.tally.damage) == 1
@@ -307,7 +307,7 @@ def test_a_damaged_ledger_gives_what_it_can(tmp_path):
 
 def test_a_file_that_vanishes_is_an_error(tmp_path):
     path = tmp_path / "a.log"
-    reader = Reader([written(path, line())])
+    reader = LogReader([written(path, line())])
     path.unlink()
     with pytest.raises(LogError, match="cannot be read"):
         list(reader)
@@ -315,7 +315,7 @@ def test_a_file_that_vanishes_is_an_error(tmp_path):
 
 def test_a_disk_that_fails_midway_is_damage(tmp_path, monkeypatch):
     path = written(tmp_path / "a.log", many(5000))
-    reader = Reader([path])
+    reader = LogReader([path])
 
     class Failing(io.BufferedReader):
         def read1(self, size: int = -1) -> bytes:
@@ -342,7 +342,7 @@ def test_real_logs_are_read_to_the_last_row(name):
     path = REAL_LOGS / f"{name}.log.xz"
     if not path.exists():
         pytest.skip(f"{path} is not here: real logs are kept outside the repository")
-    reader = Reader([str(path)])
+    reader = LogReader([str(path)])
     parsed = sum(1 for _ in reader)
     assert (parsed, reader.tally.bad) == ROWS[name]
     assert reader.tally.formats == ["combined"]

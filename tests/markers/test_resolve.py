@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hedgerow.markers.resolve import Place, resolve
+from hedgerow.markers.resolve import PageLocation, resolve
 
-HERE = Place(b"http", b"example.org", b"/docs/start.html?x=1")
+HERE = PageLocation(b"http", b"example.org", b"/docs/start.html?x=1")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_fragment_stays():
     ],
 )
 def test_the_same_origin(scheme, host, url, same):
-    assert resolve(url, Place(scheme, host, b"/")) == ((b"/", b"") if same else None)
+    assert resolve(url, PageLocation(scheme, host, b"/")) == ((b"/", b"") if same else None)
 
 
 # ---- A slow reference: the URL standard's parser, state by state, for the schemes that we follow
@@ -133,7 +133,7 @@ def percent(text: bytes, also: bytes) -> bytes:
 class Slow:
     """A URL taken apart character by character."""
 
-    def __init__(self, url: bytes, place: Place) -> None:
+    def __init__(self, url: bytes, place: PageLocation) -> None:
         self.rest = bytes(c for c in url.strip(bytes(range(0x21))) if c not in b"\t\n\r")
         self.host, self.scheme = place.host, place.scheme
         base, _, query = place.target.partition(b"?")
@@ -267,7 +267,7 @@ PARTS = st.sampled_from(
 )
 URLS = st.one_of(st.lists(PARTS, max_size=8).map(b"".join), st.binary(max_size=12))
 PLACES = st.builds(
-    Place,
+    PageLocation,
     st.sampled_from([b"http", b"https"]),
     st.sampled_from([b"example.org", b"example.org:80", b"example.org:443", b"Example.org"]),
     st.sampled_from([b"/", b"/a", b"/a/", b"/a/b.html", b"/a/b/c?d=/e/f", b"/?q", b"/a//b", b"//a/b"]),
@@ -298,5 +298,5 @@ def test_what_is_resolved_stays_as_it_is(url, place):
         target, fragment = found
         assert target[:1] == b"/"
         assert not re.search(rb"[\x00-\x20\x7f-\xff#]", target)
-        assert resolve(target, Place(b"http", b"else.example", b"/x/y")) == (target, b"")
+        assert resolve(target, PageLocation(b"http", b"else.example", b"/x/y")) == (target, b"")
         assert not fragment or fragment[:1] == b"#"

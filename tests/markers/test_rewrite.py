@@ -16,12 +16,12 @@ from page.nasty import pages, random_page
 from hedgerow.core.request_kind import kind_of
 from hedgerow.markers.html.entities import attribute_text
 from hedgerow.markers.prepare import Prepared, Preparer, based
-from hedgerow.markers.resolve import Place
+from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
 from hedgerow.markers.rules import Rules
-from hedgerow.markers.token import Key, Seal, page_digest
+from hedgerow.markers.token import Key, TokenCodec, page_digest
 
-SEAL = Seal([Key(1, bytes(range(64)), 0.0)], "example.org")
+SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)], "example.org")
 VISITOR, PARENT = b"visitr", b"parent"
 ASKED = b"/~asked"
 _OPAQUE = re.compile(r"/~([A-Za-z0-9_-]{40,})")
@@ -41,7 +41,7 @@ def rewriter(
     asked: bytes = b"",
     host: bytes = b"example.org",
 ) -> Rewriter:
-    place = Place(b"http", host, target)
+    place = PageLocation(b"http", host, target)
     preparer = Preparer(place, how or rules(), b"/~", marked=bool(asked))
     writer = PageWriter(SEAL, VISITOR, PARENT, {"here": asked, "base": based(target)})
     return Rewriter(lambda: preparer, writer, Skeletons(), place)
@@ -638,7 +638,7 @@ def test_the_time_grows_with_the_page_and_no_faster(hard):
 
 def test_skeletons_are_right_and_bounded():
     skeletons = Skeletons(memory=200_000)
-    place = Place(b"http", b"example.org", b"/")
+    place = PageLocation(b"http", b"example.org", b"/")
 
     def prepare(page):
         return Prepared([page] * 3, [], [], [])
@@ -696,7 +696,7 @@ def test_a_page_larger_than_a_sixteenth_is_not_kept():
 
 def test_a_page_from_its_skeleton_is_the_same():
     skeletons = Skeletons()
-    place = Place(b"http", b"example.org", b"/a/b")
+    place = PageLocation(b"http", b"example.org", b"/a/b")
     page = b"<base href=/c/><a href=x></a><a href='#y'></a><form action=z></form>"
     outs = []
     for visitor in (b"visitr", b"visitr", b"other1"):
@@ -710,16 +710,16 @@ def test_a_page_from_its_skeleton_is_the_same():
 def test_a_page_of_many_links_under_another_key():
     """Many are sealed by a plan, which belongs to the key that it was made for."""
     skeletons = Skeletons()
-    place = Place(b"http", b"example.org", b"/a/b")
+    place = PageLocation(b"http", b"example.org", b"/a/b")
     page = b"".join(b"<a href=/%d></a>" % number for number in range(30))
 
-    def written(seal: Seal, visitor: bytes, kept: Skeletons) -> bytes:
+    def written(seal: TokenCodec, visitor: bytes, kept: Skeletons) -> bytes:
         writer = PageWriter(seal, visitor, PARENT, {})
         return Rewriter(lambda: Preparer(place, rules(), b"/~", marked=False), writer, kept, place).feed(
             page, final=True
         )
 
-    other = Seal([Key(2, bytes(range(1, 65)), 0.0)])
+    other = TokenCodec([Key(2, bytes(range(1, 65)), 0.0)])
     for seal in (SEAL, SEAL, other, SEAL):
         for visitor in (b"visitr", b"other1"):
             out = written(seal, visitor, skeletons)

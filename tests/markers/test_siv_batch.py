@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.markers.siv_batch import Blocks, Plan
+from hedgerow.markers.siv_batch import Blocks, SivPlan
 
 KEY = bytes(range(64))
 
@@ -25,7 +25,7 @@ def encoded(sealed):
 )
 def test_a_plan_seals_as_the_library_does(texts, start, key, head):
     texts = [text or b"x" for text in texts]
-    plan = Plan(Blocks(key), texts, range(len(texts)), len(start), head)
+    plan = SivPlan(Blocks(key), texts, range(len(texts)), len(start), head)
     one_by_one = AESSIV(key)
     for sealed, place in zip(plan.seal(start, urlsafe_b64encode), plan.places, strict=True):
         assert sealed == encoded(head + one_by_one.encrypt(start + texts[place], None))
@@ -34,7 +34,7 @@ def test_a_plan_seals_as_the_library_does(texts, start, key, head):
 def test_every_length_up_to_some_blocks():
     """The last block whole, cut, and the text shorter than a block; counters that run over a byte among them."""
     texts = [bytes(range(length)) for length in range(1, 100)]
-    plan = Plan(Blocks(KEY), texts, range(len(texts)), 0)
+    plan = SivPlan(Blocks(KEY), texts, range(len(texts)), 0)
     one_by_one = AESSIV(KEY)
     expected = [encoded(one_by_one.encrypt(texts[place], None)) for place in plan.places]
     assert list(plan.seal(b"", urlsafe_b64encode)) == expected
@@ -43,7 +43,7 @@ def test_every_length_up_to_some_blocks():
 def test_a_counter_that_runs_over_a_byte():
     """Of 3,000 tags some end in 0xff: the counter behind it must carry into the byte before, not into a neighbour."""
     texts = [number.to_bytes(40, "big") for number in range(3000)]
-    plan = Plan(Blocks(KEY), texts, range(len(texts)), 0)
+    plan = SivPlan(Blocks(KEY), texts, range(len(texts)), 0)
     sealed = list(plan.seal(b"", urlsafe_b64encode))
     assert any(urlsafe_b64decode(one + b"==")[15] >= 0xFE for one in sealed)
     one_by_one = AESSIV(KEY)
@@ -53,7 +53,7 @@ def test_a_counter_that_runs_over_a_byte():
 @given(st.binary(min_size=12, max_size=12), st.binary(min_size=12, max_size=12))
 def test_a_plan_is_used_again_and_again(one, other):
     texts = [b"/a", b"/a/long/address/of/some/page.html", b"/b"]
-    plan = Plan(Blocks(KEY), texts, [5, 6, 7], 12)
+    plan = SivPlan(Blocks(KEY), texts, [5, 6, 7], 12)
     assert plan.places == [6, 5, 7]
     before = list(plan.seal(one, urlsafe_b64encode))
     plan.seal(other, urlsafe_b64encode)

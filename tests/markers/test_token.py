@@ -10,8 +10,8 @@ from hedgerow.core.visit import Marker
 from hedgerow.markers.token import (
     SHORTEST,
     Key,
-    Seal,
-    Seals,
+    TokenCodec,
+    TokenCodecs,
     content,
     may_be_token,
     page_digest,
@@ -19,7 +19,7 @@ from hedgerow.markers.token import (
 )
 
 SECRET = bytes(range(64))
-SEAL = Seal([Key(1, SECRET, 0.0)], "example.org")
+SEAL = TokenCodec([Key(1, SECRET, 0.0)], "example.org")
 ALL_KINDS = ["page", "form", "frame", "trap", "maze", "visitor"]
 KINDS = st.sampled_from(ALL_KINDS)
 DIGESTS = st.binary(min_size=6, max_size=6)
@@ -31,7 +31,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SECRETS = st.binary(min_size=64, max_size=64)
 
 
-def token_of(marker: Marker, seal: Seal = SEAL) -> str:
+def token_of(marker: Marker, seal: TokenCodec = SEAL) -> str:
     return seal.seal(marker.kind, marker.minted_for, marker.parent, marker.target.encode("latin-1")).decode()
 
 
@@ -51,7 +51,7 @@ def text_of(bits: list[int]) -> str:
 @given(MARKERS)
 def test_a_marker_comes_back_and_its_token_is_the_same_each_time(marker):
     assert SEAL.unseal(token_of(marker)) == marker
-    assert token_of(marker) == token_of(marker, Seal([Key(1, SECRET, 0.0)], "example.org"))
+    assert token_of(marker) == token_of(marker, TokenCodec([Key(1, SECRET, 0.0)], "example.org"))
 
 
 @given(MARKERS)
@@ -149,14 +149,14 @@ def test_every_kind_of_bad_token_is_none(token):
 def test_a_token_of_another_key_is_refused(marker, byte, bit):
     key = bytearray(SECRET)
     key[byte] ^= 1 << bit
-    assert Seal([Key(1, bytes(key), 0.0)], "example.org").unseal(token_of(marker)) is None
+    assert TokenCodec([Key(1, bytes(key), 0.0)], "example.org").unseal(token_of(marker)) is None
 
 
 @given(MARKERS, st.integers(0, 255), st.integers(0, 255))
 def test_the_number_of_the_key_belongs_to_the_token(marker, number, other):
     """The same secret under another number, even: a token says which key it wants."""
-    token = token_of(marker, Seal([Key(number, SECRET, 0.0)]))
-    assert Seal([Key(other, SECRET, 0.0)]).unseal(token) == (marker if number == other else None)
+    token = token_of(marker, TokenCodec([Key(number, SECRET, 0.0)]))
+    assert TokenCodec([Key(other, SECRET, 0.0)]).unseal(token) == (marker if number == other else None)
 
 
 HOSTS = st.one_of(st.sampled_from(["", "a.example", "b.example", "a.example.", "xn--a"]), st.text("ab.-1", max_size=12))
@@ -164,7 +164,7 @@ HOSTS = st.one_of(st.sampled_from(["", "a.example", "b.example", "a.example.", "
 
 @given(MARKERS, HOSTS, HOSTS)
 def test_a_token_of_one_host_never_opens_at_another(marker, one, other):
-    seals = Seals([Key(1, SECRET, 0.0)])
+    seals = TokenCodecs([Key(1, SECRET, 0.0)])
     token = token_of(marker, seals.of(one))
     assert seals.of(other).unseal(token) == (marker if one == other else None)
 
@@ -177,14 +177,14 @@ def test_a_token_of_one_kind_is_never_one_of_another(minted_for, parent, target)
 
 
 def test_the_case_and_the_port_of_a_host_do_not_matter():
-    seals = Seals([Key(1, SECRET, 0.0)])
+    seals = TokenCodecs([Key(1, SECRET, 0.0)])
     for hosts in (["example.org", "Example.ORG", "example.org:8080"], ["[::1]", "[::1]:80"]):
         tokens = {seals.of(host).seal("page", b"visitr", b"parent", b"/") for host in hosts}
         assert len(tokens) == 1
 
 
 def test_a_client_that_sends_any_name_fills_no_memory():
-    seals = Seals([Key(1, SECRET, 0.0)])
+    seals = TokenCodecs([Key(1, SECRET, 0.0)])
     for number in range(1_000):
         host = f"{number}.example"
         token = seals.of(host).seal("page", b"visitr", b"parent", b"/").decode()
@@ -198,32 +198,37 @@ def test_a_client_that_sends_any_name_fills_no_memory():
 @given(st.lists(st.tuples(SECRETS, st.floats(0, 4e9)), min_size=1, max_size=5, unique_by=(lambda k: k[1])), MARKERS)
 def test_the_newest_seals_and_the_old_ones_open(made, marker):
     keys = [Key(number, secret, at) for number, (secret, at) in enumerate(made)]
-    ring = Seal(keys, "example.org")
+    ring = TokenCodec(keys, "example.org")
     newest = max(keys, key=lambda key: key.made_at)
-    assert token_of(marker, ring) == token_of(marker, Seal([newest], "example.org"))
+    assert token_of(marker, ring) == token_of(marker, TokenCodec([newest], "example.org"))
     for key in keys:
-        old = token_of(marker, Seal([key], "example.org"))
+        old = token_of(marker, TokenCodec([key], "example.org"))
         assert ring.unseal(old) == marker
         without = [other for other in keys if other != key]
         if without:
-            assert Seal(without, "example.org").unseal(old) is None
+            assert TokenCodec(without, "example.org").unseal(old) is None
 
 
 def test_a_seed_is_another_for_each_ring_and_outlives_a_new_key():
     one, two = Key(1, SECRET, 0.0), Key(2, bytes(64), 9.0)
-    assert Seals([one]).seed == Seals([one, two]).seed == Seals([two, one]).seed != Seals([two]).seed
-    assert SECRET not in Seals([one]).seed
+    assert (
+        TokenCodecs([one]).seed
+        == TokenCodecs([one, two]).seed
+        == TokenCodecs([two, one]).seed
+        != TokenCodecs([two]).seed
+    )
+    assert SECRET not in TokenCodecs([one]).seed
 
 
 def test_a_seal_needs_a_key():
     with pytest.raises(ValueError, match="needs a key"):
-        Seal([])
+        TokenCodec([])
 
 
 @pytest.mark.parametrize("length", [0, 32, 63, 65])
 def test_a_key_has_64_bytes(length):
     with pytest.raises(ValueError, match="64 bytes"):
-        Seal([Key(1, bytes(length), 0.0)])
+        TokenCodec([Key(1, bytes(length), 0.0)])
 
 
 # ---- Telling nothing
@@ -252,7 +257,7 @@ def test_what_has_not_the_form_of_a_token(text):
 
 def test_a_token_tells_whether_its_key_is_gone():
     old, new = Key(1, bytes(range(64)), 0.0), Key(2, bytes(64), 1.0)
-    token = Seal([old], "a").seal("page", b"visitr", b"parent", b"/x").decode()
-    assert not Seal([old, new], "a").is_outdated(token)
-    assert Seal([new], "a").is_outdated(token)
-    assert [Seal([new], "a").is_outdated(text) for text in ("", "A", "A=A=", "\xe9\xe9\xe9\xe9")] == [False] * 4
+    token = TokenCodec([old], "a").seal("page", b"visitr", b"parent", b"/x").decode()
+    assert not TokenCodec([old, new], "a").is_outdated(token)
+    assert TokenCodec([new], "a").is_outdated(token)
+    assert [TokenCodec([new], "a").is_outdated(text) for text in ("", "A", "A=A=", "\xe9\xe9\xe9\xe9")] == [False] * 4

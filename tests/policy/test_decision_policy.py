@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.decision import PASS, Block, Change, Decision, Evidence, Standing
-from hedgerow.core.state import Memory
+from hedgerow.core.decision import PASS, Block, Decision, Evidence, ScoreUpdate, VisitorScore
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
-from hedgerow.policy.decision_policy import DAY, Ladder, Rule, Thresholds
-from hedgerow.policy.score import amended
+from hedgerow.policy.decision_policy import DAY, DecisionPolicy, PolicyRule, PolicyThresholds
+from hedgerow.policy.score import updated_score
 
 ADDRESS = "192.0.2.1"
 VISIT = Visit(100.0, ADDRESS, ADDRESS, ADDRESS, "GET", "/")
 ANN = Visit(100.0, ADDRESS, "account:ann", ADDRESS, "GET", "/", account="ann")
-RULES = {"trap": Rule("detain", 60.0), "density": Rule("refuse", 10.0)}
-NOTHING = Memory(None, ())
+RULES = {"trap": PolicyRule("detain", 60.0), "density": PolicyRule("refuse", 10.0)}
+NOTHING = StateReply(None, ())
 
 
 def evidence(weight: float = 1.0, detector: str = "density", key: str = "") -> Evidence:
@@ -25,12 +25,12 @@ def evidence(weight: float = 1.0, detector: str = "density", key: str = "") -> E
 
 
 def test_no_evidence_passes():
-    assert Ladder(RULES).decide(VISIT, NOTHING, []) == (PASS, None)
+    assert DecisionPolicy(RULES).decide(VISIT, NOTHING, []) == (PASS, None)
 
 
 def test_light_evidence_passes_and_is_kept():
     found = [evidence(0.4), evidence(0.5, "trap")]
-    decision, block = Ladder(RULES).decide(VISIT, NOTHING, found)
+    decision, block = DecisionPolicy(RULES).decide(VISIT, NOTHING, found)
     assert (decision.action, decision.evidence, block) == ("pass", tuple(found), None)
     assert decision.change is not None
     assert (decision.change.weight, decision.change.codes) == (0.9, ("density-x", "trap-x"))
@@ -39,7 +39,7 @@ def test_light_evidence_passes_and_is_kept():
 @pytest.mark.parametrize(("weights", "action"), [([0.4, 0.6], "detain"), ([0.6, 0.4], "refuse"), ([1.0], "refuse")])
 def test_weights_add_up_and_the_weightiest_detector_rules(weights, action):
     found = [evidence(weight, detector) for weight, detector in zip(weights, ("density", "trap"), strict=False)]
-    decision, block = Ladder(RULES).decide(VISIT, NOTHING, found)
+    decision, block = DecisionPolicy(RULES).decide(VISIT, NOTHING, found)
     assert decision.action == action
     assert decision.until == 100.0 + (60.0 if action == "detain" else 10.0)
     assert block == Block(ADDRESS, ADDRESS, 100.0, decision.until, action, max(found, key=lambda e: e.weight))
@@ -47,7 +47,7 @@ def test_weights_add_up_and_the_weightiest_detector_rules(weights, action):
 
 
 def test_the_block_is_of_whom_the_evidence_speaks_about():
-    _, block = Ladder(RULES).decide(ANN, NOTHING, [evidence(key="192.0.2.0/24")])
+    _, block = DecisionPolicy(RULES).decide(ANN, NOTHING, [evidence(key="192.0.2.0/24")])
     assert block is not None
     assert block.key == "192.0.2.0/24"
 
@@ -56,39 +56,41 @@ def test_the_block_is_of_whom_the_evidence_speaks_about():
     ("strikes", "key"), [(0, "account:ann"), (1, "account:ann"), (2, "192.0.2.1/*"), (9, "192.0.2.1/*")]
 )
 def test_the_third_account_of_one_address_blocks_everyone_there(strikes, key):
-    _, block = Ladder(RULES, strikes=3).decide(ANN, Memory(None, (), strikes), [evidence()])
+    _, block = DecisionPolicy(RULES, strikes=3).decide(ANN, StateReply(None, (), strikes), [evidence()])
     assert block is not None
     assert block.key == key
 
 
 def test_a_visitor_without_an_account_never_strikes():
-    _, block = Ladder(RULES, strikes=1).decide(VISIT, Memory(None, (), 5), [evidence()])
+    _, block = DecisionPolicy(RULES, strikes=1).decide(VISIT, StateReply(None, (), 5), [evidence()])
     assert block is not None
     assert block.key == ADDRESS
 
 
 def test_a_rule_without_a_time_declines_one_visit_and_blocks_nobody():
-    decision, block = Ladder({"prefetch": Rule("refuse", 0.0)}).decide(VISIT, NOTHING, [evidence(detector="prefetch")])
+    decision, block = DecisionPolicy({"prefetch": PolicyRule("refuse", 0.0)}).decide(
+        VISIT, NOTHING, [evidence(detector="prefetch")]
+    )
     assert (decision.action, decision.until, block) == ("refuse", 100.0, None)
 
 
 def test_a_visit_during_a_block_starts_it_again():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "refuse", evidence())
-    decision, renewed = Ladder(RULES).uphold(VISIT, block)
+    decision, renewed = DecisionPolicy(RULES).uphold(VISIT, block)
     assert decision == Decision("refuse", (block.evidence,), 110.0)
     assert renewed == Block(ADDRESS, ADDRESS, 95.0, 110.0, "refuse", block.evidence)
 
 
 def test_a_renewed_block_never_ends_earlier():
     block = Block(ADDRESS, ADDRESS, 95.0, 500.0, "refuse", evidence())
-    decision, renewed = Ladder(RULES).uphold(VISIT, block)
+    decision, renewed = DecisionPolicy(RULES).uphold(VISIT, block)
     assert decision.until == 500.0
     assert renewed == block
 
 
 def test_without_renewal_a_block_ends_when_it_ends():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "detain", evidence(detector="trap"))
-    assert Ladder(RULES, renew=False).uphold(VISIT, block) == (
+    assert DecisionPolicy(RULES, renew=False).uphold(VISIT, block) == (
         Decision("detain", (block.evidence,), 105.0), None,
     )  # fmt: skip
 
@@ -97,91 +99,99 @@ def test_without_renewal_a_block_ends_when_it_ends():
 
 
 def visits(
-    ladder: Ladder, weights, *, gap: float = 1.0, standing: Standing | None = None, start: float = DAY, **fields
+    ladder: DecisionPolicy,
+    weights,
+    *,
+    gap: float = 1.0,
+    standing: VisitorScore | None = None,
+    start: float = DAY,
+    **fields,
 ):
     """Visits of one visitor with evidence of these weights: the actions, and the standing afterwards."""
     actions = []
     for n, weight in enumerate(weights):
         visit = msgspec.structs.replace(VISIT, at=start + n * gap, **fields)
         found = [evidence(weight, "trap")] if weight else []
-        decision, block = ladder.decide(visit, Memory(None, (), 0, standing), found)
+        decision, block = ladder.decide(visit, StateReply(None, (), 0, standing), found)
         actions.append(decision.action if block is None else "block")
-        standing = amended(standing, decision.change) if decision.change is not None else standing
+        standing = updated_score(standing, decision.change) if decision.change is not None else standing
     return actions, standing
 
 
 def test_weights_of_many_visits_make_a_suspect():
-    actions, standing = visits(Ladder(RULES), [0.3] * 6)
+    actions, standing = visits(DecisionPolicy(RULES), [0.3] * 6)
     assert actions == ["pass"] * 3 + ["challenge"] * 3
     assert (standing.identity, standing.challenges) == ("suspect", 1)
 
 
 def test_a_suspect_is_told_why():
-    _, standing = visits(Ladder(RULES), [0.3] * 3)
-    decision = Ladder(RULES).decide(
-        msgspec.structs.replace(VISIT, at=DAY + 4), Memory(None, (), 0, standing), [evidence(0.3)]
+    _, standing = visits(DecisionPolicy(RULES), [0.3] * 3)
+    decision = DecisionPolicy(RULES).decide(
+        msgspec.structs.replace(VISIT, at=DAY + 4), StateReply(None, (), 0, standing), [evidence(0.3)]
     )[0]
     assert decision.evidence[-1].text == "Suspected for trap-x (3 times), density-x."
     assert decision.code == "suspect"
 
 
 def test_suspicion_fades():
-    ladder = Ladder(RULES, Thresholds(half_life=100.0))
+    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
     actions, _ = visits(ladder, [0.3] * 29, gap=100.0)
     assert set(actions) == {"pass"}
 
 
 def test_thirty_wrong_visits_in_a_day_make_a_suspect_however_far_apart():
-    ladder = Ladder(RULES, Thresholds(half_life=1.0))
+    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=1.0))
     actions, standing = visits(ladder, [0.05] * 31, gap=2000.0)
     assert actions == ["pass"] * 29 + ["challenge"] * 2
     assert standing.wrong == 31
 
 
 def test_wrong_visits_are_those_of_a_day():
-    ladder = Ladder(RULES, Thresholds(half_life=1.0))
+    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=1.0))
     actions, _ = visits(ladder, [0.05] * 100, gap=4000.0)
     assert set(actions) == {"pass"}
 
 
 def test_visits_of_little_weight_are_not_wrong():
-    actions, standing = visits(Ladder(RULES, Thresholds(half_life=1.0)), [0.04] * 100)
+    actions, standing = visits(DecisionPolicy(RULES, PolicyThresholds(half_life=1.0)), [0.04] * 100)
     assert set(actions) == {"pass"}
     assert standing.wrong == 0
 
 
 def test_the_third_challenge_of_a_day_blocks():
-    ladder = Ladder(RULES)
+    ladder = DecisionPolicy(RULES)
     standing = None
     for expected in ("challenge", "challenge", "block"):
         actions, standing = visits(ladder, [0.9, 0.9], standing=standing)
         assert actions[-1] == expected
-        standing = amended(standing, ladder.cleared(ADDRESS, DAY + 5))
+        standing = updated_score(standing, ladder.cleared(ADDRESS, DAY + 5))
         assert (standing.identity, standing.suspicion, standing.wrong) == ("person", 0.0, 0)
     _, standing = visits(ladder, [0.9, 0.9], standing=standing, start=DAY * 2)
     assert standing.challenges == 1
 
 
 def test_the_block_after_too_many_challenges_says_so_and_lasts():
-    standing = Standing(at=DAY, day=1, challenges=2)
+    standing = VisitorScore(at=DAY, day=1, challenges=2)
     visit = msgspec.structs.replace(VISIT, at=DAY + 1)
-    decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5), evidence(0.4)])
+    decision, block = DecisionPolicy(RULES).decide(
+        visit, StateReply(None, (), 0, standing), [evidence(0.5), evidence(0.4)]
+    )
     assert (decision.action, block) == ("pass", None)
-    standing = amended(standing, decision.change)
-    decision, block = Ladder(RULES).decide(visit, Memory(None, (), 0, standing), [evidence(0.5)])
+    standing = updated_score(standing, decision.change)
+    decision, block = DecisionPolicy(RULES).decide(visit, StateReply(None, (), 0, standing), [evidence(0.5)])
     assert (decision.action, decision.code, decision.until) == ("refuse", "too-many-challenges", visit.at + DAY)
     assert block.evidence.text == "To be challenged for the 3. time in a day. Suspected for density-x (3 times)."
 
 
 def test_a_suspect_still_gets_the_images_of_its_pages():
-    _, standing = visits(Ladder(RULES), [0.9, 0.9])
+    _, standing = visits(DecisionPolicy(RULES), [0.9, 0.9])
     assert standing.identity == "suspect"
-    assert visits(Ladder(RULES), [0.0], standing=standing, kind="asset")[0] == ["pass"]
-    assert visits(Ladder(RULES), [0.0], standing=standing, kind="call")[0] == ["challenge"]
+    assert visits(DecisionPolicy(RULES), [0.0], standing=standing, kind="asset")[0] == ["pass"]
+    assert visits(DecisionPolicy(RULES), [0.0], standing=standing, kind="call")[0] == ["challenge"]
 
 
 def test_a_suspect_is_judged_again_when_half_has_faded():
-    ladder = Ladder(RULES, Thresholds(half_life=100.0))
+    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
     _, standing = visits(ladder, [0.6, 0.6])
     assert visits(ladder, [0.0], standing=standing, start=DAY + 90)[0] == ["challenge"]
     actions, standing = visits(ladder, [0.0], standing=standing, start=DAY + 200)
@@ -190,14 +200,14 @@ def test_a_suspect_is_judged_again_when_half_has_faded():
 
 @pytest.mark.parametrize(("suspects", "action"), [("refuse", "refuse"), ("pass", "pass")])
 def test_what_is_done_with_suspects_is_a_setting(suspects, action):
-    assert visits(Ladder(RULES, Thresholds(suspects=suspects)), [0.9, 0.9])[0][-1] == action
+    assert visits(DecisionPolicy(RULES, PolicyThresholds(suspects=suspects)), [0.9, 0.9])[0][-1] == action
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), max_size=20))
 def test_suspicion_is_never_more_than_all_weights_and_never_negative(changes):
     standing = None
     for at, weight in changes:
-        standing = amended(standing, Change("x", at, int(at // DAY), 100.0, weight=weight, codes=("a",)))
+        standing = updated_score(standing, ScoreUpdate("x", at, int(at // DAY), 100.0, weight=weight, codes=("a",)))
         assert 0 <= standing.suspicion <= sum(w for _, w in changes) + 1e-9
     assert standing is None or standing.reasons == (("a", len(changes)),)
 
@@ -205,7 +215,7 @@ def test_suspicion_is_never_more_than_all_weights_and_never_negative(changes):
 def test_reasons_are_bounded():
     standing = None
     for n in range(100):
-        standing = amended(standing, Change("x", float(n), 1, 100.0, weight=0.1, codes=(f"c{n}",)))
+        standing = updated_score(standing, ScoreUpdate("x", float(n), 1, 100.0, weight=0.1, codes=(f"c{n}",)))
     assert [code for code, _ in standing.reasons] == [f"c{n}" for n in range(92, 100)]
 
 
@@ -214,8 +224,8 @@ def test_reasons_are_bounded():
 
 @pytest.mark.parametrize(("before", "seconds"), [(0, 10.0), (1, 20.0), (2, 40.0), (3, 50.0), (5000, 50.0)])
 def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, seconds):
-    ladder = Ladder(RULES, lengthen=2.0, longest=50.0)
-    memory = Memory(None, (), offences=((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
+    ladder = DecisionPolicy(RULES, lengthen=2.0, longest=50.0)
+    memory = StateReply(None, (), offences=((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
     decision, block = ladder.decide(VISIT, memory, [evidence()])
     assert block is not None
     assert (block.offence, block.until, decision.until) == (before + 1, 100.0 + seconds, 100.0 + seconds)
@@ -224,8 +234,8 @@ def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, second
 
 
 def test_a_rule_longer_than_the_limit_stays_as_it_is():
-    _, block = Ladder(RULES, lengthen=2.0, longest=5.0).decide(
-        VISIT, Memory(None, (), offences=((ADDRESS, 3),)), [evidence()]
+    _, block = DecisionPolicy(RULES, lengthen=2.0, longest=5.0).decide(
+        VISIT, StateReply(None, (), offences=((ADDRESS, 3),)), [evidence()]
     )
     assert block is not None
     assert block.until == 110.0
@@ -233,35 +243,35 @@ def test_a_rule_longer_than_the_limit_stays_as_it_is():
 
 def test_steady_evidence_does_not_grow_with_the_visits():
     """A client's headers are the same each time: who reads a hundred pages with curl has not done anything more."""
-    one = Ladder({"headers": Rule("refuse", 0.0, steady=True), "integrity": Rule("refuse", 60.0)})
+    one = DecisionPolicy({"headers": PolicyRule("refuse", 0.0, steady=True), "integrity": PolicyRule("refuse", 60.0)})
     steady = Evidence("headers", "x", 0.5, "X.")
-    outcome = one.decide(VISIT, Memory(None, ()), [steady])
+    outcome = one.decide(VISIT, StateReply(None, ()), [steady])
     assert (outcome.decision.action, outcome.decision.change) == ("pass", None)
     added = Evidence("integrity", "y", 0.3, "Y.")
-    outcome = one.decide(VISIT, Memory(None, ()), [steady, added])
+    outcome = one.decide(VISIT, StateReply(None, ()), [steady, added])
     assert outcome.decision.change.weight == 0.3
     assert outcome.decision.change.codes == ("y",)
     assert outcome.decision.action == "pass"
-    known = Standing(suspicion=0.3, at=VISIT.at)
-    assert one.decide(VISIT, Memory(None, (), standing=known), [added]).decision.action == "pass"
-    assert one.decide(VISIT, Memory(None, (), standing=known), [steady, added]).decision.action == "challenge"
-    assert one.decide(VISIT, Memory(None, (), standing=known), [steady]).decision.action == "pass"
+    known = VisitorScore(suspicion=0.3, at=VISIT.at)
+    assert one.decide(VISIT, StateReply(None, (), standing=known), [added]).decision.action == "pass"
+    assert one.decide(VISIT, StateReply(None, (), standing=known), [steady, added]).decision.action == "challenge"
+    assert one.decide(VISIT, StateReply(None, (), standing=known), [steady]).decision.action == "pass"
 
 
 # ---- What the watch finds
 
 
-def come(ladder: Ladder, standing: Standing | None, at: float = 100.0) -> tuple[str, Standing | None]:
+def come(ladder: DecisionPolicy, standing: VisitorScore | None, at: float = 100.0) -> tuple[str, VisitorScore | None]:
     """A visit without evidence: what is done, and the standing after it."""
     visit = msgspec.structs.replace(VISIT, at=at)
-    outcome = ladder.decide(visit, Memory(None, (), standing=standing), [])
+    outcome = ladder.decide(visit, StateReply(None, (), standing=standing), [])
     change = outcome.decision.change
-    return outcome.decision.action, amended(standing, change) if change is not None else standing
+    return outcome.decision.action, updated_score(standing, change) if change is not None else standing
 
 
 def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
-    ladder = Ladder(RULES)
-    standing = amended(None, ladder.found(ADDRESS, 100.0, "depth-first", "path-depth-first"))
+    ladder = DecisionPolicy(RULES)
+    standing = updated_score(None, ladder.found(ADDRESS, 100.0, "depth-first", "path-depth-first"))
     assert (standing.identity, standing.challenges) == ("depth-first", 1)
     assert come(ladder, standing, 200.0) == ("challenge", standing)
     action, after = come(ladder, standing, 100.0 + 3 * 3600.0)
@@ -269,31 +279,33 @@ def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
 
 
 def test_who_solves_what_the_watch_asked_three_times_a_day_is_blocked():
-    ladder, standing = Ladder(RULES), None
+    ladder, standing = DecisionPolicy(RULES), None
     actions = []
     for n in range(3):
-        standing = amended(standing, ladder.found(ADDRESS, 100.0 + n, "suspect", "campaign"))
+        standing = updated_score(standing, ladder.found(ADDRESS, 100.0 + n, "suspect", "campaign"))
         actions.append(come(ladder, standing, 100.0 + n)[0])
-        standing = amended(standing, ladder.cleared(ADDRESS, 100.0 + n))
+        standing = updated_score(standing, ladder.cleared(ADDRESS, 100.0 + n))
     assert actions == ["challenge", "challenge", "refuse"]
 
 
 def test_a_suspect_that_the_watch_finds_too_is_challenged_once():
-    ladder = Ladder(RULES)
-    standing = amended(None, Change(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True))
-    standing = amended(standing, ladder.found(ADDRESS, 101.0, "width-first", "path-width-first"))
-    standing = amended(standing, ladder.found(ADDRESS, 102.0, "suspect", "campaign"))
+    ladder = DecisionPolicy(RULES)
+    standing = updated_score(
+        None, ScoreUpdate(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True)
+    )
+    standing = updated_score(standing, ladder.found(ADDRESS, 101.0, "width-first", "path-width-first"))
+    standing = updated_score(standing, ladder.found(ADDRESS, 102.0, "suspect", "campaign"))
     assert (standing.identity, standing.challenges) == ("width-first", 1)
 
 
 def test_what_is_only_noted_weighs_nothing():
-    ladder = Ladder(RULES)
-    standing = amended(None, ladder.noted(ADDRESS, 100.0, "path-random-like"))
+    ladder = DecisionPolicy(RULES)
+    standing = updated_score(None, ladder.noted(ADDRESS, 100.0, "path-random-like"))
     assert standing.reasons == (("path-random-like", 1),)
     assert come(ladder, standing) == ("pass", standing)
 
 
-class Thorough(Ladder):
+class Thorough(DecisionPolicy):
     """Works every standing out."""
 
     def _is_plainly_a_person(self, *_: object) -> bool:
@@ -306,7 +318,7 @@ class Thorough(Ladder):
 @given(
     standing=st.none()
     | st.builds(
-        Standing,
+        VisitorScore,
         identity=st.sampled_from(["person", "suspect", "random-like"]),
         suspicion=st.sampled_from([0.0, 1e-12, 0.4, 0.9, 0.99, 1.0, 3.0]),
         at=st.sampled_from([0.0, 50.0, 99.0, 100.0, 5_000.0, 90_000.0]),
@@ -317,14 +329,14 @@ class Thorough(Ladder):
     weights=st.lists(st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.5]), max_size=3),
     detectors=st.lists(st.sampled_from(["density", "trap", "entry", "headers"]), min_size=3, max_size=3),
     thresholds=st.builds(
-        Thresholds, wrong_visits=st.integers(1, 4), suspects=st.sampled_from(["challenge", "refuse", "pass"])
+        PolicyThresholds, wrong_visits=st.integers(1, 4), suspects=st.sampled_from(["challenge", "refuse", "pass"])
     ),
     at=st.sampled_from([100.0, 90_000.0]),
 )
 def test_who_plainly_stays_a_person_would_have_been_found_to(standing, weights, detectors, thresholds, at):
-    rules = {**RULES, "headers": Rule("refuse", 10.0, steady=True), "entry": Rule("refuse", 10.0)}
+    rules = {**RULES, "headers": PolicyRule("refuse", 10.0, steady=True), "entry": PolicyRule("refuse", 10.0)}
     visit = msgspec.structs.replace(VISIT, at=at)
-    memory = Memory(None, (), standing=standing)
+    memory = StateReply(None, (), standing=standing)
     found = [evidence(weight, detector) for weight, detector in zip(weights, detectors, strict=False)]
     thorough = Thorough(rules, thresholds=thresholds).decide(visit, memory, found)
-    assert Ladder(rules, thresholds=thresholds).decide(visit, memory, found) == thorough
+    assert DecisionPolicy(rules, thresholds=thresholds).decide(visit, memory, found) == thorough

@@ -25,7 +25,7 @@ from hedgerow.errors import UpstreamError
 from hedgerow.proxy import proxy as module
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.server import make_server
-from hedgerow.proxy.server_protocol import Limits
+from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.upstream.pool import Upstream
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -103,7 +103,7 @@ async def proxied(play, **options) -> AsyncIterator[tuple[Proxy, Site]]:
 
 
 @asynccontextmanager
-async def serving(app, limits: Limits | None = None) -> AsyncIterator[int]:
+async def serving(app, limits: ServerLimits | None = None) -> AsyncIterator[int]:
     """Run *app* on our server; gives its port."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         server = make_server(app, "127.0.0.1", 0, limits=limits, graceful=1)
@@ -1052,7 +1052,7 @@ def test_messages_have_a_limit_from_either_side():
                 await websocket.recv()
             assert caught.value.rcvd.code == 1009
 
-    converse(handler, client, message_limit=1000, limits=Limits(message=1000))
+    converse(handler, client, message_limit=1000, limits=ServerLimits(message=1000))
 
 
 def test_a_slow_listener_slows_the_speaker():

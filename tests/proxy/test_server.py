@@ -25,7 +25,7 @@ import uvloop
 from hedgerow.errors import HedgerowError
 from hedgerow.proxy import server as module
 from hedgerow.proxy.server import make_server
-from hedgerow.proxy.server_protocol import Limits
+from hedgerow.proxy.server_protocol import ServerLimits
 
 HOST = b"Host: site.example\r\n"
 
@@ -143,7 +143,7 @@ class App:
 
 
 @contextmanager
-def running(limits: Limits | None = None) -> Iterator[Server]:
+def running(limits: ServerLimits | None = None) -> Iterator[Server]:
     """Our server in a thread of its own."""
     door = socket.create_server(("127.0.0.1", 0))
     app = App()
@@ -201,7 +201,7 @@ def server() -> Iterator[Server]:
 def hasty() -> Iterator[Server]:
     """A server with little patience, which looks at its clock ten times a second."""
     before, module._TICKS_A_SECOND = module._TICKS_A_SECOND, 1
-    limits = Limits(head_timeout=1.5, body_timeout=1.5, write_timeout=1.5, keep_alive=1.5)
+    limits = ServerLimits(head_timeout=1.5, body_timeout=1.5, write_timeout=1.5, keep_alive=1.5)
     with running(limits) as server:
         yield server
     module._TICKS_A_SECOND = before

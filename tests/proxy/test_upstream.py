@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from hedgerow.errors import SettingsError, UpstreamError
 from hedgerow.proxy.upstream.connection import Connection
-from hedgerow.proxy.upstream.message import Answer, RequestBody, request_head
+from hedgerow.proxy.upstream.message import RequestBody, UpstreamResponse, request_head
 from hedgerow.proxy.upstream.origin import parse_origin
 from hedgerow.proxy.upstream.pool import Upstream
 
@@ -122,7 +122,7 @@ def once(answer: bytes, *, then_wait: bool = False):
     return play
 
 
-async def whole(answer: Answer) -> bytes:
+async def whole(answer: UpstreamResponse) -> bytes:
     body = b""
     while piece := await answer.read():
         body += piece

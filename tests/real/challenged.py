@@ -18,7 +18,7 @@ from driving import KEY, Entries, settings
 from hedgerow.challenge import captcha as puzzle
 from hedgerow.challenge import hooks
 from hedgerow.core.decision import PASS, Decision, Evidence
-from hedgerow.markers.token import Key, Seals
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.build import build_state
 from hedgerow.web.challenge import endpoint as challenging
@@ -103,7 +103,7 @@ class Challenged:
     # The server
 
     def _remember(self, make: Any) -> Any:
-        def made() -> puzzle.Puzzle:
+        def made() -> puzzle.Captcha:
             found = make()
             self.answers[found.content] = found.answer
             return found
@@ -116,7 +116,7 @@ class Challenged:
         challenging.draw, challenging.speak = self._remember(puzzle.draw), self._remember(puzzle.speak)
         text = "[traps]\nenabled = false\n" + self._text
         own = settings(text)
-        site = Site(own, seals=Seals([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
+        site = Site(own, seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
         challenging.draw, challenging.speak = draw, speak
         site.gate.decide = lambda _visit: PASS if self.solved_ else self.decision  # type: ignore[method-assign]
         self.site = site

@@ -22,13 +22,13 @@ import msgspec
 
 from driving import KEY, START, Clock, Entries, settings
 from hedgerow.lists.model import Listing, Lists
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.upstream.pool import Upstream
 from hedgerow.services.banlist.client import Client
 from hedgerow.services.banlist.middleware import AsgiClient
-from hedgerow.services.decision_service import Service
+from hedgerow.services.decision_service import DecisionService
 from hedgerow.settings import Settings
 from hedgerow.web import asgi, wsgi
 from hedgerow.web.build import build_state
@@ -189,7 +189,7 @@ class Form:
         self.begin(self.site)
 
     def make_site(self, said: Settings, lists: Iterable[Listing]) -> Site:
-        return Site(said, seals=Seals(SEALS), state=build_state(said), ledger=self.entries, lists=Lists(lists))
+        return Site(said, seals=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries, lists=Lists(lists))
 
     def begin(self, site: Site) -> None:
         raise NotImplementedError
@@ -278,7 +278,7 @@ class ForwardAuthForm(Form):
         self.port = self.nginx.port
 
     def begin(self, site: Site) -> None:
-        self._server.app = Service(site, self.clock)
+        self._server.app = DecisionService(site, self.clock)
 
     def stop(self) -> None:
         super().stop()
@@ -305,14 +305,14 @@ class ClientForm(Form):
         for old in self._folder.glob("lists.sqlite*"):
             old.unlink()
         said = msgspec.structs.replace(said, directory=str(self._folder))
-        site = Site(said, seals=Seals(SEALS), state=build_state(said), ledger=self.entries)
+        site = Site(said, seals=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries)
         assert site.follower is not None
         site.follower.store.put(lists)
         site.follower.take()
         return site
 
     def begin(self, site: Site) -> None:
-        service = Service(site, self.clock)
+        service = DecisionService(site, self.clock)
         service.desk.open()
         self._service = service
         self._desk.app = service
@@ -383,12 +383,12 @@ class DeployedNginx:
 
 def mint(kind: Any, address: str, target: str = "", parent: str = "/") -> str:
     """A marked link, or a trap, as a page of the site would have it for the visitor at *address*."""
-    seal = Seals(SEALS).of(HOST)
+    seal = TokenCodecs(SEALS).of(HOST)
     return "/~" + seal.seal(kind, visitor_digest(address), page_digest(parent), target.encode()).decode()
 
 
 def visitor_cookie(*addresses: str) -> str:
     """The cookie in which a browser carries the visitors that it was."""
-    seal = Seals(SEALS).of(HOST)
+    seal = TokenCodecs(SEALS).of(HOST)
     digests = [visitor_digest(address) for address in addresses]
     return "hedgerow=" + seal.seal("visitor", digests[-1], bytes(len(digests[-1])), b"".join(digests)).decode()

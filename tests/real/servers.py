@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hedgerow.core.visit import Marker
-from hedgerow.markers.token import Seal, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import TokenCodec, TokenCodecs, page_digest, visitor_digest
 from hedgerow.web.key_file import load_keys
 
 HEDGEROW = Path(sys.executable).parent / "hedgerow"
@@ -320,8 +320,8 @@ class Protect:
             return None
         return self._seal().unseal(path.removeprefix("/~"))
 
-    def _seal(self) -> Seal:
-        return Seals(load_keys(self.folder / "state" / "hedgerow.key", 0.0)).of("127.0.0.1")
+    def _seal(self) -> TokenCodec:
+        return TokenCodecs(load_keys(self.folder / "state" / "hedgerow.key", 0.0)).of("127.0.0.1")
 
     def marked(self, target: str, who: str = "127.0.0.1") -> str:
         """The opaque address of *target*, as it stands on the start page for *who*."""

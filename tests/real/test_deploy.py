@@ -24,7 +24,7 @@ from google.protobuf import json_format
 from challenge.asking import answers_of
 from driving import traps_in
 from hedgerow.lists.model import Listing
-from hedgerow.services.decision_service import Service
+from hedgerow.services.decision_service import DecisionService
 from hedgerow.services.spoe import Spoe
 from serving_clients import TOKEN, following, served
 
@@ -59,7 +59,7 @@ class ServiceForm(Form):
         self.server = AsgiServer(asgi_site)
 
     def begin(self, site) -> None:
-        self.server.app = Service(site, self.clock)
+        self.server.app = DecisionService(site, self.clock)
 
     def stop(self) -> None:
         super().stop()

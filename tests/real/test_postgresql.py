@@ -22,14 +22,14 @@ from hedgerow.errors import LogError, ModelError, StoreError
 from hedgerow.lab.train import log_samples as sitelogs
 from hedgerow.ledger import postgresql as module
 from hedgerow.ledger.postgresql import MIGRATIONS, PostgresLedger, migrate
-from hedgerow.ledger.postgresql_reader import PostgresReading
+from hedgerow.ledger.postgresql_reader import PostgresLedgerReader
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.disk_copy import ListsCopy
 from hedgerow.lists.follower import Follower
 from hedgerow.lists.model import Lists
 from hedgerow.lists.postgresql_store import PostgresLists
-from hedgerow.logs.ledger_follower import Along
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.ledger_follower import LedgerFollower
+from hedgerow.logs.reader import LogReader
 
 from .databases import PATIENCE, PostgresServer
 
@@ -51,7 +51,7 @@ def url(server):
 
 
 def visits(url: str) -> list:
-    return list(Reader([url]))
+    return list(LogReader([url]))
 
 
 def wait_until(met) -> None:
@@ -142,7 +142,7 @@ def test_decisions_are_written_too(url, tmp_path):
     evidence = Evidence("trap", "trap", 1.0, "Followed a link.")
     ledger.append(Entry(visit(), Decision("refuse", (evidence,), 5.0), 403, "ABCD-1234"))
     ledger.close()
-    with closing(PostgresReading(url)) as reading:
+    with closing(PostgresLedgerReader(url)) as reading:
         action, code, status, text = reading.find("ABCD-1234", ["action", "code", "status", "evidence"])
     assert (action, code, status) == ("refuse", "trap", 403)
     assert msgspec.json.decode(text, type=list[Evidence]) == [evidence]
@@ -231,8 +231,8 @@ def test_who_reads_along_misses_no_row_whoever_finishes_first(url, tmp_path):
     fast.append(Entry(visit(0), PASS, 200))
     fast.close()
     rows = [module._plain(module.row_of(Entry(visit(n), PASS, 200))) for n in (1, 2)]
-    with closing(PostgresReading(url)) as reading, psycopg.connect(url) as one, psycopg.connect(url) as other:
-        along = Along(reading, 0)
+    with closing(PostgresLedgerReader(url)) as reading, psycopg.connect(url) as one, psycopg.connect(url) as other:
+        along = LedgerFollower(reading, 0)
         assert [seen.target for seen, _ in along.read()] == ["/0"]
         for connection, row in ((one, rows[0]), (other, rows[1])):
             connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (module.WRITING,))
@@ -246,7 +246,7 @@ def test_who_reads_along_misses_no_row_whoever_finishes_first(url, tmp_path):
 
 
 def test_a_reading_goes_on_when_it_is_back(server, url):
-    with closing(PostgresReading(url)) as reading:
+    with closing(PostgresLedgerReader(url)) as reading:
         server.stop()
         try:
             with pytest.raises(StoreError, match="cannot read the ledger in PostgreSQL"):
@@ -296,7 +296,7 @@ def test_replay_report_and_train_read_it_like_a_file(url, tmp_path, monkeypatch,
 
 def test_an_empty_database_is_one_line(server):
     with pytest.raises(LogError, match="run hedgerow migrate") as error:
-        Reader([server.new_database()])
+        LogReader([server.new_database()])
     assert "\n" not in str(error.value)
 
 

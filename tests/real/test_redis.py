@@ -22,16 +22,16 @@ from stores.state_conformance import ANN, HOME, START, WINDOW, StateConformance,
 from stores.state_machine import compared
 from stores.visits import open_redis
 
-from hedgerow.core.decision import Change
+from hedgerow.core.decision import ScoreUpdate
 from hedgerow.core.ledger import NoLedger
-from hedgerow.core.state import StateAway
-from hedgerow.markers.token import Key, Seals
+from hedgerow.core.state import StateUnavailable
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.settings import read_settings
-from hedgerow.state.redis.clearance_usage import RedisSightings
-from hedgerow.state.redis.connection import parse_address
-from hedgerow.state.redis.revoked_bots import RedisUnwelcome
+from hedgerow.state.redis.clearance_usage import RedisClearanceUsage
+from hedgerow.state.redis.connection import parse_redis_address
+from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.state import RedisState
-from hedgerow.state.redis.used_challenges import RedisSpent
+from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.web.build import build_gate
 
 from .databases import PATIENCE, RedisServer, command
@@ -88,10 +88,10 @@ def test_everything_has_an_end(server):
     with closing(fresh(WINDOW, remember=100.0)) as state:
         state.recall(msgspec.structs.replace(ask(0.0, ANN), day=7))
         state.commit(block(ANN))
-        state.amend(Change(HOME, START, 1, 60.0, weight=0.5, codes=("a",), entry="/x"))
-        assert RedisSpent(state).spend(b"1", START + 60, START)
-        RedisSightings(state).see(b"1", b"net", START)
-        RedisUnwelcome(state)["bot"] = time.time() + 60
+        state.amend(ScoreUpdate(HOME, START, 1, 60.0, weight=0.5, codes=("a",), entry="/x"))
+        assert RedisUsedChallenges(state).spend(b"1", START + 60, START)
+        RedisClearanceUsage(state).see(b"1", b"net", START)
+        RedisRevokedBots(state)["bot"] = time.time() + 60
         keys = state.ask(("KEYS", "*"))
         assert len(keys) >= 10
         assert all(key.startswith(b"test") for key in keys)
@@ -104,7 +104,7 @@ def test_everything_has_an_end(server):
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog):
     with closing(RedisServer()) as own, caplog.at_level(logging.WARNING):
-        state = RedisState(parse_address(own.url), WINDOW, prefix="x:")
+        state = RedisState(parse_redis_address(own.url), WINDOW, prefix="x:")
         other = open_redis(own.url, WINDOW, "x:")
         with closing(state), closing(other):
             state.commit(block("known", "known", until=1e6))
@@ -114,7 +114,7 @@ def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog
             assert state.forgive(HOME) is None
             assert state.recall(ask(0.0, "known")).block is not None
             state.commit(block(until=1e6))
-            state.amend(Change(ANN, START, 1, 60.0, weight=0.5))
+            state.amend(ScoreUpdate(ANN, START, 1, 60.0, weight=0.5))
             assert state.away
             assert state.recall(ask(1.0)).block is not None
             own.kill(signal.SIGCONT) if how == signal.SIGSTOP else own.start()
@@ -126,7 +126,7 @@ def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog
 
 def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
     with closing(RedisServer()) as own:
-        mine, other = (RedisState(parse_address(own.url), WINDOW, prefix="x:", patience=5.0) for _ in range(2))
+        mine, other = (RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=5.0) for _ in range(2))
         with closing(mine), closing(other):
             other.commit(block(until=1e6))
             assert mine.recall(ask(1.0)).block is not None
@@ -137,23 +137,23 @@ def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
 def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
     settings = read_settings("", environment={})
     with closing(RedisServer()) as own:
-        state = RedisState(parse_address(own.url), WINDOW, prefix="x:", closed=True, patience=5.0)
+        state = RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", closed=True, patience=5.0)
         with closing(state):
-            gate = build_gate(settings, seals=Seals([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
+            gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
             visit = gate.identifier.visit(START, HOME, "GET", "/", [(b"host", b"a")])
             assert gate.decide(visit).action == "pass"
             own.kill()
-            with pytest.raises(StateAway):
+            with pytest.raises(StateUnavailable):
                 state.recall(ask())
             decision = gate.decide(visit)
             assert (decision.action, decision.code) == ("refuse", "store-away")
-            assert not RedisSpent(state, closed=True).spend(b"1", START + 60, START)
+            assert not RedisUsedChallenges(state, closed=True).spend(b"1", START + 60, START)
 
 
 def test_nobody_there_at_the_start_is_no_reason_not_to_start():
     with closing(RedisServer()) as own:
         own.stop()
-        with closing(RedisState(parse_address(own.url), WINDOW, prefix="x:", patience=5.0)) as state:
+        with closing(RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=5.0)) as state:
             assert state.recall(ask()).counts == (1,)
             own.start()
             wait_until(lambda: not state.away)
@@ -199,7 +199,7 @@ def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
 
     with (
         closing(RedisServer()) as own,
-        closing(RedisState(parse_address(own.url), WINDOW, prefix="x:", patience=0.5)) as state,
+        closing(RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=0.5)) as state,
     ):
         asyncio.run(run(own, state))
 
@@ -210,7 +210,7 @@ def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
 def test_a_challenge_is_spent_once_at_whatever_gate():
     name = f"test{next(_numbers)}:"
     states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
-    first, second = map(RedisSpent, states)
+    first, second = map(RedisUsedChallenges, states)
     assert first.spend(b"one", START + 60, START)
     assert not first.spend(b"one", START + 60, START)
     assert not second.spend(b"one", START + 60, START)
@@ -223,7 +223,7 @@ def test_a_challenge_is_spent_once_at_whatever_gate():
 def test_a_clearance_that_is_handed_round_between_gates_is_noticed():
     name = f"test{next(_numbers)}:"
     states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
-    first, second = map(RedisSightings, states)
+    first, second = map(RedisClearanceUsage, states)
     assert first.see(b"c", b"n1", START) == 1
     assert second.see(b"c", b"n2", START + 1) == 2
     assert first.see(b"c", b"n3", START + 2) == 3
@@ -235,7 +235,7 @@ def test_a_clearance_that_is_handed_round_between_gates_is_noticed():
 def test_a_bot_that_has_lost_its_welcome_at_one_gate_has_lost_it_at_all():
     name = f"test{next(_numbers)}:"
     states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
-    first, second = map(RedisUnwelcome, states)
+    first, second = map(RedisRevokedBots, states)
     until = time.time() + 60
     assert first.get("Bot") is None
     first["Bot"] = until
@@ -251,10 +251,12 @@ def test_a_bot_that_has_lost_its_welcome_at_one_gate_has_lost_it_at_all():
 def test_a_password_and_a_database():
     with closing(RedisServer("--requirepass", "s3cret")) as own:
         url = own.url.removesuffix("0") + "3"
-        with closing(RedisState(parse_address(url, password="s3cret"), WINDOW, prefix="x:", patience=5.0)) as state:
+        with closing(
+            RedisState(parse_redis_address(url, password="s3cret"), WINDOW, prefix="x:", patience=5.0)
+        ) as state:
             assert state.recall(ask()).counts == (1,)
             assert not state.away
-        with closing(RedisState(parse_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
+        with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
             assert state.away
 
             async def run() -> None:
@@ -294,7 +296,7 @@ def test_tls(tmp_path):
     options = ["--tls-port", str(port), "--tls-cert-file", str(tmp_path / "cert.pem"), "--tls-auth-clients", "no"]
     with closing(RedisServer(*options, "--tls-key-file", str(tmp_path / "key.pem"))):
         url, trusted = f"rediss://127.0.0.1:{port}", str(tmp_path / "cert.pem")
-        with closing(RedisState(parse_address(url, ca_file=trusted), WINDOW, prefix="x:", patience=5.0)) as state:
+        with closing(RedisState(parse_redis_address(url, ca_file=trusted), WINDOW, prefix="x:", patience=5.0)) as state:
             assert state.recall(ask()).counts == (1,)
             assert not state.away
 
@@ -305,11 +307,11 @@ def test_tls(tmp_path):
 
             assert asyncio.run(run()) == (2,)
         # A certificate that nobody vouches for is not talked to.
-        with closing(RedisState(parse_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
+        with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
             assert state.away
 
 
 @pytest.mark.parametrize("url", ["", "redis://", "http://127.0.0.1", "redis://127.0.0.1:99999", "redis://a/b"])
 def test_what_is_no_address(url):
     with pytest.raises(ValueError, match="is not an address"):
-        parse_address(url)
+        parse_redis_address(url)

@@ -20,9 +20,9 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.ledger.postgresql import migrate
 from hedgerow.lists.postgresql_store import PostgresLists
 from hedgerow.markers.token import page_digest, visitor_digest
-from hedgerow.state.redis.connection import ThreadLink, parse_address
+from hedgerow.state.redis.connection import ThreadConnection, parse_redis_address
 from hedgerow.watch.redis_streams import PARTS, Streams
-from hedgerow.watch.sessions.pending import Pending
+from hedgerow.watch.sessions.pending import PendingSession
 from hedgerow.web.key_file import new_key, write_keys
 
 from .databases import PATIENCE, PostgresServer, RedisServer
@@ -244,8 +244,8 @@ class Watching:
 
 def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis, tmp_path):
     settings = f'[state]\nurl = "{redis.url}"\nprefix = "watched:"\n[ledger]\nenabled = false\n'
-    address = parse_address(redis.url)
-    link, streams = ThreadLink(address, lambda: (), patience=PATIENCE), Streams(address, "watched:")
+    address = parse_redis_address(redis.url)
+    link, streams = ThreadConnection(address, lambda: (), patience=PATIENCE), Streams(address, "watched:")
     visitors, steps = [f"192.0.2.{n}" for n in range(1, 41)], 12
     watches = [Watching(tmp_path, settings, n) for n in range(2)]
 
@@ -271,7 +271,7 @@ def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis
         wait_for("all visits", lambda: left() == 0)
         wait_for("one at work", lambda: len(holders()) == 1)
         for who in visitors:
-            kept = Pending.from_bytes(link.ask(("GET", f"watched:session:{who}")))
+            kept = PendingSession.from_bytes(link.ask(("GET", f"watched:session:{who}")))
             assert (who, kept.size) == (who, steps)
     finally:
         link.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hedgerow.report import result
-from hedgerow.report.forked_writer import Beside
+from hedgerow.report.forked_writer import ForkedWriter
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
@@ -33,7 +33,7 @@ def test_it_tells_the_same_with_campaigns(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_pieces_of_another_process() -> None:
-    with Beside(iter(["a\nb", f"{os.getpid()}\n", "", "\u00e4"])) as beside:
+    with ForkedWriter(iter(["a\nb", f"{os.getpid()}\n", "", "\u00e4"])) as beside:
         assert beside.pieces() == [b"a\nb", f"{os.getpid()}\n".encode(), b"", "\u00e4".encode()]
         assert beside.pieces() is None
 
@@ -43,7 +43,7 @@ def test_one_that_fails_has_no_pieces() -> None:
         yield "a"
         raise ValueError
 
-    with Beside(broken()) as beside:
+    with ForkedWriter(broken()) as beside:
         assert beside.pieces() is None
 
 
@@ -52,7 +52,7 @@ def test_one_that_nobody_waits_for_is_ended() -> None:
         while True:
             yield ""
 
-    with Beside(endless()) as beside:
+    with ForkedWriter(endless()) as beside:
         child = beside._child
         os.kill(child, 0)
     with pytest.raises(ProcessLookupError):

@@ -22,8 +22,8 @@ from driving import HTML, KEY, PAGE, Application, Client, settings, traps_in
 from hedgerow.core.decision import Decision
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.logs.reader import Reader
-from hedgerow.markers.token import Key, Seals
+from hedgerow.logs.reader import LogReader
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import replay
 from hedgerow.web.build import build_gate
 
@@ -104,7 +104,7 @@ def react(scope):
 
 
 def fresh_gate():
-    return build_gate(settings(SETTINGS), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger())
+    return build_gate(settings(SETTINGS), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
 
 
 def but_for_words(decision: Decision) -> Decision:
@@ -130,8 +130,8 @@ def test_a_replayed_ledger_decides_what_was_decided_live(traffic):
             asked = traps[which % len(traps)] if target == "TRAP" else target
             traps += traps_in(client.get(asked, peer=peer, method=method, headers=headers).body)
         ledger.close()
-        visits = list(Reader([str(path)]))
-        totals = replay(fresh_gate(), Reader([str(path)])).totals()
+        visits = list(LogReader([str(path)]))
+        totals = replay(fresh_gate(), LogReader([str(path)])).totals()
     assert visits == [msgspec.structs.replace(entry.visit, status=entry.status) for entry in ledger]
     gate = fresh_gate()
     for live, visit in zip(ledger, visits, strict=True):
@@ -170,7 +170,7 @@ def test_answers_that_overtake_each_other_change_nothing_in_the_order_of_time(tm
     live = [entry.decision.action for entry in sorted(ledger, key=lambda entry: entry.visit.at)]
     assert live == ["pass"] * 3 + ["refuse"] * 5
     gate = fresh_gate()
-    assert [gate.decide(v).action for v in sorted(Reader([str(path)]), key=lambda v: v.at)] == live
+    assert [gate.decide(v).action for v in sorted(LogReader([str(path)]), key=lambda v: v.at)] == live
 
 
 LINES = st.lists(
@@ -208,8 +208,8 @@ def test_a_replayed_access_log_of_whole_seconds_decides_what_was_decided_live(tr
         log.writelines(lines)
         log.flush()
         result = replay(
-            build_gate(settings(COARSE), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger()),
-            Reader([log.name]),
+            build_gate(settings(COARSE), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger()),
+            LogReader([log.name]),
             host="example.org",
         )
     live: dict[str, list[str]] = {}

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from hedgerow.core.visit import Visit
-from hedgerow.report.declared_bots import PROGRAM, Declared
-from hedgerow.report.live_opinions import ByDensity, ByHeaders
+from hedgerow.report.declared_bots import PROGRAM, DeclaredBots
+from hedgerow.report.live_opinions import HeaderOpinion, RateLimitOpinion
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.source_labels import CRAWLER
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.window_opinion import ByWindow
+from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.watch.models.bundle import load_window
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import LEAST, Window, access_of
+from hedgerow.watch.sessions.window import LEAST, SessionWindow, access_of
 
 from .logs import BROWSER, line
 
@@ -32,7 +32,7 @@ def tables(tmp_path):
 
 
 def test_density_tells_who_was_over_a_limit(tables):
-    found = ByDensity(tables.figures, DEFAULT_WINDOWS)
+    found = RateLimitOpinion(tables.figures, DEFAULT_WINDOWS)
     assert (found.probability > 0.99).tolist() == [True, False, False, False]
     assert found.speaks.tolist() == [True, False, False, False]
     assert found.evidence(np.array([0])).text == ["More than 40 pages in 1.2 seconds."]
@@ -40,9 +40,9 @@ def test_density_tells_who_was_over_a_limit(tables):
 
 def test_windows_are_judged_as_the_watch_would(tables):
     bundle = load_window()
-    found = ByWindow(tables, bundle, None)
+    found = WindowOpinion(tables, bundle, None)
     assert np.isnan(found.probability).tolist() == [False, False, True, True]
-    window = Window()
+    window = SessionWindow()
     for k in range(LEAST):
         visit = Visit(1_700_000_000.0 + k, "192.0.2.2", "192.0.2.2", "192.0.2.2", "GET", f"/{k}", user_agent=BROWSER)
         window.add(access_of(visit, step_of(visit)))
@@ -53,15 +53,18 @@ def test_windows_are_judged_as_the_watch_would(tables):
 
 
 def test_what_a_user_agent_declares_counts_in_its_windows(tables):
-    hidden, seen = ByWindow(tables, load_window(), None), ByWindow(tables, load_window(), Declared(tables, Bots()))
+    hidden, seen = (
+        WindowOpinion(tables, load_window(), None),
+        WindowOpinion(tables, load_window(), DeclaredBots(tables, Bots())),
+    )
     assert (seen.probability[:2] == hidden.probability[:2]).all()
-    declared = Declared(tables, Bots())
+    declared = DeclaredBots(tables, Bots())
     declared.state[1] = PROGRAM
-    assert ByWindow(tables, load_window(), declared).probability[1] > hidden.probability[1]
+    assert WindowOpinion(tables, load_window(), declared).probability[1] > hidden.probability[1]
 
 
 def test_headers_are_said_and_do_not_count(tables):
-    found = ByHeaders(tables.figures, Declared(tables, Bots()))
+    found = HeaderOpinion(tables.figures, DeclaredBots(tables, Bots()))
     assert found.speaks.tolist() == [False, False, True, True]
     evidence = found.evidence(np.array([3, 2]))
     assert evidence.whom.tolist() == [0, 1]

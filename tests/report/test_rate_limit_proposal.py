@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.rate_limit import Window
+from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.visit import Visit
 from hedgerow.report.rate_limit_proposal import Peaks, declares_itself
 
@@ -73,7 +73,7 @@ def test_limits_are_above_what_ordinary_visitors_reach():
     crowd(peaks, 300, burst=20)
     proposals = peaks.propose()
     assert [p.window.seconds for p in proposals] == [1.2, 3.0, 60.0, 600.0]
-    assert all(p.window == Window(p.window.count, p.window.seconds) for p in proposals)
+    assert all(p.window == RateLimit(p.window.count, p.window.seconds) for p in proposals)
     # Up to 20 pages in 2.5 seconds, 10 of them within 1.2 seconds.
     assert [p.reached for p in proposals][:3] == [10, 20, 20]
     assert [p.window.count for p in proposals][:3] == [15, 30, 30]

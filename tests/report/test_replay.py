@@ -21,8 +21,8 @@ from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.logs.formats import iso
-from hedgerow.logs.reader import Reader, Tally
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.logs.reader import LogReader, ReadCounts
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.report.replay import Replay, replay, to_json
 from hedgerow.settings import read_settings
 from hedgerow.web.build import build_gate
@@ -59,7 +59,7 @@ def own_directory(tmp_path, monkeypatch):
 
 
 def gate(text: str = SETTINGS) -> Gate:
-    seals = Seals([Key(1, KEY, 0.0)])
+    seals = TokenCodecs([Key(1, KEY, 0.0)])
     return build_gate(read_settings(text, environment={}), seals=seals, ledger=NoLedger(), entries=False)
 
 
@@ -105,7 +105,7 @@ def test_pages_before_are_pages_that_passed():
 
 
 def trap_target(visitor: str) -> str:
-    token = Seals([Key(1, KEY, 0.0)]).of("").seal("trap", visitor_digest(visitor), page_digest("/"), bytes(15))
+    token = TokenCodecs([Key(1, KEY, 0.0)]).of("").seal("trap", visitor_digest(visitor), page_digest("/"), bytes(15))
     return "/~" + token.decode()
 
 
@@ -116,7 +116,9 @@ def test_a_trap_in_a_log_is_a_trap_under_the_sites_key():
     assert fate.evidence[0].code == "trap"
     # Somebody else's link, or another key's, is nothing.
     assert replay(gate(), [visit(0, PERSON, target)]).fates[PERSON].passed == 1
-    other = build_gate(read_settings("", environment={}), seals=Seals([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    other = build_gate(
+        read_settings("", environment={}), seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger()
+    )
     assert replay(other, [visit(0, CRAWLER, target)]).fates[CRAWLER].passed == 1
 
 
@@ -141,7 +143,7 @@ def test_the_order_of_visitors_is_always_the_same():
 
 
 def test_json_has_the_agreed_shape():
-    tally = Tally(parsed=30, bad=1, samples=["x"], first=START, last=START + 90, formats=["combined"])
+    tally = ReadCounts(parsed=30, bad=1, samples=["x"], first=START, last=START + 90, formats=["combined"])
     data = json.loads(json.dumps(to_json(replay(gate(), story()), tally)))
     assert data["log"] == {
         "lines": 31,
@@ -184,7 +186,7 @@ def test_json_has_the_agreed_shape():
 
 
 def test_nothing_replayed_is_json_too():
-    assert to_json(Replay(), Tally())["log"]["from"] is None
+    assert to_json(Replay(), ReadCounts())["log"]["from"] is None
 
 
 @pytest.mark.parametrize("at", [None, 1e18, -1e18, float("nan")])
@@ -213,7 +215,7 @@ def config(tmp_path) -> Path:
 
 def test_a_log_gives_the_decisions_of_its_visits(log):
     """Whole seconds are spread, so the log shows the crawler as fast as it was."""
-    fate = replay(gate(), Reader([log])).fates[CRAWLER]
+    fate = replay(gate(), LogReader([log])).fates[CRAWLER]
     assert (fate.requests, fate.passed, fate.refused) == (20, 5, 15)
 
 
@@ -319,7 +321,7 @@ def test_the_sites_key_is_used_where_there_is_one(tmp_path, config, capsys):
     config.write_text(f'directory = "{directory}"\n' + SETTINGS)
     build_gate(read_settings(config.read_text(), environment={}), ledger=NoLedger())
     [key] = directory.iterdir()
-    seal = Seals(load_keys(key, 0.0)).of("")
+    seal = TokenCodecs(load_keys(key, 0.0)).of("")
     token = seal.seal("trap", visitor_digest(CRAWLER), page_digest("/"), bytes(15)).decode()
     path = tmp_path / "access.log"
     path.write_text(line_of(visit(0, CRAWLER)) + line_of(visit(1, CRAWLER, f"/~{token}")))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from hedgerow.cli.main import main
 from hedgerow.core.visit import Visit
-from hedgerow.report.request_volumes import Volumes
+from hedgerow.report.request_volumes import RequestVolumes
 
 
-def volumes(counts: dict[str, int], **options) -> Volumes:
-    found = Volumes(lambda at: int(at // 86_400), **options)
+def volumes(counts: dict[str, int], **options) -> RequestVolumes:
+    found = RequestVolumes(lambda at: int(at // 86_400), **options)
     for prefix, count in counts.items():
         for n in range(count):
             found.add(Visit(float(n), prefix, prefix, prefix, "GET", "/"))
@@ -31,7 +31,7 @@ def test_the_grid():
 
 
 def test_a_source_is_another_on_another_day_and_images_may_be_left_out():
-    found = Volumes(lambda at: int(at // 86_400), pages_only=True)
+    found = RequestVolumes(lambda at: int(at // 86_400), pages_only=True)
     for at, kind in ((0.0, "page"), (1.0, "asset"), (86_400.0, "page"), (86_401.0, "call")):
         found.add(Visit(at, "a", "a", "a", "GET", "/", kind=kind))
     assert (found.sources, found.requests) == (2, 3)

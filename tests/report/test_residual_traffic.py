@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hedgerow.report.residual_traffic import crowd_of
+from hedgerow.report.residual_traffic import residual_traffic
 from hedgerow.report.shape.daily_rhythm import NIGHT
 from hedgerow.report.shape.series import Counts, plan_of
 from hedgerow.report.source_labels import CRAWLER, PERSON, UNKNOWN
@@ -25,7 +25,7 @@ def crowd(at_night: int, days: int = DAYS):
         np.concatenate([np.ones(len(rows)), np.full(len(bins), 500.0)]), len(rows) + 1,
     )  # fmt: skip
     shapes = SimpleNamespace(plan=plan_of(0.0, days * 86400.0 - 1), counts=counts, night=NIGHT)
-    return crowd_of(SimpleNamespace(label=np.append(label, CRAWLER)), shapes)
+    return residual_traffic(SimpleNamespace(label=np.append(label, CRAWLER)), shapes)
 
 
 @pytest.mark.parametrize(("at_night", "crawl"), [(3, False), (19, True)])

@@ -6,8 +6,8 @@ import numpy as np
 
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.shape.series import Counts
-from hedgerow.report.shape_opinion import ByShape
-from hedgerow.report.tables.local_store import Store
+from hedgerow.report.shape_opinion import ShapeOpinion
+from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
 
@@ -20,8 +20,8 @@ def test_counts_and_seconds_are_those_of_single_requests(tmp_path):
     """What the tables give is what the requests one by one would."""
     log = busy_log(tmp_path / "a.log")
     with Tables([str(log)], memory=500_000_000) as tables:
-        shape = ByShape(tables)
-        assert isinstance(tables.store, Store)
+        shape = ShapeOpinion(tables)
+        assert isinstance(tables.store, LocalStore)
         source, t = (np.concatenate([rows[name] for rows in tables.store.rows()]) for name in ("source", "t"))
         place = np.searchsorted(tables.figures.sources, source)
         times, size = t / 1e6, len(tables.sources)
@@ -37,7 +37,7 @@ def test_counts_and_seconds_are_those_of_single_requests(tmp_path):
 def test_a_steady_crawler_is_told_by_its_shape(tmp_path):
     log = busy_log(tmp_path / "a.log", agent=NEWEST)
     with Tables([str(log)], memory=500_000_000) as tables:
-        shape = ByShape(tables)
+        shape = ShapeOpinion(tables)
         steady = tables.sources.index("198.51.100.7")
         assert shape.probability[steady] > 0.7
         assert shape.speaks[steady]
@@ -49,7 +49,7 @@ def test_a_short_log_has_no_shape(tmp_path):
     log = tmp_path / "a.log"
     log.write_bytes(b"".join(line("192.0.2.1", BEGIN + 60 * k, f"/{k}") for k in range(300)))
     with Tables([str(log)], memory=500_000_000) as tables:
-        shape = ByShape(tables)
+        shape = ShapeOpinion(tables)
         assert np.isnan(shape.probability).all()
         assert not shape.speaks.any()
 

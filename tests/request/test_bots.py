@@ -13,10 +13,10 @@ from hedgerow.request.bots import (
     CATEGORIES,
     DEFAULT_POLICIES,
     Bot,
+    BotProofs,
     Bots,
     KnownBot,
     Name,
-    Proofs,
     Ranges,
     known_bots,
     published_ranges,
@@ -141,7 +141,7 @@ def test_without_a_list_nothing_is_proven():
 
 def test_by_name():
     asked: list[Name] = []
-    proofs = Proofs(asked.append)
+    proofs = BotProofs(asked.append)
     one = bots(proofs=proofs)
     assert one.prove(DNS, HERE, 0.0) == "pending"
     proofs.learn(asked[0], true=True)
@@ -152,7 +152,7 @@ def test_by_name():
 
 def test_a_list_spares_the_look_up_and_a_look_up_the_list():
     asked: list[Name] = []
-    proofs = Proofs(asked.append)
+    proofs = BotProofs(asked.append)
     one = bots(ranges=listed(), proofs=proofs)
     assert one.prove(BOTH, HERE, 0.0) == "verified"
     assert not asked
@@ -167,7 +167,7 @@ def test_where_nobody_looks_names_up_nothing_is_proven():
 
 def test_a_name_that_others_use_is_no_lie():
     lenient = KnownBot("p", "preview", agent="p", domains=("p.example",), lenient=True)
-    proofs = Proofs()
+    proofs = BotProofs()
     proofs.learn(Name(lenient, HERE, 0.0), true=False)
     proofs.learn(Name(lenient, THERE, 0.0), true=True)
     one = Bots(known=[lenient], proofs=proofs)

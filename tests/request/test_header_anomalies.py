@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.detectors.header_anomalies import MOST, WEIGHTS, HeadersDetector
+from hedgerow.detectors.header_anomalies import MOST, WEIGHTS, HeaderAnomalyDetector
 from hedgerow.markers.token import NOBODY, visitor_digest
-from hedgerow.request.header_anomalies import signs_of
+from hedgerow.request.header_anomalies import find_anomalies
 
 CHROME = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36"
@@ -68,7 +68,7 @@ OVER_HTTPS = {
 
 def signs(headers, scheme="https", **more):
     fields = {name.encode(): value.encode() for name, value in headers.items()}
-    return signs_of(fields, scheme=scheme, host=headers.get("host", "example.org"), **more)
+    return find_anomalies(fields, scheme=scheme, host=headers.get("host", "example.org"), **more)
 
 
 @pytest.mark.parametrize("name", OVER_HTTPS)
@@ -139,11 +139,11 @@ ANY = st.dictionaries(
 
 @given(ANY, st.sampled_from(["", "http", "https"]), st.sampled_from(["1.0", "1.1", "2"]), st.booleans())
 def test_whatever_comes_is_read_and_together_never_decides(fields, scheme, version, direct):
-    found = signs_of(fields, scheme=scheme, host="example.org", version=version, direct=direct)
-    assert found == signs_of(dict(fields), scheme=scheme, host="example.org", version=version, direct=direct)
+    found = find_anomalies(fields, scheme=scheme, host="example.org", version=version, direct=direct)
+    assert found == find_anomalies(dict(fields), scheme=scheme, host="example.org", version=version, direct=direct)
     assert set(found) <= set(WEIGHTS)
     visit = Visit(0.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/x", signs=found)
-    evidence = HeadersDetector(cookies=True)(visit, Memory(None, ()))
+    evidence = HeaderAnomalyDetector(cookies=True)(visit, StateReply(None, ()))
     assert sum(e.weight for e in evidence if e.detector == "headers") <= MOST + 1e-9
     assert sum(e.weight for e in evidence) < 1.0
 
@@ -153,7 +153,7 @@ def test_whatever_comes_is_read_and_together_never_decides(fields, scheme, versi
 
 def judged(*, cookies: bool = True, **fields):
     visit = Visit(0.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", **{"target": "/x", **fields})
-    return [e.code for e in HeadersDetector(cookies=cookies)(visit, Memory(None, ()))]
+    return [e.code for e in HeaderAnomalyDetector(cookies=cookies)(visit, StateReply(None, ()))]
 
 
 def test_only_pages_count():

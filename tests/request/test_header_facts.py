@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from hedgerow.core.request_kind import is_prefetch, kind_claimed, origin_of
 from hedgerow.request import header_facts as module
-from hedgerow.request.header_anomalies import signs_of
-from hedgerow.request.header_facts import told_by
+from hedgerow.request.header_anomalies import find_anomalies
+from hedgerow.request.header_facts import parse_headers
 
 NAMES = [
     b"host", b"user-agent", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
@@ -30,13 +30,13 @@ def test_what_is_remembered_is_what_would_be_worked_out(requests):
         fields = dict(headers)
         host = fields.get(b"host", b"").decode()
         prefetch = is_prefetch(fields)
-        assert told_by(fields, scheme, "1.1", direct=direct) == (
+        assert parse_headers(fields, scheme, "1.1", direct=direct) == (
             fields.get(b"user-agent", b"").decode(),
             host,
             prefetch,
             kind_claimed("page", fields, prefetch=prefetch),
             origin_of(fields, host) if b"sec-fetch-site" in fields else "",
-            signs_of(fields, scheme=scheme, host=host, version="1.1", direct=direct),
+            find_anomalies(fields, scheme=scheme, host=host, version="1.1", direct=direct),
         )
 
 
@@ -51,15 +51,15 @@ def memories(monkeypatch):
 
 def test_the_memory_has_a_bound(memories):
     for n in range(10):
-        told_by({b"x-%d" % n: b"", b"user-agent": b"a"}, "", "", direct=True)
-        told_by({b"user-agent": b"a%d" % n}, "", "", direct=True)
+        parse_headers({b"x-%d" % n: b"", b"user-agent": b"a"}, "", "", direct=True)
+        parse_headers({b"user-agent": b"a%d" % n}, "", "", direct=True)
         assert all(len(memory) <= 3 for memory in memories)
 
 
 def test_what_is_long_is_not_remembered(memories):
     shapes, known = memories
-    told_by({b"x" * 2000: b""}, "", "", direct=True)
+    parse_headers({b"x" * 2000: b""}, "", "", direct=True)
     assert not shapes
-    told_by({b"user-agent": b"x" * 2000}, "", "", direct=True)
-    told_by({}, "x" * 2000, "", direct=False)
+    parse_headers({b"user-agent": b"x" * 2000}, "", "", direct=True)
+    parse_headers({}, "x" * 2000, "", direct=False)
     assert not known

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hedgerow.request.bot_verifier import Welcome
-from hedgerow.request.bots import Bots, KnownBot, Name, Proofs
-from hedgerow.request.robots_compliance import Manners
+from hedgerow.request.bot_verifier import BotVerifier
+from hedgerow.request.bots import BotProofs, Bots, KnownBot, Name
+from hedgerow.request.robots_compliance import RobotsCompliance
 
 HOUR, DAY = 3600.0, 86_400.0
 CLOSED = b"User-agent: *\nDisallow: /private\nUser-agent: Polite\nDisallow: /mine\n"
@@ -14,8 +14,8 @@ SEO = KnownBot("Seo", "seo", agent="seo", robots="Seo", domains=("bot.example",)
 HERE, THERE = "192.0.2.1", "198.51.100.1"
 
 
-def manners(text: bytes = CLOSED, at: float = 0.0) -> Manners:
-    one = Manners()
+def manners(text: bytes = CLOSED, at: float = 0.0) -> RobotsCompliance:
+    one = RobotsCompliance()
     assert one.due("example.org", at)
     one.learn("example.org", text, at)
     return one
@@ -47,7 +47,7 @@ def test_a_new_rule_is_held_against_nobody_for_a_day():
 
 
 def test_it_is_read_when_it_is_due():
-    one = Manners()
+    one = RobotsCompliance()
     assert one.due("a", 0.0)
     assert not one.due("a", 1.0), "asked for, and under way"
     assert one.due("a", 61.0), "nothing came of it"
@@ -68,12 +68,12 @@ def test_many_versions_are_not_kept():
     assert len(one._hosts["example.org"].versions) == 8
 
 
-def welcome() -> Welcome:
-    proofs = Proofs()
+def welcome() -> BotVerifier:
+    proofs = BotProofs()
     for bot in (BOT, FETCHER, SEO):
         proofs.learn(Name(bot, HERE, 0.0), true=True)
         proofs.learn(Name(bot, THERE, 0.0), true=False)
-    return Welcome(Bots(known=[BOT, FETCHER, SEO], proofs=proofs), manners=manners())
+    return BotVerifier(Bots(known=[BOT, FETCHER, SEO], proofs=proofs), manners=manners())
 
 
 def test_a_bot_that_disobeys_loses_its_welcome_for_a_day():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.services.spoe import Broken, Reader, Spoe, frame, number, text
+from hedgerow.services.spoe import FrameError, FrameReader, Spoe, frame, number, text
 
 HELLO = text(b"supported-versions") + b"\x08" + text(b"2.0") + text(b"max-frame-size") + b"\x03" + number(16_380)
 VISIT = (
@@ -22,16 +22,16 @@ VISIT = (
 
 @given(st.integers(0, 2**62))
 def test_numbers_go_there_and_back(value):
-    assert Reader(number(value)).number() == value
+    assert FrameReader(number(value)).number() == value
 
 
 @given(st.binary(max_size=200))
 def test_whatever_comes_is_a_value_or_broken(data):
-    read = Reader(data)
+    read = FrameReader(data)
     try:
         while read:
             read.value()
-    except Broken:
+    except FrameError:
         pass
 
 

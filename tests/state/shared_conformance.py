@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
-from hedgerow.core.rate_limit import Window
+from hedgerow.core.rate_limit import RateLimit
 
 from .state_conformance import ANN, START, ask
 from .visits import EACH, visit
@@ -21,11 +21,11 @@ PROCESSES = 8
 
 
 class SharedConformance:
-    def shared(self, windows: Sequence[Window]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def shared(self, windows: Sequence[RateLimit]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         raise NotImplementedError
 
     def test_counters_blocks_and_standings_of_8_processes_are_one(self):
-        windows = (Window(count=100_000, seconds=100.0), Window(count=100_000, seconds=100.0, by="prefix"))
+        windows = (RateLimit(count=100_000, seconds=100.0), RateLimit(count=100_000, seconds=100.0, by="prefix"))
         opened = self.shared(windows)
         with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
             seen = [one for found in pool.starmap(visit, [(opened, n) for n in range(PROCESSES)], 1) for one in found]

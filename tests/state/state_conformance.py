@@ -23,15 +23,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hedgerow.core.decision import Block, Change, Evidence
-from hedgerow.core.rate_limit import Window
-from hedgerow.core.state import Question, State, everyone_at
+from hedgerow.core.decision import Block, Evidence, ScoreUpdate
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.state import State, StateQuery, prefix_key
 
 START = 1_800_000_000.0
 ANN, BOB, EVE = "account:ann", "account:bob", "account:eve"
 HOME, AWAY = "192.0.2.1", "198.51.100.7"
 NETWORK = "192.0.2.0/24"
-WINDOW = (Window(count=5, seconds=3.0),)
+WINDOW = (RateLimit(count=5, seconds=3.0),)
 EVIDENCE = Evidence("density", "density-visitor", 1.0, "More than 5 pages in 3 seconds.")
 _COUNTS = {
     "pages": {"page"},
@@ -48,7 +48,7 @@ _KINDS = st.sampled_from(["page", "call", "asset", "prefetch"])
 _WHO = st.sampled_from([(HOME, HOME), (ANN, HOME), (BOB, HOME), (ANN, AWAY), (AWAY, AWAY)])
 _WINDOWS = st.lists(
     st.builds(
-        Window,
+        RateLimit,
         count=st.integers(1, 8),
         seconds=st.sampled_from([0.5, 1.0, 3.0, 10.0]),
         by=st.sampled_from(["visitor", "prefix", "network"]),
@@ -59,11 +59,11 @@ _WINDOWS = st.lists(
 )
 
 
-def ask(at: float = 0.0, visitor: str = HOME, prefix: str | None = None, **fields: Any) -> Question:
+def ask(at: float = 0.0, visitor: str = HOME, prefix: str | None = None, **fields: Any) -> StateQuery:
     if prefix is None:
         prefix = HOME if visitor.startswith("account:") else visitor
     fields = {"kind": "page", "network": "", "count": True, **fields}
-    return Question(START + at, fields["kind"], visitor, prefix, fields["network"], count=fields["count"])
+    return StateQuery(START + at, fields["kind"], visitor, prefix, fields["network"], count=fields["count"])
 
 
 def block(key: str = HOME, prefix: str = HOME, since: float = 0.0, until: float = 60.0) -> Block:
@@ -73,12 +73,12 @@ def block(key: str = HOME, prefix: str = HOME, since: float = 0.0, until: float 
 class Reference:
     """The counters as one would write them who has all the time and memory there is."""
 
-    def __init__(self, windows: Sequence[Window]) -> None:
+    def __init__(self, windows: Sequence[RateLimit]) -> None:
         self.windows = windows
         self.visits: dict[str, list[tuple[float, str]]] = defaultdict(list)
 
-    def recall(self, question: Question) -> tuple[int, ...]:
-        whose = {"visitor": question.visitor, "prefix": everyone_at(question.prefix), "network": question.network}
+    def recall(self, question: StateQuery) -> tuple[int, ...]:
+        whose = {"visitor": question.visitor, "prefix": prefix_key(question.prefix), "network": question.network}
         for key in whose.values():
             self.visits[key].append((question.at, question.kind))
         return tuple(
@@ -91,7 +91,7 @@ class Reference:
 
 
 class StateConformance:
-    def state(self, windows: Sequence[Window], **options: Any) -> State:
+    def state(self, windows: Sequence[RateLimit], **options: Any) -> State:
         raise NotImplementedError
 
     # ---- Counting
@@ -111,7 +111,7 @@ class StateConformance:
     @pytest.mark.parametrize("shift", [n / 16 for n in range(48)])
     def test_a_burst_of_200_is_caught_wherever_it_begins(self, shift):
         """The thesis counts from a first arrival: 100 before and 100 after its boundary would both pass."""
-        state = self.state((Window(count=100, seconds=3.0),))
+        state = self.state((RateLimit(count=100, seconds=3.0),))
         state.recall(ask(0.0))
         counts = [state.recall(ask(shift + n * 0.0078125)).counts[0] for n in range(200)]
         assert max(counts) > 100
@@ -139,7 +139,7 @@ class StateConformance:
     @given(st.lists(st.integers(0, 200).map(lambda n: n / 8), max_size=60))
     @hypothesis_settings(max_examples=100, suppress_health_check=_SEVERAL)
     def test_out_of_order_nothing_is_made_up_and_the_newest_sees_all(self, times):
-        windows = (Window(count=100, seconds=3.0), Window(count=100, seconds=10.0))
+        windows = (RateLimit(count=100, seconds=3.0), RateLimit(count=100, seconds=10.0))
         state, reference = self.state(windows), Reference(windows)
         for number, at in enumerate(times, 1):
             expected, found = reference.recall(ask(at)), state.recall(ask(at)).counts
@@ -154,7 +154,7 @@ class StateConformance:
         assert state.recall(ask()).counts == (1,)
 
     def test_accounts_of_one_address_add_up_with_who_has_none(self):
-        state = self.state((Window(count=9, seconds=3.0), Window(count=9, seconds=3.0, by="prefix")))
+        state = self.state((RateLimit(count=9, seconds=3.0), RateLimit(count=9, seconds=3.0, by="prefix")))
         assert state.recall(ask(0.0)).counts == (1, 1)
         assert state.recall(ask(0.1, ANN)).counts == (1, 2)
         assert state.recall(ask(0.2, BOB)).counts == (1, 3)
@@ -163,13 +163,13 @@ class StateConformance:
         assert state.recall(ask(0.5, ANN, AWAY)).counts == (3, 1)
 
     def test_networks(self):
-        state = self.state((Window(count=9, seconds=3.0, by="network"),))
+        state = self.state((RateLimit(count=9, seconds=3.0, by="network"),))
         for number, address in enumerate(["192.0.2.1", "192.0.2.2", "192.0.2.3"], 1):
             assert state.recall(ask(0.0, address, network=NETWORK)).counts == (number,)
         assert state.recall(ask(0.0, AWAY, network="198.51.100.0/24")).counts == (1,)
 
     def test_a_visit_that_turns_out_to_be_another_kind_is_still_one_visit(self):
-        windows = (Window(count=9, seconds=3.0), Window(count=9, seconds=3.0, by="prefix", of="everything"))
+        windows = (RateLimit(count=9, seconds=3.0), RateLimit(count=9, seconds=3.0, by="prefix", of="everything"))
         state = self.state(windows)
         assert state.recall(ask(0.0, ANN, kind="asset")).counts == (0, 1)
         assert state.recount(ask(0.0, ANN), "asset").counts == (1, 1)
@@ -189,7 +189,7 @@ class StateConformance:
     @pytest.mark.no_cover
     def test_no_count_is_lost_under_64_threads(self):
         threads, each = 64, 50
-        windows = (Window(count=100_000, seconds=100.0), Window(count=100_000, seconds=100.0, by="prefix"))
+        windows = (RateLimit(count=100_000, seconds=100.0), RateLimit(count=100_000, seconds=100.0, by="prefix"))
         state = self.state(windows)
         seen: list[tuple[int, ...]] = []
         ready = threading.Barrier(threads)
@@ -222,10 +222,10 @@ class StateConformance:
         assert state.recall(ask(60.1)).counts == (2,)
 
     def test_who_is_blocked_starts_from_nothing_even_in_a_long_window(self):
-        state = self.state((Window(count=5, seconds=3600.0, by="prefix"),))
+        state = self.state((RateLimit(count=5, seconds=3600.0, by="prefix"),))
         for n in range(6):
             state.recall(ask(n))
-        state.commit(block(everyone_at(HOME), HOME, until=10.0))
+        state.commit(block(prefix_key(HOME), HOME, until=10.0))
         assert state.recall(ask(20.0)).counts == (1,)
 
     def test_visits_during_a_block_are_not_counted(self):
@@ -247,7 +247,7 @@ class StateConformance:
         state.commit(block(HOME))
         assert state.recall(ask(1.0)).block is not None
         assert state.recall(ask(1.0, ANN)).block is None
-        state.commit(block(everyone_at(HOME)))
+        state.commit(block(prefix_key(HOME)))
         assert state.recall(ask(1.0, ANN)).block is not None
         assert state.recall(ask(1.0, ANN, AWAY)).block is None
         state.commit(block("198.51.100.0/24", AWAY))
@@ -272,11 +272,11 @@ class StateConformance:
         assert memory.counts == (1,)
 
     def test_who_is_forgiven_for_a_whole_address_is_not_blocked_again_at_once(self):
-        state = self.state((Window(count=5, seconds=60.0, by="prefix"),))
+        state = self.state((RateLimit(count=5, seconds=60.0, by="prefix"),))
         for n in range(6):
             state.recall(ask(n / 10, ANN if n % 2 else HOME))
-        state.commit(block(everyone_at(HOME)))
-        assert state.forgive(everyone_at(HOME))
+        state.commit(block(prefix_key(HOME)))
+        assert state.forgive(prefix_key(HOME))
         assert state.recall(ask(1.0)).counts == (1,)
 
     def test_blocks_lists_those_in_force_in_the_order_of_the_last_offence(self):
@@ -325,10 +325,10 @@ class StateConformance:
 
     def test_offences_of_the_visitor_of_everyone_there_and_of_the_network(self):
         state = self.state(WINDOW, remember=100.0)
-        for key in (ANN, everyone_at(HOME), NETWORK, BOB):
+        for key in (ANN, prefix_key(HOME), NETWORK, BOB):
             state.commit(msgspec.structs.replace(block(key, until=10.0), offence=len(key)))
         found = state.recall(ask(11.0, ANN, network=NETWORK)).offences
-        assert sorted(found) == sorted((key, len(key)) for key in (ANN, everyone_at(HOME), NETWORK))
+        assert sorted(found) == sorted((key, len(key)) for key in (ANN, prefix_key(HOME), NETWORK))
 
     def test_who_is_forgiven_has_no_offences(self):
         state = self.state(WINDOW, remember=100.0)
@@ -375,7 +375,7 @@ class StateConformance:
         state = self.state(WINDOW)
         for n in range(4):
             state.recall(ask(n / 10))
-        state.use((Window(count=2, seconds=1.0), Window(count=9, seconds=3.0, of="requests")))
+        state.use((RateLimit(count=2, seconds=1.0), RateLimit(count=9, seconds=3.0, of="requests")))
         assert state.recall(ask(0.4)).counts == (5, 5)
         state.use(())
         assert state.recall(ask(0.5)).counts == ()
@@ -386,7 +386,7 @@ class StateConformance:
         state = self.state(WINDOW)
         assert state.recall(ask()).standing is None
         for n in range(3):
-            state.amend(Change(HOME, START + n, 7, 1e9, weight=0.25, codes=("a",), wrong=True))
+            state.amend(ScoreUpdate(HOME, START + n, 7, 1e9, weight=0.25, codes=("a",), wrong=True))
         standing = state.recall(ask()).standing
         assert (round(standing.suspicion, 6), standing.wrong, standing.reasons) == (0.75, 3, (("a", 3),))
         assert state.recall(ask(visitor=ANN)).standing is None
@@ -394,17 +394,17 @@ class StateConformance:
 
     def test_an_entry_alone_is_no_standing(self):
         state = self.state(WINDOW)
-        state.amend(Change(HOME, START, 1, 1.0, entry="/item/7"))
+        state.amend(ScoreUpdate(HOME, START, 1, 1.0, entry="/item/7"))
         memory = state.recall(ask())
         assert (memory.standing, memory.entries) == (None, ("/item/7",))
         assert state.recall(ask(visitor=ANN)).entries == ()
         for n in range(20):
-            state.amend(Change(HOME, START, 1, 1.0, entry=f"/{n}"))
+            state.amend(ScoreUpdate(HOME, START, 1, 1.0, entry=f"/{n}"))
         assert state.recall(ask()).entries == tuple(f"/{n}" for n in range(12, 20))
 
     def test_forgiving_forgets_block_and_standing(self):
         state = self.state(WINDOW)
-        state.amend(Change(HOME, START, 1, 1.0, weight=0.5))
+        state.amend(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5))
         state.commit(block(HOME))
         assert state.forgive(HOME) is True
         memory = state.recall(ask())
@@ -413,7 +413,7 @@ class StateConformance:
 
     def test_who_was_blocked_starts_without_suspicion_and_its_challenges_are_kept(self):
         state = self.state(WINDOW)
-        state.amend(Change(HOME, START, 1, 1.0, weight=0.5, challenged=True, identity="suspect"))
+        state.amend(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5, challenged=True, identity="suspect"))
         state.commit(block(HOME, until=1.0))
         standing = state.recall(ask(5.0)).standing
         assert (standing.identity, standing.suspicion, standing.challenges) == ("person", 0.0, 1)
@@ -421,7 +421,7 @@ class StateConformance:
     def test_standings_and_entries_are_bounded(self):
         state = self.state(WINDOW, memory=1_000_000)
         for n in range(5_000):
-            state.amend(Change(f"192.0.2.{n}", START, 1, 1.0, weight=0.5, entry=f"/{n}"))
+            state.amend(ScoreUpdate(f"192.0.2.{n}", START, 1, 1.0, weight=0.5, entry=f"/{n}"))
         assert 100 < len(state.standings()) < 1_000
         assert state.recall(ask(visitor="192.0.2.4999")).standing is not None
         assert state.recall(ask(visitor="192.0.2.0")).entries == ()
@@ -431,7 +431,7 @@ class StateConformance:
     def test_requests_of_a_day_are_counted_where_a_day_is_given(self):
         state = self.state(WINDOW)
 
-        def on(day: int, visitor: str = HOME, kind: str = "page") -> Question:
+        def on(day: int, visitor: str = HOME, kind: str = "page") -> StateQuery:
             return msgspec.structs.replace(ask(visitor=visitor), day=day, kind=kind)
 
         assert [state.recall(on(7)).today for _ in range(3)] == [1, 2, 3]

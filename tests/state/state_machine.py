@@ -17,10 +17,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hedgerow.core.decision import Block, Change, Standing
-from hedgerow.core.rate_limit import Window
-from hedgerow.core.state import Memory, Question, everyone_at
-from hedgerow.policy.score import amended
+from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.state import StateQuery, StateReply, prefix_key
+from hedgerow.policy.score import updated_score
 
 from .state_conformance import _COUNTS, EVIDENCE, START
 
@@ -32,10 +32,10 @@ _PEOPLE = [
     ("clearance:0011", "2001:db8::/64", "2001:db8::/48"),
     ("2001:db8::/64", "2001:db8::/64", "2001:db8::/48"),
 ]
-_KEYS = sorted({key for visitor, prefix, network in _PEOPLE for key in (visitor, everyone_at(prefix), network)})
+_KEYS = sorted({key for visitor, prefix, network in _PEOPLE for key in (visitor, prefix_key(prefix), network)})
 _WINDOWS = st.lists(
     st.builds(
-        Window,
+        RateLimit,
         count=st.integers(1, 6),
         seconds=st.sampled_from([0.5, 3.0, 10.0]),
         by=st.sampled_from(["visitor", "prefix", "network"]),
@@ -48,19 +48,19 @@ _WINDOWS = st.lists(
 class Model:
     """The state in plain dictionaries and lists, with nothing ever thrown away that is not over."""
 
-    def __init__(self, windows: list[Window]) -> None:
+    def __init__(self, windows: list[RateLimit]) -> None:
         self.windows = windows
         self.visits: list[tuple[float, str, dict[str, str]]] = []
         self.barred: dict[str, Block] = {}
         self.offences: dict[str, tuple[int, float]] = {}
-        self.standings: dict[str, Standing] = {}
+        self.standings: dict[str, VisitorScore] = {}
         self.entries: dict[str, tuple[str, ...]] = {}
         self.days: dict[tuple[int, str], int] = {}
 
-    def recall(self, question: Question, claimed: str = "") -> Memory:
+    def recall(self, question: StateQuery, claimed: str = "") -> StateReply:
         at, visitor = question.at, question.visitor
-        whose = {"visitor": visitor, "prefix": everyone_at(question.prefix), "network": question.network}
-        keys = (visitor, everyone_at(question.prefix), question.network)
+        whose = {"visitor": visitor, "prefix": prefix_key(question.prefix), "network": question.network}
+        keys = (visitor, prefix_key(question.prefix), question.network)
         of_a_day = {"page", "call"}
         if question.day and question.count:
             more = (question.kind in of_a_day) - (claimed in of_a_day)
@@ -69,7 +69,7 @@ class Model:
             self.visits.remove((at, claimed, whose))
         for key in keys:
             if key in self.barred and self.barred[key].until > at:
-                return Memory(self.barred[key], ())
+                return StateReply(self.barred[key], ())
         counts: tuple[int, ...] = ()
         if question.count and any(question.kind in _COUNTS[window.of] for window in self.windows):
             self.visits.append((at, question.kind, whose))
@@ -86,7 +86,7 @@ class Model:
             block.prefix == question.prefix and block.until > at and key.startswith(("account:", "clearance:"))
             for key, block in self.barred.items()
         )
-        return Memory(
+        return StateReply(
             None, counts, strikes if visitor != question.prefix else 0, self.standings.get(visitor),
             self.days.get((question.day, visitor), 0) if question.count and question.day else 0,
             self.entries.get(visitor, ()),
@@ -100,7 +100,7 @@ class Model:
         self.offences[key] = (block.offence, block.until + REMEMBER)
         if key in self.standings:
             before = self.standings[key]
-            self.standings[key] = Standing(at=before.at, day=before.day, challenges=before.challenges)
+            self.standings[key] = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
         self._start_anew(key, block.prefix)
 
     def _start_anew(self, key: str, prefix: str) -> None:
@@ -110,7 +110,7 @@ class Model:
         A block of everyone at an address takes the visits of the visitor without an account along, and one of that
         visitor takes them from the address: it is there that they are counted.
         """
-        gone = {key, prefix} if key == everyone_at(prefix) else {key}
+        gone = {key, prefix} if key == prefix_key(prefix) else {key}
         for _, _, who in self.visits:
             address = who["prefix"].removesuffix("/*")
             plain = who["visitor"] == address
@@ -121,11 +121,11 @@ class Model:
             if who["network"] in gone:
                 who["network"] = "nobody"
 
-    def amend(self, change: Change) -> None:
+    def amend(self, change: ScoreUpdate) -> None:
         if change.entry:
             self.entries[change.key] = (*self.entries.get(change.key, ()), change.entry)[-8:]
         if change.weight or change.identity or change.cleared or change.codes:
-            self.standings[change.key] = amended(self.standings.get(change.key), change)
+            self.standings[change.key] = updated_score(self.standings.get(change.key), change)
 
     def forgive(self, key: str, at: float) -> bool:
         self.offences.pop(key, None)
@@ -148,7 +148,7 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
             if hasattr(self, "state"):
                 self.state.close()
 
-        def agree(self, found: Memory, right: Memory) -> None:
+        def agree(self, found: StateReply, right: StateReply) -> None:
             assert len(found.counts) == len(right.counts)
             for window, answered, counted in zip(self.windows, found.counts, right.counts, strict=False):
                 assert answered == counted or (answered > window.count and counted > window.count)
@@ -168,7 +168,7 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
         )  # fmt: skip
         def visit(self, who, kind, count, by_day, times, networks):
             visitor, prefix, network = who
-            question = Question(
+            question = StateQuery(
                 self.now, kind, visitor, prefix, network if networks else "",
                 count=count or kind == "page", day=self.day if by_day else 0,
             )  # fmt: skip
@@ -198,7 +198,7 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
             late=st.sampled_from([0.0, 5.0]),
         )  # fmt: skip
         def amend(self, late, **fields):
-            change = Change(
+            change = ScoreUpdate(
                 at=self.now - late, day=self.day, half_life=7.0, **{**fields, "codes": tuple(fields["codes"])}
             )
             self.state.amend(change)

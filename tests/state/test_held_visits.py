@@ -5,30 +5,32 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.core.decision import Decision, Evidence
-from hedgerow.state.held_visits import Held
+from hedgerow.state.held_visits import HeldVisit
 from hedgerow.state.lmdb import held_visits as lmdb_held_visits
-from hedgerow.state.lmdb.held_visits import LmdbPending
+from hedgerow.state.lmdb.held_visits import LmdbHeldVisits
 from hedgerow.state.lmdb.state import LmdbState
-from hedgerow.state.memory.held_visits import MemoryPending
+from hedgerow.state.memory.held_visits import MemoryHeldVisits
 
 from .ledger_conformance import visit
 
 DECISION = Decision("refuse", (Evidence("trap", "trap", 1.0, "Followed a link."),), 5.0)
 
 
-def held(n: int = 0) -> Held:
-    return Held("GET", f"/{n}", b"/%d" % n, b"a=b", [(b"host", b"x\xff")], ("192.0.2.1", 9), "http", visit(n), DECISION)
+def held(n: int = 0) -> HeldVisit:
+    return HeldVisit(
+        "GET", f"/{n}", b"/%d" % n, b"a=b", [(b"host", b"x\xff")], ("192.0.2.1", 9), "http", visit(n), DECISION
+    )
 
 
 @pytest.fixture(params=["memory", "lmdb"])
 def two(request, tmp_path):
     """Two ways to what is held: those of two workers, or one for one process."""
     if request.param == "memory":
-        one = MemoryPending()
+        one = MemoryHeldVisits()
         yield one, one
         return
     state = LmdbState(tmp_path / "state.lmdb", (), memory=10_000_000)
-    yield LmdbPending(state), LmdbPending(state)
+    yield LmdbHeldVisits(state), LmdbHeldVisits(state)
     state.close()
 
 
@@ -66,7 +68,7 @@ def test_who_ends_gives_up_its_own(two):
 def test_they_take_so_many_bytes_at_the_most(tmp_path, monkeypatch):
     monkeypatch.setattr(lmdb_held_visits, "_HELD_BYTES", 1_000)
     state = LmdbState(tmp_path / "state.lmdb", (), memory=10_000_000)
-    pending = LmdbPending(state)
+    pending = LmdbHeldVisits(state)
     given_up = [one for n in range(20) for one in pending.hold(held(n), 1_000)[1]]
     assert 10 < len(given_up) < 20
     assert given_up == [held(n) for n in range(len(given_up))]

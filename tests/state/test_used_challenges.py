@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from hedgerow.state.memory.used_challenges import MemorySpent
-from hedgerow.state.sqlite.used_challenges import SqliteSpent
+from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
+from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 
 from .spent_conformance import NOW, SpentConformance, name
 
@@ -17,13 +17,13 @@ from .spent_conformance import NOW, SpentConformance, name
 class TestMemory(SpentConformance):
     @pytest.fixture
     def opened(self):
-        return MemorySpent
+        return MemoryUsedChallenges
 
 
 class TestSqlite(SpentConformance):
     @pytest.fixture
     def opened(self, tmp_path):
-        return lambda **more: SqliteSpent(tmp_path / "state" / "spent.sqlite", **more)
+        return lambda **more: SqliteUsedChallenges(tmp_path / "state" / "spent.sqlite", **more)
 
     def test_another_process_knows(self, opened, tmp_path):
         """Eight processes spend the same challenges: each is spent by one of them."""
@@ -47,14 +47,14 @@ class TestSqlite(SpentConformance):
 
     def test_a_file_that_cannot_be_written_accepts_nothing(self, tmp_path, caplog):
         (tmp_path / "file").write_text("")
-        spent = SqliteSpent(tmp_path / "file" / "spent.sqlite")
+        spent = SqliteUsedChallenges(tmp_path / "file" / "spent.sqlite")
         assert spent.spend(name(1), NOW + 30, NOW) is False
         assert "none counts" in caplog.text
 
     def test_a_file_that_is_no_database_accepts_nothing(self, tmp_path):
         path = tmp_path / "spent.sqlite"
         path.write_bytes(b"not a database" * 100)
-        assert SqliteSpent(path).spend(name(1), NOW + 30, NOW) is False
+        assert SqliteUsedChallenges(path).spend(name(1), NOW + 30, NOW) is False
 
     def test_it_is_its_owners_alone(self, opened, tmp_path):
         opened().spend(name(1), NOW + 30, NOW)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from page.nasty import pages, random_page
 
 from driving import PAGE, bait_rewriter, traps_in, without_bait
-from hedgerow.markers.token import Key, Seal, page_digest, visitor_digest
-from hedgerow.traps.bait import Bait, Pages
+from hedgerow.markers.token import Key, TokenCodec, page_digest, visitor_digest
+from hedgerow.traps.bait import Bait, PageDigests
 
-SEAL = Seal([Key(1, bytes(range(64)), 0.0)])
+SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)])
 LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"
 
 
@@ -136,7 +136,7 @@ def test_in_readable_mode_a_hidden_link_has_the_address_of_the_link_before_it(ne
 
 
 def test_pages_are_remembered_by_their_digest_the_newest_of_them():
-    names = Pages(most=3)
+    names = PageDigests(most=3)
     digests = [names.remember(f"/{n}") for n in range(5)]
     assert [names.name(digest) for digest in digests] == ["", "", "/2", "/3", "/4"]
     assert names.name(names.remember("/" + "x" * 1000)) == "/" + "x" * 199

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.markers.token import SHORTEST, Key, Seal, page_digest, visitor_digest
+from hedgerow.markers.token import SHORTEST, Key, TokenCodec, page_digest, visitor_digest
 from hedgerow.traps import maze as room
 from hedgerow.traps.maze import ROBOTS, Maze
 
-SEAL = Seal([Key(1, bytes(range(64)), 0.0)])
+SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)])
 VISITOR = "192.0.2.7"
 SEEDS = [b"site %d" % number for number in range(24)]
 MAZES = [Maze("/~", seed) for seed in SEEDS]

@@ -6,7 +6,7 @@ import random
 
 from driving import KEY, START, Entries, settings
 from hedgerow.core.decision import Decision
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.web.build import build_gate, build_watch
 
 HOST = "example.org"
@@ -17,7 +17,7 @@ class SharedSite:
     """Each page links to twenty others; a link is the token that the gate's own seal gives."""
 
     def __init__(self, text: str = "") -> None:
-        self.seals = Seals([Key(1, KEY, 0.0)])
+        self.seals = TokenCodecs([Key(1, KEY, 0.0)])
         self.gate = build_gate(settings(text), seals=self.seals, ledger=Entries())
         self.watch = build_watch(settings(text), self.gate.engine.ladder, self.gate.state.amend)
         self.gate.onlooker = self.watch.see

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.watch.link_graph import Kept, Links, Node
+from hedgerow.watch.link_graph import LinkGraph, Node, NodeSnapshot
 
 VISITORS = [bytes([0, n, 0, n, 0, 0]) for n in range(80)]
 who = st.sampled_from(VISITORS)
@@ -37,14 +37,14 @@ def test_a_visitor_is_kept_with_its_ties():
     node.name, node.pages = "192.0.2.1", 7.5
     node.borrow(1, 3.0, VISITORS[1])
     node.lend(VISITORS[2], 4.0)
-    kept = Kept.read(node.to_bytes())
+    kept = NodeSnapshot.read(node.to_bytes())
     assert kept is not None
     again.restore(kept)
     assert again.to_bytes() == node.to_bytes()
 
 
 def test_a_link_counts_less_the_more_use_it_and_nothing_once_it_is_public():
-    links = Links(10)
+    links = LinkGraph(10)
     worth = []
     for visitor in VISITORS[:4]:
         assert links.use(7, visitor)
@@ -54,7 +54,7 @@ def test_a_link_counts_less_the_more_use_it_and_nothing_once_it_is_public():
 
 
 def test_links_that_were_not_used_for_the_longest_are_forgotten():
-    links = Links(128)
+    links = LinkGraph(128)
     for link in range(128):
         links.use(link, VISITORS[0])
     links.use(0, VISITORS[1])

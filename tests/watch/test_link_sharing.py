@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from driving import START
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import visitor_digest
-from hedgerow.watch.link_sharing import _LEAST_PAGES, Limits, Sharing, tail
+from hedgerow.watch.link_sharing import _LEAST_PAGES, LinkSharing, SharingLimits, tail
 
 
 def crawl(site: SharedSite, workers: int, requests: int, seed: int, wait: float = 1.0) -> int | None:
@@ -157,7 +157,7 @@ def test_readers_of_a_search_engine_that_crawled_marked_links_do_not_join_its_ca
 
 
 def test_two_campaigns_that_meet_are_one():
-    sharing = Sharing()
+    sharing = LinkSharing()
     borrow(sharing, ["a", "b", "c"], 30)
     borrow(sharing, ["x", "y", "z"], 30)
     assert len(sharing.campaigns()) == 2
@@ -173,7 +173,7 @@ def test_two_campaigns_that_meet_are_one():
 
 
 def test_campaigns_outlive_a_restart():
-    before, after = Sharing(), Sharing()
+    before, after = LinkSharing(), LinkSharing()
     borrow(before, ["a", "b", "c"], 30)
     after.restore(before.campaigns())
     assert after.campaigns() == before.campaigns()
@@ -183,13 +183,13 @@ def test_campaigns_outlive_a_restart():
     assert set(campaign.members) == {"a", "b", "c", "d"}
 
 
-def restarted(sharing: Sharing, store: dict[bytes, tuple[float, bytes]]) -> Sharing:
+def restarted(sharing: LinkSharing, store: dict[bytes, tuple[float, bytes]]) -> LinkSharing:
     """The same after a restart: what has changed is kept, and another takes it over."""
     for who, kept in sharing.changed().items():
         store.pop(who, None)
         if kept is not None:
             store[who] = kept
-    after = Sharing(sharing.limits)
+    after = LinkSharing(sharing.limits)
     after.keep()
     after.restore(sharing.campaigns())
     after.restore_ties([(who, value) for who, (_, value) in sorted(store.items(), key=lambda item: item[1][0])])
@@ -211,7 +211,7 @@ def test_ties_outlive_a_restart(visits, restarts):
 
     Only who has just begun, and is tied to nobody, begins anew.
     """
-    straight, kept, store = Sharing(), Sharing(), {}
+    straight, kept, store = LinkSharing(), LinkSharing(), {}
     kept.keep()
     for n, (who, lender, page) in enumerate(visits):
         if n in restarts:
@@ -247,21 +247,21 @@ def test_a_restart_in_the_middle_of_a_crawl_hides_nobody():
 
 
 def test_what_another_version_wrote_is_no_tie():
-    sharing = Sharing()
+    sharing = LinkSharing()
     sharing.restore_ties([(b"who", b"\xff")])
     assert len(sharing) == 0
 
 
 def test_what_fades_is_gone():
-    limits = Limits(half_life=60.0)
-    sharing = Sharing(limits)
+    limits = SharingLimits(half_life=60.0)
+    sharing = LinkSharing(limits)
     for n in range(40):
         borrow(sharing, ["a", "b", "c"], 1, START + 120.0 * n, salt=n)
     assert sharing.campaigns() == []
 
 
 def test_the_memory_is_bounded():
-    sharing = Sharing(most_visitors=100, most_links=50)
+    sharing = LinkSharing(most_visitors=100, most_links=50)
     for n in range(2_000):
         lender = f"v{n * 7 % 500}"
         sharing.see(visit(f"v{n % 500}", START + n, f"/{n}", lender), visitor_digest(lender))
@@ -270,7 +270,7 @@ def test_the_memory_is_bounded():
 
 
 def test_assets_entries_and_prepared_pages_say_nothing():
-    sharing = Sharing()
+    sharing = LinkSharing()
     image = Visit(START, "a", "a", "a", "GET", "/i.png", kind="asset", marker=Marker("page", b"x" * 6, b"p", "/i"))
     entry = Visit(START, "a", "a", "a", "GET", "/")
     prepared = Visit(START, "a", "a", "a", "GET", "/", marker=Marker("page", bytes(6), b"p", "/"))
@@ -289,7 +289,7 @@ def visit(who: str, at: float, target: str, lender: str) -> Visit:
     return Visit(at, who, who, who, "GET", target, marker=Marker("page", visitor_digest(lender), b"parent", target))
 
 
-def borrow(sharing: Sharing, names: list[str], links: int, at: float = START, salt: int = 0) -> None:
+def borrow(sharing: LinkSharing, names: list[str], links: int, at: float = START, salt: int = 0) -> None:
     """Each in turn borrows a link from another."""
     for n in range(links):
         who, lender = names[n % len(names)], names[(n + 1) % len(names)]

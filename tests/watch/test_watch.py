@@ -10,16 +10,16 @@ import pytest
 
 from driving import START, Application, Client, settings
 from hedgerow.cli.watch import look_along
-from hedgerow.core.decision import PASS, Change, Decision, Evidence
+from hedgerow.core.decision import PASS, Decision, Evidence, ScoreUpdate
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import ModelError
 from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.watch.link_sharing import CODE
 from hedgerow.watch.models.bundle import encoded, shipped
-from hedgerow.watch.models.panel import Record
+from hedgerow.watch.models.panel import PanelRecord
 from hedgerow.watch.session_store import SqliteSessions
-from hedgerow.watch.watch import Beside, Watch
+from hedgerow.watch.watch import Watch, WatchThread
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.build import build_ladder, build_sessions, build_watch
 from hedgerow.web.site import Site
@@ -40,7 +40,7 @@ class Says:
     """Stands for a panel that says what it is told to say."""
 
     def __init__(self, judge, kind: str = "paths") -> None:
-        self.kind, self.says, self.record = kind, judge, Record(kind, "none")
+        self.kind, self.says, self.record = kind, judge, PanelRecord(kind, "none")
 
     def judge(self, session, _visitor, _at):
         return self.says(session)
@@ -48,8 +48,8 @@ class Says:
     def take(self, _record) -> None: ...
 
 
-def watch_with(judge, **options) -> tuple[Watch, list[Change]]:
-    told: list[Change] = []
+def watch_with(judge, **options) -> tuple[Watch, list[ScoreUpdate]]:
+    told: list[ScoreUpdate] = []
     return Watch(build_ladder(settings()), told.append, paths=Says(judge), **options), told
 
 
@@ -101,7 +101,7 @@ def test_bots_and_visits_that_did_not_pass_are_no_part_of_a_path():
 
 
 def test_a_window_is_judged_at_27_pages_and_after_27_others():
-    told: list[Change] = []
+    told: list[ScoreUpdate] = []
     asked = []
     windows = Says(lambda window: asked.append(window.size) or "suspect", "windows")
     watch = Watch(build_ladder(settings()), told.append, windows=windows, on_window="challenge")
@@ -171,7 +171,7 @@ class Slow:
 
 def test_who_falls_behind_leaves_out_visitors_and_never_waits():
     slow = Slow()
-    beside = Beside(slow, queue=100)  # type: ignore[arg-type]
+    beside = WatchThread(slow, queue=100)  # type: ignore[arg-type]
     names = [f"192.0.2.{n}" for n in range(50)]
     for _ in range(20):
         for name in names:
@@ -199,7 +199,7 @@ def test_a_failure_does_not_end_the_watch(caplog):
         before(visit, decision)
 
     watch.see = see
-    beside = Beside(watch)
+    beside = WatchThread(watch)
     for n in range(5):
         beside.add(step(n), PASS)
     beside.close()
@@ -211,7 +211,7 @@ def test_a_failure_does_not_end_the_watch(caplog):
 def test_where_nothing_happens_there_is_no_thread(monkeypatch):
     monkeypatch.setattr("hedgerow.watch.watch._IDLE", 0.05)
     watch, _ = watch_with(lambda _: "person")
-    beside = Beside(watch)
+    beside = WatchThread(watch)
     for n in range(3):
         beside.add(step(n), PASS)
         assert eventually(lambda: beside._thread is None)
@@ -224,7 +224,7 @@ def test_pending_sessions_outlive_a_restart(tmp_path):
 
     def once(visits) -> None:
         watch, _ = watch_with(lambda session: asked.append(session.features()) or "person")
-        beside = Beside(watch, sessions=SqliteSessions(tmp_path / "s.sqlite"))
+        beside = WatchThread(watch, sessions=SqliteSessions(tmp_path / "s.sqlite"))
         for n in visits:
             beside.add(step(n), PASS)
             beside.add(step(1, f"198.51.100.{n}"), PASS)
@@ -247,7 +247,7 @@ def test_who_is_killed_loses_what_was_not_yet_written_and_nothing_else(tmp_path,
     monkeypatch.setattr("hedgerow.watch.watch._SAVE_EVERY", 0.05)
     borrowed = Marker("page", visitor_digest("198.51.100.1"), page_digest("/0"), "/1")
     own = build_watch(settings(), build_ladder(settings()), lambda _: None)
-    beside = Beside(own, sessions=SqliteSessions(tmp_path / "s.sqlite"))
+    beside = WatchThread(own, sessions=SqliteSessions(tmp_path / "s.sqlite"))
     evidence = Evidence("integrity", CODE, 0.0, "", details=visitor_digest("198.51.100.1").hex())
     for n in range(28):
         beside.add(step(n), PASS)

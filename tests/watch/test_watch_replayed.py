@@ -21,8 +21,8 @@ from driving import KEY, OFF, Application, Client, settings
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.logs.reader import Reader
-from hedgerow.markers.token import Key, Seals
+from hedgerow.logs.reader import LogReader
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import likely_host, replay
 from hedgerow.web.build import build_gate, build_watch
 
@@ -100,9 +100,9 @@ def test_a_replayed_ledger_shows_what_the_watch_found_live(seed, visits, shared,
         client, told = live_client(text, ledger)
         wander(client, seed, visits, shared, pause)
         ledger.close()
-        gate = build_gate(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger())
+        gate = build_gate(settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
         watch = build_watch(settings(text), gate.engine.ladder, gate.state.amend)
-        replayed = replay(gate, Reader([str(path)]), watch=watch)
+        replayed = replay(gate, LogReader([str(path)]), watch=watch)
     assert results(watch) == results(client.site.watch.watch)
     assert replayed.judged == dict(client.site.watch.watch.found)
     assert replayed.campaigns == list(client.site.watch.watch.campaigns())
@@ -124,9 +124,9 @@ def test_a_replayed_access_log_shows_what_the_watch_found_live(seed, pause):
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         log.writelines(lines)
         log.flush()
-        gate = build_gate(settings(text), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger(), entries=False)
+        gate = build_gate(settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger(), entries=False)
         watch = build_watch(settings(text), gate.engine.ladder, gate.state.amend)
-        replay(gate, Reader([log.name]), host="example.org", watch=watch)
+        replay(gate, LogReader([log.name]), host="example.org", watch=watch)
     assert results(watch) == results(client.site.watch.watch)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driving import HTML, KEY, OFF, PAGE, START, Application, Client, traps_in, without_bait
 from hedgerow.errors import UpstreamError
-from hedgerow.markers.token import Key, Seals, visitor_digest
+from hedgerow.markers.token import Key, TokenCodecs, visitor_digest
 from hedgerow.web.asgi import Hedgerow
 
 SMALL = """
@@ -229,7 +229,10 @@ def test_a_browser_that_fetches_ahead_is_not_blocked():
 
 def sealed_trap(secret: bytes, host: str = "example.org") -> str:
     """A trap for this client, as a site with this key and name makes them."""
-    return "/~" + Seals([Key(1, secret, 0.0)]).of(host).seal("trap", visitor_digest(ME), bytes(6), bytes(15)).decode()
+    return (
+        "/~"
+        + TokenCodecs([Key(1, secret, 0.0)]).of(host).seal("trap", visitor_digest(ME), bytes(6), bytes(15)).decode()
+    )
 
 
 @pytest.mark.parametrize("text", ["", OFF])

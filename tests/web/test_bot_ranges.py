@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import StoreError
-from hedgerow.web.bot_ranges import Listed, as_ranges, load_ranges, parse_ranges, save_ranges
+from hedgerow.web.bot_ranges import PublishedRange, as_ranges, load_ranges, parse_ranges, save_ranges
 
 GOOGLE = b"""{"creationTime": "2026-10-01T22:00:00.000000", "prefixes": [
   {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27"}, {"ipv4Prefix": "66.249.64.0/27"}]}"""
@@ -57,7 +57,7 @@ def test_anything_is_a_list_or_a_sentence(data):
 def test_they_are_kept(tmp_path):
     path = tmp_path / "new" / "ranges.json"
     assert load_ranges(path) == {}
-    lists = {"a.json": Listed(("192.0.2.0/24",), "https://bot.example/a.json", 5.0)}
+    lists = {"a.json": PublishedRange(("192.0.2.0/24",), "https://bot.example/a.json", 5.0)}
     save_ranges(path, lists)
     assert load_ranges(path) == lists
     assert [p.name for p in path.parent.iterdir()] == ["ranges.json"]

@@ -18,8 +18,8 @@ from driving import KEY, Application, Client, settings, traps_in
 from fakedns import FakeDns
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.logs.reader import Reader
-from hedgerow.markers.token import Key, Seals
+from hedgerow.logs.reader import LogReader
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.request.bot_signature import DIRECTORY, thumbprint
 from hedgerow.web.build import build_gate
 
@@ -195,9 +195,9 @@ def test_a_replayed_ledger_decides_the_same_about_bots(client, tmp_path):
         for target in ("/", "/private", "/a"):
             ask(one, target, peer=peer, headers=headers)
     ledger.close()
-    gate = build_gate(settings(f"[bots]\n{text}"), seals=Seals([Key(1, KEY, 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings(f"[bots]\n{text}"), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
     replayed = []
-    for visit in Reader([str(path)]):
+    for visit in LogReader([str(path)]):
         replayed.append(gate.decide(visit))
         gate.settle(replayed[-1])
     assert replayed == decided
@@ -324,12 +324,12 @@ def test_an_older_ledger_is_brought_up_to_date(tmp_path):
             connection.execute(f"ALTER TABLE visits DROP COLUMN {name}")
         connection.execute("PRAGMA user_version=1")
     connection.close()
-    (old,) = Reader([str(path)])
+    (old,) = LogReader([str(path)])
     assert (old.claim, old.proof, old.signs, old.fingerprint) == ("", "", (), "")
     two = Client(ledger=SqliteLedger(path))
     two.get(headers=GPT)
     two.entries.close()
-    first, second = Reader([str(path)])
+    first, second = LogReader([str(path)])
     assert msgspec.structs.replace(first, signs=()) == old
     assert second.claim == "GPTBot"
     two.site.lookups.close()

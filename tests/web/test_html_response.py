@@ -18,10 +18,10 @@ from page.nasty import pages
 from driving import KEY, PAGE, bait_rewriter, traps_in, without_bait
 from hedgerow.markers.html.content_coding import BrokenCoding, codec
 from hedgerow.markers.rewrite import Rewriter
-from hedgerow.markers.token import Key, Seal, visitor_digest
+from hedgerow.markers.token import Key, TokenCodec, visitor_digest
 from hedgerow.web.html_response import (
+    NotRewritable,
     Outgoing,
-    Untouchable,
     beginning_of,
     has_our_etag,
     header,
@@ -30,7 +30,7 @@ from hedgerow.web.html_response import (
     touched_headers,
 )
 
-SEAL = Seal([Key(1, KEY, 0.0)])
+SEAL = TokenCodec([Key(1, KEY, 0.0)])
 HTML = b"text/html; charset=utf-8"
 PACKERS = {
     b"": lambda body: body,
@@ -90,7 +90,7 @@ def test_byte_by_byte(coding):
 @pytest.mark.parametrize("body", [b"<html>not packed at all</html>", b"", b"\x1f\x8b\x08"])
 def test_a_body_that_is_broken_from_the_start_is_untouchable(coding, body):
     for cuts in ((), range(40)):
-        with pytest.raises(Untouchable) as untouchable:
+        with pytest.raises(NotRewritable) as untouchable:
             send(body, coding, cuts=cuts)
         assert untouchable.value.reason == "broken"
 
@@ -127,12 +127,12 @@ def test_a_body_that_unfolds_to_nothing_for_ever_is_given_up():
     nothing = deflate.compress(b"") + deflate.flush(zlib.Z_FULL_FLUSH)
     outgoing = Outgoing(HTML, b"gzip", placer())
     assert outgoing.feed(nothing, final=False) == b""
-    with pytest.raises(Untouchable, match="broken"):
+    with pytest.raises(NotRewritable, match="broken"):
         feed_on(outgoing, b"\0\0\0\xff\xff" * 10_000)
 
 
 def test_an_unknown_coding_is_untouchable():
-    with pytest.raises(Untouchable, match="coding"):
+    with pytest.raises(NotRewritable, match="coding"):
         Outgoing(HTML, b"compress", placer())
 
 
@@ -166,7 +166,7 @@ def test_a_page_that_switches():
 def test_a_label_that_nobody_knows_or_that_lies():
     assert without_bait(send(PAGE, b"", b"text/html; charset=klingon")) == PAGE
     wide = PAGE.decode().encode("utf-16-le")
-    with pytest.raises(Untouchable):
+    with pytest.raises(NotRewritable):
         send(PAGE + b"!" * (len(PAGE) % 2 == 0), b"", b"text/html; charset=utf-16")
     assert wide in send(wide, b"", b"text/html; charset=utf-8")
 
@@ -174,7 +174,7 @@ def test_a_label_that_nobody_knows_or_that_lies():
 def test_a_wide_page_too_large_to_gather_is_untouchable():
     outgoing = Outgoing(b"text/html; charset=utf-16", b"", placer())
     assert outgoing.feed("<html>".encode("utf-16-le"), final=False) == b""
-    with pytest.raises(Untouchable, match="charset"):
+    with pytest.raises(NotRewritable, match="charset"):
         feed_on(outgoing, b"x\0" * 100_000)
 
 
@@ -234,10 +234,10 @@ def test_fragments_and_documents(cuts):
     fragment = b"<div><a href='/x'>x</a></div>"
     assert traps_in(send(fragment, cuts=cuts))
     assert traps_in(send(PAGE, cuts=cuts, only_documents=True))
-    with pytest.raises(Untouchable, match="fragment"):
+    with pytest.raises(NotRewritable, match="fragment"):
         send(fragment, cuts=cuts, only_documents=True)
     wide = fragment.decode().encode("utf-16-le")
-    with pytest.raises(Untouchable, match="fragment"):
+    with pytest.raises(NotRewritable, match="fragment"):
         send(wide, b"", b"text/html; charset=utf-16", cuts=cuts, only_documents=True)
 
 
@@ -265,7 +265,7 @@ def test_fragments_may_have_a_way_of_their_own(charset, piece):
 def test_what_is_no_html_under_its_name_is_untouchable(body, coding):
     """Many a program answers JSON as text/html. A link at its end would break whoever reads it."""
     for cuts in ((), range(20)):
-        with pytest.raises(Untouchable, match="fragment"):
+        with pytest.raises(NotRewritable, match="fragment"):
             send(PACKERS[coding](body), coding, cuts=cuts)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import StoreError
-from hedgerow.markers.token import Key, Seals
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.web.key_file import load_keys, new_key, read_keys, rotate, write_keys
 
 NOW = 1_800_000_000.0
@@ -140,12 +140,12 @@ def test_any_text_gives_keys_or_an_error_of_ours(text):
 
 
 def test_a_new_key_seals_and_the_old_one_opens(path):
-    before = Seals(load_keys(path, NOW)).of("example.org")
+    before = TokenCodecs(load_keys(path, NOW)).of("example.org")
     token = before.seal("page", b"visitr", b"parent", b"/").decode()
     keys = rotate(path, NOW + DAY, 400 * DAY)
     assert [key.number for key in keys] == [1, 2]
     assert load_keys(path, NOW) == keys
-    after = Seals(keys).of("example.org")
+    after = TokenCodecs(keys).of("example.org")
     assert after.unseal(token) is not None
     fresh = after.seal("page", b"visitr", b"parent", b"/").decode()
     assert fresh != token

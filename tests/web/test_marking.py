@@ -11,8 +11,8 @@ import driving
 from driving import HTML, KEY, PAGE, Answer, Application, traps_in, without_bait
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.logs.reader import Reader
-from hedgerow.markers.token import Key, Seals, page_digest, visitor_digest
+from hedgerow.logs.reader import LogReader
+from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.web.build import build_gate
 from hedgerow.web.key_file import rotate
 from hedgerow.web.site import Site
@@ -44,7 +44,7 @@ READABLE = "[marker]\nmode = 'readable'\n"
 BOTS = "[[identity.bots]]\nname = 'search'\nnetworks = ['203.0.113.0/24']\n"
 ACCOUNTS = "[identity]\naccount_cookie = 'sid'\n"
 QUIET = "[traps]\nenabled = false\n"
-SEALS = Seals([Key(1, KEY, 0.0)])
+SEALS = TokenCodecs([Key(1, KEY, 0.0)])
 SEAL = SEALS.of("example.org")
 SAME = {"sec-fetch-site": "same-origin", "sec-fetch-dest": "document"}
 TOKEN = re.compile(r"/~([\w-]{40,})")
@@ -421,7 +421,7 @@ def test_a_readable_address_that_a_person_changed_is_an_entry():
 def test_a_readable_address_outlives_its_key():
     """An opaque one cannot."""
     client = Client(Application(HOME), READABLE)
-    old = Seals([Key(7, KEY, 0.0)]).of("example.org")
+    old = TokenCodecs([Key(7, KEY, 0.0)]).of("example.org")
     token = old.seal("page", visitor_digest(ME), page_digest("/"), page_digest("/list?p=2")).decode()
     assert client.get(f"/list?p=2&~={token}", headers={"sec-fetch-site": "none"}).status == 200
     assert asked_for(client)[1:] == (b"/list", b"p=2")
@@ -674,7 +674,7 @@ def test_the_ledger_has_parent_and_whose_and_a_replay_decides_the_same(tmp_path,
     client = Client(Application(HOME), text, ledger=ledger)
     traffic(client)
     ledger.close()
-    visits = list(Reader([str(path)]))
+    visits = list(LogReader([str(path)]))
     assert len(visits) == len(entries) > 60
     second = visits[1]
     assert second.marker.parent == page_digest("/")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from hedgerow.challenge.protocol import Issued
 from hedgerow.web.challenge import question_page as challenge_question
-from hedgerow.web.challenge.pages import Manner
+from hedgerow.web.challenge.pages import ClientPreferences
 from hedgerow.web.challenge.question_page import question
-from hedgerow.web.page_template import Page, hole
+from hedgerow.web.page_template import PageTemplate, slot
 
 
 def test_holes_are_filled_and_nothing_else_is():
-    page = Page(f"<a>{hole('a')}</a>{hole('b')}{hole('a')}é")
-    assert page.filled({"a": "1", "b": hole("a"), "c": "3"}) == f"<a>1</a>{hole('a')}1é".encode()
+    page = PageTemplate(f"<a>{slot('a')}</a>{slot('b')}{slot('a')}é")
+    assert page.filled({"a": "1", "b": slot("a"), "c": "3"}) == f"<a>1</a>{slot('a')}1é".encode()
     assert page.filled({"a": "", "b": "{a}"}) == "<a></a>{a}é".encode()
-    assert Page("").filled({}) == b""
+    assert PageTemplate("").filled({}) == b""
 
 
 def asked(visitor: str, site: str = "example.org", language: str = "de") -> bytes:
     issued = Issued("work", f"ticket-{visitor}", f"challenge-{visitor}", 30.0, f'{{"question": "{visitor}"}}')
-    manner = Manner(language, "/~/", site, "", f"reference-{visitor}", f"code-{visitor}")
+    manner = ClientPreferences(language, "/~/", site, "", f"reference-{visitor}", f"code-{visitor}")
     answer = question(issued, manner, kinds=("work", "image"), ticket=issued.ticket)
     nonces = [part.partition('"')[0] for part in answer.body.decode().split('nonce="')[1:]]
     assert len(set(nonces)) == 1

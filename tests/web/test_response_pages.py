@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.web import response_pages as pages
-from hedgerow.web.response_pages import Answer, form_for, in_words
+from hedgerow.web.response_pages import ResponsePage, form_for, in_words
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 AT = 1_763_200_000.5
@@ -24,24 +24,24 @@ FAILURES = [("connect", 502), ("timeout", 504), ("busy", 503), ("broken", 502)]
 FORMS = [("html", BROWSER), ("json", "application/json"), ("text", "*/*")]
 
 
-def refuse(*evidence: Evidence, until: float = AT + 3600, action="refuse", **how) -> Answer:
+def refuse(*evidence: Evidence, until: float = AT + 3600, action="refuse", **how) -> ResponsePage:
     how = {"at": AT, "reference": "7F3A-91C2", "accept": BROWSER, **how}
     return pages.refusal(Decision(action, evidence or (DENSITY,), until), **how)
 
 
-def headers_of(answer: Answer) -> dict[str, str]:
+def headers_of(answer: ResponsePage) -> dict[str, str]:
     found = {name.decode(): value.decode("latin-1") for name, value in answer.headers}
     assert len(found) == len(answer.headers), "a header is there twice"
     assert all(name == name.lower() for name in found)
     return found
 
 
-def parsed(answer: Answer):
+def parsed(answer: ResponsePage):
     """The page as a tree; any fault of the HTML is an error."""
     return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(answer.body.decode())
 
 
-def words(answer: Answer) -> str:
+def words(answer: ResponsePage) -> str:
     return " ".join("".join(parsed(answer).itertext()).split())
 
 

@@ -6,8 +6,8 @@ import logging
 
 from driving import Client, settings, traps_in
 from hedgerow.core.ledger import NoLedger
-from hedgerow.core.rate_limit import Window
-from hedgerow.markers.token import Key, Seals
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.web.site import Site
 
@@ -48,14 +48,14 @@ def test_the_tarpit_stays_unless_its_own_settings_change():
 
 
 def test_a_state_that_remembers_nobody_is_still_the_state():
-    state = MemoryState((Window(count=3, seconds=10.0),))
-    site = Site(settings(), seals=Seals([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
+    state = MemoryState((RateLimit(count=3, seconds=10.0),))
+    site = Site(settings(), seals=TokenCodecs([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
     assert site.state is site.gate.state is state
 
 
 def test_a_ledger_may_be_given():
     ledger = NoLedger()
-    site = Site(settings("[state]\ndurable = false\n"), seals=Seals([Key(1, bytes(64), 0.0)]), ledger=ledger)
+    site = Site(settings("[state]\ndurable = false\n"), seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=ledger)
     assert site.ledger is site.gate.ledger is ledger
 
 

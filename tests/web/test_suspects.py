@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from driving import PAGE, Application, Client
-from hedgerow.challenge.captcha import Puzzle
+from hedgerow.challenge.captcha import Captcha
 from hedgerow.core.state import CLEARANCE
 from hedgerow.web.challenge import endpoint as challenging
 
@@ -27,7 +27,7 @@ SETTINGS = "[traps]\nenabled = false\n[challenge]\nstore = 'memory'\nkinds = ['i
 
 @pytest.fixture(autouse=True)
 def _known_puzzles(monkeypatch):
-    monkeypatch.setattr(challenging, "draw", lambda: Puzzle("ABCDEF", "image/png", b"picture"))
+    monkeypatch.setattr(challenging, "draw", lambda: Captcha("ABCDEF", "image/png", b"picture"))
 
 
 class Person(Client):

@@ -29,7 +29,7 @@ _LONGEST_ANSWER = 100
 _DIGEST_BYTES = 16
 
 
-class Puzzle(NamedTuple):
+class Captcha(NamedTuple):
     """What is shown or played, its media type, and what it says."""
 
     answer: str
@@ -48,7 +48,7 @@ def digest(answer: str, secret: bytes) -> bytes:
     return blake2b(kept.encode("utf-8", "replace"), key=secret, digest_size=_DIGEST_BYTES).digest()
 
 
-def draw() -> Puzzle:
+def draw() -> Captcha:
     """An image."""
     answer = "".join(secrets.choice(LETTERS) for _ in range(_LENGTH))
     # Dark on light: the colours of the package go up to pale yellow on white, which few people can read.
@@ -58,13 +58,13 @@ def draw() -> Puzzle:
     out = io.BytesIO()
     # A few colours are as good to read, and a third of the bytes.
     image.quantize(_COLOURS).save(out, "png")
-    return Puzzle(answer, "image/png", out.getvalue())
+    return Captcha(answer, "image/png", out.getvalue())
 
 
-def speak() -> Puzzle:
+def speak() -> Captcha:
     """A recording of digits, among noise."""
     answer = "".join(secrets.choice(DIGITS) for _ in range(_LENGTH))
-    return Puzzle(answer, "audio/wav", bytes(_speaker().generate(answer)))
+    return Captcha(answer, "audio/wav", bytes(_speaker().generate(answer)))
 
 
 @lru_cache(maxsize=1)

@@ -15,12 +15,12 @@ from typing import Literal
 
 import msgspec
 
-from hedgerow.challenge.hooks import Kind
-from hedgerow.challenge.sealed_box import Boxes
+from hedgerow.challenge.hooks import ChallengeKind
+from hedgerow.challenge.sealed_box import SealedBoxes
 from hedgerow.core.address import network_of
 from hedgerow.core.state import CLEARANCE
 from hedgerow.core.visit import Visit
-from hedgerow.markers.token import Seals
+from hedgerow.markers.token import TokenCodecs
 
 COOKIE = b"hedgerow-clearance"
 
@@ -39,7 +39,7 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     id: bytes
     at: float
     until: float
-    kind: Kind
+    kind: ChallengeKind
     visitor: bytes
     prefix: bytes
     network: bytes
@@ -47,7 +47,7 @@ class _Content(msgspec.Struct, frozen=True, array_like=True):
     language: bytes
 
 
-class Worth(msgspec.Struct, frozen=True):
+class ClearanceCheck(msgspec.Struct, frozen=True):
     """
     What a cookie is worth: its grade, the signs against it, and when and by what it was earned.
 
@@ -57,7 +57,7 @@ class Worth(msgspec.Struct, frozen=True):
     grade: Grade
     signs: tuple[str, ...] = ()
     at: float = 0.0
-    kind: Kind | None = None
+    kind: ChallengeKind | None = None
     visitor: str = ""
 
     @property
@@ -66,10 +66,10 @@ class Worth(msgspec.Struct, frozen=True):
         return self.grade in {"good", "doubtful"}
 
 
-NONE = Worth("none")
+NONE = ClearanceCheck("none")
 
 
-class Sightings:
+class ClearanceUsage:
     """From which networks each clearance has been seen lately: of the *most* seen last."""
 
     def __init__(self, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
@@ -115,12 +115,14 @@ class Sightings:
 class Clearances:
     """Gives and checks clearances that hold for *seconds*."""
 
-    def __init__(self, seals: Seals, *, seconds: float = 86_400.0, sightings: Sightings | None = None) -> None:
-        self._boxes = Boxes(seals, b"hedgerow-clear")
+    def __init__(
+        self, seals: TokenCodecs, *, seconds: float = 86_400.0, sightings: ClearanceUsage | None = None
+    ) -> None:
+        self._boxes = SealedBoxes(seals, b"hedgerow-clear")
         self._seconds = seconds
-        self._sightings = Sightings() if sightings is None else sightings
+        self._sightings = ClearanceUsage() if sightings is None else sightings
 
-    def give(self, visit: Visit, kind: Kind, at: float, *, language: str = "") -> tuple[str, str]:
+    def give(self, visit: Visit, kind: ChallengeKind, at: float, *, language: str = "") -> tuple[str, str]:
         """
         The value of the cookie for who has solved a challenge of this *kind*, and the visitor that it makes it.
 
@@ -136,7 +138,7 @@ class Clearances:
         end = b"; Secure" if secure else b""
         return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (COOKIE, value.encode(), self._seconds, end)
 
-    def check(self, value: str, visit: Visit, at: float, *, language: str = "") -> Worth:
+    def check(self, value: str, visit: Visit, at: float, *, language: str = "") -> ClearanceCheck:
         """What the cookie *value* is worth that came with *visit*; *language* is its Accept-Language."""
         raw = self._boxes.of(visit.host).open(value) if value else None
         try:
@@ -149,7 +151,7 @@ class Clearances:
         networks = self._sightings.see(content.id, network, at)
         same_account = bool(visit.account) and visitor == content.visitor
         if self._sightings.are_many(networks) and not same_account:
-            return Worth("shared", ("clearance-shared",), content.at, content.kind)
+            return ClearanceCheck("shared", ("clearance-shared",), content.at, content.kind)
         signs = []
         if network != content.network:
             signs.append("clearance-network")
@@ -168,7 +170,7 @@ class Clearances:
             grade = "void"
         elif signs:
             grade = "doubtful"
-        return Worth(grade, tuple(signs), content.at, content.kind, CLEARANCE + content.id.hex())
+        return ClearanceCheck(grade, tuple(signs), content.at, content.kind, CLEARANCE + content.id.hex())
 
 
 def _signals(visit: Visit, language: str) -> tuple[bytes, bytes, bytes, bytes, bytes]:

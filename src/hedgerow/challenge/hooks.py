@@ -6,12 +6,12 @@ from typing import Literal, Protocol
 
 from hedgerow.core.visit import Visit
 
-Kind = Literal["work", "image", "audio", "external"]
+ChallengeKind = Literal["work", "image", "audio", "external"]
 """
 work: a calculation by the browser. image, audio: letters to read, digits to hear. external: a provider elsewhere.
 """
 
-Failure = Literal["tampered", "visitor", "spliced", "expired", "spent", "wrong", "outage"]
+ChallengeFailure = Literal["tampered", "visitor", "spliced", "expired", "spent", "wrong", "outage"]
 """
 Why an answer does not count. tampered: not our challenge. visitor: another's. spliced: parts of two. spent: it has
 been answered before. outage: the external provider could not be asked.
@@ -22,7 +22,7 @@ TOO_MANY = "too-many-challenges"
 """The code of the evidence against who has been challenged too often: its refusal has a page of its own."""
 
 
-class Hooks(Protocol):
+class ChallengeHooks(Protocol):
     """
     Told about each challenge, with the time.
 
@@ -31,8 +31,8 @@ class Hooks(Protocol):
     *key* is the visitor that the solver is from now on.
     """
 
-    def issued(self, visit: Visit, kind: Kind, at: float, *, again: bool) -> None: ...
+    def issued(self, visit: Visit, kind: ChallengeKind, at: float, *, again: bool) -> None: ...
 
-    def solved(self, visit: Visit, key: str, kind: Kind, at: float) -> None: ...
+    def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float) -> None: ...
 
-    def failed(self, visit: Visit, failure: Failure, at: float) -> None: ...
+    def failed(self, visit: Visit, failure: ChallengeFailure, at: float) -> None: ...

@@ -19,14 +19,14 @@ from typing import TypeVar
 import msgspec
 
 from hedgerow.challenge import proof_of_work as work
-from hedgerow.challenge.captcha import Puzzle, digest
+from hedgerow.challenge.captcha import Captcha, digest
 from hedgerow.challenge.form_data import Form
-from hedgerow.challenge.hooks import Failure, Kind
+from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
 from hedgerow.challenge.redirect_target import HOME, local_target
-from hedgerow.challenge.sealed_box import Boxes
-from hedgerow.challenge.used_challenges import Spent
+from hedgerow.challenge.sealed_box import SealedBoxes
+from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.visit import Visit
-from hedgerow.markers.token import Seals
+from hedgerow.markers.token import TokenCodecs
 
 TICKET_SECONDS = 3600.0
 _ID_BYTES = 12
@@ -58,7 +58,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 class Challenge(msgspec.Struct, frozen=True, array_like=True):
     """What a visitor was asked. *answer* is the keyed digest of what an image or a recording says."""
 
-    kind: Kind
+    kind: ChallengeKind
     id: bytes
     ticket: bytes
     visitor: bytes
@@ -71,27 +71,27 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True):
 class Issued(msgspec.Struct, frozen=True):
     """A challenge to be shown: *ticket* and *challenge* go back with the answer; the rest is what is shown."""
 
-    kind: Kind
+    kind: ChallengeKind
     ticket: str
     challenge: str
     seconds: float
     question: str = ""
-    puzzle: Puzzle | None = None
+    puzzle: Captcha | None = None
 
 
 class Solved(msgspec.Struct, frozen=True):
     """An answer that counts."""
 
-    kind: Kind
+    kind: ChallengeKind
     ticket: Ticket
 
 
 class Failed(msgspec.Struct, frozen=True):
     """One that does not. *ticket* is there where it could be read, so that another challenge can be given for it."""
 
-    failure: Failure
+    failure: ChallengeFailure
     ticket: Ticket | None = None
-    kind: Kind | None = None
+    kind: ChallengeKind | None = None
 
 
 class Unconfirmed(msgspec.Struct, frozen=True):
@@ -110,16 +110,16 @@ class Challenges:
 
     def __init__(
         self,
-        seals: Seals,
-        spent: Spent,
+        seals: TokenCodecs,
+        spent: UsedChallenges,
         *,
-        seconds: Callable[[Kind], float],
-        puzzles: Callable[[Kind], Puzzle | None],
+        seconds: Callable[[ChallengeKind], float],
+        puzzles: Callable[[ChallengeKind], Captcha | None],
         easiest: int = 5_000,
         hardest: int = 200_000,
     ) -> None:
-        self._tickets = Boxes(seals, b"hedgerow-ticket")
-        self._challenges = Boxes(seals, b"hedgerow-ask")
+        self._tickets = SealedBoxes(seals, b"hedgerow-ticket")
+        self._challenges = SealedBoxes(seals, b"hedgerow-ask")
         self._spent = spent
         self._seconds = seconds
         self._puzzles = puzzles
@@ -143,7 +143,7 @@ class Challenges:
             lost,
         )
 
-    def issue(self, visit: Visit, ticket: Ticket, kind: Kind) -> Issued | None:
+    def issue(self, visit: Visit, ticket: Ticket, kind: ChallengeKind) -> Issued | None:
         """A challenge of this *kind* for the holder of *ticket*; None where no puzzle is ready."""
         secret = urandom(_SECRET_BYTES)
         question, puzzle, answer = "", None, b""
@@ -217,7 +217,7 @@ class Challenges:
         return Solved(challenge.kind, ticket) if right else Failed("wrong", ticket, challenge.kind)
 
 
-def _read(boxes: Boxes, token: str, visit: Visit, kind: type[_T]) -> _T | None:
+def _read(boxes: SealedBoxes, token: str, visit: Visit, kind: type[_T]) -> _T | None:
     content = boxes.of(visit.host).open(token) if token else None
     try:
         return msgspec.msgpack.decode(content, type=kind) if content is not None else None

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from hedgerow.markers.token import Seals
+from hedgerow.markers.token import TokenCodecs
 
 _TAG_BYTES = 16
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
-class Box:
+class SealedBox:
     """Seals under the newest, the last, of *keys* (number and 64 bytes) and opens under all of them."""
 
     def __init__(self, keys: Sequence[tuple[int, bytes]]) -> None:
@@ -47,21 +47,21 @@ class Box:
             return None
 
 
-class Boxes:
+class SealedBoxes:
     """The boxes of all sites for one *purpose* (at most 16 bytes)."""
 
     _MOST = 64
 
-    def __init__(self, seals: Seals, purpose: bytes) -> None:
+    def __init__(self, seals: TokenCodecs, purpose: bytes) -> None:
         self._seals = seals
         self._purpose = purpose
-        self._by_host: dict[str, Box] = {}
+        self._by_host: dict[str, SealedBox] = {}
 
-    def of(self, host: str) -> Box:
+    def of(self, host: str) -> SealedBox:
         """The box of a site, by the Host that its visitors send."""
         box = self._by_host.get(host)
         if box is None:
-            box = Box(self._seals.derive(host, self._purpose))
+            box = SealedBox(self._seals.derive(host, self._purpose))
             # A client may send any name it likes: only so many are kept.
             if len(self._by_host) < self._MOST:
                 self._by_host[host] = box

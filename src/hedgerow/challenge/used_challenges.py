@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Spent(Protocol):
+class UsedChallenges(Protocol):
     """
     Challenges that have been answered, kept until they expire, within a fixed number of them.
 

@@ -18,13 +18,13 @@ from hedgerow.cli.options import Config, default_config
 from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
-from hedgerow.request.bot_verifier import Acquaintance
+from hedgerow.request.bot_verifier import BotCache
 from hedgerow.request.bots import Bots, KnownBot, Name, published_ranges
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.schema import split_listen
-from hedgerow.web.bot_ranges import Listed, load_ranges, parse_ranges, save_ranges
+from hedgerow.web.bot_ranges import PublishedRange, load_ranges, parse_ranges, save_ranges
 from hedgerow.web.build_bots import all_bots, build_bots, ranges_path
-from hedgerow.web.lookups.dns import DnsResolver, SilenceError, is_in
+from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
 from hedgerow.web.lookups.fetch import FetchError, fetch
 
 app = typer.Typer(help="Known bots: who they are, and whether somebody is one.", no_args_is_help=True)
@@ -64,7 +64,7 @@ def update(
     for name, where in _sources(source):
         try:
             data = _read(where, settings)
-            lists[name] = Listed(parse_ranges(data), str(where), time.time())
+            lists[name] = PublishedRange(parse_ranges(data), str(where), time.time())
         except FileNotFoundError:
             continue
         except (ValueError, FetchError, OSError) as error:
@@ -130,7 +130,7 @@ def show(config: Config = None) -> None:
     Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False).print(table)
 
 
-def _ways(bot: KnownBot, lists: dict[str, Listed], now: float) -> Iterator[str]:
+def _ways(bot: KnownBot, lists: dict[str, PublishedRange], now: float) -> Iterator[str]:
     if bot.domains:
         yield "names in " + " ".join(bot.domains)
     for name in bot.ranges:
@@ -154,7 +154,7 @@ def check(
     plain = parse_address(address)
     if plain is None:
         raise SettingsError([f"{address} is not an address"])
-    known = Acquaintance()
+    known = BotCache()
     bots = build_bots(settings, known.proofs)
     name = bots.verified(plain, user_agent)
     if name:
@@ -183,7 +183,7 @@ _WORDS: dict[Proof, str] = {
 
 
 async def _proofs(
-    address: str, asked: list[KnownBot], bots: Bots, known: Acquaintance, settings: Settings
+    address: str, asked: list[KnownBot], bots: Bots, known: BotCache, settings: Settings
 ) -> list[tuple[KnownBot, Proof]]:
     resolver = _resolver(settings)
     silent = False
@@ -206,7 +206,7 @@ async def _proofs(
             try:
                 true = await is_in(address, bot.domains, Once())
                 known.proofs.learn(Name(bot, address, time.time()), true=true)
-            except SilenceError:
+            except DnsTimeoutError:
                 silent = True
     if silent:
         known.proofs.ask = lambda _: None

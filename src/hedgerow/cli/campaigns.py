@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from hedgerow.cli.options import Config, default_config
-from hedgerow.cli.visitor_store import open_desk
+from hedgerow.cli.visitor_store import open_visitor_store
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
@@ -30,7 +30,7 @@ def show(
     settings = load_settings(default_config(config))
     if not settings.state.url and settings.state.durable and not state_path(settings).is_file():
         raise StoreError(f"there is no {state_path(settings)}; name the settings of the site with --config")
-    with open_desk(settings) as desk:
+    with open_visitor_store(settings) as desk:
         found = list(reversed(desk.campaigns()))
     if campaign:
         found = [one for one in found if one.id == campaign.upper()]

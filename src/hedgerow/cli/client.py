@@ -18,7 +18,7 @@ from hedgerow.core.address import check_network
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.proxy.server import make_server
 from hedgerow.services.banlist.client import Client
-from hedgerow.services.banlist.list_files import FileFormat, Files
+from hedgerow.services.banlist.list_files import FileFormat, ListFiles
 from hedgerow.services.banlist.sidecar import Sidecar
 
 log = logging.getLogger("hedgerow")
@@ -51,7 +51,7 @@ def run(
         ca_file=str(ca_file or ""), observe=observe,
     )  # fmt: skip
     kinds: tuple[tuple[Path | None, FileFormat], ...] = ((nginx, "nginx"), (map_file, "map"))
-    files = Files(client.local, {path: kind for path, kind in kinds if path is not None}, shlex.split(reload))
+    files = ListFiles(client.local, {path: kind for path, kind in kinds if path is not None}, shlex.split(reload))
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(bind(listen, "--listen"))
         sidecar = make_server(Sidecar(client), *door.getsockname()[:2])

@@ -59,7 +59,7 @@ def run(
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(f"Crawling, {order} first" if order != "random" else "Crawling at random", total=pages)
-        plan = spider.Plan(
+        plan = spider.CrawlPlan(
             url, origin, order, pause, pages, user_agent, login=login, fields=filled, source=source, seed=seed,
             after=lambda asked: progress.update(task, completed=asked),
         )  # fmt: skip

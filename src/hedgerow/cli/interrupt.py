@@ -14,15 +14,15 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 
-class Told(int):
+class InterruptStatus(int):
     """The status of a command that was interrupted and has said so itself."""
 
 
-STATUS = Told(130)
+STATUS = InterruptStatus(130)
 
 
 @contextmanager
-def ending_at_once() -> Iterator[None]:
+def exit_on_interrupt() -> Iterator[None]:
     """Ctrl-C ends the process at once, unless whoever started it does not want it to be minded."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield

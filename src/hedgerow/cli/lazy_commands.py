@@ -13,10 +13,10 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
-from hedgerow.cli.interrupt import ending_at_once
+from hedgerow.cli.interrupt import exit_on_interrupt
 
 
-class Later(TyperCommand):
+class LazyCommand(TyperCommand):
     """Stands for the command in the module of the same name: its *app*, where it has commands of its own, or *run*."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -25,7 +25,7 @@ class Later(TyperCommand):
 
 
 def _read(name: str) -> Any:
-    with ending_at_once():
+    with exit_on_interrupt():
         module = import_module(f"hedgerow.cli.{name}")
     if hasattr(module, "app"):
         return get_group(module.app)
@@ -34,7 +34,7 @@ def _read(name: str) -> Any:
     return get_command(alone)
 
 
-def add_later(app: typer.Typer, **texts: str) -> None:
+def add_lazy_commands(app: typer.Typer, **texts: str) -> None:
     """Add commands to *app*, by name, with what help says of them."""
     for name, text in texts.items():
-        app.command(name, cls=Later, help=text)(lambda: None)
+        app.command(name, cls=LazyCommand, help=text)(lambda: None)

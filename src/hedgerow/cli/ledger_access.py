@@ -9,7 +9,7 @@ from typing import Any
 
 from hedgerow.errors import StoreError
 from hedgerow.ledger.labels import labels_path
-from hedgerow.ledger.reader import Reading, is_url, open_reading
+from hedgerow.ledger.reader import LedgerReader, is_url, open_ledger_reader
 from hedgerow.settings import Settings
 from hedgerow.web.build import ledger_path
 
@@ -19,11 +19,11 @@ def ledger_of(settings: Settings) -> str:
     return settings.ledger.url or str(ledger_path(settings))
 
 
-def open_ledger(settings: Settings) -> Reading:
+def open_ledger(settings: Settings) -> LedgerReader:
     """The ledger of a site; StoreError where there is none."""
     if not has_ledger(settings):
         raise StoreError(f"there is no ledger at {ledger_path(settings)}; name the settings of the site with --config")
-    return open_reading(ledger_of(settings))
+    return open_ledger_reader(ledger_of(settings))
 
 
 def has_ledger(settings: Settings) -> bool:

@@ -25,9 +25,9 @@ from hedgerow.cli.options import Config, default_config
 from hedgerow.cli.output_files import write_file
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
-from hedgerow.lists.follower import ListStore, Wanted
-from hedgerow.lists.importer import FORMATS, Defaults, Format, Reading
-from hedgerow.lists.model import SORTS, Listing, ListName, Sort, clean_text, parse_subject
+from hedgerow.lists.follower import ListFilter, ListStore
+from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
+from hedgerow.lists.model import SORTS, Listing, ListName, SubjectKind, clean_text, parse_subject
 from hedgerow.lists.times import iso, parse_duration, parse_moment
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
@@ -61,7 +61,7 @@ def show(
         str, typer.Argument(metavar="[SUBJECT]", help="Entries that hold this address, or are about this subject.")
     ] = "",
     name: _OneList = None,
-    sort: Annotated[Sort | None, typer.Option("--of", metavar="|".join(SORTS), help="One sort.")] = None,
+    sort: Annotated[SubjectKind | None, typer.Option("--of", metavar="|".join(SORTS), help="One sort.")] = None,
     author: Annotated[str, typer.Option(help="Entries of this author.")] = "",
     reason: Annotated[str, typer.Option(metavar="WORDS", help="Entries whose reason holds these words.")] = "",
     ended: Annotated[bool, typer.Option("--ended", help="Those that have ended, too.")] = False,
@@ -77,7 +77,7 @@ def show(
     if blocks:
         _show_blocks(settings, as_json=as_json)
         return
-    wanted = Wanted(
+    wanted = ListFilter(
         list=name,
         sort=sort,
         address=_subject(subject) if subject else "",
@@ -188,7 +188,7 @@ def change(
         raise SettingsError(["name one end: --for, --until or --for-good"])
     if not (for_good or length or until) and reason is None and author is None:
         raise SettingsError(["say what is to change: --reason, --author, --for, --until or --for-good"])
-    found = list(store.read(Wanted(list=name, subject=_subject(subject))))
+    found = list(store.read(ListFilter(list=name, subject=_subject(subject))))
     if not found:
         raise _missing(name, subject)
     entry = found[0]
@@ -242,7 +242,7 @@ def import_(
         raise SettingsError(["--replace needs an --author"])
     defaults = Defaults(now, name, clean_text(reason), who, _end(length, until, now))
     with _opened(file) as source:
-        reading = Reading(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
+        reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
         taken = store.put(_watched(reading, _size(source)), replacing=who if replace else "")
     for fault in reading.faults:
         typer.echo(f"{readable(file)}:{fault.line}: {readable(fault.text)}", err=True)
@@ -266,7 +266,7 @@ def export(
     """Export the entries in force, for ourselves or for another program. Plain text holds one list: black without."""
     now = time.time()
     chosen = name or ("black" if target in _ONE_LIST else None)
-    entries = build_store(load_settings(default_config(config))).read(Wanted(list=chosen, in_force_at=now))
+    entries = build_store(load_settings(default_config(config))).read(ListFilter(list=chosen, in_force_at=now))
     pieces = write(target, entries, at=now)
     if output == _STANDARD:
         for piece in pieces:
@@ -344,7 +344,7 @@ def _size(source: io.BufferedReader) -> int:
     return 0
 
 
-def _watched(reading: Reading, size: int) -> Iterator[Listing]:
+def _watched(reading: ListImport, size: int) -> Iterator[Listing]:
     """The entries, under a progress bar where somebody looks."""
     console = Console(stderr=True)
     columns = (

@@ -10,8 +10,8 @@ import typer
 
 from hedgerow import __version__
 from hedgerow.cli.interrupt import STATUS as INTERRUPTED
-from hedgerow.cli.interrupt import Told, ending_at_once
-from hedgerow.cli.lazy_commands import add_later
+from hedgerow.cli.interrupt import InterruptStatus, exit_on_interrupt
+from hedgerow.cli.lazy_commands import add_lazy_commands
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError, SettingsError
 
@@ -209,7 +209,7 @@ def report(
     timing: Annotated[bool, typer.Option("--timing", help="Say how long it took; the JSON then differs.")] = False,
 ) -> None:
     """Say who crawls the site, by its access log."""
-    with ending_at_once():
+    with exit_on_interrupt():
         from hedgerow.cli.report import run
 
     run(
@@ -305,7 +305,7 @@ def demo(
     run(seconds=seconds)
 
 
-add_later(
+add_lazy_commands(
     app,
     mark="Mark the links of a folder of HTML for publication: page markers, for no visitor in particular.",
     train="Train the models that tell crawlers by their paths; or, by `train heuristics LOG...`, those of `hedgerow"
@@ -324,7 +324,7 @@ def main() -> None:
     """Run the command line: what is broken, or typed wrong, becomes one line on standard error."""
     try:
         status = app(standalone_mode=False)
-        if status == INTERRUPTED and not isinstance(status, Told):
+        if status == INTERRUPTED and not isinstance(status, InterruptStatus):
             # Before the command had begun to mind it; typer keeps silent.
             typer.echo("Interrupted.", err=True)
     except SettingsError as error:

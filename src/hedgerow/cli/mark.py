@@ -19,9 +19,9 @@ from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError
 from hedgerow.markers.html.charset import carried_charset
 from hedgerow.markers.prepare import Preparer
-from hedgerow.markers.resolve import Place
+from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.markers.token import NOBODY, Seal, page_digest
+from hedgerow.markers.token import NOBODY, TokenCodec, page_digest
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.build import build_rules, build_seals
 
@@ -63,7 +63,7 @@ def run(
     typer.echo(f"{marked} pages marked, {len(files) - marked} other files copied to {output}")
 
 
-def mark(page: bytes, target: str, host: str, seal: Seal, settings: Settings) -> bytes:
+def mark(page: bytes, target: str, host: str, seal: TokenCodec, settings: Settings) -> bytes:
     """
     *page*, which will be at *target*, with its links marked for nobody in particular.
 
@@ -73,7 +73,7 @@ def mark(page: bytes, target: str, host: str, seal: Seal, settings: Settings) ->
         return page
     folder, _, name = target.rpartition("/")
     where = folder + "/" if name in _INDEX else target
-    place = Place(b"http", host.encode(), where.encode("latin-1", "replace"))
+    place = PageLocation(b"http", host.encode(), where.encode("latin-1", "replace"))
     preparer = Preparer(place, build_rules(settings), settings.marker.prefix.encode(), marked=False)
     writer = PageWriter(seal, NOBODY, page_digest(where), {})
     return Rewriter(lambda: preparer, writer, Skeletons(0), place).feed(page, final=True)

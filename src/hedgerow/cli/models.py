@@ -15,7 +15,7 @@ from hedgerow.logs.formats import iso, readable
 from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import connect
 from hedgerow.watch.models.drift import ENOUGH, FAR, MOVED
-from hedgerow.watch.models.panel import Kind, Panel, Record
+from hedgerow.watch.models.panel import ModelKind, Panel, PanelRecord
 from hedgerow.watch.session_store import read_records
 from hedgerow.web.build import build_panel, shelf, state_path
 
@@ -61,7 +61,7 @@ def show(
 def promote(which: WhichKind = Which.PATHS, config: Config = None) -> None:
     """Have the bundle in the shadow judge from now on; the one before it is kept."""
     settings = load_settings(default_config(config))
-    kind: Kind = which.value
+    kind: ModelKind = which.value
     named = settings.watch.model if kind == "paths" else settings.watch.window_model
     if named or settings.watch.shadow:
         raise ModelError(
@@ -78,7 +78,7 @@ def promote(which: WhichKind = Which.PATHS, config: Config = None) -> None:
 @app.command()
 def back(which: WhichKind = Which.PATHS, config: Config = None) -> None:
     """Have the bundle judge again that did so before the last promotion; the other goes into the shadow."""
-    kind: Kind = which.value
+    kind: ModelKind = which.value
     shelf(load_settings(default_config(config))).go_back(kind)
     typer.echo(f"{kind} are judged as before; {_SIGHUP}")
 
@@ -86,18 +86,18 @@ def back(which: WhichKind = Which.PATHS, config: Config = None) -> None:
 @app.command()
 def drop(which: WhichKind = Which.PATHS, config: Config = None) -> None:
     """Remove the bundle in the shadow."""
-    kind: Kind = which.value
+    kind: ModelKind = which.value
     shelf(load_settings(default_config(config))).drop_shadow(kind)
     typer.echo(f"no bundle of {kind} is in the shadow any more; {_SIGHUP}")
 
 
-def _response(settings: Settings, kind: Kind) -> str:
+def _response(settings: Settings, kind: ModelKind) -> str:
     return settings.watch.paths if kind == "paths" else settings.watch.windows
 
 
 def _panels(settings: Settings) -> list[Panel]:
     """The panels as a watch would have them, with what it has recorded."""
-    kinds: tuple[Kind, ...] = ("paths", "windows")
+    kinds: tuple[ModelKind, ...] = ("paths", "windows")
     panels = [build_panel(settings, kind) for kind in kinds if _response(settings, kind) != "off"]
     path = state_path(settings)
     if settings.state.durable and path.is_file():
@@ -132,7 +132,7 @@ def _named(name: str, digest: str) -> str:
     return f"{readable(name)} ({digest})"
 
 
-def _print_shadow(record: Record) -> None:
+def _print_shadow(record: PanelRecord) -> None:
     typer.echo(f"  in the shadow: {_named(record.shadow_name, record.shadow)}")
     total = record.sessions
     if not total:

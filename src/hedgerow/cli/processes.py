@@ -17,13 +17,13 @@ import uvloop
 
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.proxy.server import make_server
-from hedgerow.proxy.server_protocol import Limits
+from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
 from hedgerow.watch.relay import pair
 from hedgerow.web.admin.app import Admin
-from hedgerow.web.holdings import Stores
+from hedgerow.web.holdings import SiteStores
 from hedgerow.web.site import Site
 from hedgerow.web.storage import prepare_shared, side_stores, worker_stores
 
@@ -73,7 +73,7 @@ def _run_site(
     door: socket.socket | None,
     side: socket.socket | None,
     application: Application,
-    stores: Callable[[Settings], Stores | None],
+    stores: Callable[[Settings], SiteStores | None],
     announce: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve in this process until told to stop."""
@@ -136,9 +136,9 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
         yield bound
 
 
-def _limits_of(settings: Settings) -> Limits:
+def _limits_of(settings: Settings) -> ServerLimits:
     proxy = settings.proxy
-    return Limits(
+    return ServerLimits(
         request_line=proxy.longest_url,
         header_bytes=proxy.header_bytes,
         header_count=proxy.headers,

@@ -32,11 +32,11 @@ from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError
 from hedgerow.logs.formats import iso, readable
-from hedgerow.logs.reader import Reader, Tally
-from hedgerow.markers.token import Seals
+from hedgerow.logs.reader import LogReader, ReadCounts
+from hedgerow.markers.token import TokenCodecs
 from hedgerow.report.rate_limit_proposal import Peaks, Proposal
 from hedgerow.report.replay import Replay, likely_host, replay, to_json
-from hedgerow.request.bot_verifier import Acquaintance
+from hedgerow.request.bot_verifier import BotCache
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.build import build_follower, build_gate, build_seals, build_watch, build_welcome, key_path
 from hedgerow.web.key_file import new_key
@@ -68,7 +68,7 @@ def run(
     """
     settings = load_settings(config)
     _check_writable(json_path)
-    reader = Reader(logs, welcome=build_welcome(settings, Acquaintance()))
+    reader = LogReader(logs, welcome=build_welcome(settings, BotCache()))
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
@@ -98,7 +98,7 @@ def run(
 def _gate(settings: Settings, *, entries: bool) -> Gate:
     """A gate that writes nothing; with the site's key and lists, where we have them, so that it knows its traps."""
     there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
-    seals = build_seals(settings) if there else Seals([new_key(0.0)])
+    seals = build_seals(settings) if there else TokenCodecs([new_key(0.0)])
     follower = build_follower(settings)
     if follower is not None:
         # Once, and not along as they change.
@@ -108,7 +108,7 @@ def _gate(settings: Settings, *, entries: bool) -> Gate:
     return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries, lists=lists)
 
 
-def _watched(reader: Reader, peaks: Peaks | None) -> Generator[Visit, None, None]:
+def _watched(reader: LogReader, peaks: Peaks | None) -> Generator[Visit, None, None]:
     """The reader's visits, shown to *peaks* as they pass, under a progress bar."""
     console = Console(stderr=True)
     tally = reader.tally
@@ -141,7 +141,7 @@ def _check_writable(path: str | None) -> None:
         raise HedgerowError(f"{readable(path)}: cannot be written; name another file for --json")
 
 
-def _write_json(path: str, result: Replay, tally: Tally, proposals: list[Proposal] | None) -> None:
+def _write_json(path: str, result: Replay, tally: ReadCounts, proposals: list[Proposal] | None) -> None:
     data: dict[str, Any] = to_json(result, tally)
     if proposals is not None:
         data["proposals"] = msgspec.to_builtins(proposals)
@@ -155,7 +155,7 @@ def _write_json(path: str, result: Replay, tally: Tally, proposals: list[Proposa
         raise HedgerowError(f"{readable(path)}: cannot be written: {error.strerror}") from None
 
 
-def _print_summary(console: Console, result: Replay, tally: Tally) -> None:
+def _print_summary(console: Console, result: Replay, tally: ReadCounts) -> None:
     lines = f"{tally.lines:,} lines ({', '.join(tally.formats)}): {tally.parsed:,} read, {tally.bad:,} bad"
     if tally.first is not None and tally.last is not None:
         days = timedelta(seconds=tally.last - tally.first) / timedelta(days=1)

@@ -22,22 +22,22 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hedgerow.cli.interrupt import STATUS as INTERRUPTED
-from hedgerow.cli.interrupt import ending_at_once
+from hedgerow.cli.interrupt import exit_on_interrupt
 from hedgerow.cli.output_files import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
 from hedgerow.logs.dialect import By, Dialect
 from hedgerow.logs.formats import readable
-from hedgerow.logs.reader import STANDARD_INPUT, Tally
-from hedgerow.request.bots import Proofs
+from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
+from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
 from hedgerow.settings.schema import Settings, split_listen
 from hedgerow.web.build_bots import build_bots
 
 if TYPE_CHECKING:
     from hedgerow.report.result import Report
-    from hedgerow.report.tables.queries import Holds
+    from hedgerow.report.tables.queries import TableStore
     from hedgerow.web.lookups.dns import Resolver
 
 LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
@@ -73,7 +73,7 @@ def run(
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
-    with ending_at_once():
+    with exit_on_interrupt():
         try:
             from hedgerow.report.pipeline import Options, make
             from hedgerow.report.tables.jit import is_first
@@ -91,7 +91,7 @@ def run(
         targets = [_target(one) for one in exports or []]
         seconds = _seconds(length)
         aloud = _check_writable([json_path, html_path, *(path for _, path in targets)])
-        proofs = Proofs()
+        proofs = BotProofs()
         options = Options(
             ignore_agents=ignore_agents,
             model=model,
@@ -210,7 +210,7 @@ def _resolver(server: str) -> Resolver:
     return DnsResolver(split_listen(server) if server else None)
 
 
-def _store(engine: str, master: str, memory: int) -> Holds | None:
+def _store(engine: str, master: str, memory: int) -> TableStore | None:
     """What holds the rows; None where that is as usual."""
     if engine == DUCKDB:
         try:
@@ -297,7 +297,7 @@ def _expanded(logs: list[str]) -> list[str]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[Tally], None]]:
+def _progress() -> Iterator[Callable[[ReadCounts], None]]:
     console = Console(stderr=True)
     columns = (
         TextColumn("Reading"),
@@ -310,7 +310,7 @@ def _progress() -> Iterator[Callable[[Tally], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None, lines=0, rate=0.0)
 
-        def show(tally: Tally) -> None:
+        def show(tally: ReadCounts) -> None:
             rate = tally.lines / (time.monotonic() - began)
             progress.update(
                 task, completed=tally.bytes_read, total=tally.bytes_total or None, lines=tally.lines, rate=rate

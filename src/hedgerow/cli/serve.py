@@ -10,7 +10,7 @@ import msgspec
 
 from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
-from hedgerow.services.decision_service import Service
+from hedgerow.services.decision_service import DecisionService
 from hedgerow.settings import Settings, load_settings
 
 log = logging.getLogger("hedgerow")
@@ -42,7 +42,7 @@ def run(*, listen: str, config: Path | None, observe: bool, workers: int, admin:
             if side is not None:
                 log.info("overview, health and metrics at %s", url_of(side))
 
-        run_processes(workers, read, door, side, lambda _, site: Service(site, spoe=spoe), announce)
+        run_processes(workers, read, door, side, lambda _, site: DecisionService(site, spoe=spoe), announce)
 
 
 def _with_options(settings: Settings, listen: str, admin: str, *, observe: bool) -> Settings:

@@ -16,14 +16,14 @@ import typer
 
 from hedgerow.cli.interrupt import STATUS as INTERRUPTED
 from hedgerow.errors import HedgerowError
-from hedgerow.lab.simulate.crawl import Memory, Order
+from hedgerow.lab.simulate.crawl import CrawlMemory, Order
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hedgerow.lab.simulate.suppression import Estimate, Parameters, Suppression
-    from hedgerow.logs.reader import Reader
-    from hedgerow.report.request_volumes import Volumes
+    from hedgerow.logs.reader import LogReader
+    from hedgerow.report.request_volumes import RequestVolumes
 
 STANDARD_OUTPUT = "-"
 WRONG_USE = 2
@@ -61,8 +61,8 @@ def containment(
     """
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-    from hedgerow.logs.reader import Reader
-    from hedgerow.report.request_volumes import Volumes
+    from hedgerow.logs.reader import LogReader
+    from hedgerow.report.request_volumes import RequestVolumes
     from hedgerow.web.build import day_of
 
     first, second = _numbers(k1, "--k1"), _numbers(k2, "--k2")
@@ -72,8 +72,8 @@ def containment(
         zone = ZoneInfo(timezone)
     except (ValueError, ZoneInfoNotFoundError, OSError):
         _refuse(f"--timezone: {timezone!r} is none; write it like Europe/Berlin")
-    volumes = Volumes(day_of(zone), pages_only=pages)
-    _read(Reader(logs), volumes)
+    volumes = RequestVolumes(day_of(zone), pages_only=pages)
+    _read(LogReader(logs), volumes)
     text = _encoded(volumes.to_json(first, second))
     if json_path is not None:
         _write_text(json_path, text)
@@ -83,7 +83,7 @@ def containment(
         _print_touched(volumes, first, second)
 
 
-def _read(reader: Reader, volumes: Volumes) -> None:
+def _read(reader: LogReader, volumes: RequestVolumes) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -98,7 +98,7 @@ def _read(reader: Reader, volumes: Volumes) -> None:
                 progress.update(task, completed=tally.bytes_read, lines=tally.lines)
 
 
-def _print_touched(volumes: Volumes, first: tuple[int, ...], second: tuple[int, ...]) -> None:
+def _print_touched(volumes: RequestVolumes, first: tuple[int, ...], second: tuple[int, ...]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -140,8 +140,8 @@ def suppression(
     ] = None,
     order: Annotated[Order, typer.Option(help="Which link a worker tries next.")] = Order.RANDOM,
     memory: Annotated[
-        Memory, typer.Option(help="Who knows which pages were read: all workers, or each for itself.")
-    ] = Memory.CREW,
+        CrawlMemory, typer.Option(help="Who knows which pages were read: all workers, or each for itself.")
+    ] = CrawlMemory.CREW,
     repeats: Annotated[int, typer.Option(help="How often everything is repeated, each time on a new site.")] = 20,
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 1,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw both figures into an SVG file.")] = None,

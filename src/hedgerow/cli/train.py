@@ -23,7 +23,7 @@ from hedgerow.web.build import shelf
 
 if TYPE_CHECKING:
     from hedgerow.core.visit import Visit
-    from hedgerow.logs.reader import Reader
+    from hedgerow.logs.reader import LogReader
     from hedgerow.watch.models.bundle import Bundle
 
 STANDARD_OUTPUT = "-"
@@ -196,10 +196,10 @@ def _from_logs(
     from hedgerow.lab.train.samples import visits_to_samples, windows_of
     from hedgerow.lab.train.simulated_data import path_rows
     from hedgerow.ledger.labels import read_labels
-    from hedgerow.logs.reader import Reader
+    from hedgerow.logs.reader import LogReader
     from hedgerow.watch.models.bundle import load, shipped
 
-    reader = Reader(logs)
+    reader = LogReader(logs)
     window = recipe is Recipe.WINDOW
     if window and not reader.is_ledger:
         raise ModelError(
@@ -223,7 +223,7 @@ def _from_logs(
         )  # fmt: skip
 
 
-def _shown(reader: Reader) -> Iterator[Visit]:
+def _shown(reader: LogReader) -> Iterator[Visit]:
     """The reader's visits, under a progress bar."""
     from rich.console import Console
     from rich.progress import Progress

@@ -31,13 +31,13 @@ def run(
         raise ModelError(f"training needs {error.name}; install hedgerow[train]") from None
     from hedgerow.lab.train.log_samples import read_labels
     from hedgerow.ledger.reader import short_name
-    from hedgerow.logs.reader import Reader
+    from hedgerow.logs.reader import LogReader
     from hedgerow.report.shape.model_file import save
 
     told = read_labels(labels) if labels is not None else None
     gathered = {}
     for number, log in enumerate(logs):
-        sources = gather(Reader([log], dialect=dialect), told)
+        sources = gather(LogReader([log], dialect=dialect), told)
         labelled = sum(bool(source.label) for source in sources)
         typer.echo(f"log {number + 1} of {len(logs)}: {len(sources):,} sources, {labelled:,} with a label", err=True)
         gathered[f"{number} {short_name(log)}"] = sources

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Protocol
 
-from hedgerow.core.decision import Block, Campaign, Standing
+from hedgerow.core.decision import Block, Campaign, VisitorScore
 from hedgerow.errors import StoreError
 from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
@@ -17,10 +17,10 @@ from hedgerow.web.build import state_path
 from hedgerow.web.storage import redis_parts
 
 
-class Desk(Protocol):
+class VisitorStore(Protocol):
     """What is known of visitors, and the way to change it."""
 
-    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, Standing]]]: ...
+    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]: ...
 
     def order(self, key: str, block: Block | None) -> bool:
         """Have *key* blocked, or forgiven; false where there was nothing to forgive."""
@@ -33,7 +33,7 @@ class _FileDesk:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, Standing]]]:
+    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]:
         return read(self._connection, at)
 
     def order(self, key: str, block: Block | None) -> bool:
@@ -48,7 +48,7 @@ class _RedisDesk:
         self._settings = settings
         self._state = state
 
-    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, Standing]]]:
+    def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]:
         return self._state.blocks(at), self._state.standings()
 
     def order(self, key: str, block: Block | None) -> bool:
@@ -66,7 +66,7 @@ class _RedisDesk:
 
 
 @contextmanager
-def open_desk(settings: Settings) -> Iterator[Desk]:
+def open_visitor_store(settings: Settings) -> Iterator[VisitorStore]:
     """The desk of the site with these settings."""
     if settings.state.url:
         # What a gate would log is told here, once, as an error.

@@ -20,13 +20,13 @@ from rich.table import Table
 
 from hedgerow.cli.ledger_access import count_visits, find_reference
 from hedgerow.cli.options import Config, default_config
-from hedgerow.cli.visitor_store import open_desk
+from hedgerow.cli.visitor_store import open_visitor_store
 from hedgerow.core.address import parse_address, prefix_of
-from hedgerow.core.decision import Block, Evidence, Standing
-from hedgerow.core.state import everyone_at
+from hedgerow.core.decision import Block, Evidence, VisitorScore
+from hedgerow.core.state import prefix_key
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
-from hedgerow.policy.score import explained, suspicion_at
+from hedgerow.policy.score import explained, score_at
 from hedgerow.settings import Settings, load_settings
 
 app = typer.Typer(help="Who is suspected or blocked, and why; forgive or block somebody.", no_args_is_help=True)
@@ -47,12 +47,12 @@ def show(
     """Show visitors that are suspected or blocked, with the reasons."""
     settings = load_settings(default_config(config))
     now = time.time()
-    with open_desk(settings) as desk:
+    with open_visitor_store(settings) as desk:
         blocks, standings = desk.read(now)
     key = _key(settings, who) if who else ""
     rows = _rows(settings, blocks, dict(standings), now)
     if key:
-        rows = [row for row in rows if row["visitor"] in {key, everyone_at(key)}]
+        rows = [row for row in rows if row["visitor"] in {key, prefix_key(key)}]
         for row in rows:
             row["pending"] = _pending(settings, row["visitor"])
         if not rows:
@@ -71,8 +71,8 @@ def forgive(who: Who, config: Config = None) -> None:
     """Forget all that speaks against a visitor. A running Hedgerow does so within a second."""
     settings = load_settings(default_config(config))
     key = _key(settings, who)
-    with open_desk(settings) as desk:
-        known = [desk.order(one, None) for one in (key, everyone_at(key))]
+    with open_visitor_store(settings) as desk:
+        known = [desk.order(one, None) for one in (key, prefix_key(key))]
     if not any(known):
         raise StoreError(f"nothing is known against {readable(key)}")
     typer.echo(f"{readable(key)} is forgiven")
@@ -94,7 +94,7 @@ def block(
     until = now + int(found[1]) * _TIMES[found[2]]
     prefix = key if parse_address(key.partition("/")[0]) else ""
     why = Evidence("administrator", "administrator", 1.0, reason)
-    with open_desk(settings) as desk:
+    with open_visitor_store(settings) as desk:
         desk.order(key, Block(key, prefix, now, until, "refuse", why))
     typer.echo(f"{readable(key)} is blocked until {_time(until)}")
 
@@ -113,14 +113,14 @@ def _pending(settings: Settings, visitor: str) -> int:
 
 
 def _rows(
-    settings: Settings, blocks: Sequence[Block], standings: dict[str, Standing], now: float
+    settings: Settings, blocks: Sequence[Block], standings: dict[str, VisitorScore], now: float
 ) -> list[dict[str, Any]]:
     """One row for each visitor, the blocked first, then by suspicion."""
     blocked = {block.key: block for block in blocks}
     rows = []
     for key in {**blocked, **standings}:
-        standing, found = standings.get(key, Standing()), blocked.get(key)
-        suspicion = suspicion_at(standing, now, settings.policy.half_life)
+        standing, found = standings.get(key, VisitorScore()), blocked.get(key)
+        suspicion = score_at(standing, now, settings.policy.half_life)
         rows.append(
             {
                 "visitor": key,

@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 
 from hedgerow.cli.ledger_access import has_ledger, open_ledger
-from hedgerow.core.decision import Change
+from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import HedgerowError, StoreError
-from hedgerow.logs.ledger_follower import Along
+from hedgerow.logs.ledger_follower import LedgerFollower
 from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
@@ -86,7 +86,7 @@ def look_along(
     while not has_ledger(settings):
         if stop.wait(_PAUSE):
             return
-    found: list[Change] = []
+    found: list[ScoreUpdate] = []
     watch = build_watch(settings, build_ladder(settings), found.append)
     watch.note = journal.note_campaign
     watch.keep()
@@ -94,7 +94,7 @@ def look_along(
     saved_at, late = time.monotonic(), False
     with closing(open_ledger(settings)) as ledger, closing(connect(state_path(settings))) as orders:
         name = ledger.name if settings.ledger.url else str(ledger_path(settings).absolute())
-        along = Along(ledger, sessions.position(name))
+        along = LedgerFollower(ledger, sessions.position(name))
         log.info("watching along the ledger %s, from row %d on", ledger.name, along.after)
         away = False
 

@@ -53,7 +53,7 @@ Identity = Literal["person", "suspect", "depth-first", "width-first", "random-li
 """What a visitor is held to be. The last three are crawlers, by the order in which they follow links."""
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class VisitorScore(msgspec.Struct, frozen=True, gc=False):
     """
     What a visitor is held to be and what that rests on: PathMarker's user information.
 
@@ -71,7 +71,7 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     reasons: tuple[tuple[str, int], ...] = ()
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class ScoreUpdate(msgspec.Struct, frozen=True, gc=False):
     """
     How the standing of the visitor *key* changes.
 
@@ -120,7 +120,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     action: Action
     evidence: tuple[Evidence, ...] = ()
     until: float = 0.0
-    change: Change | None = None
+    change: ScoreUpdate | None = None
 
     @property
     def code(self) -> str:

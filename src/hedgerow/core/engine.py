@@ -15,10 +15,10 @@ import msgspec
 
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
-from hedgerow.core.state import Detector, Memory, Question
+from hedgerow.core.state import Detector, StateQuery, StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Lists, decide
-from hedgerow.policy.decision_policy import Ladder, Outcome
+from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
 
 
 class Engine:
@@ -33,7 +33,7 @@ class Engine:
     def __init__(
         self,
         detectors: Sequence[Detector],
-        ladder: Ladder,
+        ladder: DecisionPolicy,
         *,
         by_network: bool = False,
         by_day: bool = False,
@@ -59,7 +59,7 @@ class Engine:
         found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
         return None if found is None else decide(found)
 
-    def question(self, visit: Visit) -> Question:
+    def question(self, visit: Visit) -> StateQuery:
         """
         What the state must be asked about *visit*.
 
@@ -68,9 +68,9 @@ class Engine:
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
         day = self.ladder.day_of(visit.at) if self._by_day else 0
-        return Question(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day)
+        return StateQuery(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day)
 
-    def judge(self, visit: Visit, memory: Memory) -> Outcome:
+    def judge(self, visit: Visit, memory: StateReply) -> Outcome:
         """
         The decision on *visit*, and what is to be committed. The order is the thesis's (figure 3.5).
 

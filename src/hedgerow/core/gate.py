@@ -12,20 +12,19 @@ from collections.abc import Callable
 
 import msgspec
 
-from hedgerow.challenge.hooks import Failure
-from hedgerow.challenge.hooks import Kind as ChallengeKind
+from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
-from hedgerow.core.state import Afar, Memory, Question, State, StateAway
+from hedgerow.core.state import AsyncState, State, StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import BY_SCRIPT, Kind, Visit
 from hedgerow.request.identify import Identifier
-from hedgerow.traps.bait import Pages
+from hedgerow.traps.bait import PageDigests
 
 log = logging.getLogger(__name__)
 
 
-Onlooker = Callable[[Visit, Decision], None]
+OnDecision = Callable[[Visit, Decision], None]
 
 _CLOSED_FOR = 5.0
 _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
@@ -45,7 +44,9 @@ def _away(visit: Visit) -> Decision:
 class Gate:
     """Decides on visits and writes them down."""
 
-    def __init__(self, engine: Engine, state: State, ledger: Ledger, identifier: Identifier, pages: Pages) -> None:
+    def __init__(
+        self, engine: Engine, state: State, ledger: Ledger, identifier: Identifier, pages: PageDigests
+    ) -> None:
         self.engine = engine
         self.state = state
         self.ledger = ledger
@@ -53,11 +54,11 @@ class Gate:
         self.pages = pages
         self.blocked = 0
         """Visitors blocked since the start."""
-        self.afar: Afar | None = state if isinstance(state, Afar) else None
+        self.afar: AsyncState | None = state if isinstance(state, AsyncState) else None
         """The state, where it is on another machine: adapters that can serve others meanwhile then do."""
         self.needs_ledger = False
         """Whether nobody is let in while the ledger loses visits."""
-        self.onlooker: Onlooker | None = None
+        self.onlooker: OnDecision | None = None
         """Sees every visit that was answered: the watch. It may not wait, nor fail."""
 
     def decide(self, visit: Visit) -> Decision:
@@ -86,7 +87,7 @@ class Gate:
                 memory = await self.afar.recall_afar(question)
             else:
                 memory = await self.afar.recount_afar(question, claimed)
-        except StateAway:
+        except StateUnavailable:
             return _away(visit)
         return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
 
@@ -107,7 +108,7 @@ class Gate:
         corrected = _corrected(visit, kind)
         return corrected, await self.decide_afar(corrected, visit.kind)
 
-    def _decide(self, visit: Visit, recall: Callable[[Question], Memory]) -> Decision:
+    def _decide(self, visit: Visit, recall: Callable[[StateQuery], StateReply]) -> Decision:
         """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
         if self.needs_ledger and self.ledger.failing:
             return _away(visit)
@@ -117,11 +118,11 @@ class Gate:
             return listed
         try:
             memory = recall(self.engine.question(visit))
-        except StateAway:
+        except StateUnavailable:
             return _away(visit)
         return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
 
-    def _judge(self, visit: Visit, memory: Memory) -> Decision:
+    def _judge(self, visit: Visit, memory: StateReply) -> Decision:
         decision, block = self.engine.judge(visit, memory)
         if block is not None:
             self.state.commit(block)
@@ -150,7 +151,7 @@ class Gate:
         change = self.engine.ladder.cleared(key, at)
         self.state.amend(change if key == visit.visitor else msgspec.structs.replace(change, challenged=True))
 
-    def failed(self, visit: Visit, failure: Failure, at: float) -> None:
+    def failed(self, visit: Visit, failure: ChallengeFailure, at: float) -> None:
         """An answer was not right: that is suspicious, if it was not only late."""
         if failure in _SUSPICIOUS:
             change = self.engine.ladder.failed(visit.visitor, at, f"challenge-{failure}")

@@ -16,11 +16,11 @@ import msgspec
 
 from hedgerow.core.visit import Kind
 
-By = Literal["visitor", "prefix", "network"]
-Of = Literal["pages", "requests", "everything", "prefetches"]
+LimitKey = Literal["visitor", "prefix", "network"]
+LimitedKinds = Literal["pages", "requests", "everything", "prefetches"]
 
 
-class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     A limit: more than *count* visits within *seconds* is too dense.
 
@@ -32,13 +32,13 @@ class Window(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     count: int
     seconds: float
-    by: By = "visitor"
-    of: Of = "pages"
+    by: LimitKey = "visitor"
+    of: LimitedKinds = "pages"
 
 
 PAGES, CALLS, ASSETS, PREFETCHES = range(4)
 _SERIES: dict[Kind, int] = {"page": PAGES, "call": CALLS, "asset": ASSETS, "prefetch": PREFETCHES}
-_COUNTED: dict[Of, tuple[int, ...]] = {
+_COUNTED: dict[LimitedKinds, tuple[int, ...]] = {
     "pages": (PAGES,),
     "requests": (PAGES, CALLS),
     "everything": (PAGES, CALLS, ASSETS),
@@ -51,7 +51,7 @@ def series_of(kind: Kind) -> int:
     return _SERIES[kind]
 
 
-def counted_by(of: Of) -> tuple[int, ...]:
+def counted_by(of: LimitedKinds) -> tuple[int, ...]:
     """The series that a window of this sort adds up."""
     return _COUNTED[of]
 

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from hedgerow.core.decision import Block, Change, Evidence, Standing
+from hedgerow.core.decision import Block, Evidence, ScoreUpdate, VisitorScore
 from hedgerow.core.visit import Kind, Visit
 
 ACCOUNT = "account:"
@@ -23,7 +23,7 @@ CLEARANCE = "clearance:"
 """The key of a visitor without an account that has solved a challenge starts with this."""
 
 
-def everyone_at(prefix: str) -> str:
+def prefix_key(prefix: str) -> str:
     """
     The key of all visitors at an address prefix, those with accounts too.
 
@@ -33,7 +33,7 @@ def everyone_at(prefix: str) -> str:
     return prefix + "/*"
 
 
-class Question(msgspec.Struct, frozen=True, gc=False):
+class StateQuery(msgspec.Struct, frozen=True, gc=False):
     """
     One visit, as the state sees it.
 
@@ -50,7 +50,7 @@ class Question(msgspec.Struct, frozen=True, gc=False):
     day: int = 0
 
 
-class Memory(msgspec.Struct, frozen=True, gc=False):
+class StateReply(msgspec.Struct, frozen=True, gc=False):
     """
     What is remembered about a visit's makers.
 
@@ -65,20 +65,20 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     block: Block | None
     counts: tuple[int, ...]
     strikes: int = 0
-    standing: Standing | None = None
+    standing: VisitorScore | None = None
     today: int = 0
     entries: tuple[str, ...] = ()
     offences: tuple[tuple[str, int], ...] = ()
 
 
-class StateAway(Exception):  # noqa: N818 - what the settings ask for, not an error
+class StateUnavailable(Exception):  # noqa: N818 - what the settings ask for, not an error
     """The state cannot be asked now, and the settings let nobody in without it."""
 
 
 class Detector(Protocol):
     """One way to tell a crawler."""
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]: ...
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]: ...
 
 
 class State(Protocol):
@@ -90,9 +90,9 @@ class State(Protocol):
     `standings` those that are known.
     """
 
-    def recall(self, question: Question) -> Memory: ...
+    def recall(self, question: StateQuery) -> StateReply: ...
 
-    def recount(self, question: Question, claimed: Kind) -> Memory:
+    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
         """
         Count a visit, which was recalled as *claimed*, as the kind that it turned out to be; the same answer.
 
@@ -101,23 +101,23 @@ class State(Protocol):
 
     def commit(self, block: Block) -> None: ...
 
-    def amend(self, change: Change) -> None: ...
+    def amend(self, change: ScoreUpdate) -> None: ...
 
     def forgive(self, key: str) -> bool | None:
         """Whether there was anything to forgive; None where that is not known: it is done once the store is back."""
 
     def blocks(self, at: float) -> Sequence[Block]: ...
 
-    def standings(self) -> Sequence[tuple[str, Standing]]: ...
+    def standings(self) -> Sequence[tuple[str, VisitorScore]]: ...
 
 
 @runtime_checkable
-class Afar(Protocol):
+class AsyncState(Protocol):
     """A state on another machine, for who can do something else while it is asked."""
 
-    async def recall_afar(self, question: Question) -> Memory: ...
+    async def recall_afar(self, question: StateQuery) -> StateReply: ...
 
-    async def recount_afar(self, question: Question, claimed: Kind) -> Memory: ...
+    async def recount_afar(self, question: StateQuery, claimed: Kind) -> StateReply: ...
 
     async def close_afar(self) -> None:
         """Close the connection of this event loop."""

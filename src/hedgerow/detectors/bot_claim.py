@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hedgerow.core.decision import Evidence
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 
 DISOBEYED = "robots"
@@ -23,13 +23,13 @@ _SIGNATURES = {
 }
 
 
-class ClaimDetector:
+class BotClaimDetector:
     """Evidence from what a visitor says it is. *refused* are the names of the bots that the site turns away."""
 
     def __init__(self, refused: Collection[str] = ()) -> None:
         self._refused = frozenset(refused)
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
         if not visit.claim:
             return ()
         name = visit.claim

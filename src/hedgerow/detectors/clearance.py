@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hedgerow.core.decision import Evidence
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 
 _SIGNS = {
@@ -23,7 +23,7 @@ _SIGNS = {
 _EVIDENCE = {code: Evidence("clearance", code, weight, text) for code, (weight, text) in _SIGNS.items()}
 
 
-def detect_clearance(visit: Visit, memory: Memory) -> Sequence[Evidence]:
+def detect_clearance(visit: Visit, memory: StateReply) -> Sequence[Evidence]:
     """Evidence from the signs that the clearance of a visit gave."""
     if not visit.signs:
         return ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hedgerow.core.decision import Evidence
-from hedgerow.core.state import ACCOUNT, Memory
+from hedgerow.core.state import ACCOUNT, StateReply
 from hedgerow.core.visit import Visit
 
 _SECONDS = 10.0
@@ -45,7 +45,7 @@ class ContainmentDetector:
         self._above_rate = above_rate
         self._rate = Rate()
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:
         busy = self._rate.add(visit.at) >= self._above_rate if self._above_rate else True
         if not busy or visit.kind not in {"page", "call"} or visit.visitor.startswith(ACCOUNT):
             return ()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hedgerow.core.decision import Evidence
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import visitor_digest
 
@@ -50,7 +50,7 @@ _HONEST = frozenset({"pending", "verified"})
 _UNREFERRED = frozenset({"/"})
 
 
-class HeadersDetector:
+class HeaderAnomalyDetector:
     """
     Evidence from the signs of a visit. *cookies* says that pages come with our cookie.
 
@@ -60,7 +60,7 @@ class HeadersDetector:
     def __init__(self, *, cookies: bool) -> None:
         self._cookies = cookies
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
         if visit.kind != "page" or visit.proof in _HONEST or not (visit.signs or visit.marker):
             return ()
         signs = [sign for sign in visit.signs if sign in _EVIDENCE]

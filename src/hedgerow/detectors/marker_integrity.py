@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from hedgerow.core.decision import Evidence
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import BY_SCRIPT, Visit
 from hedgerow.markers.token import NOBODY, visitor_digest
 
@@ -45,7 +45,7 @@ def _unmarked(target: str) -> tuple[Evidence]:
     return (Evidence("entry", "unmarked", 0.01, text, details=target),)
 
 
-class IntegrityDetector:
+class MarkerIntegrityDetector:
     """
     Evidence from markers. *page_name* turns a page's digest into its path, or "" where it is forgotten.
 
@@ -67,7 +67,7 @@ class IntegrityDetector:
         self._marks = marks
         self._closed = closed
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:
         if visit.tampered:
             return (Evidence("integrity", "tampered", 0.1, "Asked for a marked link that had been changed."),)
         marker = visit.marker

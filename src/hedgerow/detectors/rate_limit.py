@@ -12,19 +12,19 @@ from operator import gt
 
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import Evidence
-from hedgerow.core.rate_limit import Window
-from hedgerow.core.state import Memory, everyone_at
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.state import StateReply, prefix_key
 from hedgerow.core.visit import Visit
 
 
-class DensityDetector:
+class RateLimitDetector:
     """Evidence from the sliding windows: one piece for the first window that is over its limit."""
 
-    def __init__(self, windows: Sequence[Window]) -> None:
+    def __init__(self, windows: Sequence[RateLimit]) -> None:
         self._windows = tuple(windows)
         self._limits = tuple(w.count for w in self._windows)
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:
         if not any(map(gt, memory.counts, self._limits)):
             return ()
         for window, counted in zip(self._windows, memory.counts, strict=True):
@@ -33,13 +33,13 @@ class DensityDetector:
         return ()
 
 
-def _evidence(window: Window, visit: Visit) -> Evidence:
+def _evidence(window: RateLimit, visit: Visit) -> Evidence:
     if window.of == "prefetches":
         text = f"More than {window.count} pages fetched ahead in {window.seconds:g} seconds."
         return Evidence("prefetch", "prefetch", 1.0, text)
     whose, key = {
         "visitor": ("", ""),
-        "prefix": (" from this address", everyone_at(visit.prefix)),
+        "prefix": (" from this address", prefix_key(visit.prefix)),
         "network": (" from this network", network_of(visit.address)),
     }[window.by]
     what = "requests" if window.of == "everything" else window.of

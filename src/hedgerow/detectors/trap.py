@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hedgerow.core.decision import Evidence
-from hedgerow.core.state import Memory
+from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import visitor_digest
 
@@ -22,7 +22,7 @@ class TrapDetector:
     def __init__(self, page_name: Callable[[bytes], str]) -> None:
         self._page_name = page_name
 
-    def __call__(self, visit: Visit, memory: Memory) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
+    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
         marker = visit.marker
         if marker is None or marker.kind not in {"trap", "maze"}:
             return ()

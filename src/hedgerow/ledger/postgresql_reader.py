@@ -17,7 +17,7 @@ from hedgerow.ledger.reader import PAGES, ROWS, Row
 _PATIENCE = "200ms"
 
 
-class PostgresReading:
+class PostgresLedgerReader:
     """The ledger at *url*. A connection that was lost is made anew at the next question."""
 
     def __init__(self, url: str) -> None:

@@ -1,8 +1,8 @@
 """
 Ledgers as they are read: by replays, reports, training, a watch that reads along, and whoever asks for a reference.
 
-One protocol (`Reading`), whatever engine it is in; `open_reading` tells by its name. Nothing is written, and other
-processes may be writing.
+One protocol (`LedgerReader`), whatever engine it is in; `open_ledger_reader` tells by its name. Nothing is written, and
+other processes may be writing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCHEMES = ("postgresql", "postgres")
 _LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
 
 
-class Reading(Protocol):
+class LedgerReader(Protocol):
     """
     A ledger. StoreError where it cannot be read.
 
@@ -70,18 +70,18 @@ def short_name(where: str) -> str:
     return urlsplit(where).path.strip("/") or "postgresql" if is_url(where) else Path(where).name
 
 
-def open_reading(where: str) -> Reading:
+def open_ledger_reader(where: str) -> LedgerReader:
     """The ledger *where*: a file, or an address that begins with postgresql://."""
     if not is_url(where):
-        return SqliteReading(where)
+        return SqliteLedgerReader(where)
     try:
-        from hedgerow.ledger.postgresql_reader import PostgresReading
+        from hedgerow.ledger.postgresql_reader import PostgresLedgerReader
     except ModuleNotFoundError as error:
         raise StoreError(f"a ledger in PostgreSQL needs {error.name}: pip install 'hedgerow[postgresql]'") from None
-    return PostgresReading(where)
+    return PostgresLedgerReader(where)
 
 
-class SqliteReading:
+class SqliteLedgerReader:
     """The ledger in the file *path*, of this version or an older one."""
 
     def __init__(self, path: str) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from hedgerow.errors import StoreAwayError
 from hedgerow.lists.asn import AsnFile
 from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.model import Listing, ListName, Lists, Sort
+from hedgerow.lists.model import Listing, ListName, Lists, SubjectKind
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +33,11 @@ _COPY_SHARE = 0.05
 """How much of its time the thread may spend on copies."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ListFilter(msgspec.Struct, frozen=True):
     """Which entries to read. *address* asks for those that hold it, *text* for a word of the reason."""
 
     list: ListName | None = None
-    sort: Sort | None = None
+    sort: SubjectKind | None = None
     subject: str = ""
     address: str = ""
     author: str = ""
@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, frozen=True):
     limit: int = -1
 
 
-class Changes(NamedTuple):
+class ListChanges(NamedTuple):
     """
     What has changed up to the number *newest*: each of *rows* is a listing's fields and whether it is gone.
 
@@ -59,10 +59,10 @@ class Changes(NamedTuple):
     rows: Iterator[Sequence[Sequence[Any]]]
 
 
-class Following(Protocol):
+class ListFeed(Protocol):
     """A way to ask a store again and again, kept open."""
 
-    def since(self, seen: int) -> AbstractContextManager[Changes | None]:
+    def since(self, seen: int) -> AbstractContextManager[ListChanges | None]:
         """What has changed behind the number *seen*; None where nothing has since it was asked for the last time."""
 
     def close(self) -> None: ...
@@ -71,7 +71,7 @@ class Following(Protocol):
 class ListStore(Protocol):
     """The entries of all lists, kept for good. Each call is one transaction."""
 
-    def read(self, wanted: Wanted | None = None) -> Iterator[Listing]:
+    def read(self, wanted: ListFilter | None = None) -> Iterator[Listing]:
         """Entries in the order of list and subject."""
 
     def count(self, name: ListName, at: float) -> int:
@@ -92,7 +92,7 @@ class ListStore(Protocol):
     def purge(self) -> None:
         """Forget entries that ended a week ago, and what is said of those removed an hour ago."""
 
-    def follow(self) -> Following: ...
+    def follow(self) -> ListFeed: ...
 
 
 class Follower:
@@ -114,7 +114,7 @@ class Follower:
         self._changed_at: float | None = None
         self._copy_from = 0.0
         self._seen = 0
-        self._following: Following | None = None
+        self._following: ListFeed | None = None
         self._failing = False
         self._purged_at = -math.inf
         self._lock = threading.Lock()

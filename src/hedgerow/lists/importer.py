@@ -50,7 +50,7 @@ class ListError(HedgerowError):
     """A list cannot be read; the message says where and why."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ImportFault(msgspec.Struct, frozen=True):
     """What is wrong with a line."""
 
     line: int
@@ -67,7 +67,7 @@ class Defaults(msgspec.Struct, frozen=True):
     until: float = 0.0
 
 
-class Reading:
+class ListImport:
     """
     The entries of a file, one after the other.
 
@@ -94,7 +94,7 @@ class Reading:
         """Bytes read so far."""
         self.entries = 0
         self.bad = 0
-        self.faults: list[Fault] = []
+        self.faults: list[ImportFault] = []
         """The first few faults that were skipped."""
         self.left_out: Counter[str] = Counter()
         self._line = 0
@@ -120,7 +120,7 @@ class Reading:
     # ---- What all formats share
 
     def _fault(self, text: str, line: int = 0) -> None:
-        fault = Fault(line or self._line, text)
+        fault = ImportFault(line or self._line, text)
         if not self._skip_bad:
             raise ListError(f"{self._name}:{fault.line}: {text}")
         self.bad += 1
@@ -335,7 +335,7 @@ class Reading:
 class _Pieces:
     """The text of a source, of which only the piece at hand is kept."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ListImport) -> None:
         self._reading = reading
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._json = json.JSONDecoder()

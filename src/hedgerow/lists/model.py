@@ -24,9 +24,9 @@ from hedgerow.core.ip_bytes import packed_v4, packed_v6, written_v4, written_v6
 from hedgerow.lists.lookup import NetworksV4, NetworksV6
 
 ListName = Literal["white", "black"]
-Sort = Literal["address", "network", "account", "agent", "asn"]
+SubjectKind = Literal["address", "network", "account", "agent", "asn"]
 LISTS: tuple[ListName, ...] = get_args(ListName)
-SORTS: tuple[Sort, ...] = get_args(Sort)
+SORTS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 AsnOf = Callable[[str], int]
 """The number of the network operator of an address, 0 where it is not known."""
 
@@ -64,7 +64,7 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
     open. *name* is the account's name or the pattern, *number* the operator's.
     """
 
-    sort: Sort
+    sort: SubjectKind
     text: str
     version: int = 0
     start: int = 0
@@ -209,10 +209,10 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 _Notes = tuple[Note, ...]
 """The notes on one subject, white before black."""
-Found = tuple[Note, str]
+ListMatch = tuple[Note, str]
 """An entry as it is looked up: what it says, and its subject."""
 
-_WHOSE: dict[Sort, str] = {
+_WHOSE: dict[SubjectKind, str] = {
     "address": "This address",
     "network": "This network",
     "account": "This account",
@@ -221,7 +221,7 @@ _WHOSE: dict[Sort, str] = {
 }
 
 
-def _note(sort: Sort, name: ListName, reason: str, author: str, since: float, until: float) -> Note:
+def _note(sort: SubjectKind, name: ListName, reason: str, author: str, since: float, until: float) -> Note:
     black = name == "black"
     details = "; ".join(part for part in (reason and f"reason: {reason}", author and f"by: {author}") if part)
     return Note(
@@ -239,13 +239,13 @@ def _note(sort: Sort, name: ListName, reason: str, author: str, since: float, un
     )
 
 
-def entry_of(found: Found) -> Listing:
+def entry_of(found: ListMatch) -> Listing:
     """What was found as an entry of a list."""
     note, subject = found
     return Listing(note.list, subject, note.reason, note.author, note.since, note.until)
 
 
-def decide(found: Found) -> Decision:
+def decide(found: ListMatch) -> Decision:
     """
     What an entry leads to: white passes, black is refused.
 
@@ -361,7 +361,7 @@ class Lists:
             return self._asns, subject.number
         return self._accounts if subject.sort == "account" else self._agents, subject.name
 
-    def find(self, at: float, address: str, account: str = "", user_agent: str = "") -> Found | None:
+    def find(self, at: float, address: str, account: str = "", user_agent: str = "") -> ListMatch | None:
         """The entry that counts for who asks at *at*, or None where nobody knows it."""
         if not self._any:
             return None

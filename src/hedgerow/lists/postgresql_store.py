@@ -17,7 +17,7 @@ import psycopg
 
 from hedgerow.errors import StoreError
 from hedgerow.ledger.postgresql import connect, line_of, need_tables
-from hedgerow.lists.follower import Changes
+from hedgerow.lists.follower import ListChanges
 from hedgerow.lists.sql_store import ROWS_AT_ONCE, Row, SqlLists
 
 _LOCK = 7_316_544
@@ -34,8 +34,8 @@ class PostgresLists(SqlLists):
         super().__init__(clock)
         self._url = url
 
-    def follow(self) -> PostgresFollowing:
-        return PostgresFollowing(self, self.connect())
+    def follow(self) -> PostgresListFeed:
+        return PostgresListFeed(self, self.connect())
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to tables that are right."""
@@ -61,7 +61,7 @@ class PostgresLists(SqlLists):
             yield _Asking(connection)
 
 
-class PostgresFollowing:
+class PostgresListFeed:
     """Asks by a *connection* that stays open."""
 
     def __init__(self, store: PostgresLists, connection: psycopg.Connection[Any]) -> None:
@@ -71,7 +71,7 @@ class PostgresFollowing:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
 
     @contextmanager
-    def since(self, seen: int) -> Iterator[Changes | None]:
+    def since(self, seen: int) -> Iterator[ListChanges | None]:
         with _broken(), self._connection.transaction():
             numbers = self._store.numbers(_Asking(self._connection))
             if numbers == self._seen:

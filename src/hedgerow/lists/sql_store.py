@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
-from hedgerow.lists.follower import Changes, Following, Wanted
+from hedgerow.lists.follower import ListChanges, ListFeed, ListFilter
 from hedgerow.lists.model import Listing, ListName, network_text, parse_subject
 
 ROWS_AT_ONCE = 200
@@ -83,13 +83,13 @@ class SqlLists(ABC):
         """All rows, however many there are."""
 
     @abstractmethod
-    def follow(self) -> Following: ...
+    def follow(self) -> ListFeed: ...
 
     # ---- Reading
 
-    def read(self, wanted: Wanted | None = None) -> Iterator[Listing]:
+    def read(self, wanted: ListFilter | None = None) -> Iterator[Listing]:
         if self._is_there():
-            where, values = self._conditions(wanted or Wanted())
+            where, values = self._conditions(wanted or ListFilter())
             for row in self._rows(f"SELECT {_COLUMNS} FROM {self.entries} WHERE {where}", values):  # noqa: S608
                 yield Listing(*row)
 
@@ -100,7 +100,7 @@ class SqlLists(ABC):
         (row,) = self._rows(query, (name, at))
         return int(row[0])
 
-    def _conditions(self, wanted: Wanted) -> tuple[str, list[object]]:
+    def _conditions(self, wanted: ListFilter) -> tuple[str, list[object]]:
         conditions, values = ["gone = 0"], list[object]()
         for column, value in (("list", wanted.list), ("sort", wanted.sort), ("subject", wanted.subject)):
             if value:
@@ -190,13 +190,13 @@ class SqlLists(ABC):
 
     def changes_since(
         self, seen: int, ask: Asking, rows: Callable[[str, Sequence[object]], Iterator[Sequence[Any]]]
-    ) -> Changes:
+    ) -> ListChanges:
         """What has changed behind *seen*, by *rows*, which must see what *ask* sees."""
         newest, purged = self.numbers(ask)
         # Asleep for an hour: what was removed meanwhile is no longer told.
         anew = 0 < seen < purged
         query = f"SELECT {_COLUMNS}, gone FROM {self.entries} WHERE change > ?"  # noqa: S608
-        return Changes(newest, anew, rows(query, (0 if anew else seen,)))
+        return ListChanges(newest, anew, rows(query, (0 if anew else seen,)))
 
 
 def _row(listing: Listing, number: int) -> Row:

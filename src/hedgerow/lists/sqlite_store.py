@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import StoreError
-from hedgerow.lists.follower import Changes
+from hedgerow.lists.follower import ListChanges
 from hedgerow.lists.sql_store import ROWS_AT_ONCE, Row, SqlLists
 
 _SCHEMA = """
@@ -39,8 +39,8 @@ class SqliteLists(SqlLists):
         super().__init__(clock)
         self.path = path
 
-    def follow(self) -> SqliteFollowing:
-        return SqliteFollowing(self)
+    def follow(self) -> SqliteListFeed:
+        return SqliteListFeed(self)
 
     def _is_there(self) -> bool:
         return self.path.exists()
@@ -103,7 +103,7 @@ class _Asking:
         self._connection.executemany(self._put_query, rows)
 
 
-class SqliteFollowing:
+class SqliteListFeed:
     """Asks the file of *store*, once there is one."""
 
     def __init__(self, store: SqliteLists) -> None:
@@ -112,7 +112,7 @@ class SqliteFollowing:
         self._version: Any = None
 
     @contextlib.contextmanager
-    def since(self, seen: int) -> Iterator[Changes | None]:
+    def since(self, seen: int) -> Iterator[ListChanges | None]:
         if not self._store.path.exists():
             yield None
             return

@@ -18,7 +18,7 @@ from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser
 from hedgerow.logs.formats import UNKNOWN, Format, LineParser, recognise
 from hedgerow.logs.patterns import Extract, is_pattern, pattern_extract
 from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
-from hedgerow.request.bot_verifier import Welcome
+from hedgerow.request.bot_verifier import BotVerifier
 
 PLAIN = ("common", "combined", "vhost-common", "vhost-combined")
 NAMED = (*PLAIN, "json", "alb", "w3c")
@@ -62,7 +62,7 @@ class Dialect(msgspec.Struct, frozen=True):
         extract: Callable[[bytes], dict[str, str] | None],
         *,
         accounts: bool = False,
-        welcome: Welcome | None = None,
+        welcome: BotVerifier | None = None,
     ) -> FieldParser:
         """What parses lines that *extract* takes apart."""
         return FieldParser(
@@ -90,7 +90,9 @@ Parser = LineParser | FieldParser
 class W3cParser(FieldParser):
     """Lines of a W3C log, and its directives."""
 
-    def __init__(self, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
+    def __init__(
+        self, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: BotVerifier | None = None
+    ) -> None:
         self.fields = W3c(FieldNames(dialect.fields, sessions=bool(dialect.sessions)))
         super().__init__(
             self.fields, accounts=accounts, sessions=dialect.sessions, by_session=dialect.by == "session",
@@ -129,7 +131,7 @@ def _with_exactness(name: str, lines: Sequence[bytes], dialect: Dialect) -> Form
 
 
 def parser(
-    form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: Welcome | None = None
+    form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: BotVerifier | None = None
 ) -> Parser:
     """What parses lines of *form*."""
     accounts |= dialect.by == "account"

@@ -21,7 +21,7 @@ from hedgerow.core.visit import Kind, Origin, Visit
 from hedgerow.logs.formats import OLD_HTTP, address_of, seconds_of, split_request
 from hedgerow.markers.token import visitor_digest
 from hedgerow.request.account import cookie_value, visitor_of
-from hedgerow.request.bot_verifier import Recognised, Welcome
+from hedgerow.request.bot_verifier import BotMatch, BotVerifier
 
 NAMES = {
     "time": ("time_local", "time_iso8601", "@timestamp", "timestamp", "ts", "StartUTC", "time", "msec", "datetime"),
@@ -69,7 +69,7 @@ _NUMBER = re.compile(r"-?\d{1,16}(?:\.\d{1,12})?\Z", re.ASCII)
 _COMMON_TIME = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}\Z", re.ASCII)
 _MILLISECONDS_FROM = 1e11
 _MICROSECONDS_FROM = 1e14
-_NOBODY = Recognised("")
+_NOBODY = BotMatch("")
 _MOST_SECONDS = 1e13
 _UNAUTHORIZED, _PARTIAL_CONTENT = 401, 206
 _LONGEST_SESSION, _SHOWN_OF_A_SESSION = 12, 8
@@ -158,7 +158,7 @@ class FieldParser:
         sessions: Sequence[str] = (),
         by_session: bool = True,
         cookies: bool = False,
-        welcome: Welcome | None = None,
+        welcome: BotVerifier | None = None,
     ) -> None:
         self._extract = extract
         self._by_session = by_session

@@ -29,7 +29,7 @@ from hedgerow.core.request_kind import kind_of, origin_of_referrer
 from hedgerow.core.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
 from hedgerow.markers.token import VISITOR_BYTES
 from hedgerow.request.account import visitor_of
-from hedgerow.request.bot_verifier import Recognised, Welcome
+from hedgerow.request.bot_verifier import BotMatch, BotVerifier
 
 _TIME = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}"
 _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
@@ -62,7 +62,7 @@ _UNAUTHORIZED = 401
 _PARTIAL_CONTENT = 206
 
 _MOST_CACHED = 1 << 16
-_NOBODY = Recognised("")
+_NOBODY = BotMatch("")
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class LineParser:
     sends, checked or not, and a crawler could send a new one with each request. *welcome* recognises bots.
     """
 
-    def __init__(self, form: Format, *, accounts: bool = False, welcome: Welcome | None = None) -> None:
+    def __init__(self, form: Format, *, accounts: bool = False, welcome: BotVerifier | None = None) -> None:
         self._match = (_VHOST if form.has_host else _PLAIN).match
         self._accounts = accounts
         self._welcome = welcome

@@ -9,7 +9,7 @@ import msgspec
 
 from hedgerow.core.decision import Action, Decision, Evidence
 from hedgerow.core.visit import Visit
-from hedgerow.ledger.reader import Reading
+from hedgerow.ledger.reader import LedgerReader
 from hedgerow.logs.formats import LEDGER_COLUMNS, visit_of_row
 
 _COLUMNS = ("action", "evidence", *LEDGER_COLUMNS)
@@ -18,10 +18,10 @@ _EVIDENCE = msgspec.json.Decoder(tuple[Evidence, ...])
 _NOTHING = {action: Decision(action) for action in get_args(Action)}
 
 
-class Along:
+class LedgerFollower:
     """Reads a ledger from behind the row *after* on; from its end on where that is None."""
 
-    def __init__(self, reading: Reading, after: int | None = None) -> None:
+    def __init__(self, reading: LedgerReader, after: int | None = None) -> None:
         self._reading = reading
         newest = reading.newest()
         # A ledger that was begun anew counts from 1 again.

@@ -36,12 +36,12 @@ import zstandard
 
 from hedgerow.core.visit import Visit
 from hedgerow.errors import LogError, StoreError
-from hedgerow.ledger.reader import is_url, open_reading
+from hedgerow.ledger.reader import is_url, open_ledger_reader
 from hedgerow.logs.dialect import AS_IT_IS, Dialect, Parser, W3cParser, choose, is_directive, parser
 from hedgerow.logs.fields import FieldNames
 from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
 from hedgerow.logs.structured import parquet_rows
-from hedgerow.request.bot_verifier import Welcome
+from hedgerow.request.bot_verifier import BotVerifier
 
 LONGEST_LINE = 65_536
 """Bytes in the longest line that is looked at; a longer one is bad."""
@@ -61,7 +61,7 @@ _LEDGER_MAGIC = b"SQLite format 3\0"
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
-class Tally(msgspec.Struct):
+class ReadCounts(msgspec.Struct):
     """
     What was read so far: every line was either parsed or is bad.
 
@@ -107,7 +107,7 @@ class Tally(msgspec.Struct):
         self.first = first if self.first is None else min(self.first, first)
         self.last = last if self.last is None else max(self.last, last)
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: ReadCounts) -> None:
         """Add what was read of a later part of the same logs."""
         self.parsed += other.parsed
         self.bad += other.bad
@@ -119,7 +119,7 @@ class Tally(msgspec.Struct):
         self.directives += other.directives
 
 
-class Reader:
+class LogReader:
     """
     The visits of some logs, once, with the `tally` of what was read so far.
 
@@ -134,10 +134,10 @@ class Reader:
         paths: Sequence[str],
         *,
         accounts: bool = False,
-        welcome: Welcome | None = None,
+        welcome: BotVerifier | None = None,
         dialect: Dialect = AS_IT_IS,
     ) -> None:
-        self.tally = Tally()
+        self.tally = ReadCounts()
         self._accounts = accounts
         self._welcome = welcome
         self._sources = [look_at(path, dialect) for path in paths]
@@ -203,7 +203,7 @@ def _spaced(run: list[Visit]) -> Iterator[Visit]:
         yield msgspec.structs.replace(visit, at=visit.at + k / count) if k else visit
 
 
-class Text:
+class TextSource:
     """A file of lines. What can be read only once (a pipe) stays open, and what was looked at is kept."""
 
     def __init__(self, path: str, file: BinaryIO, dialect: Dialect = AS_IT_IS) -> None:
@@ -238,11 +238,13 @@ class Text:
         self.start = next(times, -math.inf)
         """The time of the first line that has one: when the file's turn comes."""
 
-    def parser(self, *, accounts: bool = False, welcome: Welcome | None = None) -> Parser:
+    def parser(self, *, accounts: bool = False, welcome: BotVerifier | None = None) -> Parser:
         """What parses a line of it."""
         return parser(self.format, self.dialect, accounts=accounts, welcome=welcome)
 
-    def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:
+    def visits(
+        self, tally: ReadCounts, *, accounts: bool = False, welcome: BotVerifier | None = None
+    ) -> Iterator[Visit]:
         parse = self.parser(accounts=accounts, welcome=welcome)
         directives = isinstance(parse, W3cParser)
         seen = 0
@@ -260,12 +262,12 @@ class Text:
                     yield visit
         self.report_damage(tally, seen)
 
-    def report_damage(self, tally: Tally, seen: int) -> None:
+    def report_damage(self, tally: ReadCounts, seen: int) -> None:
         """Say in *tally* where the file breaks off, if it does; *seen* lines were read of it."""
         for reason in self._damage:
             tally.damage.append(f"{readable(self.path)}: breaks off after {seen:,} lines: {reason}")
 
-    def blocks(self, tally: Tally) -> Iterator[bytes]:
+    def blocks(self, tally: ReadCounts) -> Iterator[bytes]:
         """The file's blocks; the tally learns how many bytes of the file they were."""
         if self._kept is not None:
             for block in self._kept:
@@ -350,7 +352,7 @@ def _unzstd(file: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the file ends before the compressed data do")
 
 
-class Ledger:
+class LedgerSource:
     """Our own extended access log: exact times, in the order in which the gate saw the visits."""
 
     format = LEDGER
@@ -358,7 +360,7 @@ class Ledger:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            with closing(open_reading(path)) as reading:
+            with closing(open_ledger_reader(path)) as reading:
                 self.name = reading.name
                 self.size: int | None = reading.size
                 first = reading.oldest()
@@ -366,10 +368,16 @@ class Ledger:
             raise LogError(str(error) if is_url(path) else f"{error}; is it a ledger of Hedgerow?") from None
         self.start = first if first is not None else -math.inf
 
-    def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:  # noqa: ARG002 - the gate has said
+    def visits(
+        self,
+        tally: ReadCounts,
+        *,
+        accounts: bool = False,  # noqa: ARG002 - the ledger already names accounts and bots
+        welcome: BotVerifier | None = None,  # noqa: ARG002
+    ) -> Iterator[Visit]:
         seen = 0
         try:
-            with closing(open_reading(self.path)) as reading:
+            with closing(open_ledger_reader(self.path)) as reading:
                 span = reading.span()
                 for some in reading.by_time(LEDGER_COLUMNS):
                     seen += len(some)
@@ -392,7 +400,7 @@ def _open(path: str) -> BinaryIO:
         raise LogError(f"{readable(path)}: cannot be read: {_reason(error)}") from None
 
 
-class Parquet:
+class ParquetSource:
     """A Parquet file whose columns have names that we know."""
 
     def __init__(self, path: str, dialect: Dialect = AS_IT_IS) -> None:
@@ -406,7 +414,9 @@ class Parquet:
         self.format = Format("parquet", exact=any(visit.at % 1 for visit in visits))
         self.start = visits[0].at if visits else -math.inf
 
-    def visits(self, tally: Tally, *, accounts: bool = False, welcome: Welcome | None = None) -> Iterator[Visit]:
+    def visits(
+        self, tally: ReadCounts, *, accounts: bool = False, welcome: BotVerifier | None = None
+    ) -> Iterator[Visit]:
         parse = self._dialect.parser(lambda _: None, accounts=accounts, welcome=welcome)
         for rows in parquet_rows(self.path, self._names):
             for row in rows:
@@ -419,22 +429,22 @@ class Parquet:
         tally.bytes_read += self.size or 0
 
 
-Source = Text | Ledger | Parquet
+Source = TextSource | LedgerSource | ParquetSource
 
 
 def look_at(path: str, dialect: Dialect = AS_IT_IS) -> Source:
     """The log *path*, looked at and not yet read; LogError where it cannot be read at all."""
     if is_url(path):
-        return Ledger(path)
+        return LedgerSource(path)
     file = _open(path)
     begins = _begins(file)
     if begins.startswith(_LEDGER_MAGIC):
         file.close()
-        return Ledger(path)
+        return LedgerSource(path)
     if begins.startswith(_PARQUET_MAGIC) and path != STANDARD_INPUT:
         file.close()
-        return Parquet(path, dialect)
-    return Text(path, file, dialect)
+        return ParquetSource(path, dialect)
+    return TextSource(path, file, dialect)
 
 
 def _begins(file: BinaryIO) -> bytes:

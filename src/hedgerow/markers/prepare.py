@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hedgerow.markers.html.scanner import Find, Scanner
-from hedgerow.markers.resolve import Place, resolve
+from hedgerow.markers.resolve import PageLocation, resolve
 from hedgerow.markers.rules import Link, Lure, Mode, Rules, Spacing
-from hedgerow.markers.siv_batch import Plan
-from hedgerow.markers.token import PAGE_BYTES, Seal, content, page_digest
+from hedgerow.markers.siv_batch import SivPlan
+from hedgerow.markers.token import PAGE_BYTES, TokenCodec, content, page_digest
 
 Fill = Literal["here", "base", "style", "lure", "scripted"]
 """
@@ -43,7 +43,7 @@ PARAMETER = b"~"
 """The query parameter that carries the token in readable mode."""
 
 
-def _folder(place: Place) -> bytes:
+def _folder(place: PageLocation) -> bytes:
     """What relative links depend on: the page itself, because `?page=2` does."""
     return place.host + place.target.partition(b"?")[0]
 
@@ -80,8 +80,8 @@ class Prepared:
     tokens: list[int]
     contents: list[bytes]
     fills: list[tuple[int, Fill]]
-    plan: Plan | None = None
-    seal: Seal | None = None
+    plan: SivPlan | None = None
+    seal: TokenCodec | None = None
 
     def pieces(self) -> Iterator[Piece]:
         """The same as literals, each with what follows it."""
@@ -111,7 +111,7 @@ class Preparer:
 
     def __init__(
         self,
-        place: Place,
+        place: PageLocation,
         rules: Rules,
         prefix: bytes,
         *,

@@ -26,7 +26,7 @@ _IN_FRAGMENT = re.compile(rb"[\x00-\x20\x7f-\xff\"<>`]")
 _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 
 
-class Place(NamedTuple):
+class PageLocation(NamedTuple):
     """
     Where a page is, as the browser sees it: scheme, host (with its port) and target (path and query).
 
@@ -38,7 +38,7 @@ class Place(NamedTuple):
     target: bytes
 
 
-def resolve(url: bytes, place: Place) -> tuple[bytes, bytes] | None:
+def resolve(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
     """
     The target on this site that *url* leads to, and its fragment with "#"; None where it leads elsewhere or nowhere.
 
@@ -58,7 +58,7 @@ def resolve(url: bytes, place: Place) -> tuple[bytes, bytes] | None:
     return _resolve_slowly(url, place)
 
 
-def _resolve_slowly(url: bytes, place: Place) -> tuple[bytes, bytes] | None:
+def _resolve_slowly(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
     """
     By the book (WHATWG URL), for http and https.
 

@@ -14,7 +14,7 @@ from threading import Lock
 from hedgerow.markers.html.scanner import Find, Scanner
 from hedgerow.markers.prepare import Fill, Prepared, Preparer
 from hedgerow.markers.siv_batch import COST
-from hedgerow.markers.token import Seal
+from hedgerow.markers.token import TokenCodec
 
 _TELLING = frozenset({"base", "head", "spot", "end"})
 _MANY = 8
@@ -25,7 +25,7 @@ class PageWriter:
     Writes a prepared page for one visitor, its gaps filled with *fills*.
     """
 
-    def __init__(self, seal: Seal, minted_for: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
+    def __init__(self, seal: TokenCodec, minted_for: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
         self._seal = seal
         self._minted_for = minted_for
         self._parent = parent

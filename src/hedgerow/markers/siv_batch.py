@@ -109,7 +109,7 @@ class Blocks:
         return mask[:-_BLOCK] + _xor(mask[-_BLOCK:], last)
 
 
-class Plan:
+class SivPlan:
     """
     How *texts* are sealed, each behind the same *lead* bytes that are given later, and put behind *head*.
 

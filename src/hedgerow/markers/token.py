@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from hedgerow.core.visit import Marker, MarkerKind
-from hedgerow.markers.siv_batch import Blocks, Plan
+from hedgerow.markers.siv_batch import Blocks, SivPlan
 
 KEY_BYTES = 64
 VISITOR_BYTES = 6
@@ -82,7 +82,7 @@ def may_be_token(text: str) -> bool:
     return len(text) >= SHORTEST and text.isascii() and not text.encode().translate(None, _TOKEN_BYTES)
 
 
-class Seal:
+class TokenCodec:
     """
     Seals under the newest of *keys* and unseals under all of them, for one *site*.
 
@@ -99,12 +99,12 @@ class Seal:
         self._number = bytes((newest.number,))
         self._newest = self._ciphers[newest.number]
 
-    def plan(self, contents: Sequence[bytes], places: Sequence[int]) -> Plan:
+    def plan(self, contents: Sequence[bytes], places: Sequence[int]) -> SivPlan:
         """How to seal the links of a page that is asked for again and again; *places* say where each token goes."""
-        return Plan(self._blocks, contents, places, VISITOR_BYTES + PAGE_BYTES, self._number)
+        return SivPlan(self._blocks, contents, places, VISITOR_BYTES + PAGE_BYTES, self._number)
 
     @staticmethod
-    def planned(plan: Plan, minted_for: bytes, parent: bytes) -> Sequence[bytes]:
+    def planned(plan: SivPlan, minted_for: bytes, parent: bytes) -> Sequence[bytes]:
         """What a sealer gives for the contents of *plan*, in the order of its places, in a third of the time."""
         return plan.seal(minted_for + parent, _in_url)
 
@@ -177,14 +177,14 @@ def _derive(secret: bytes, site: str) -> bytes:
     return blake2b(site.encode("utf-8", "surrogateescape"), key=secret, person=b"hedgerow-site").digest()
 
 
-class Seals:
+class TokenCodecs:
     """The seals of all sites that are served under one ring of keys: one for each host name, made when asked for."""
 
     _MOST = 64
 
     def __init__(self, keys: Sequence[Key]) -> None:
         self._keys = tuple(keys)
-        self._by_site: dict[str, Seal] = {}
+        self._by_site: dict[str, TokenCodec] = {}
         oldest = min(self._keys, key=lambda key: key.made_at)
         self.seed = blake2b(oldest.secret, person=b"hedgerow-seed").digest()
         """Another for each ring, the same after a restart, and nothing that tells about a key."""
@@ -199,12 +199,12 @@ class Seals:
         ring = sorted(self._keys, key=lambda key: key.made_at)
         return [(key.number, blake2b(site, key=key.secret, person=purpose).digest()) for key in ring]
 
-    def of(self, host: str) -> Seal:
+    def of(self, host: str) -> TokenCodec:
         """The seal of a site, by the Host that its visitors send: its port and its case do not matter."""
         site = _site(host)
         seal = self._by_site.get(site)
         if seal is None:
-            seal = Seal(self._keys, site)
+            seal = TokenCodec(self._keys, site)
             # A client may send any name it likes: only so many are kept.
             if len(self._by_site) < self._MOST:
                 self._by_site[site] = seal

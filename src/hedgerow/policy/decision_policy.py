@@ -14,15 +14,15 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from hedgerow.challenge.hooks import TOO_MANY
-from hedgerow.core.decision import PASS, Action, Block, Change, Decision, Evidence, Identity, Standing
-from hedgerow.core.state import Memory, everyone_at
+from hedgerow.core.decision import PASS, Action, Block, Decision, Evidence, Identity, ScoreUpdate, VisitorScore
+from hedgerow.core.state import StateReply, prefix_key
 from hedgerow.core.visit import Visit
-from hedgerow.policy.score import amended, challenges_on, explained, suspicion_at, wrong_on
+from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
 
 DAY = 86_400.0
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PolicyRule(msgspec.Struct, frozen=True):
     """
     What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone.
 
@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
     block: Block | None = None
 
 
-class Thresholds(msgspec.Struct, frozen=True):
+class PolicyThresholds(msgspec.Struct, frozen=True):
     """
     Where the rungs are.
 
@@ -66,7 +66,7 @@ def utc_day(at: float) -> int:
     return int(at // DAY)
 
 
-class Ladder:
+class DecisionPolicy:
     """
     Decides. *rules* say what each detector's evidence leads to, *day_of* tells the number of a time's day at the site.
 
@@ -80,8 +80,8 @@ class Ladder:
 
     def __init__(
         self,
-        rules: Mapping[str, Rule],
-        thresholds: Thresholds | None = None,
+        rules: Mapping[str, PolicyRule],
+        thresholds: PolicyThresholds | None = None,
         *,
         renew: bool = True,
         strikes: int = 3,
@@ -89,8 +89,8 @@ class Ladder:
         lengthen: float = 1.0,
         longest: float = 0.0,
     ) -> None:
-        self.thresholds = thresholds or Thresholds()
-        self._rules = {"suspicion": Rule("refuse", self.thresholds.block_for), **rules}
+        self.thresholds = thresholds or PolicyThresholds()
+        self._rules = {"suspicion": PolicyRule("refuse", self.thresholds.block_for), **rules}
         self._steady = frozenset(name for name, rule in self._rules.items() if rule.steady)
         self._renew = renew
         self._strikes = strikes
@@ -98,7 +98,7 @@ class Ladder:
         self._lengthen = lengthen
         self._longest = longest
 
-    def _length(self, rule: Rule, offence: int) -> float:
+    def _length(self, rule: PolicyRule, offence: int) -> float:
         """For how many seconds the *offence*-th block lasts; a rule's own time is never cut short."""
         try:
             length = rule.block_for * self._lengthen ** (offence - 1)
@@ -106,7 +106,7 @@ class Ladder:
             length = self._longest
         return max(rule.block_for, min(length, self._longest))
 
-    def decide(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence]) -> Outcome:
+    def decide(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence]) -> Outcome:
         """The decision on a visitor that is not blocked, and what is to be remembered."""
         standing = memory.standing
         if not evidence and self._is_plainly_a_person(standing):
@@ -126,7 +126,7 @@ class Ladder:
             change = self._change(visit, evidence, weight)
         if self._stays_a_person(visit, standing, change, steady):
             return Outcome(_passed(evidence, change))
-        after = amended(standing, change) if change is not None and change.weight else standing
+        after = updated_score(standing, change) if change is not None and change.weight else standing
         if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
         if after is not None and after.identity != "person":
@@ -142,31 +142,31 @@ class Ladder:
         until = max(block.until, visit.at + self._length(rule, block.offence))
         return Outcome(Decision(block.action, (block.evidence,), until), msgspec.structs.replace(block, until=until))
 
-    def cleared(self, key: str, at: float) -> Change:
+    def cleared(self, key: str, at: float) -> ScoreUpdate:
         """A visitor has shown to be a person."""
-        return Change(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
+        return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
 
-    def failed(self, key: str, at: float, code: str) -> Change:
+    def failed(self, key: str, at: float, code: str) -> ScoreUpdate:
         """A visitor has answered a challenge wrongly."""
         weight = self.thresholds.suspect_at / 20
-        return Change(key, at, self.day_of(at), self.thresholds.half_life, weight=weight, codes=(code,))
+        return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, weight=weight, codes=(code,))
 
-    def found(self, key: str, at: float, identity: Identity, code: str) -> Change:
+    def found(self, key: str, at: float, identity: Identity, code: str) -> ScoreUpdate:
         """
         The watch has found a visitor to be a crawler, or one of a campaign: it is challenged when it comes again.
 
         What that weighs has faded to the threshold one half-life later; who solves the challenge is a person again.
         """
-        return Change(
+        return ScoreUpdate(
             key, at, self.day_of(at), self.thresholds.half_life,
             weight=2 * self.thresholds.suspect_at, codes=(code,), identity=identity, challenged=True,
         )  # fmt: skip
 
-    def noted(self, key: str, at: float, code: str) -> Change:
+    def noted(self, key: str, at: float, code: str) -> ScoreUpdate:
         """The watch has found something about a visitor that is to be known, and not acted on."""
-        return Change(key, at, self.day_of(at), self.thresholds.half_life, codes=(code,))
+        return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, codes=(code,))
 
-    def _turn_away(self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
+    def _turn_away(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
         """What the rule of the weightiest detector says."""
         rule = self._rules[heaviest.detector]
         if not rule.block_for:
@@ -174,16 +174,16 @@ class Ladder:
             return Outcome(Decision(rule.action, tuple(evidence), visit.at))
         key = heaviest.key or visit.visitor
         if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
-            key = everyone_at(visit.prefix)
+            key = prefix_key(visit.prefix)
         offence = dict(memory.offences).get(key, 0) + 1
         until = visit.at + self._length(rule, offence)
         block = Block(key, visit.prefix, visit.at, until, rule.action, heaviest, offence)
         return Outcome(Decision(rule.action, tuple(evidence), until), block)
 
-    def _blank(self, visit: Visit) -> Change:
-        return Change(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
+    def _blank(self, visit: Visit) -> ScoreUpdate:
+        return ScoreUpdate(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
 
-    def _change(self, visit: Visit, evidence: Sequence[Evidence], weight: float) -> Change | None:
+    def _change(self, visit: Visit, evidence: Sequence[Evidence], weight: float) -> ScoreUpdate | None:
         """What a visit's evidence adds to its visitor's standing."""
         entry = ""
         for found in evidence:
@@ -195,11 +195,11 @@ class Ladder:
         limits = self.thresholds
         codes = tuple([e.code for e in evidence if e.weight])
         wrong = weight >= limits.wrong_from
-        return Change(
+        return ScoreUpdate(
             visit.visitor, visit.at, self.day_of(visit.at), limits.half_life, weight, codes, wrong, entry=entry
         )
 
-    def _is_plainly_a_person(self, standing: Standing | None) -> bool:
+    def _is_plainly_a_person(self, standing: VisitorScore | None) -> bool:
         """Whether a visitor is no suspect even if nothing of what is held against it had faded."""
         return standing is None or (
             standing.identity == "person"
@@ -207,7 +207,9 @@ class Ladder:
             and standing.wrong < self.thresholds.wrong_visits
         )
 
-    def _stays_a_person(self, visit: Visit, standing: Standing | None, change: Change | None, steady: float) -> bool:
+    def _stays_a_person(
+        self, visit: Visit, standing: VisitorScore | None, change: ScoreUpdate | None, steady: float
+    ) -> bool:
         """Whether it is plain, without working out the whole standing, that a person is no suspect by this visit."""
         if standing is not None and standing.identity != "person":
             return False
@@ -219,30 +221,35 @@ class Ladder:
         # What has not faded is the most that there can be: mostly that is little enough.
         more = weight + steady
         if standing.suspicion + more >= limits.suspect_at:
-            left = suspicion_at(standing, visit.at, limits.half_life)
+            left = score_at(standing, visit.at, limits.half_life)
             if left + more >= limits.suspect_at:
                 return False
         if standing.wrong:
-            wrong += wrong_on(standing, self.day_of(visit.at))
+            wrong += suspicious_visits_on(standing, self.day_of(visit.at))
         return wrong < limits.wrong_visits
 
-    def _is_suspect(self, standing: Standing, at: float, steady: float = 0.0) -> bool:
+    def _is_suspect(self, standing: VisitorScore, at: float, steady: float = 0.0) -> bool:
         """Whether a visitor is one; who is already stays one until half of what made it one has faded."""
         limits = self.thresholds
         if limits.suspects == "pass":
             return False
         enough = limits.suspect_at if standing.identity == "person" else limits.suspect_at / 2
-        gathered = suspicion_at(standing, at, limits.half_life)
+        gathered = score_at(standing, at, limits.half_life)
         if gathered and gathered + steady >= enough:
             return True
-        return wrong_on(standing, self.day_of(at)) >= limits.wrong_visits
+        return suspicious_visits_on(standing, self.day_of(at)) >= limits.wrong_visits
 
     def _suspect(
-        self, visit: Visit, memory: Memory, evidence: Sequence[Evidence], change: Change | None, after: Standing
+        self,
+        visit: Visit,
+        memory: StateReply,
+        evidence: Sequence[Evidence],
+        change: ScoreUpdate | None,
+        after: VisitorScore,
     ) -> Outcome:
         limits = self.thresholds
         before, day = memory.standing, self.day_of(visit.at)
-        why = Evidence("suspicion", "suspect", suspicion_at(after, visit.at, limits.half_life), explained(after))
+        why = Evidence("suspicion", "suspect", score_at(after, visit.at, limits.half_life), explained(after))
         is_new = before is None or before.identity == "person"
         # The watch has counted the challenge that is to come; here it is counted when it comes.
         if challenges_on(before, day) + is_new > limits.challenges:
@@ -257,7 +264,7 @@ class Ladder:
         return Outcome(Decision(limits.suspects, (*evidence, why), change=change))
 
 
-def _passed(evidence: Sequence[Evidence], change: Change | None) -> Decision:
+def _passed(evidence: Sequence[Evidence], change: ScoreUpdate | None) -> Decision:
     return Decision("pass", tuple(evidence), change=change) if evidence or change is not None else PASS
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from hedgerow.core.decision import Change, Identity, Standing
+from hedgerow.core.decision import Identity, ScoreUpdate, VisitorScore
 
-_UNKNOWN = Standing()
+_UNKNOWN = VisitorScore()
 _MOST_REASONS = 8
 _LEAST = 1e-6
 
 
-def suspicion_at(standing: Standing | None, at: float, half_life: float) -> float:
+def score_at(standing: VisitorScore | None, at: float, half_life: float) -> float:
     """
     What is left of a suspicion at *at*.
 
@@ -22,30 +22,30 @@ def suspicion_at(standing: Standing | None, at: float, half_life: float) -> floa
     return left if left > _LEAST else 0.0
 
 
-def wrong_on(standing: Standing | None, day: int) -> int:
+def suspicious_visits_on(standing: VisitorScore | None, day: int) -> int:
     """How many visits of *day* spoke against the visitor."""
     return standing.wrong if standing is not None and standing.day == day else 0
 
 
-def challenges_on(standing: Standing | None, day: int) -> int:
+def challenges_on(standing: VisitorScore | None, day: int) -> int:
     """How often the visitor was challenged on *day*."""
     return standing.challenges if standing is not None and standing.day == day else 0
 
 
-def amended(standing: Standing | None, change: Change) -> Standing:
+def updated_score(standing: VisitorScore | None, change: ScoreUpdate) -> VisitorScore:
     """The standing after *change*. A change that comes late, from a visit before the last, counts as of the last."""
     before = standing or _UNKNOWN
     at, day = max(before.at, change.at), max(before.day, change.day)
     # Who was to be challenged already is not challenged once more.
     challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
     if change.cleared:
-        return Standing("person", 0.0, at, day, 0, challenges, ())
-    return Standing(
+        return VisitorScore("person", 0.0, at, day, 0, challenges, ())
+    return VisitorScore(
         _named(before.identity, change.identity) if change.identity else before.identity,
-        suspicion_at(before, at, change.half_life) + change.weight,
+        score_at(before, at, change.half_life) + change.weight,
         at,
         day,
-        wrong_on(before, day) + change.wrong,
+        suspicious_visits_on(before, day) + change.wrong,
         challenges,
         _with_codes(before.reasons, change.codes) if change.codes else before.reasons,
     )
@@ -66,7 +66,7 @@ def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) ->
     return tuple(counted.items())[-_MOST_REASONS:]
 
 
-def explained(standing: Standing) -> str:
+def explained(standing: VisitorScore) -> str:
     """
     A standing's reasons in a sentence.
 

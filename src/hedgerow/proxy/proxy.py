@@ -25,7 +25,7 @@ from websockets.frames import EXTERNAL_CLOSE_CODES, Close, CloseCode
 from websockets.uri import WebSocketURI
 
 from hedgerow.errors import UpstreamError
-from hedgerow.proxy.upstream.message import HOP_BY_HOP, Answer, RequestBody, named_by_connection
+from hedgerow.proxy.upstream.message import HOP_BY_HOP, RequestBody, UpstreamResponse, named_by_connection
 from hedgerow.proxy.upstream.pool import Upstream
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 
@@ -315,7 +315,7 @@ class Proxy:
         return await dial
 
 
-async def _relay(answer: Answer, send: Send) -> None:
+async def _relay(answer: UpstreamResponse, send: Send) -> None:
     """Pass the answer on; one that has arrived whole, in one piece."""
     status, headers = answer.status, answer.headers
     if status in _WITHOUT_LENGTH:

@@ -20,13 +20,13 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from hedgerow.proxy.server_protocol import Limits, Protocol
+from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol
 
 _TICKS_A_SECOND = 10
 
 
 def make_server(
-    app: Any, host: str, port: int, *, limits: Limits | None = None, graceful: int = 10, lifespan: bool = True
+    app: Any, host: str, port: int, *, limits: ServerLimits | None = None, graceful: int = 10, lifespan: bool = True
 ) -> uvicorn.Server:
     """
     A server for *app*; `run()` it, with a list of sockets if there are several workers.
@@ -35,13 +35,13 @@ def make_server(
     refusals and failures go to `hedgerow.server`, the rest to uvicorn's own loggers. Forwarded headers are
     not read here, for whether to believe them is decided where visitors are identified.
     """
-    limits = limits or Limits()
+    limits = limits or ServerLimits()
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
         loop="uvloop",
-        http=cast("type[asyncio.Protocol]", partial(Protocol, limits=limits)),
+        http=cast("type[asyncio.Protocol]", partial(ServerProtocol, limits=limits)),
         ws=_Websocket,
         ws_max_size=limits.message,
         interface="asgi3",
@@ -71,7 +71,7 @@ class _Server(uvicorn.Server):
         if counter % _TICKS_A_SECOND == 0:
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
-                if isinstance(connection, Protocol):
+                if isinstance(connection, ServerProtocol):
                     connection.check(now)
         return await super().on_tick(counter)
 

@@ -40,7 +40,7 @@ def plain_answer(status: int) -> bytes:
     ).encode("ascii")
 
 
-class Cycle(RequestResponseCycle):
+class RequestCycle(RequestResponseCycle):
     """
     One request and its response.
 

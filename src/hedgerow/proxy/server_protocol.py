@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
-from hedgerow.proxy.server_cycle import Cycle, plain_answer
+from hedgerow.proxy.server_cycle import RequestCycle, plain_answer
 
 _log = logging.getLogger("hedgerow.server")
 
@@ -27,7 +27,7 @@ _NOTED = frozenset({b"expect", b"host", b"transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """
     What a client may send, in bytes, and how long it may take, in seconds.
 
@@ -54,7 +54,7 @@ class _Refusal(Exception):  # noqa: N818 - the client's error, not ours
         super().__init__(why)
 
 
-class Protocol(HttpToolsProtocol):
+class ServerProtocol(HttpToolsProtocol):
     """
     One connection of a client.
 
@@ -63,12 +63,12 @@ class Protocol(HttpToolsProtocol):
     begins is no longer certain.
     """
 
-    cycle: Cycle
+    cycle: RequestCycle
 
-    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: ServerLimits, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
-        self._running: Cycle | None = None
+        self._running: RequestCycle | None = None
         self._asgi = {"version": self.asgi_version, "spec_version": "2.3"}
         self._in_head = False
         self._whole = True
@@ -267,8 +267,8 @@ class Protocol(HttpToolsProtocol):
 
     def _begin(self, *, keep_alive: bool) -> None:
         """The head of a request is here: run the application, or queue it behind the requests before."""
-        previous = cast("Cycle | None", self.cycle)
-        cycle = self.cycle = Cycle(
+        previous = cast("RequestCycle | None", self.cycle)
+        cycle = self.cycle = RequestCycle(
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,
@@ -289,7 +289,7 @@ class Protocol(HttpToolsProtocol):
             self.pipeline.appendleft((cycle, self.app))
 
     def _run(self, cycle: RequestResponseCycle) -> None:
-        running = self._running = cast("Cycle", cycle)
+        running = self._running = cast("RequestCycle", cycle)
         # The cycle takes itself off the set; a done-callback would cost another turn of the event loop.
         task = running.task = self.loop.create_task(running.run_asgi(self.app))
         self.tasks.add(task)
@@ -360,12 +360,12 @@ class Protocol(HttpToolsProtocol):
         cycle.message_event.set()
         return not cycle.told
 
-    def _unfinished(self) -> Iterator[Cycle]:
+    def _unfinished(self) -> Iterator[RequestCycle]:
         """The requests without a complete response, oldest first."""
         if self._running is not None and not self._running.response_complete:
             yield self._running
         for cycle, _ in reversed(self.pipeline):
-            yield cast("Cycle", cycle)
+            yield cast("RequestCycle", cycle)
 
     def _upgrade(self, rest: bytes) -> None:
         """The client asks for another protocol; *rest* is what it sent after the head."""

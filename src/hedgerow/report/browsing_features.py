@@ -106,7 +106,7 @@ def lacking(figures: Figures, *, referrers: bool) -> str | None:
     return "" if assets or figures["own"].sum() < _HARDLY_ANY * figures["pages"].sum() else "assets"
 
 
-class ByManner:
+class BrowsingOpinion:
     """
     The opinion on each source that has page visits, with reasons from five on; *steps* are by what a log lacks, which
     may be *referrers*.

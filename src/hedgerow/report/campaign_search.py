@@ -6,11 +6,11 @@ import numpy as np
 
 from hedgerow.report.campaigns.network_groups import ROBOTS, Requests
 from hedgerow.report.campaigns.search import find
-from hedgerow.report.campaigns.traffic_similarity import Limits
-from hedgerow.report.declared_bots import Declared
-from hedgerow.report.result import Campaign
-from hedgerow.report.shape_opinion import ByShape
-from hedgerow.report.source_labels import PERSON, UNKNOWN, Judgements
+from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
+from hedgerow.report.declared_bots import DeclaredBots
+from hedgerow.report.result import CampaignResult
+from hedgerow.report.shape_opinion import ShapeOpinion
+from hedgerow.report.source_labels import PERSON, UNKNOWN, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.tables.url_features import digest
 
@@ -23,7 +23,9 @@ _FIRST = 200
 """Pages and calls of each that are looked at."""
 
 
-def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared: Declared | None) -> list[Campaign]:
+def campaigns(
+    tables: Tables, judgements: SourceLabels, shapes: ShapeOpinion, declared: DeclaredBots | None
+) -> list[CampaignResult]:
     """
     The campaigns, the largest first.
 
@@ -51,12 +53,12 @@ def campaigns(tables: Tables, judgements: Judgements, shapes: ByShape, declared:
     )
     names = tables.sources
     agents = None if declared is None else declared.agents_of(np.arange(len(names)))
-    limits = Limits(k=shapes.similarity)
+    limits = SimilarityLimits(k=shapes.similarity)
     found = find(
         tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful
     )
     return [
-        Campaign(
+        CampaignResult(
             f"c{number}",
             one.kind,
             [names[k] for k in one.members],

@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.result import Campaign, Report, Source
+from hedgerow.report.result import CampaignResult, Report, SourceResult
 from hedgerow.report.shape.autocorrelation import Levels, autocorrelation, runs_of, standard_errors
 from hedgerow.report.shape.decomposition import decompose, operators
-from hedgerow.report.shape.series import SIX_HOURS, Counts, Plan, plan_of
+from hedgerow.report.shape.series import SIX_HOURS, Counts, SeriesPlan, plan_of
 from hedgerow.report.source_labels import CRAWLER, LABELS
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Portrait(msgspec.Struct, frozen=True):
     local spikes. *trend*, *season* and *rest* add up to *counts*.
     """
 
-    source: Source
+    source: SourceResult
     origin: float
     interval: float
     counts: list[float]
@@ -66,7 +66,7 @@ class Overlay(msgspec.Struct, frozen=True):
     they are shifted, shifted.
     """
 
-    campaign: Campaign
+    campaign: CampaignResult
     origin: float
     step: float
     series: list[list[float]]
@@ -97,7 +97,7 @@ def traffic_of(report: Report) -> Traffic:
     )
 
 
-def portraits_of(report: Report, most: int = PORTRAITS) -> tuple[Plan, list[Portrait]]:
+def portraits_of(report: Report, most: int = PORTRAITS) -> tuple[SeriesPlan, list[Portrait]]:
     """How series were made of this log, and the crawlers with the most requests."""
     tables = report.tables
     plan = plan_of(tables.origin, tables.origin + tables.span)
@@ -160,7 +160,7 @@ def _asked(report: Report, chosen: Ints, origin: float, step: float) -> Counts:
     return Counts(rows, found["bin"].astype(np.int64), found["n"].astype(np.float64), len(chosen))
 
 
-def _busiest(counts: Counts, plan: Plan) -> Ints:
+def _busiest(counts: Counts, plan: SeriesPlan) -> Ints:
     """Where the window of each source begins in which it sent most; of equals the first."""
     best = np.zeros(counts.size, np.int64)
     last = plan.bins - plan.points

@@ -14,11 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.core.rate_limit import Window
-from hedgerow.report.declared_bots import NOTHING, Declared
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.report.declared_bots import NOTHING, DeclaredBots
 from hedgerow.report.rate_limit_proposal import Proposal
 from hedgerow.report.request_volumes import K1, K2
-from hedgerow.report.source_labels import CRAWLER, GOOD_BOT, Judgements
+from hedgerow.report.source_labels import CRAWLER, GOOD_BOT, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
 
 FREE_TOUCHES = 0.01
@@ -45,7 +45,7 @@ class Containment(msgspec.Struct, frozen=True):
     k2: int | None
 
 
-def contain(tables: Tables, judgements: Judgements) -> Containment:
+def contain(tables: Tables, judgements: SourceLabels) -> Containment:
     """What k1 and k2 would touch in this log."""
     automatic = np.isin(judgements.label, (CRAWLER, GOOD_BOT))
     days, requests, ordinary = tables.days(automatic)
@@ -92,7 +92,7 @@ def _smallest(limits: tuple[int, ...], requests: NDArray[np.int64], days: NDArra
     return next((limit for limit in limits if days[requests > limit].sum() <= share * total), limits[-1])
 
 
-def limits(tables: Tables, judgements: Judgements, declared: Declared | None) -> list[Proposal]:
+def limits(tables: Tables, judgements: SourceLabels, declared: DeclaredBots | None) -> list[Proposal]:
     """
     Density windows that fit this log; the same rule as `hedgerow replay --propose`.
 
@@ -117,7 +117,7 @@ def limits(tables: Tables, judgements: Judgements, declared: Declared | None) ->
         limit = max(_LEAST, int(np.ceil(reached * _MARGIN)))
         above = peaks > limit
         touched = int(above.sum()), int((above & ordinary).sum())
-        proposals.append(Proposal(Window(limit, span), count, reached, *touched))
+        proposals.append(Proposal(RateLimit(limit, span), count, reached, *touched))
     return proposals
 
 

@@ -19,7 +19,7 @@ NOTHING, PROGRAM, FALSE, VERIFIED = 0, 1, 2, 3
 """What became of it: declares nothing, declares itself a program, lies about which bot it is, is the bot it says."""
 
 
-class Declared:
+class DeclaredBots:
     """What sources declare: *state*, one of the above for each; by which of their user agents (*agents*)."""
 
     def __init__(self, tables: Tables, bots: Bots) -> None:

@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 _LENGTH = Struct("<Q")
 
 
-class Beside:
+class ForkedWriter:
     """Pieces that are being made. To be closed."""
 
     def __init__(self, pieces: Iterator[str]) -> None:

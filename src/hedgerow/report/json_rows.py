@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.logs.formats import readable
-from hedgerow.report.declared_bots import Declared
+from hedgerow.report.declared_bots import DeclaredBots
 from hedgerow.report.evidence_columns import rounded
-from hedgerow.report.source_labels import LABELS, Judgements
+from hedgerow.report.source_labels import LABELS, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
 
 NAMED = ("account", "session")
@@ -52,7 +52,7 @@ def campaign(name: str | None) -> str:
 
 
 def halves(
-    some: NDArray[np.int64], tables: Tables, judgements: Judgements, declared: Declared | None
+    some: NDArray[np.int64], tables: Tables, judgements: SourceLabels, declared: DeclaredBots | None
 ) -> tuple[list[str], list[str]]:
     """The first and the second halves of a line for each of the sources at the places *some*, in which no line ends."""
     figures = tables.figures
@@ -83,7 +83,7 @@ def _dumped(column: Sequence[Any]) -> list[str]:
     return _ENCODER.encode_lines(column).decode("utf-8").split("\n")[:-1]
 
 
-def _evidence(some: NDArray[np.int64], judgements: Judgements) -> list[str]:
+def _evidence(some: NDArray[np.int64], judgements: SourceLabels) -> list[str]:
     """What speaks about each, one piece behind the other."""
     whom, kind, weight, text = judgements.findings(some)
     begins = [f'{{"detector":{dump(detector)},"code":{dump(code)},"weight":' for detector, code in judgements.kinds]
@@ -95,7 +95,7 @@ def _evidence(some: NDArray[np.int64], judgements: Judgements) -> list[str]:
     return [",".join(pieces[begin:end]) for begin, end in pairwise(bounds)]
 
 
-def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: Declared | None) -> Iterable[str]:
+def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: DeclaredBots | None) -> Iterable[str]:
     """What not every source has: an address beside its name, a user agent, the bot that it says it is."""
     places = some.tolist()
     found = [""] * len(places)

@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.core.rate_limit import Window
+from hedgerow.core.rate_limit import RateLimit
 from hedgerow.detectors.header_anomalies import WEIGHTS
-from hedgerow.report.declared_bots import Declared
+from hedgerow.report.declared_bots import DeclaredBots
 from hedgerow.report.evidence_columns import Findings, one_each
 from hedgerow.report.tables.figures import SPANS, Figures
-from hedgerow.request.header_anomalies import signs_of
+from hedgerow.request.header_anomalies import find_anomalies
 
 _SURE = 0.999
 _TOLD_BY_A_LOG = ("automation", "browser-http", "no-agent", "odd-agent", "program")
@@ -26,7 +26,7 @@ _AS_USUAL = {b"accept": b"text/html", b"accept-language": b"en", b"accept-encodi
 """What a log does not tell, as any browser sends it."""
 
 
-class ByDensity:
+class RateLimitOpinion:
     """
     Who was over a limit of request density at its busiest.
 
@@ -36,8 +36,8 @@ class ByDensity:
 
     detector, codes = "density", ("density-visitor",)
 
-    def __init__(self, figures: Figures, windows: Sequence[Window]) -> None:
-        self._over: list[tuple[Window, NDArray[np.bool_]]] = [
+    def __init__(self, figures: Figures, windows: Sequence[RateLimit]) -> None:
+        self._over: list[tuple[RateLimit, NDArray[np.bool_]]] = [
             (window, figures[f"peak_{SPANS.index(window.seconds)}"] > window.count)
             for window in windows
             if window.by == "visitor" and window.of != "prefetches" and window.seconds in SPANS
@@ -56,12 +56,12 @@ class ByDensity:
         return one_each(np.ones(len(some)), texts)
 
 
-class ByHeaders:
+class HeaderOpinion:
     """What is odd about a source's user agent, and about a browser of today that speaks HTTP/1.0 all the time."""
 
     detector, codes = "headers", _TOLD_BY_A_LOG
 
-    def __init__(self, figures: Figures, declared: Declared) -> None:
+    def __init__(self, figures: Figures, declared: DeclaredBots) -> None:
         self._declared = declared
         self._old: NDArray[np.bool_] = figures["old_http"] == figures["requests"]
         self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
@@ -92,5 +92,5 @@ class ByHeaders:
 
 def _signs(agent: str, old: bool) -> list[int]:
     fields = {b"user-agent": agent.encode("latin-1", "replace")} | _AS_USUAL
-    signs = signs_of(fields, scheme="http", host="", version="1.0" if old else "1.1")
+    signs = find_anomalies(fields, scheme="http", host="", version="1.0" if old else "1.1")
     return [_TOLD_BY_A_LOG.index(code) for code in signs if code in _TOLD_BY_A_LOG]

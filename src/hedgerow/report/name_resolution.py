@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from hedgerow.request.bots import Name, Proofs
-from hedgerow.web.lookups.dns import Resolver, SilenceError, is_in
+from hedgerow.request.bots import BotProofs, Name
+from hedgerow.web.lookups.dns import DnsTimeoutError, Resolver, is_in
 
 _AT_ONCE = 50
 
 
-def resolve(questions: Sequence[Name], proofs: Proofs, resolver: Resolver) -> int:
+def resolve(questions: Sequence[Name], proofs: BotProofs, resolver: Resolver) -> int:
     """Ask about all *questions* and let *proofs* know; gives how many had no answer."""
     return asyncio.run(_resolve({(q.bot.name, q.address): q for q in questions}, proofs, resolver))
 
 
-async def _resolve(questions: dict[tuple[str, str], Name], proofs: Proofs, resolver: Resolver) -> int:
+async def _resolve(questions: dict[tuple[str, str], Name], proofs: BotProofs, resolver: Resolver) -> int:
     room = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(question: Name) -> bool:
         async with room:
             try:
                 true = await is_in(question.address, question.bot.domains, resolver)
-            except SilenceError:
+            except DnsTimeoutError:
                 return False
         proofs.learn(question, true=true)
         return True

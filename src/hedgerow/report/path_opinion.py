@@ -107,7 +107,7 @@ def probabilities(
     return each, crawls
 
 
-class ByPath:
+class PathOpinion:
     """
     The opinion of *bundle* on each source that has a session of at least ten steps.
 

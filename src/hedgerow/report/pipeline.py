@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hedgerow.core.rate_limit import Window
-from hedgerow.report.browsing_features import ByManner
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.report.browsing_features import BrowsingOpinion
 from hedgerow.report.campaign_search import campaigns
 from hedgerow.report.containment import contain, limits
-from hedgerow.report.declared_bots import Declared
+from hedgerow.report.declared_bots import DeclaredBots
 from hedgerow.report.heuristics import Votes
-from hedgerow.report.live_opinions import ByDensity, ByHeaders
-from hedgerow.report.path_opinion import ByPath
-from hedgerow.report.report_model import Model, load
-from hedgerow.report.residual_traffic import crowd_of
+from hedgerow.report.live_opinions import HeaderOpinion, RateLimitOpinion
+from hedgerow.report.path_opinion import PathOpinion
+from hedgerow.report.report_model import ReportModel, load
+from hedgerow.report.residual_traffic import residual_traffic
 from hedgerow.report.result import Report
 from hedgerow.report.shape.model_file import load as load_shape
-from hedgerow.report.shape_opinion import ByShape
-from hedgerow.report.source_labels import ByDeclaration, ByHeuristics, Judgements, Opinion
+from hedgerow.report.shape_opinion import ShapeOpinion
+from hedgerow.report.source_labels import DeclarationOpinion, HeuristicsOpinion, Opinion, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.window_opinion import ByWindow
-from hedgerow.request.bots import Bots, Name, Proofs
+from hedgerow.report.window_opinion import WindowOpinion
+from hedgerow.request.bots import BotProofs, Bots, Name
 from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.watch.models.bundle import load as load_bundle
 from hedgerow.watch.models.bundle import load_window
@@ -51,12 +51,12 @@ class Options(msgspec.Struct, frozen=True):
 
     ignore_agents: bool = False
     model: Path | None = None
-    resolve: Proofs | None = None
+    resolve: BotProofs | None = None
     resolver: Resolver | None = None
     paths: Path | None = None
     window: Path | None = None
     shape: Path | None = None
-    windows: tuple[Window, ...] = DEFAULT_WINDOWS
+    windows: tuple[RateLimit, ...] = DEFAULT_WINDOWS
     told: bool = False
 
 
@@ -84,13 +84,13 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
         of_figures = beside.submit(_by_figures, tables, bots, model, options, watch)
         with watch("shapes"):
-            shapes = ByShape(tables, load_shape(options.shape))
+            shapes = ShapeOpinion(tables, load_shape(options.shape))
         votes, declared, opinions = of_figures.result()
     with watch("judging"):
         opinions["shape"] = shapes
         in_turn = {name: opinions[name] for name in OPINIONS if name in opinions}
-        judgements = Judgements(tables.figures["pages"], in_turn, declared, trust=model.trust)
-        crowd = crowd_of(judgements, shapes)
+        judgements = SourceLabels(tables.figures["pages"], in_turn, declared, trust=model.trust)
+        crowd = residual_traffic(judgements, shapes)
     report = Report(
         tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent
     )  # fmt: skip
@@ -105,8 +105,8 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
 
 
 def _by_figures(
-    tables: Tables, bots: Bots, model: Model, options: Options, watch: _Watch
-) -> tuple[Votes, Declared | None, dict[str, Opinion]]:
+    tables: Tables, bots: Bots, model: ReportModel, options: Options, watch: _Watch
+) -> tuple[Votes, DeclaredBots | None, dict[str, Opinion]]:
     """The opinions that rest on the figures of sources; with them the votes and what sources declare."""
     figures = tables.figures
     opinions: dict[str, Opinion] = {}
@@ -116,18 +116,18 @@ def _by_figures(
         votes = Votes(
             figures, model.thresholds, ignore_agents=options.ignore_agents, referrers=referrers, renewed=tables.renewed
         )
-        opinions["heuristics"] = ByHeuristics(votes)
-        opinions["manner"] = ByManner(figures, model.manner, referrers=referrers)
-        opinions["density"] = ByDensity(figures, options.windows)
+        opinions["heuristics"] = HeuristicsOpinion(votes)
+        opinions["manner"] = BrowsingOpinion(figures, model.manner, referrers=referrers)
+        opinions["density"] = RateLimitOpinion(figures, options.windows)
     with watch("paths"):
-        opinions["path"] = ByPath(figures, load_bundle(options.paths))
+        opinions["path"] = PathOpinion(figures, load_bundle(options.paths))
     if not options.ignore_agents:
         with watch("declared"):
-            declared = Declared(tables, bots)
-            opinions["declared"] = ByDeclaration(declared)
-            opinions["headers"] = ByHeaders(figures, declared)
+            declared = DeclaredBots(tables, bots)
+            opinions["declared"] = DeclarationOpinion(declared)
+            opinions["headers"] = HeaderOpinion(figures, declared)
     with watch("windows"):
-        opinions["window"] = ByWindow(tables, load_window(options.window), declared)
+        opinions["window"] = WindowOpinion(tables, load_window(options.window), declared)
     return votes, declared, opinions
 
 
@@ -141,6 +141,6 @@ def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
 
     questions: list[Name] = []
     proofs.ask = questions.append
-    Declared(tables, bots)
+    DeclaredBots(tables, bots)
     proofs.ask = None
     return resolve(questions, proofs, options.resolver or DnsResolver())

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hedgerow.core.rate_limit import Window, add_hit, count_hits
+from hedgerow.core.rate_limit import RateLimit, add_hit, count_hits
 from hedgerow.core.visit import Visit
 
 _AUTOMATIC = (
@@ -56,7 +56,7 @@ class Proposal(msgspec.Struct, frozen=True):
     have touched *touched* visitors of this log, *touched_ordinary* of them among the ordinary ones.
     """
 
-    window: Window
+    window: RateLimit
     ordinary: int
     reached: int
     touched: int
@@ -182,7 +182,7 @@ class Peaks:
             limit = max(least, math.ceil(reached * margin))
             touched = sum(trace.peaks[n] > limit for trace in self._traces.values())
             touched_ordinary = count - bisect_right(peaks, limit)
-            proposals.append(Proposal(Window(limit, span), count, reached, touched, touched_ordinary))
+            proposals.append(Proposal(RateLimit(limit, span), count, reached, touched, touched_ordinary))
         return proposals
 
     def _ordinary(self) -> list[_Trace]:

@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 import msgspec
 
-from hedgerow.core.decision import Action, Campaign, Change, Decision, Evidence
+from hedgerow.core.decision import Action, Campaign, Decision, Evidence, ScoreUpdate
 from hedgerow.core.gate import Gate
 from hedgerow.core.visit import Visit
 from hedgerow.logs.formats import iso
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.watch.watch import Watch
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -186,7 +186,7 @@ def replay(
     return result
 
 
-def _take(result: Replay, gate: Gate, change: Change) -> None:
+def _take(result: Replay, gate: Gate, change: ScoreUpdate) -> None:
     """What the watch says of a visitor: to the state, as it does live, and into the result."""
     gate.state.amend(change)
     finding = result.found.get(change.key)
@@ -196,7 +196,7 @@ def _take(result: Replay, gate: Gate, change: Change) -> None:
         finding.codes[code] = finding.codes.get(code, 0) + 1
 
 
-def to_json(result: Replay, tally: Tally) -> dict[str, Any]:
+def to_json(result: Replay, tally: ReadCounts) -> dict[str, Any]:
     """The replay as plain data for JSON; the same log gives the same data, timing apart."""
     seconds = result.seconds
     return {

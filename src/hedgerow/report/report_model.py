@@ -19,7 +19,7 @@ from hedgerow.report.heuristics import Thresholds
 FORMAT = "hedgerow-report-2"
 
 
-class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ReportModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
     *manner* has functions for what a log may lack (`LACKING`). *trust* has a factor for the odds of each opinion.
     *provenance* says what it was learned from, and how good it was on what it had not seen.
@@ -32,11 +32,11 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provenance: dict[str, Any] = {}
 
 
-def load(path: Path | None = None) -> Model:
+def load(path: Path | None = None) -> ReportModel:
     """The model in the file *path*; the one that comes with Hedgerow, where there is none."""
     where = files("hedgerow.data") / "models" / "report.json" if path is None else path
     try:
-        found = msgspec.json.decode(where.read_bytes(), type=Model)
+        found = msgspec.json.decode(where.read_bytes(), type=ReportModel)
     except (OSError, msgspec.DecodeError) as error:
         raise ModelError(f"{str(where)!r} is no model of a report: {error}") from None
     fits = found.manner.keys() == LACKING.keys() and all(steps.is_sound for steps in found.manner.values())
@@ -45,5 +45,5 @@ def load(path: Path | None = None) -> Model:
     return found
 
 
-def encoded(model: Model) -> bytes:
+def encoded(model: ReportModel) -> bytes:
     return msgspec.json.format(msgspec.json.encode(model, order="deterministic"), indent=1) + b"\n"

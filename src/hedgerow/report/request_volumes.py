@@ -18,7 +18,7 @@ K1 = (10, 15, 20, 25, 50, 100)
 K2 = (100, 500, 1000, 2000, 5000, 10_000)
 
 
-class Volumes:
+class RequestVolumes:
     """How many requests each source has made on each day; *day_of* tells a time's day."""
 
     def __init__(self, day_of: Callable[[float], int], *, pages_only: bool = False) -> None:

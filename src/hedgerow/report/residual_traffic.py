@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hedgerow.report.shape.daily_rhythm import Rhythm, rhythm
+from hedgerow.report.shape.daily_rhythm import DailyRhythm, rhythm
 from hedgerow.report.shape.series import HALF_HOUR
-from hedgerow.report.shape_opinion import ByShape
-from hedgerow.report.source_labels import PERSON, UNKNOWN, Judgements
+from hedgerow.report.shape_opinion import ShapeOpinion
+from hedgerow.report.source_labels import PERSON, UNKNOWN, SourceLabels
 
 _MOST_BINS = 20 * 366 * 48
 """Twenty years: what claims to be longer has times that are wrong."""
 
 
-class Crowd(NamedTuple):
+class ResidualTraffic(NamedTuple):
     """How many *sources* and *requests* are the crowd's, and its rhythm."""
 
     sources: int
     requests: int
-    rhythm: Rhythm
+    rhythm: DailyRhythm
 
     @property
     def text(self) -> str:
@@ -37,7 +37,7 @@ class Crowd(NamedTuple):
         return f"{who} {self.rhythm.text[0].lower()}{self.rhythm.text[1:]}{hides}"
 
 
-def crowd_of(judgements: Judgements, shapes: ByShape) -> Crowd | None:
+def residual_traffic(judgements: SourceLabels, shapes: ShapeOpinion) -> ResidualTraffic | None:
     """The crowd of a log; None where its series are not in half-hours, or too long to be true."""
     plan, counts = shapes.plan, shapes.counts
     if plan.interval != HALF_HOUR or plan.bins > _MOST_BINS:
@@ -45,4 +45,4 @@ def crowd_of(judgements: Judgements, shapes: ByShape) -> Crowd | None:
     inside = np.isin(judgements.label, (PERSON, UNKNOWN))
     mine = inside[counts.rows]
     series = np.bincount(counts.bins[mine], counts.values[mine], plan.bins)
-    return Crowd(int(inside.sum()), int(series.sum()), rhythm(series, shapes.night))
+    return ResidualTraffic(int(inside.sum()), int(series.sum()), rhythm(series, shapes.night))

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from hedgerow.core.decision import Evidence
 from hedgerow.logs.formats import iso
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.containment import Containment, to_json
-from hedgerow.report.declared_bots import Declared
-from hedgerow.report.forked_writer import Beside
+from hedgerow.report.declared_bots import DeclaredBots
+from hedgerow.report.forked_writer import ForkedWriter
 from hedgerow.report.heuristics import Votes
 from hedgerow.report.json_rows import NAMED, campaign, dump, halves, shown
 from hedgerow.report.rate_limit_proposal import Proposal
-from hedgerow.report.residual_traffic import Crowd
-from hedgerow.report.source_labels import LABELS, Judgements
+from hedgerow.report.residual_traffic import ResidualTraffic
+from hedgerow.report.source_labels import LABELS, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
 
 _SORTS = {
@@ -51,7 +51,7 @@ _MANY = 5000
 """Sources from which on it is worth another process to tell of them."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class SourceResult(msgspec.Struct, frozen=True):
     """One source as the report has it; *address* is the first of one that is told by its name."""
 
     source: str
@@ -68,7 +68,7 @@ class Source(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class Campaign(msgspec.Struct, frozen=True, omit_defaults=True):
+class CampaignResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Sources that belong together, and a sentence why; *shifts* as in `campaigns.similarity.Found`."""
 
     id: str
@@ -90,18 +90,18 @@ class Report:
     def __init__(
         self,
         tables: Tables,
-        judgements: Judgements,
+        judgements: SourceLabels,
         *,
-        declared: Declared | None = None,
+        declared: DeclaredBots | None = None,
         votes: Votes | None = None,
         rules: Sequence[str] = (),
-        crowd: Crowd | None = None,
+        crowd: ResidualTraffic | None = None,
         silent: int = 0,
     ) -> None:
         self.tables = tables
-        self.tally: Tally = tables.tally
+        self.tally: ReadCounts = tables.tally
         self.judgements = judgements
-        self.campaigns: list[Campaign] = []
+        self.campaigns: list[CampaignResult] = []
         self.containment: Containment | None = None
         self.density: list[Proposal] = []
         """Density windows that fit the log."""
@@ -121,7 +121,7 @@ class Report:
         self._campaign_of: dict[str, str] = {}
         self._told: list[bytes] | None = None
 
-    def join(self, campaigns: Sequence[Campaign]) -> None:
+    def join(self, campaigns: Sequence[CampaignResult]) -> None:
         """Say which sources belong together."""
         self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
@@ -161,20 +161,20 @@ class Report:
         """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
         return self._declared is not None and self._declared.may_be_welcome(place)
 
-    def source(self, place: int) -> Source:
+    def source(self, place: int) -> SourceResult:
         (one,) = self.sources_at([place])
         return one
 
-    def sources_at(self, places: Sequence[int]) -> Iterator[Source]:
+    def sources_at(self, places: Sequence[int]) -> Iterator[SourceResult]:
         """The sources at *places*, which may be very many."""
         for begin in range(0, len(places), _AT_ONCE):
             chosen = places[begin : begin + _AT_ONCE]
             yield from map(self._source, chosen, self.judgements.evidence(np.array(chosen, np.int64)))
 
-    def _source(self, place: int, evidence: list[Evidence]) -> Source:
+    def _source(self, place: int, evidence: list[Evidence]) -> SourceResult:
         tables, judgements = self.tables, self.judgements
         name = tables.sources[place]
-        return Source(
+        return SourceResult(
             name,
             int(self._requests[place]),
             LABELS[judgements.label[place]],
@@ -214,7 +214,7 @@ class Report:
         if len(self.ranked) < _MANY:
             yield
             return
-        with Beside("\n".join(chain(*block)) for block in self._halves()) as beside:
+        with ForkedWriter("\n".join(chain(*block)) for block in self._halves()) as beside:
             yield
             self._told = beside.pieces()
 
@@ -252,12 +252,12 @@ class Report:
             yield "".join(pieces)
 
 
-def _named(one: Campaign) -> dict[str, Any]:
+def _named(one: CampaignResult) -> dict[str, Any]:
     """A campaign with its members named as the sources are."""
     return {**msgspec.to_builtins(one), "members": [shown(name) for name in one.members]}
 
 
-def _crowd(crowd: Crowd) -> dict[str, Any]:
+def _crowd(crowd: ResidualTraffic) -> dict[str, Any]:
     found = crowd.rhythm
     return {
         "sources": crowd.sources, "requests": crowd.requests, "days": found.days, "depth": round(found.depth, 4),

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.report.evidence_columns import Findings, one_each
-from hedgerow.report.shape.model_file import INPUTS, Bundle, load
+from hedgerow.report.shape.model_file import INPUTS, ShapeModels, load
 from hedgerow.report.shape.series import plan_of
 from hedgerow.report.shape.vote import classify, richest, words
 from hedgerow.report.tables.source_tables import Tables
 
 
-class ByShape:
+class ShapeOpinion:
     """
     The vote of three classifiers on each source with enough requests; in a log of less than two days on nobody.
 
@@ -21,7 +21,7 @@ class ByShape:
 
     detector, codes = "shape", ("shape-crawler",)
 
-    def __init__(self, tables: Tables, bundle: Bundle | None = None) -> None:
+    def __init__(self, tables: Tables, bundle: ShapeModels | None = None) -> None:
         size = len(tables.figures.sources)
         self.plan = plan_of(tables.origin, tables.origin + tables.span)
         self.counts = tables.counts(self.plan)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.decision import Evidence
-from hedgerow.report.declared_bots import FALSE, NOTHING, PROGRAM, VERIFIED, Declared
+from hedgerow.report.declared_bots import FALSE, NOTHING, PROGRAM, VERIFIED, DeclaredBots
 from hedgerow.report.evidence_columns import Findings, rounded
 from hedgerow.report.heuristics import NAMES, YES, Votes
 
@@ -53,7 +53,7 @@ class Opinion(Protocol):
     def evidence(self, some: NDArray[np.int64]) -> Findings: ...
 
 
-class ByHeuristics:
+class HeuristicsOpinion:
     """The vote of the seven heuristics."""
 
     detector, codes = "heuristics", NAMES
@@ -71,13 +71,13 @@ class ByHeuristics:
         return Findings(whom, kind, 1 / votes.said[who], votes.sentences(who, kind))
 
 
-class ByDeclaration:
+class DeclarationOpinion:
     """What a source says of itself: who says it is a program is one."""
 
     detector, codes = "declared", ("declared-bot", "false-bot", "verified-bot")
     _KINDS: Mapping[int, int] = {PROGRAM: 0, FALSE: 1, VERIFIED: 2}
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: DeclaredBots) -> None:
         self._declared = declared
         self.probability: NDArray[np.float64] = np.where(declared.state == NOTHING, np.nan, _SUREST)
         self.probability[declared.state == VERIFIED] = np.nan
@@ -96,7 +96,7 @@ def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.log(p / (1 - p)), np.float64)
 
 
-class Judgements:
+class SourceLabels:
     """
     *score* and *label* (a place in `LABELS`) of each source, and the evidence behind them, which has *kinds*.
 
@@ -107,7 +107,7 @@ class Judgements:
         self,
         pages: NDArray[np.int64],
         opinions: Mapping[str, Opinion],
-        declared: Declared | None,
+        declared: DeclaredBots | None,
         *,
         trust: Mapping[str, float],
     ) -> None:

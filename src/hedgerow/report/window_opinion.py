@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.logs.fields import SESSION
-from hedgerow.report.declared_bots import FALSE, PROGRAM, VERIFIED, Declared
+from hedgerow.report.declared_bots import FALSE, PROGRAM, VERIFIED, DeclaredBots
 from hedgerow.report.evidence_columns import Findings, one_each
 from hedgerow.report.path_opinion import probabilities
 from hedgerow.report.tables.line_scanner import OTHER_CLIENT
@@ -24,12 +24,12 @@ _AGENTS = {PROGRAM: "agent_unknown", FALSE: "agent_false", VERIFIED: "agent_true
 _LEAST, _MOST = 27, 40
 
 
-class ByWindow:
+class WindowOpinion:
     """The opinion of *bundle* on each source that has a window; *declared* is None where user agents are hidden."""
 
     detector, codes = "window", ("window-suspect",)
 
-    def __init__(self, tables: Tables, bundle: Bundle, declared: Declared | None) -> None:
+    def __init__(self, tables: Tables, bundle: Bundle, declared: DeclaredBots | None) -> None:
         figures = tables.figures
         count = len(figures.sources)
         source = figures.who[:, 0]
@@ -55,7 +55,7 @@ class ByWindow:
         return one_each(self._surest[some], texts)
 
 
-def _rows(tables: Tables, declared: Declared | None) -> NDArray[np.float64]:
+def _rows(tables: Tables, declared: DeclaredBots | None) -> NDArray[np.float64]:
     """The features of all windows, with what is known only now: what user agents declare, and who has a name."""
     figures = tables.figures
     rows = figures.windows.copy()

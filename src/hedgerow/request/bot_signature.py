@@ -28,7 +28,7 @@ from hedgerow.request.bots import KnownBot
 TAG = "web-bot-auth"
 DIRECTORY = "/.well-known/http-message-signatures-directory"
 
-Outcome = Literal["verified", "pending", "unknown", "forged", "expired", "replayed"]
+SignatureOutcome = Literal["verified", "pending", "unknown", "forged", "expired", "replayed"]
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 _LONGEST_HEADER = 4096
@@ -69,7 +69,7 @@ class Signed(NamedTuple):
     """Who a signature says has made it, and whether that is true. *bot* is None where we do not know the signer."""
 
     bot: KnownBot | None
-    outcome: Outcome
+    outcome: SignatureOutcome
 
 
 def members(text: str) -> dict[str, str] | None:
@@ -331,7 +331,7 @@ class Signatures:
             return Signed(bot, "replayed")
         return Signed(bot, "verified")
 
-    def _key(self, request: Request, found: _Input) -> tuple[KnownBot | None, PublicKey | None, Outcome]:
+    def _key(self, request: Request, found: _Input) -> tuple[KnownBot | None, PublicKey | None, SignatureOutcome]:
         configured = self._keys.configured.get(found.key_id)
         if configured is not None:
             return *configured, "verified"

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from hedgerow.core.visit import Proof
 from hedgerow.request.bot_signature import Keys, Request, Signatures
-from hedgerow.request.bots import Bots, KnownBot, Proofs
-from hedgerow.request.robots_compliance import Manners
+from hedgerow.request.bots import BotProofs, Bots, KnownBot
+from hedgerow.request.robots_compliance import RobotsCompliance
 
 _ROBOTS = ("robots",)
 _SIGNS = {
@@ -20,16 +20,16 @@ _SIGNS = {
 }  # fmt: skip
 
 
-class Acquaintance:
+class BotCache:
     """What is remembered about bots, for as long as the site runs: names of addresses, keys, manners."""
 
     def __init__(self) -> None:
-        self.proofs = Proofs()
+        self.proofs = BotProofs()
         self.keys = Keys()
-        self.manners = Manners()
+        self.manners = RobotsCompliance()
 
 
-class Recognised(NamedTuple):
+class BotMatch(NamedTuple):
     """*bot* is the welcome bot's name, or ""; *claim*, *proof* and *signs* are the visit's."""
 
     bot: str
@@ -38,21 +38,21 @@ class Recognised(NamedTuple):
     signs: tuple[str, ...] = ()
 
 
-_NOBODY = Recognised("")
+_NOBODY = BotMatch("")
 
 
-class Welcome:
+class BotVerifier:
     """Recognises bots. Without *signatures* none is checked; without *manners* nobody is held to robots.txt."""
 
     def __init__(
-        self, bots: Bots | None = None, signatures: Signatures | None = None, manners: Manners | None = None
+        self, bots: Bots | None = None, signatures: Signatures | None = None, manners: RobotsCompliance | None = None
     ) -> None:
         self.bots = Bots() if bots is None else bots
         self.manners = manners
         self._signatures = signatures
         self._some = bool(self.bots)
 
-    def of(self, request: Request, address: str, user_agent: str, target: str) -> Recognised:
+    def of(self, request: Request, address: str, user_agent: str, target: str) -> BotMatch:
         """
         Who is asking, if it is a bot. *target* is the page asked for, without any marker.
 
@@ -69,32 +69,32 @@ class Welcome:
         signs = seen.signs + _SIGNS.get(signed.outcome, ())
         if not seen.claim:
             pending = signed.outcome == "pending"
-            return Recognised("", signed.bot.name, "pending" if pending else "unprovable", signs)
+            return BotMatch("", signed.bot.name, "pending" if pending else "unprovable", signs)
         return seen._replace(signs=signs)
 
-    def of_address(self, at: float, address: str, user_agent: str, host: str = "", target: str = "") -> Recognised:
+    def of_address(self, at: float, address: str, user_agent: str, host: str = "", target: str = "") -> BotMatch:
         """The same from address and user agent alone, as a log has them."""
         if not self._some:
             return _NOBODY
         name = self.bots.verified(address, user_agent)
         bot = self.bots.claimed(user_agent)
         if name or bot is None:
-            return Recognised(name) if name else _NOBODY
+            return BotMatch(name) if name else _NOBODY
         proof = self.bots.prove(bot, address, at)
         if proof == "verified":
             return self._proven(bot, at, host, target)
         signs = _ROBOTS if proof == "unprovable" and self._disobeys(bot, at, host, target) else ()
-        return Recognised("", bot.name, proof, signs)
+        return BotMatch("", bot.name, proof, signs)
 
-    def _proven(self, bot: KnownBot, at: float, host: str, target: str) -> Recognised:
+    def _proven(self, bot: KnownBot, at: float, host: str, target: str) -> BotMatch:
         signs: tuple[str, ...] = ()
         if self.manners is not None:
             if self._disobeys(bot, at, host, target):
                 signs = _ROBOTS
                 self.manners.send_away(bot.name, at)
             if not self.manners.welcome(bot.name, at):
-                return Recognised("", bot.name, "verified", signs)
-        return Recognised(bot.name if self.bots.welcomes(bot) else "", bot.name, "verified", signs)
+                return BotMatch("", bot.name, "verified", signs)
+        return BotMatch(bot.name if self.bots.welcomes(bot) else "", bot.name, "verified", signs)
 
     def _disobeys(self, bot: KnownBot, at: float, host: str, target: str) -> bool:
         return bool(self.manners and bot.robots and self.manners.disobeys(host, bot.robots, target, at))

@@ -1,8 +1,8 @@
 """
 Known bots: who says it is one, and whether that is true.
 
-A claim is what the user agent says; `data/bots.toml` names the bots that can be claimed. It is proven by the address
-(a published range, or the name of the address, which is looked up beside the request and remembered in `Proofs`), or by
+A claim is what the user agent says; `data/bots.toml` names the bots that can be claimed. It is proven by the address (a
+published range, or the name of the address, which is looked up beside the request and remembered in `BotProofs`), or by
 a signature. Until the answer is there the claim is pending: neither trusted nor held against anybody.
 
 The settings may name further bots by their networks; those are verified at once.
@@ -26,10 +26,10 @@ Category = Literal[
     "search", "ai-training", "ai-search", "ai-assistant", "archive", "monitoring", "preview", "feed", "seo", "other"
 ]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-Policy = Literal["pass", "contain", "refuse"]
+BotPolicy = Literal["pass", "contain", "refuse"]
 """pass: a verified bot is welcome. contain: it is judged like everybody else. refuse: it is turned away."""
 
-DEFAULT_POLICIES: Mapping[Category, Policy] = {
+DEFAULT_POLICIES: Mapping[Category, BotPolicy] = {
     "search": "pass", "ai-training": "contain", "ai-search": "pass", "ai-assistant": "pass", "archive": "pass",
     "monitoring": "pass", "preview": "pass", "feed": "pass", "seo": "contain", "other": "contain",
 }  # fmt: skip
@@ -119,7 +119,7 @@ class _Found(NamedTuple):
     until: float
 
 
-class Proofs:
+class BotProofs:
     """
     What was found about the names of addresses, in a bounded memory.
 
@@ -197,15 +197,15 @@ class Bots:
         *,
         known: Sequence[KnownBot] = (),
         ranges: Mapping[str, Ranges] | None = None,
-        policies: Mapping[Category, Policy] = DEFAULT_POLICIES,
-        proofs: Proofs | None = None,
+        policies: Mapping[Category, BotPolicy] = DEFAULT_POLICIES,
+        proofs: BotProofs | None = None,
     ) -> None:
         self._bots = tuple((bot.name, Networks(bot.networks), bot.user_agent.lower()) for bot in bots)
         self._known = tuple(bot for bot in known if bot.agent)
         self._ranges = ranges or {}
         self._policies = policies
         # Not `proofs or ...`: one that knows nobody yet is false.
-        self._proofs = Proofs() if proofs is None else proofs
+        self._proofs = BotProofs() if proofs is None else proofs
         # One group for each; the group's number tells which.
         pattern = "|".join(f"({bot.agent})" for bot in self._known)
         self._pattern = re.compile(pattern, re.IGNORECASE) if pattern else None

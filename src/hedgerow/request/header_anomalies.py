@@ -60,7 +60,7 @@ class _Headers(NamedTuple):
     old_http: bool
 
 
-def signs_of(
+def find_anomalies(
     fields: Mapping[bytes, bytes], *, scheme: str, host: str, version: str = "", direct: bool = True
 ) -> tuple[str, ...]:
     """

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from hedgerow.core.request_kind import is_prefetch, kind_claimed, origin_of
 from hedgerow.core.visit import Kind, Origin
-from hedgerow.request.header_anomalies import signs_of
+from hedgerow.request.header_anomalies import find_anomalies
 
 _TELLING = (
     b"user-agent", b"host", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
@@ -27,7 +27,7 @@ _LONGEST_NAMES = 1000
 _Fields = Mapping[bytes, bytes]
 
 
-class Told(NamedTuple):
+class HeaderFacts(NamedTuple):
     """
     What headers tell. *kind* is what a request for a page is by them, *origin* is empty where only the referrer can
     tell it, and *signs* are what is odd.
@@ -43,11 +43,11 @@ class Told(NamedTuple):
 
 _shapes: dict[tuple[bytes, ...], Callable[[_Fields], Any]] = {}
 """By the names of a request's headers: what takes the telling values out of them. Emptied when it is full."""
-_known: dict[tuple[Any, ...], Told] = {}
+_known: dict[tuple[Any, ...], HeaderFacts] = {}
 """What was told before, by shape and values. Emptied when it is full."""
 
 
-def told_by(fields: _Fields, scheme: str, version: str, *, direct: bool) -> Told:
+def parse_headers(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
     """
     What *fields*, the headers of a request in the order in which they came, tell.
 
@@ -79,14 +79,14 @@ def _shape(fields: _Fields) -> Callable[[_Fields], Any]:
     return itemgetter(*telling) if telling else lambda _: ()
 
 
-def _told(fields: _Fields, scheme: str, version: str, *, direct: bool) -> Told:
+def _told(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
     host = fields.get(b"host", b"").decode("latin-1")
     prefetch = is_prefetch(fields)
-    return Told(
+    return HeaderFacts(
         fields.get(b"user-agent", b"").decode("latin-1"),
         host,
         prefetch,
         kind_claimed("page", fields, prefetch=prefetch),
         origin_of(fields, host) if b"sec-fetch-site" in fields else "",
-        signs_of(fields, scheme=scheme, host=host, version=version, direct=direct),
+        find_anomalies(fields, scheme=scheme, host=host, version=version, direct=direct),
     )

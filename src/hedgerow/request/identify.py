@@ -15,12 +15,12 @@ from hedgerow.challenge.clearance import Clearances
 from hedgerow.core.address import Proxies, parse_address, prefix_of
 from hedgerow.core.request_kind import kind_of, origin_of_referrer
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.markers.token import VISITOR_BYTES, Seal, Seals, may_be_token, page_digest
+from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, TokenCodecs, may_be_token, page_digest
 from hedgerow.request.account import Accounts, cookie_value, visitor_of
 from hedgerow.request.bot_signature import Request
-from hedgerow.request.bot_verifier import Welcome
+from hedgerow.request.bot_verifier import BotVerifier
 from hedgerow.request.bots import Bots
-from hedgerow.request.header_facts import told_by
+from hedgerow.request.header_facts import parse_headers
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -47,15 +47,15 @@ class Identifier:
         proxies: Proxies | None = None,
         accounts: Accounts | None = None,
         bots: Bots | None = None,
-        welcome: Welcome | None = None,
+        welcome: BotVerifier | None = None,
         tls_header: str = "",
-        seals: Seals,
+        seals: TokenCodecs,
         prefix: str,
         clearances: Clearances | None = None,
     ) -> None:
         self._proxies = proxies or Proxies()
         self._accounts = accounts or Accounts()
-        self.welcome = welcome or Welcome(bots)
+        self.welcome = welcome or BotVerifier(bots)
         self._tls_header = tls_header.lower().encode()
         self._seals = seals
         self._prefix = prefix
@@ -98,7 +98,7 @@ class Identifier:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
                 fingerprint = fields.get(self._tls_header, b"")[:_LONGEST_FINGERPRINT].decode("latin-1")
-        user_agent, host, prefetch, kind, origin, signs = told_by(
+        user_agent, host, prefetch, kind, origin, signs = parse_headers(
             fields, scheme, version, direct=in_order and not trusted
         )
         asked = target
@@ -216,7 +216,7 @@ class Identifier:
         return tuple(known[at : at + VISITOR_BYTES] for at in range(0, len(known), VISITOR_BYTES))
 
 
-def _open(seal: Seal, token: str) -> Marker | None:
+def _open(seal: TokenCodec, token: str) -> Marker | None:
     """
     The marker in *token*. It is opened once for all requests that bring it: a page's address is the referrer of all
     that belongs to it.
@@ -225,7 +225,7 @@ def _open(seal: Seal, token: str) -> Marker | None:
 
 
 @lru_cache(maxsize=1 << 12)
-def _opened(seal: Seal, token: str) -> Marker | None:
+def _opened(seal: TokenCodec, token: str) -> Marker | None:
     return seal.unseal(token)
 
 

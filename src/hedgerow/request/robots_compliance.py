@@ -34,7 +34,7 @@ class _Host:
         self.asked_at = -inf
 
 
-class Unwelcome(Protocol):
+class RevokedBots(Protocol):
     """Who has lost its welcome, and until when: a dictionary, or what several processes share."""
 
     def get(self, bot: str, /) -> float | None: ...
@@ -42,7 +42,7 @@ class Unwelcome(Protocol):
     def __setitem__(self, bot: str, until: float, /) -> None: ...
 
 
-class Manners:
+class RobotsCompliance:
     """
     Remembers the robots.txt of each host, and the bots that have disobeyed one.
 
@@ -55,7 +55,7 @@ class Manners:
         self.unwelcome_for = unwelcome_for
         self._grace = grace
         self._hosts: dict[str, _Host] = {}
-        self.unwelcome: Unwelcome = {}
+        self.unwelcome: RevokedBots = {}
 
     def due(self, host: str, at: float) -> bool:
         """Whether the robots.txt of *host* should be read now. Says so once, and again if nothing came of it."""

@@ -6,21 +6,21 @@ import socket
 import time
 from collections.abc import Callable
 
-from hedgerow.services.banlist.endpoint import PATH, Desk
+from hedgerow.services.banlist.endpoint import PATH, BanlistEndpoint
 from hedgerow.services.forward_auth import ForwardAuth
 from hedgerow.services.spoe import Spoe
 from hedgerow.web.asgi_types import Receive, Scope, Send
 from hedgerow.web.site import Site
 
 
-class Service:
+class DecisionService:
     """Who asks for a path of the ban-list clients goes to the desk, everybody else to forward-auth."""
 
     def __init__(
         self, site: Site, clock: Callable[[], float] = time.time, *, spoe: socket.socket | None = None
     ) -> None:
         self.auth = ForwardAuth(site=site, clock=clock)
-        self.desk = Desk(site, clock)
+        self.desk = BanlistEndpoint(site, clock)
         self._site = site
         self.spoe = Spoe(self.auth.question, self._trusts)
         self._spoe_socket = spoe

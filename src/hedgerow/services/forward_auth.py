@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
-from hedgerow.state.held_visits import Held
+from hedgerow.state.held_visits import HeldVisit
 from hedgerow.web.asgi import Hedgerow, RawHeaders
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.html_response import header
@@ -118,7 +118,7 @@ class ForwardAuth(Hedgerow):
 
     def _hold(self, asked: Scope, visit: Visit, decision: Decision) -> str:
         """Have the front come back with the whole request: only then is there a form to keep, and an answer to give."""
-        held = Held(
+        held = HeldVisit(
             asked["method"], asked["path"], asked["raw_path"], asked["query_string"], list(asked["headers"]),
             tuple(asked.get("client") or ("", 0)), asked["scheme"], visit, decision,
         )  # fmt: skip
@@ -126,7 +126,7 @@ class ForwardAuth(Hedgerow):
         self._give_up(given_up)
         return reference
 
-    def _give_up(self, given_up: Sequence[Held]) -> None:
+    def _give_up(self, given_up: Sequence[HeldVisit]) -> None:
         """Nobody has come for their answers: the front has turned them away by itself."""
         for held in given_up:
             self.site.record(held.visit, held.decision, _REFUSED)
@@ -158,7 +158,7 @@ class _Guarded:
         await self._send(message)
 
 
-def _scope_of(held: Held) -> Scope:
+def _scope_of(held: HeldVisit) -> Scope:
     return {
         "type": "http",
         "method": held.method,

@@ -34,11 +34,11 @@ _VERSION, _SIZE, _ABILITIES = b"version", b"max-frame-size", b"capabilities"
 _NOT_OF_THE_VISITOR = frozenset({b"x-hedgerow-ref"})
 
 
-class Broken(Exception):  # noqa: N818 - the other side's fault
+class FrameError(Exception):
     """What came is no frame, or none that we know."""
 
 
-class Reader:
+class FrameReader:
     """Reads what a frame holds, from the left."""
 
     def __init__(self, data: bytes) -> None:
@@ -51,7 +51,7 @@ class Reader:
     def take(self, count: int) -> bytes:
         piece = self._data[self._at : self._at + count]
         if len(piece) < count:
-            raise Broken("a frame breaks off")
+            raise FrameError("a frame breaks off")
         self._at += count
         return piece
 
@@ -73,7 +73,7 @@ class Reader:
             if byte < 128:  # noqa: PLR2004 - the highest bit says that more follows
                 return value
             if shift > 64:  # noqa: PLR2004 - no number is longer
-                raise Broken("a number has no end")
+                raise FrameError("a number has no end")
 
     def text(self) -> bytes:
         return self.take(self.number())
@@ -94,7 +94,7 @@ class Reader:
             case 8 | 9:
                 return self.text()
             case _:
-                raise Broken("a value of an unknown kind")
+                raise FrameError("a value of an unknown kind")
 
 
 def number(value: int) -> bytes:
@@ -156,7 +156,7 @@ class Spoe:
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        except Broken as broken:
+        except FrameError as broken:
             log.warning("HAProxy at %s is not understood: %s", ascii(peer), broken)
         finally:
             self._talks.discard(task)
@@ -166,7 +166,7 @@ class Spoe:
 
     async def _answer(self, data: bytes) -> bytes:
         """What is said to a frame."""
-        read = Reader(data)
+        read = FrameReader(data)
         kind = read.take(1)[0]
         flags = int.from_bytes(read.take(4), "big")
         stream, place = read.number(), read.number()
@@ -175,7 +175,7 @@ class Spoe:
         if kind == _BYE:
             return frame(_AGENT_BYE, 0, 0, text(b"status-code") + b"\x03\x00" + text(b"message") + b"\x08\x00")
         if kind != _NOTIFY or not flags & 1:
-            raise Broken(f"a frame of kind {kind}, or in pieces")
+            raise FrameError(f"a frame of kind {kind}, or in pieces")
         reference = ""
         while read:
             read.text()
@@ -187,11 +187,11 @@ class Spoe:
 async def _frame_from(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await reader.readexactly(4), "big")
     if not _SHORTEST_FRAME <= size <= _LARGEST:
-        raise Broken("a frame of a wrong size")
+        raise FrameError("a frame of a wrong size")
     return await reader.readexactly(size)
 
 
-def _hello(read: Reader) -> bytes:
+def _hello(read: FrameReader) -> bytes:
     said: dict[bytes, Value] = {}
     while read:
         name = read.text()
@@ -211,7 +211,7 @@ def _asked(arguments: dict[bytes, Value]) -> Scope:
     """The visitor's request. HAProxy's peer is the peer: who it is behind other proxies is told apart as ever."""
     source, method, uri, block = (arguments.get(name) for name in (b"src", b"method", b"uri", b"headers"))
     if not (isinstance(source, str) and isinstance(method, bytes) and isinstance(uri, bytes)):
-        raise Broken("the message needs src, method and uri")
+        raise FrameError("the message needs src, method and uri")
     raw, _, query = uri.partition(b"?")
     return {
         "type": "http",
@@ -227,7 +227,7 @@ def _asked(arguments: dict[bytes, Value]) -> Scope:
 
 def _headers(block: bytes) -> list[tuple[bytes, bytes]]:
     """What `req.hdrs_bin` gives: names and values in turn, then two that are empty."""
-    read, headers = Reader(block), []
+    read, headers = FrameReader(block), []
     while read:
         name, value = read.text().lower(), read.text()
         if name and name not in _NOT_OF_THE_VISITOR:

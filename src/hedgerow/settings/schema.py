@@ -16,12 +16,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from hedgerow.challenge.external import Name
-from hedgerow.challenge.hooks import Kind as ChallengeKind
+from hedgerow.challenge.hooks import ChallengeKind
 from hedgerow.core.address import check_network
-from hedgerow.core.rate_limit import Window
+from hedgerow.core.rate_limit import RateLimit
 from hedgerow.markers.rules import Mode, Placement
 from hedgerow.request.bot_signature import public_key
-from hedgerow.request.bots import Bot, Category, Policy
+from hedgerow.request.bots import Bot, BotPolicy, Category
 
 Faults = Iterator[tuple[str, str]]
 Response = Literal["refuse", "detain"]
@@ -173,16 +173,16 @@ class BotsSettings(Table, frozen=True):
     """
 
     enabled: bool = True
-    search: Policy = "pass"
-    ai_training: Policy = "contain"
-    ai_search: Policy = "pass"
-    ai_assistant: Policy = "pass"
-    archive: Policy = "pass"
-    monitoring: Policy = "pass"
-    preview: Policy = "pass"
-    feed: Policy = "pass"
-    seo: Policy = "contain"
-    other: Policy = "contain"
+    search: BotPolicy = "pass"
+    ai_training: BotPolicy = "contain"
+    ai_search: BotPolicy = "pass"
+    ai_assistant: BotPolicy = "pass"
+    archive: BotPolicy = "pass"
+    monitoring: BotPolicy = "pass"
+    preview: BotPolicy = "pass"
+    feed: BotPolicy = "pass"
+    seo: BotPolicy = "contain"
+    other: BotPolicy = "contain"
     dns: bool = True
     resolver: str = ""
     true_for: float = 86_400.0
@@ -211,10 +211,10 @@ class HeadersSettings(Table, frozen=True):
 
 
 DEFAULT_WINDOWS = (
-    Window(count=40, seconds=1.2, of="pages"),
-    Window(count=100, seconds=3.0, of="requests"),
-    Window(count=300, seconds=3.0, by="prefix", of="requests"),
-    Window(count=30, seconds=60.0, of="prefetches"),
+    RateLimit(count=40, seconds=1.2, of="pages"),
+    RateLimit(count=100, seconds=3.0, of="requests"),
+    RateLimit(count=300, seconds=3.0, by="prefix", of="requests"),
+    RateLimit(count=30, seconds=60.0, of="prefetches"),
 )
 
 
@@ -222,7 +222,7 @@ class DensitySettings(Table, frozen=True):
     """Request density: the thesis's 100 in 3 s, a shorter window for pages, and one for all accounts of an address."""
 
     enabled: bool = True
-    windows: tuple[Window, ...] = DEFAULT_WINDOWS
+    windows: tuple[RateLimit, ...] = DEFAULT_WINDOWS
     block_for: float = 3600.0
     renew: bool = True
     response: Response = "refuse"

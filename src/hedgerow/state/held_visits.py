@@ -15,7 +15,7 @@ from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
+class HeldVisit(msgspec.Struct, frozen=True, array_like=True):
     """A request as its front told it, the visit that it is, and what was decided."""
 
     method: str
@@ -29,12 +29,12 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     decision: Decision
 
 
-class Pending(Protocol):
-    def hold(self, held: Held, most: int) -> tuple[str, Sequence[Held]]:
+class HeldVisits(Protocol):
+    def hold(self, held: HeldVisit, most: int) -> tuple[str, Sequence[HeldVisit]]:
         """The name to come back with, and what is given up for it: at most *most* are held."""
 
-    def take(self, reference: str) -> Held | None:
+    def take(self, reference: str) -> HeldVisit | None:
         """What is held under this name, once; None where there is nothing."""
 
-    def leave(self) -> Sequence[Held]:
+    def leave(self) -> Sequence[HeldVisit]:
         """Give up all that this process has held and nobody has come for."""

@@ -10,14 +10,14 @@ import struct
 from array import array
 from collections.abc import Sequence
 
-from hedgerow.core.rate_limit import Window, add_hit, count_hits, counted_by, drop_hit
+from hedgerow.core.rate_limit import RateLimit, add_hit, count_hits, counted_by, drop_hit
 
 _HEAD = struct.Struct("<4I")
 _TIME = 8
 _SERIES = 4
 
 
-class Trail:
+class HitTimes:
     """The times of the visits of one key; *data* is as `to_bytes` gave it."""
 
     __slots__ = ("series",)
@@ -63,7 +63,7 @@ class Trail:
 class Counted:
     """What a set of windows means for a store: which series are counted, for how long, how many at the most."""
 
-    def __init__(self, windows: Sequence[Window]) -> None:
+    def __init__(self, windows: Sequence[RateLimit]) -> None:
         self.windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
         self.series = frozenset(s for w in windows for s in counted_by(w.of))
         self.keep = max((w.seconds for w in windows), default=0.0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from hedgerow.core.decision import Block, Standing
-from hedgerow.core.rate_limit import Window
+from hedgerow.core.decision import Block, VisitorScore
+from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import State
 from hedgerow.state.sqlite.journal import SqliteJournal
 
@@ -31,13 +31,13 @@ class StateStore(State, Protocol):
 
     def __len__(self) -> int: ...
 
-    def use(self, windows: Sequence[Window]) -> None:
+    def use(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
 
     def keep_in(self, journal: SqliteJournal) -> None:
         """Have what changes in blocks and standings noted in *journal*."""
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
+    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
         """Take over what was remembered before a restart."""
 
     def close(self) -> None: ...

@@ -19,7 +19,7 @@ from hedgerow.markers.token import PAGE_BYTES, page_digest
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
 
 
-class Pages:
+class PageDigests:
     """The paths of pages by their digest, the newest *most* of them: so that evidence can name a page in words."""
 
     def __init__(self, most: int = 10_000) -> None:

@@ -22,7 +22,7 @@ from importlib.resources import files
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from hedgerow.markers.token import Seal, content, page_digest, visitor_digest
+from hedgerow.markers.token import TokenCodec, content, page_digest, visitor_digest
 
 _T = TypeVar("_T")
 
@@ -239,7 +239,7 @@ class Maze:
         self._salt = shake_256(b"page" + seed).digest(32)
         self._skeletons = _lay_out(_Dice(seed), prefix)
 
-    def page(self, seal: Seal, visitor: str, target: str) -> bytes:
+    def page(self, seal: TokenCodec, visitor: str, target: str) -> bytes:
         """The page that *visitor* finds at *target*, its links sealed by *seal*: the same bytes each time it asks."""
         minted_for = visitor_digest(visitor)
         here = page_digest(target)

@@ -29,7 +29,7 @@ _LATEST = 2**32 - 1
 _LINK = struct.Struct("<I")
 
 
-class Group:
+class LinkGroup:
     """A campaign that goes on."""
 
     __slots__ = ("crossed", "id", "into", "links", "members", "over", "pages", "seen", "since")
@@ -40,7 +40,7 @@ class Group:
         self.members: dict[str, None] = {}
         self.links = self.pages = 0.0
         self.crossed: Counter[str] = Counter()
-        self.into: Group | None = None
+        self.into: LinkGroup | None = None
         self.over = False
 
 
@@ -58,13 +58,13 @@ class Node(msgspec.Struct, gc=False, eq=False):
     at: float
     name: str = ""
     pages: float = 0.0
-    _campaign: Group | None = None
+    _campaign: LinkGroup | None = None
     # Records one after the other: a dictionary of one entry takes four times as much.
     _borrowed: bytes = b""
     _lent: bytes = b""
 
     @property
-    def campaign(self) -> Group | None:
+    def campaign(self) -> LinkGroup | None:
         """The campaign that a visitor is in now: that into which its own was merged; None once it is over."""
         group = self._campaign
         if group is None:
@@ -100,7 +100,7 @@ class Node(msgspec.Struct, gc=False, eq=False):
         lent = _without(self._lent, who, _LENT.size) + _LENT.pack(who, _second(at))
         self._lent = lent[-_MOST_LENT * _LENT.size :]
 
-    def join(self, group: Group) -> None:
+    def join(self, group: LinkGroup) -> None:
         """Belong to a campaign: that is all that need be known from now on, and the room is for others."""
         self._campaign = group
         self._borrowed = self._lent = b""
@@ -108,9 +108,9 @@ class Node(msgspec.Struct, gc=False, eq=False):
     def to_bytes(self) -> bytes:
         """The visitor as it is kept over a restart."""
         name = self.name.encode("utf-8", "surrogateescape")
-        return _ENCODER.encode(Kept(name, self.at, self.pages, tuple(self.borrowed()), tuple(self.lent())))
+        return _ENCODER.encode(NodeSnapshot(name, self.at, self.pages, tuple(self.borrowed()), tuple(self.lent())))
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: NodeSnapshot) -> None:
         """Go on from what was kept. Of who is in a campaign that is known already nothing more need be."""
         self.name = kept.name.decode("utf-8", "surrogateescape") or self.name
         self.at, self.pages = max(kept.at, self.at), kept.pages
@@ -121,7 +121,7 @@ class Node(msgspec.Struct, gc=False, eq=False):
                 self.lend(who, at)
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True):
+class NodeSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """A node as it is kept over a restart."""
 
     name: bytes
@@ -131,7 +131,7 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
     lent: tuple[tuple[bytes, float], ...]
 
     @classmethod
-    def read(cls, kept: bytes) -> Kept | None:
+    def read(cls, kept: bytes) -> NodeSnapshot | None:
         """What was kept as *kept*, or None where that is none of ours."""
         try:
             return _DECODER.decode(kept)
@@ -139,10 +139,10 @@ class Kept(msgspec.Struct, frozen=True, array_like=True):
             return None
 
 
-_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Kept)
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(NodeSnapshot)
 
 
-class Links:
+class LinkGraph:
     """
     Who has used a link that was minted for another. There is room for *most*: those that were not used for the longest
     are forgotten.

@@ -27,7 +27,7 @@ import msgspec
 from hedgerow.core.decision import Campaign
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import NOBODY, visitor_digest
-from hedgerow.watch.link_graph import Group, Kept, Links, Node
+from hedgerow.watch.link_graph import LinkGraph, LinkGroup, Node, NodeSnapshot
 from hedgerow.watch.sessions.lru import forget_oldest
 
 CODE = "minted-for-another"
@@ -42,7 +42,7 @@ _MOST_MEMBERS = 10_000
 _LEAST_PAGES = 3
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SharingLimits(msgspec.Struct, frozen=True):
     """
     What makes a campaign.
 
@@ -59,7 +59,7 @@ class Limits(msgspec.Struct, frozen=True):
     half_life: float = 14_400.0
 
 
-class Found(NamedTuple):
+class SharingFinding(NamedTuple):
     """A campaign, the visitors that are new in it, and the ids of campaigns that have turned out to be this one."""
 
     campaign: Campaign
@@ -91,18 +91,20 @@ def tail(count: float, expected: float) -> float:
     return min(1.0, term)
 
 
-class Sharing:
+class LinkSharing:
     """
     Finds campaigns among visitors that share links. At most *most_visitors* and *most_links* are remembered; who was
     silent for the longest is forgotten first.
     """
 
-    def __init__(self, limits: Limits | None = None, *, most_visitors: int = 100_000, most_links: int = 50_000) -> None:
-        self.limits = limits or Limits()
+    def __init__(
+        self, limits: SharingLimits | None = None, *, most_visitors: int = 100_000, most_links: int = 50_000
+    ) -> None:
+        self.limits = limits or SharingLimits()
         self._most_visitors = most_visitors
         self._nodes: dict[bytes, Node] = {}
-        self._links = Links(most_links)
-        self._groups: OrderedDict[str, Group] = OrderedDict()
+        self._links = LinkGraph(most_links)
+        self._groups: OrderedDict[str, LinkGroup] = OrderedDict()
         self._changed: set[bytes] | None = None
 
     def keep(self) -> None:
@@ -121,7 +123,7 @@ class Sharing:
     def restore(self, campaigns: Sequence[Campaign]) -> None:
         """Take over the campaigns that were known before a restart."""
         for campaign in campaigns[-_MOST_CAMPAIGNS:]:
-            group = self._groups[campaign.id] = Group(campaign.id, campaign.since)
+            group = self._groups[campaign.id] = LinkGroup(campaign.id, campaign.since)
             group.seen, group.links, group.pages = campaign.seen, campaign.links, campaign.pages
             for name in campaign.members[:_MOST_MEMBERS]:
                 group.members[name] = None
@@ -151,7 +153,7 @@ class Sharing:
         more: their campaign is.
         """
         for who, value in kept[-self._most_visitors :]:
-            its = Kept.read(value)
+            its = NodeSnapshot.read(value)
             if its is not None:
                 node = self._node(who, its.at)
                 node.restore(its)
@@ -160,7 +162,7 @@ class Sharing:
         if self._changed is not None:
             self._changed.clear()
 
-    def see(self, visit: Visit, lender: bytes | None) -> Found | None:
+    def see(self, visit: Visit, lender: bytes | None) -> SharingFinding | None:
         """
         One more visit; *lender* is whom its link was minted for, where that is another. What it brings to light.
 
@@ -194,13 +196,13 @@ class Sharing:
                 return found
         return None
 
-    def _cross(self, mine: Group, other: Group) -> Found | None:
+    def _cross(self, mine: LinkGroup, other: LinkGroup) -> SharingFinding | None:
         """A member of one campaign has borrowed from one of another: after a few times both are one."""
         mine.crossed[other.id] += 1
         if mine.crossed[other.id] + other.crossed[mine.id] < _CROSSED:
             return None
         group = self._joined((mine, other))
-        return Found(self._told(group), (), (other.id if group is mine else mine.id,))
+        return SharingFinding(self._told(group), (), (other.id if group is mine else mine.id,))
 
     def _node(self, who: bytes, at: float) -> Node:
         node = self._nodes.pop(who, None)
@@ -258,7 +260,7 @@ class Sharing:
         lends = any(since > oldest for _, since in node.lent())
         return lends or borrowed >= self.limits.taken
 
-    def _look(self, node: Node, who: bytes, at: float) -> Found | None:
+    def _look(self, node: Node, who: bytes, at: float) -> SharingFinding | None:
         """The community around a sharer, where it is a campaign, or belongs to one."""
         if node.campaign is not None:
             return None
@@ -287,9 +289,9 @@ class Sharing:
                     group.members[one.name] = None
                     joined.append(one.name)
         merged = tuple(one.id for one in met if one is not group)
-        return Found(self._told(group), tuple(joined), merged) if joined else None
+        return SharingFinding(self._told(group), tuple(joined), merged) if joined else None
 
-    def _community(self, node: Node, who: bytes, at: float) -> tuple[list[Node], list[Group]]:
+    def _community(self, node: Node, who: bytes, at: float) -> tuple[list[Node], list[LinkGroup]]:
         """
         The sharers that are tied to one, and the campaigns that they are in already.
 
@@ -297,7 +299,7 @@ class Sharing:
         """
         seen, waiting = {who}, [node]
         community: list[Node] = []
-        met: dict[str, Group] = {}
+        met: dict[str, LinkGroup] = {}
         while waiting:
             one = waiting.pop()
             community.append(one)
@@ -332,10 +334,10 @@ class Sharing:
                 yield from [key for key, _ in owner.lent() if key in self._nodes and self._takes(self._nodes[key], at)]
         yield from [key for key, _ in node.lent()]
 
-    def _founded(self, community: Sequence[Node], at: float) -> Group:
+    def _founded(self, community: Sequence[Node], at: float) -> LinkGroup:
         names = "\n".join(sorted(one.name for one in community))
         digest = blake2b(f"{at} {names}".encode("utf-8", "surrogateescape"), digest_size=3).hexdigest().upper()
-        group = self._groups[digest] = Group(digest, at)
+        group = self._groups[digest] = LinkGroup(digest, at)
         oldest = at - _FORGOTTEN * self.limits.half_life
         for name in [name for name, one in self._groups.items() if one.seen < oldest]:
             self._groups.pop(name).over = True
@@ -343,7 +345,7 @@ class Sharing:
             self._groups.popitem(last=False)[1].over = True
         return group
 
-    def _joined(self, met: Sequence[Group]) -> Group:
+    def _joined(self, met: Sequence[LinkGroup]) -> LinkGroup:
         """One campaign out of those that have met: the oldest."""
         group = min(met, key=lambda one: one.since)
         for other in met:
@@ -355,7 +357,7 @@ class Sharing:
                 group.pages += other.pages
         return group
 
-    def _told(self, group: Group) -> Campaign:
+    def _told(self, group: LinkGroup) -> Campaign:
         members, share = tuple(group.members), min(1.0, group.links / max(group.pages, 1.0))
         text = (
             f"{len(members)} visitors used {group.links:,.0f} links that were minted for one another: {share:.0%} of"

@@ -22,12 +22,12 @@ from zlib import crc32
 
 import msgspec
 
-from hedgerow.core.decision import Campaign, Change
+from hedgerow.core.decision import Campaign, ScoreUpdate
 from hedgerow.errors import HedgerowError
-from hedgerow.state.redis.connection import Address, Away, ThreadLink
+from hedgerow.state.redis.connection import RedisAddress, RedisUnavailable, ThreadConnection
 from hedgerow.state.redis.scripts import Command, Scripts, text
 from hedgerow.watch.relay import Seen, decode, encode
-from hedgerow.watch.snapshot import Kept
+from hedgerow.watch.snapshot import WatchSnapshot
 from hedgerow.watch.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -62,10 +62,10 @@ def part_of(visitor: str) -> int:
 class Streams:
     """Puts visits into the streams; `deliver` is for a `Relay`."""
 
-    def __init__(self, address: Address, prefix: str, *, most: int = _MOST_WAITING) -> None:
+    def __init__(self, address: RedisAddress, prefix: str, *, most: int = _MOST_WAITING) -> None:
         self._prefix = prefix
         self._most = most
-        self._link = ThreadLink(address, lambda: (), patience=_PATIENCE)
+        self._link = ThreadConnection(address, lambda: (), patience=_PATIENCE)
 
     def deliver(self, seen: Sequence[Seen], missed: Sequence[str]) -> bool:
         """Into the streams; false where Redis is away. Of too many in a stream the oldest go."""
@@ -88,7 +88,7 @@ class Streams:
             return True
         try:
             self._link.ask_all([("MULTI",), *commands, ("EXEC",)])
-        except Away:
+        except RedisUnavailable:
             return False
         return True
 
@@ -96,7 +96,7 @@ class Streams:
         self._link.close()
 
 
-Make = Callable[[Callable[[Change], None]], tuple[Watch, Watch]]
+Make = Callable[[Callable[[ScoreUpdate], None]], tuple[Watch, Watch]]
 """Makes a watch for paths and one for sharing, which tell what they find to its argument."""
 
 
@@ -111,12 +111,14 @@ class SharedWatch:
     *scripts* are those of the state, for what is found.
     """
 
-    def __init__(self, address: Address, scripts: Scripts, make: Make) -> None:
+    def __init__(self, address: RedisAddress, scripts: Scripts, make: Make) -> None:
         self._prefix = scripts.prefix
         self._scripts = scripts
         self._make = make
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self._link = ThreadLink(address, lambda: [("SCRIPT", "LOAD", scripts.amend_script.text)], patience=_PATIENCE)
+        self._link = ThreadConnection(
+            address, lambda: [("SCRIPT", "LOAD", scripts.amend_script.text)], patience=_PATIENCE
+        )
         self._renewed = 0.0
         self._next: Make | None = None
         self.seen = 0
@@ -125,7 +127,7 @@ class SharedWatch:
 
     def _begin(self) -> None:
         """Know nothing, hold nothing. Where no watches can be made, all stays as it is."""
-        found: list[Change] = []
+        found: list[ScoreUpdate] = []
         paths, sharing = self._make(found.append)
         self.held: set[int] = set()
         # Streams of which some was claimed from another, and is to be read before anything new.
@@ -146,7 +148,7 @@ class SharedWatch:
         while not stop.is_set():
             try:
                 busy = self.turn()
-            except (Away, Lost) as error:
+            except (RedisUnavailable, Lost) as error:
                 if isinstance(error, Lost):
                     log.warning("another watch has taken over; begins anew")
                 self._begin_anew(stop)
@@ -214,7 +216,7 @@ class SharedWatch:
             for part in self.held:
                 self._link.ask(("EVAL", _LUA_LEAVE, "0", self._key(part), self.name))
             self._link.ask(("ZREM", self._prefix + "watches", self.name))
-        except Away:
+        except RedisUnavailable:
             pass
         self._link.close()
 
@@ -261,7 +263,7 @@ class SharedWatch:
         stream = self._stream(part)
         replies = self._link.ask_all([("XGROUP", "CREATE", stream, _GROUP, "0", "MKSTREAM"), ("EXPIRE", stream, _DAY)])
         if isinstance(replies[0], Exception) and not str(replies[0]).startswith("BUSYGROUP"):
-            raise Away
+            raise RedisUnavailable
         start: Any = "0-0"
         while True:
             start, *_ = self._link.ask(("XAUTOCLAIM", stream, _GROUP, self.name, 0, start, "COUNT", 1000, "JUSTID"))
@@ -271,7 +273,7 @@ class SharedWatch:
             kept = self._link.ask(("HVALS", self._prefix + "campaigns"))
             ties = self._link.ask(("HGETALL", self._prefix + "ties"))
             campaigns = [msgspec.json.decode(one, type=Campaign) for one in kept]
-            self.sharing.restore(Kept(ties=list(zip(ties[::2], ties[1::2], strict=True))), campaigns)
+            self.sharing.restore(WatchSnapshot(ties=list(zip(ties[::2], ties[1::2], strict=True))), campaigns)
         self._unfinished.add(part)
         self.held.add(part)
 
@@ -310,7 +312,7 @@ class SharedWatch:
             return
         kept = self._link.ask(("MGET", *(self._session(visitor) for visitor in wanted)))
         found = [(visitor, data) for visitor, data in zip(wanted, kept, strict=True) if data is not None]
-        self.paths.restore(Kept(sessions=found))
+        self.paths.restore(WatchSnapshot(sessions=found))
 
     def _session(self, visitor: str) -> bytes:
         return self._prefix.encode() + b"session:" + text(visitor)

@@ -11,8 +11,8 @@ import msgspec
 
 from hedgerow.errors import StoreError
 from hedgerow.state.sqlite.journal import connect
-from hedgerow.watch.models.panel import Record
-from hedgerow.watch.snapshot import Changes, Kept
+from hedgerow.watch.models.panel import PanelRecord
+from hedgerow.watch.snapshot import SnapshotChanges, WatchSnapshot
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
@@ -36,19 +36,21 @@ class SqliteSessions:
         except sqlite3.Error as error:
             raise StoreError(f"cannot open {path}: {error}") from None
 
-    def read(self) -> Kept:
+    def read(self) -> WatchSnapshot:
         """All that is kept, the oldest first."""
         rows = self._connection.execute("SELECT key, value FROM sessions ORDER BY at").fetchall()
         ties = self._connection.execute("SELECT key, value FROM ties ORDER BY at").fetchall()
         sessions = [(key.decode("utf-8", "surrogateescape"), value) for key, value in rows]
-        return Kept(sessions, ties, read_records(self._connection))
+        return WatchSnapshot(sessions, ties, read_records(self._connection))
 
     def position(self, ledger: str) -> int | None:
         """Up to which row of *ledger* the sessions go, or None where nobody knows."""
         row = self._connection.execute("SELECT id FROM positions WHERE ledger = ?", (ledger,)).fetchone()
         return int(row[0]) if row is not None else None
 
-    def write(self, changes: Changes, records: Sequence[Record] = (), position: tuple[str, int] | None = None) -> None:
+    def write(
+        self, changes: SnapshotChanges, records: Sequence[PanelRecord] = (), position: tuple[str, int] | None = None
+    ) -> None:
         """
         Keep these, in one step: a crash leaves all of it or nothing.
 
@@ -78,7 +80,7 @@ class SqliteSessions:
         self._connection.close()
 
 
-def read_records(connection: sqlite3.Connection) -> list[Record]:
+def read_records(connection: sqlite3.Connection) -> list[PanelRecord]:
     """What panels have recorded; what another version wrote is left out."""
     found = []
     try:
@@ -88,7 +90,7 @@ def read_records(connection: sqlite3.Connection) -> list[Record]:
         return []
     for (value,) in rows:
         with contextlib.suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(value, type=Record))
+            found.append(msgspec.json.decode(value, type=PanelRecord))
     return found
 
 

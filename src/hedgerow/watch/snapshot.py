@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hedgerow.watch.models.panel import Record
+from hedgerow.watch.models.panel import PanelRecord
 
 
-class Changes(NamedTuple):
+class SnapshotChanges(NamedTuple):
     """What has changed: sessions by visitor, ties by digest; when each was last seen, and what it is; None: gone."""
 
     sessions: Mapping[str, tuple[float, bytes] | None]
@@ -18,9 +18,9 @@ class Changes(NamedTuple):
         return len(self.sessions) + len(self.ties)
 
 
-class Kept(NamedTuple):
+class WatchSnapshot(NamedTuple):
     """What was pending before a restart, the oldest first, and what panels have recorded."""
 
     sessions: Sequence[tuple[str, bytes]] = ()
     ties: Sequence[tuple[bytes, bytes]] = ()
-    records: Sequence[Record] = ()
+    records: Sequence[PanelRecord] = ()

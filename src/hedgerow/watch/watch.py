@@ -2,8 +2,8 @@
 The watch: looks at visits behind the fast path, in order for each visitor, and tells the state what it finds.
 
 `Watch` is what looks: campaigns of visitors that share links, and the order in which a visitor follows them. It asks no
-clock. `Beside` has it look in a thread of its own, beside the gate: a request only leaves its visit in a queue. When
-the queue fills up only some visitors are looked at, each of them at all its visits, until there is room again.
+clock. `WatchThread` has it look in a thread of its own, beside the gate: a request only leaves its visit in a queue.
+When the queue fills up only some visitors are looked at, each of them at all its visits, until there is room again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from functools import partial
 from itertools import islice
 from typing import Literal, Protocol
 
-from hedgerow.core.decision import Campaign, Change, Decision, Identity
+from hedgerow.core.decision import Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.visit import Visit
-from hedgerow.policy.decision_policy import Ladder
-from hedgerow.watch.link_sharing import CODE, Sharing
-from hedgerow.watch.models.panel import Panel, Record
+from hedgerow.policy.decision_policy import DecisionPolicy
+from hedgerow.watch.link_sharing import CODE, LinkSharing
+from hedgerow.watch.models.panel import Panel, PanelRecord
 from hedgerow.watch.sessions.lru import forget_oldest
 from hedgerow.watch.sessions.path import PREFIXES, PathSession, step_of
-from hedgerow.watch.sessions.pending import Pending
-from hedgerow.watch.sessions.window import Window, access_of
-from hedgerow.watch.snapshot import Changes, Kept
+from hedgerow.watch.sessions.pending import PendingSession
+from hedgerow.watch.sessions.window import SessionWindow, access_of
+from hedgerow.watch.snapshot import SnapshotChanges, WatchSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ _SAVED_AT_ONCE = 200
 class Sessions(Protocol):
     """Where what is pending is kept over a restart."""
 
-    def read(self) -> Kept:
+    def read(self) -> WatchSnapshot:
         """All that is kept."""
 
-    def write(self, changes: Changes, records: Sequence[Record] = ()) -> None:
+    def write(self, changes: SnapshotChanges, records: Sequence[PanelRecord] = ()) -> None:
         """Keep these."""
 
     def close(self) -> None: ...
@@ -67,10 +67,10 @@ class Watch:
 
     def __init__(
         self,
-        ladder: Ladder,
-        amend: Callable[[Change], None],
+        ladder: DecisionPolicy,
+        amend: Callable[[ScoreUpdate], None],
         *,
-        sharing: Sharing | None = None,
+        sharing: LinkSharing | None = None,
         paths: Panel | None = None,
         windows: Panel | None = None,
         on_campaign: Response = "challenge",
@@ -94,7 +94,7 @@ class Watch:
         """The site's, where visits do not name it: those of a log."""
         self.note = note
         self._most = most_sessions
-        self._sessions: dict[str, Pending] = {}
+        self._sessions: dict[str, PendingSession] = {}
         self._changed: set[str] | None = None
         self.seen = 0
         """Visits looked at."""
@@ -141,14 +141,14 @@ class Watch:
     def panels(self) -> Sequence[Panel]:
         return [panel for panel in (self.paths, self.windows) if panel is not None]
 
-    def records(self) -> Sequence[Record]:
+    def records(self) -> Sequence[PanelRecord]:
         """What the panels have recorded."""
         return [panel.record for panel in self.panels]
 
-    def restore(self, kept: Kept, campaigns: Sequence[Campaign] = ()) -> None:
+    def restore(self, kept: WatchSnapshot, campaigns: Sequence[Campaign] = ()) -> None:
         """Take over what was pending before a restart."""
         for visitor, session in kept.sessions[-self._most :]:
-            pending = Pending.from_bytes(session)
+            pending = PendingSession.from_bytes(session)
             if pending is not None:
                 self._sessions[visitor] = pending
         for panel in self.panels:
@@ -169,14 +169,14 @@ class Watch:
         """Whether a session of this one is pending here."""
         return visitor in self._sessions
 
-    def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> Changes:
+    def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> SnapshotChanges:
         """
         What has changed since this was asked last, at most *most* of each.
 
         None: it is gone, or has just begun, a session with less than *least* steps.
         """
         if self._changed is None:
-            return Changes({}, {})
+            return SnapshotChanges({}, {})
         names = list(islice(self._changed, most))
         self._changed.difference_update(names)
         changed: dict[str, tuple[float, bytes] | None] = {}
@@ -185,12 +185,12 @@ class Watch:
             worth = session is not None and session.size >= least
             changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
         if self.sharing is None:
-            return Changes(changed, {})
+            return SnapshotChanges(changed, {})
         # It may have been switched on since.
         self.sharing.keep()
-        return Changes(changed, self.sharing.changed(most))
+        return SnapshotChanges(changed, self.sharing.changed(most))
 
-    def _see_sharing(self, sharing: Sharing, visit: Visit, decision: Decision) -> None:
+    def _see_sharing(self, sharing: LinkSharing, visit: Visit, decision: Decision) -> None:
         lender = next((e.details for e in decision.evidence if e.code == CODE), "") if decision.evidence else ""
         found = sharing.see(visit, bytes.fromhex(lender) if lender else None)
         if found is None:
@@ -226,18 +226,18 @@ class Watch:
         if windows is not None:
             window = session.window
             if window is None:
-                window = session.window = Window()
+                window = session.window = SessionWindow()
             window.add(access_of(visit, step, self.host))
             if window.is_due:
                 window.fresh = 0
                 self._judge(windows, window, visit, "window", self.on_window)
 
-    def _pending(self, visitor: str) -> Pending:
+    def _pending(self, visitor: str) -> PendingSession:
         """The session of a visitor, about to change; who was silent for the longest makes room for a new one."""
         changed = self._changed
         session = self._sessions.pop(visitor, None)
         if session is None:
-            session = Pending(None, None)
+            session = PendingSession(None, None)
             if len(self._sessions) >= self._most:
                 gone = forget_oldest(self._sessions)
                 if changed is not None:
@@ -247,7 +247,9 @@ class Watch:
             changed.add(visitor)
         return session
 
-    def _judge(self, panel: Panel, session: PathSession | Window, visit: Visit, what: str, response: Response) -> None:
+    def _judge(
+        self, panel: Panel, session: PathSession | SessionWindow, visit: Visit, what: str, response: Response
+    ) -> None:
         identity = panel.judge(session, visit.visitor, visit.at)
         self.found[identity if what == "path" else f"{what}-{identity}"] += 1
         if identity != "person":
@@ -260,7 +262,7 @@ class Watch:
             self.amend(self.ladder.noted(visitor, at, code))
 
 
-class Beside:
+class WatchThread:
     """
     A watch in a thread beside the gate; `add` is the gate's onlooker.
 
@@ -381,7 +383,7 @@ class Beside:
         self._saved_at = time.monotonic()
         self._guard(self.watch.note_campaigns)
         if self._sessions is not None:
-            self._guard(partial(self._sessions.write, Changes({}, {}), self.watch.records()))
+            self._guard(partial(self._sessions.write, SnapshotChanges({}, {}), self.watch.records()))
         while self._sessions is not None and (changed := self.watch.changed(_SAVED_AT_ONCE)):
             self._guard(partial(self._sessions.write, changed))
             if most is not None:

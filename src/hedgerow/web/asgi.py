@@ -31,10 +31,10 @@ from hedgerow.settings import Settings, load_settings
 from hedgerow.web import response_pages as pages
 from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
 from hedgerow.web.html_response import has_our_etag, header, restored_etags
-from hedgerow.web.response import Answering, RobotsAnswering
+from hedgerow.web.response import ResponseRewriter, RobotsResponseRewriter
 from hedgerow.web.robots_fetch import read_robots
 from hedgerow.web.site import Site
-from hedgerow.web.waiter import ON_LOOP, Waiting
+from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -64,7 +64,7 @@ class Hedgerow:
     of a visit in seconds since 1970.
     """
 
-    waiting: Waiting = ON_LOOP
+    waiting: Waiter = ON_LOOP
     """How it waits; another in the form for servers without an event loop."""
     in_order = True
     """Whether the server gives headers in the order in which the client has sent them."""
@@ -174,11 +174,13 @@ class Hedgerow:
         if visit.claim:
             self._mind_robots(visit, scope)
         if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.changes_robots:
-            answering: Answering = RobotsAnswering(self.site, visit, decision, send)
+            answering: ResponseRewriter = RobotsResponseRewriter(self.site, visit, decision, send)
             inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
         else:
             known = has_our_etag(header(headers, b"if-none-match"))
-            answering = Answering(self.site, visit, decision, send, scheme=scope.get("scheme", "http"), known=known)
+            answering = ResponseRewriter(
+                self.site, visit, decision, send, scheme=scope.get("scheme", "http"), known=known
+            )
             scope["headers"] = _inward(headers, visit)
             inner = scope
         before = dict(inner)
@@ -187,7 +189,7 @@ class Hedgerow:
             await self.app(inner, receive, answering)
             if answering.is_range:
                 # A part of a page cannot be baited, and a crawler could ask for nothing but parts: it gets the whole.
-                answering = Answering(self.site, visit, decision, send, scheme=scope.get("scheme", "http"))
+                answering = ResponseRewriter(self.site, visit, decision, send, scheme=scope.get("scheme", "http"))
                 again = {**before, "headers": _inward(headers, visit, drop=_RANGE)}
                 await self.app(again, _received(receive), answering)
             if answering.is_stopped:
@@ -265,7 +267,7 @@ class Hedgerow:
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 
-    def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.Answer:
+    def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.ResponsePage:
         said = self.site.settings.responses
         return pages.refusal(
             decision,
@@ -277,7 +279,7 @@ class Hedgerow:
         )
 
     async def _answer(
-        self, visit: Visit, decision: Decision, answer: pages.Answer, send: Send, reference: str = ""
+        self, visit: Visit, decision: Decision, answer: pages.ResponsePage, send: Send, reference: str = ""
     ) -> None:
         self.site.record(visit, decision, answer.status, reference)
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})

@@ -26,7 +26,7 @@ _WIDEST = {4: 8, 6: 19}
 _MOST_SHOWN = 60
 
 
-class Listed(msgspec.Struct, frozen=True):
+class PublishedRange(msgspec.Struct, frozen=True):
     """One list: its networks, where it was read from, and when."""
 
     networks: tuple[str, ...]
@@ -89,7 +89,7 @@ def _checked(text: str) -> str:
     return str(network)
 
 
-def load_ranges(path: Path) -> dict[str, Listed]:
+def load_ranges(path: Path) -> dict[str, PublishedRange]:
     """The lists in the file *path*; none where there is no file."""
     try:
         data = path.read_bytes()
@@ -98,12 +98,12 @@ def load_ranges(path: Path) -> dict[str, Listed]:
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from None
     try:
-        return msgspec.json.decode(data, type=dict[str, Listed])
+        return msgspec.json.decode(data, type=dict[str, PublishedRange])
     except msgspec.DecodeError as error:
         raise StoreError(f"{path} is damaged ({error}); delete it and run hedgerow bots update") from None
 
 
-def save_ranges(path: Path, lists: Mapping[str, Listed]) -> None:
+def save_ranges(path: Path, lists: Mapping[str, PublishedRange]) -> None:
     """Write *lists* in place of what is in the file *path*."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,6 +122,6 @@ def save_ranges(path: Path, lists: Mapping[str, Listed]) -> None:
         raise StoreError(f"cannot write {path}: {error.strerror}") from None
 
 
-def as_ranges(lists: Mapping[str, Listed]) -> dict[str, Ranges]:
+def as_ranges(lists: Mapping[str, PublishedRange]) -> dict[str, Ranges]:
     """The lists as `Bots` wants them."""
     return {name: Ranges(Networks(listed.networks), listed.read_at) for name, listed in lists.items()}

@@ -13,21 +13,21 @@ from pathlib import Path
 from types import ModuleType
 from zoneinfo import ZoneInfo
 
-from hedgerow.challenge.clearance import Clearances, Sightings
-from hedgerow.challenge.used_challenges import Spent
+from hedgerow.challenge.clearance import Clearances, ClearanceUsage
+from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.address import Proxies
-from hedgerow.core.decision import Block, Change
+from hedgerow.core.decision import Block, ScoreUpdate
 from hedgerow.core.engine import Engine
 from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.request_kind import kind_of
 from hedgerow.core.state import Detector
-from hedgerow.detectors.bot_claim import ClaimDetector
+from hedgerow.detectors.bot_claim import BotClaimDetector
 from hedgerow.detectors.clearance import detect_clearance
 from hedgerow.detectors.containment import ContainmentDetector
-from hedgerow.detectors.header_anomalies import HeadersDetector
-from hedgerow.detectors.marker_integrity import IntegrityDetector
-from hedgerow.detectors.rate_limit import DensityDetector
+from hedgerow.detectors.header_anomalies import HeaderAnomalyDetector
+from hedgerow.detectors.marker_integrity import MarkerIntegrityDetector
+from hedgerow.detectors.rate_limit import RateLimitDetector
 from hedgerow.detectors.trap import TrapDetector
 from hedgerow.errors import ModelError, StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
@@ -37,25 +37,25 @@ from hedgerow.lists.follower import Follower, ListStore
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.rules import Patterns, Rules
-from hedgerow.markers.token import Seals
-from hedgerow.policy.decision_policy import Ladder, Rule, Thresholds
+from hedgerow.markers.token import TokenCodecs
+from hedgerow.policy.decision_policy import DecisionPolicy, PolicyRule, PolicyThresholds
 from hedgerow.request.account import AccountOf, Accounts
 from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
-from hedgerow.request.bot_verifier import Acquaintance, Welcome
-from hedgerow.request.bots import KnownBot, Policy
+from hedgerow.request.bot_verifier import BotCache, BotVerifier
+from hedgerow.request.bots import BotPolicy, KnownBot
 from hedgerow.request.identify import Identifier
 from hedgerow.settings.schema import SCRIPTED_RULES, Settings
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.memory.used_challenges import MemorySpent
+from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.journal import SqliteJournal
-from hedgerow.state.sqlite.used_challenges import SqliteSpent
+from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 from hedgerow.state.store import StateStore
-from hedgerow.traps.bait import Pages
-from hedgerow.watch.link_sharing import Limits, Sharing
+from hedgerow.traps.bait import PageDigests
+from hedgerow.watch.link_sharing import LinkSharing, SharingLimits
 from hedgerow.watch.models.bundle import Bundle, load, shipped
-from hedgerow.watch.models.files import Shelf
+from hedgerow.watch.models.files import ModelFiles
 from hedgerow.watch.models.files import kind_of as kind_of_bundle
-from hedgerow.watch.models.panel import Kind, Panel
+from hedgerow.watch.models.panel import ModelKind, Panel
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch
 from hedgerow.web.build_bots import all_bots, build_bots, state_directory
@@ -67,16 +67,16 @@ def key_path(settings: Settings) -> Path:
     return state_directory(settings) / "hedgerow.key"
 
 
-def build_seals(settings: Settings) -> Seals:
+def build_seals(settings: Settings) -> TokenCodecs:
     """The seals under the site's keys: from `HEDGEROW_KEYS`, else from the key file, which is made on first start."""
     if text := os.environ.get("HEDGEROW_KEYS"):
-        return Seals(read_keys(text, "HEDGEROW_KEYS"))
+        return TokenCodecs(read_keys(text, "HEDGEROW_KEYS"))
     directory = state_directory(settings)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make the directory {directory}: {error.strerror}; set another") from None
-    return Seals(load_keys(key_path(settings), time.time()))
+    return TokenCodecs(load_keys(key_path(settings), time.time()))
 
 
 def build_rules(settings: Settings) -> Rules:
@@ -88,7 +88,7 @@ def build_rules(settings: Settings) -> Rules:
     )
 
 
-def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
+def build_welcome(settings: Settings, acquaintance: BotCache) -> BotVerifier:
     """How bots are recognised. *acquaintance* is what is remembered about them."""
     bots, keys, manners = settings.bots, acquaintance.keys, acquaintance.manners
     known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
@@ -102,7 +102,7 @@ def build_welcome(settings: Settings, acquaintance: Acquaintance) -> Welcome:
         keys, known, any_signer=bots.signatures == "any", insecure=bots.insecure_directories
     )  # fmt: skip
     manners.refresh, manners.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
-    return Welcome(
+    return BotVerifier(
         build_bots(settings, acquaintance.proofs),
         signatures if bots.enabled and bots.signatures != "off" else None,
         manners if bots.enabled and bots.robots else None,
@@ -136,19 +136,19 @@ def postgresql_parts() -> ModuleType:
     return postgresql
 
 
-def build_clearances(settings: Settings, seals: Seals, sightings: Sightings) -> Clearances:
+def build_clearances(settings: Settings, seals: TokenCodecs, sightings: ClearanceUsage) -> Clearances:
     """The cookies of those who have solved a challenge; *sightings* outlive settings that are read again."""
     own = settings.challenge
     sightings.use(networks=own.networks, window=own.share_window)
     return Clearances(seals, seconds=own.clear_for, sightings=sightings)
 
 
-def build_spent(settings: Settings) -> Spent:
+def build_spent(settings: Settings) -> UsedChallenges:
     """Where spent challenges are kept: in a file that all processes share, unless it is to be memory."""
     challenge = settings.challenge
     if challenge.store == "memory":
-        return MemorySpent(challenge.spent)
-    return SqliteSpent(state_directory(settings) / "challenges.sqlite", challenge.spent)
+        return MemoryUsedChallenges(challenge.spent)
+    return SqliteUsedChallenges(state_directory(settings) / "challenges.sqlite", challenge.spent)
 
 
 def build_store(settings: Settings) -> ListStore:
@@ -195,8 +195,8 @@ def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
     journal = SqliteJournal(state_path(settings))
     state.keep_in(journal)
 
-    def obey(key: str, what: Block | Change | None) -> None:
-        if isinstance(what, Change):
+    def obey(key: str, what: Block | ScoreUpdate | None) -> None:
+        if isinstance(what, ScoreUpdate):
             state.amend(what)
         elif what is not None:
             state.commit(what)
@@ -207,21 +207,21 @@ def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
     return journal
 
 
-def build_watch(settings: Settings, ladder: Ladder, amend: Callable[[Change], None]) -> Watch:
+def build_watch(settings: Settings, ladder: DecisionPolicy, amend: Callable[[ScoreUpdate], None]) -> Watch:
     """What looks at visits behind the fast path."""
     watch = Watch(ladder, amend, most_sessions=settings.watch.sessions)
     use_watch(watch, settings, ladder)
     return watch
 
 
-def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
+def use_watch(watch: Watch, settings: Settings, ladder: DecisionPolicy) -> None:
     """Have a watch go on under these settings, with the bundles as they are now; what it knows stays."""
     own = settings.campaigns
-    limits = Limits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
+    limits = SharingLimits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
     if not own.enabled:
         watch.sharing = None
     elif watch.sharing is None:
-        watch.sharing = Sharing(limits)
+        watch.sharing = LinkSharing(limits)
     else:
         watch.sharing.limits = limits
     watch.ladder = ladder
@@ -239,16 +239,16 @@ def use_watch(watch: Watch, settings: Settings, ladder: Ladder) -> None:
 
 
 @cache
-def _shipped(kind: Kind) -> Bundle:
+def _shipped(kind: ModelKind) -> Bundle:
     return load(None) if kind == "paths" else shipped("window")
 
 
-def shelf(settings: Settings) -> Shelf:
+def shelf(settings: Settings) -> ModelFiles:
     """Where the site's own bundles are."""
-    return Shelf(state_directory(settings) / "models")
+    return ModelFiles(state_directory(settings) / "models")
 
 
-def build_panel(settings: Settings, kind: Kind) -> Panel:
+def build_panel(settings: Settings, kind: ModelKind) -> Panel:
     """
     The bundle in use and the one in its shadow.
 
@@ -267,7 +267,7 @@ def build_panel(settings: Settings, kind: Kind) -> Panel:
     return Panel(kind, bundle, beside)
 
 
-_MODEL_OF: dict[Kind, str] = {"paths": "model", "windows": "window_model"}
+_MODEL_OF: dict[ModelKind, str] = {"paths": "model", "windows": "window_model"}
 
 
 def build_sessions(settings: Settings) -> SqliteSessions | None:
@@ -280,8 +280,8 @@ def state_path(settings: Settings) -> Path:
     return state_directory(settings) / "state.sqlite"
 
 
-def _policy(settings: Settings, bot: KnownBot) -> Policy:
-    found: Policy = getattr(settings.bots, bot.category.replace("-", "_"))
+def _policy(settings: Settings, bot: KnownBot) -> BotPolicy:
+    found: BotPolicy = getattr(settings.bots, bot.category.replace("-", "_"))
     return found
 
 
@@ -291,7 +291,7 @@ def refused_agents(settings: Settings) -> tuple[str, ...]:
 
 
 def build_engine(
-    settings: Settings, pages: Pages, rules: Rules, lists: Lists | None = None, *, entries: bool = True
+    settings: Settings, pages: PageDigests, rules: Rules, lists: Lists | None = None, *, entries: bool = True
 ) -> Engine:
     density, traps = settings.density, settings.traps
     detectors: list[Detector] = []
@@ -300,7 +300,7 @@ def build_engine(
     if rules.marks:
         open_to_all = Patterns(settings.marker.entries)
         detectors.append(
-            IntegrityDetector(
+            MarkerIntegrityDetector(
                 pages.name,
                 marks=lambda target: rules.mode_of(target) != "off",
                 closed=lambda target: settings.marker.strict and not open_to_all.match(target),
@@ -308,12 +308,12 @@ def build_engine(
             )
         )
     if density.enabled:
-        detectors.append(DensityDetector(density.windows))
+        detectors.append(RateLimitDetector(density.windows))
     if settings.bots.enabled:
         refused = [bot.name for bot in all_bots(settings) if _policy(settings, bot) == "refuse"]
-        detectors.append(ClaimDetector(refused))
+        detectors.append(BotClaimDetector(refused))
     if settings.headers.enabled:
-        detectors.append(HeadersDetector(cookies=rules.marks))
+        detectors.append(HeaderAnomalyDetector(cookies=rules.marks))
     detectors.append(detect_clearance)
     contain = settings.containment
     if contain.enabled:
@@ -325,10 +325,10 @@ def build_engine(
     )  # fmt: skip
 
 
-def build_ladder(settings: Settings) -> Ladder:
+def build_ladder(settings: Settings) -> DecisionPolicy:
     """From evidence to decision, under these settings."""
     density, traps, policy = settings.density, settings.traps, settings.policy
-    thresholds = Thresholds(
+    thresholds = PolicyThresholds(
         refuse_at=policy.refuse_at,
         suspect_at=policy.suspect_at,
         half_life=policy.half_life,
@@ -338,18 +338,18 @@ def build_ladder(settings: Settings) -> Ladder:
         block_for=policy.block_for,
         suspects=policy.suspects,
     )
-    return Ladder(
+    return DecisionPolicy(
         {
-            "trap": Rule(traps.response, traps.block_for),
-            "density": Rule(density.response, density.block_for),
-            "prefetch": Rule("refuse", 0.0),
-            "integrity": Rule("refuse", traps.block_for),
-            "entry": Rule("refuse", 0.0),
-            "claim": Rule("refuse", 0.0),
-            "headers": Rule("refuse", 0.0, steady=True),
-            "disguise": Rule("refuse", 0.0),
-            "containment": Rule("challenge", 0.0),
-            "clearance": Rule("challenge", 0.0),
+            "trap": PolicyRule(traps.response, traps.block_for),
+            "density": PolicyRule(density.response, density.block_for),
+            "prefetch": PolicyRule("refuse", 0.0),
+            "integrity": PolicyRule("refuse", traps.block_for),
+            "entry": PolicyRule("refuse", 0.0),
+            "claim": PolicyRule("refuse", 0.0),
+            "headers": PolicyRule("refuse", 0.0, steady=True),
+            "disguise": PolicyRule("refuse", 0.0),
+            "containment": PolicyRule("challenge", 0.0),
+            "clearance": PolicyRule("challenge", 0.0),
         },
         thresholds,
         renew=density.renew,
@@ -370,12 +370,12 @@ def day_of(zone: ZoneInfo) -> Callable[[float], int]:
 def build_gate(
     settings: Settings,
     *,
-    seals: Seals | None = None,
+    seals: TokenCodecs | None = None,
     state: StateStore | None = None,
     ledger: Ledger | None = None,
-    pages: Pages | None = None,
+    pages: PageDigests | None = None,
     account_of: AccountOf | None = None,
-    acquaintance: Acquaintance | None = None,
+    acquaintance: BotCache | None = None,
     entries: bool = True,
     clearances: Clearances | None = None,
     lists: Lists | None = None,
@@ -388,11 +388,11 @@ def build_gate(
     """
     who = settings.identity
     if pages is None:
-        pages = Pages()
+        pages = PageDigests()
     identifier = Identifier(
         proxies=Proxies(who.trusted_proxies, who.forwarded_header),
         accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
-        welcome=build_welcome(settings, acquaintance or Acquaintance()),
+        welcome=build_welcome(settings, acquaintance or BotCache()),
         tls_header=who.tls_header,
         seals=seals or build_seals(settings),
         prefix=settings.marker.prefix,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hedgerow.request.bots import CATEGORIES, Bots, Category, KnownBot, Policy, Proofs, known_bots
+from hedgerow.request.bots import CATEGORIES, BotPolicy, BotProofs, Bots, Category, KnownBot, known_bots
 from hedgerow.settings.schema import Settings
 from hedgerow.web.bot_ranges import as_ranges, load_ranges
 
@@ -36,10 +36,10 @@ def all_bots(settings: Settings) -> tuple[KnownBot, ...]:
     return (*known_bots(), *signers)
 
 
-def build_bots(settings: Settings, proofs: Proofs) -> Bots:
+def build_bots(settings: Settings, proofs: BotProofs) -> Bots:
     """The known bots, with the ranges that `hedgerow bots update` has read and what becomes of each category."""
     bots = settings.bots
-    policies: dict[Category, Policy] = {name: getattr(bots, name.replace("-", "_")) for name in CATEGORIES}
+    policies: dict[Category, BotPolicy] = {name: getattr(bots, name.replace("-", "_")) for name in CATEGORIES}
     proofs.true_for, proofs.false_for = bots.true_for, bots.false_for
     ranges = as_ranges(load_ranges(ranges_path(settings))) if bots.enabled else {}
     return Bots(settings.identity.bots, known=all_bots(settings), ranges=ranges, policies=policies, proofs=proofs)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
 
-from hedgerow.challenge.clearance import Sightings
-from hedgerow.challenge.used_challenges import Spent
+from hedgerow.challenge.clearance import ClearanceUsage
+from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.decision import Campaign
 from hedgerow.core.ledger import Ledger
-from hedgerow.request.robots_compliance import Unwelcome
+from hedgerow.request.robots_compliance import RevokedBots
 from hedgerow.settings import Settings
-from hedgerow.state.held_visits import Pending
-from hedgerow.state.lmdb.worker_metrics import LmdbTallies
-from hedgerow.state.memory.held_visits import MemoryPending
+from hedgerow.state.held_visits import HeldVisits
+from hedgerow.state.lmdb.worker_metrics import LmdbWorkerMetrics
+from hedgerow.state.memory.held_visits import MemoryHeldVisits
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.state.store import StateStore
 from hedgerow.watch.relay import Relay
@@ -35,7 +35,7 @@ class Shared(Protocol):
 
 
 @dataclass
-class Stores:
+class SiteStores:
     """
     What a site remembers in.
 
@@ -47,13 +47,13 @@ class Stores:
 
     state: StateStore
     ledger: Ledger
-    spent: Spent
-    sightings: Sightings = field(default_factory=Sightings)
-    unwelcome: Unwelcome = field(default_factory=dict[str, float])
+    spent: UsedChallenges
+    sightings: ClearanceUsage = field(default_factory=ClearanceUsage)
+    unwelcome: RevokedBots = field(default_factory=dict[str, float])
     journal: SqliteJournal | None = None
     watches: bool = True
     relay: Relay | None = None
-    tallies: LmdbTallies | None = None
+    tallies: LmdbWorkerMetrics | None = None
     intake: socket.socket | None = None
     shared: Shared | None = None
-    pending: Pending = field(default_factory=MemoryPending)
+    pending: HeldVisits = field(default_factory=MemoryHeldVisits)

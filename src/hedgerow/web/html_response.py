@@ -33,7 +33,7 @@ _STRONG_MARK, _WEAK_MARK = b"-hs", b"-hw"
 _OUR_ETAG = re.compile(rb'W/"([^"]*)-h([sw])"')
 
 
-class Untouchable(Exception):  # noqa: N818 - an outcome, not a fault
+class NotRewritable(Exception):  # noqa: N818 - an outcome, not a fault
     """The page must be passed on as it is; nothing of it has been given out yet."""
 
     def __init__(self, reason: str) -> None:
@@ -133,7 +133,7 @@ class Outgoing:
     ) -> None:
         found = codec(content_encoding)
         if found is None:
-            raise Untouchable("coding")
+            raise NotRewritable("coding")
         self._decoder, self._encoder = found
         self._plain = not content_encoding
         self._content_type = content_type
@@ -171,7 +171,7 @@ class Outgoing:
         except BrokenCoding:
             if self._begun:
                 raise
-            raise Untouchable("broken") from None
+            raise NotRewritable("broken") from None
         if placed or final:
             self._begun = True
             out.append(self._encoder.flush(final=final))
@@ -179,7 +179,7 @@ class Outgoing:
             # Whoever feeds us keeps all of it until something comes out, and a coding may unfold to nothing for ever.
             self._fed += len(data)
             if self._fed > _MOST_HELD:
-                raise Untouchable("broken")
+                raise NotRewritable("broken")
         return b"".join(out)
 
     def _decode(self, data: bytes, *, final: bool) -> Iterator[bytes]:
@@ -220,7 +220,7 @@ class Outgoing:
         beginning = beginning_of(start, final=final)
         inserted = self._only_documents and beginning == "fragment"
         if beginning == "text" or (inserted and self._fragments is None):
-            raise Untouchable("fragment")
+            raise NotRewritable("fragment")
         if inserted and self._fragments is not None:
             self._placer, self.is_fragment = self._fragments, True
         return beginning is not None
@@ -230,11 +230,11 @@ class Outgoing:
         self._whole.append(text)
         self._whole_size += len(text)
         if self._whole_size > _LARGEST_CARRIED:
-            raise Untouchable("charset")
+            raise NotRewritable("charset")
         if not final:
             return b""
         page = to_utf8(b"".join(self._whole), charset)
         if page is None:
-            raise Untouchable("charset")
+            raise NotRewritable("charset")
         self._may_be_touched(page, final=True)
         return from_utf8(self._placer.feed(page, final=True), charset)

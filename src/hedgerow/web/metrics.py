@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 
-class Tally(msgspec.Struct):
+class SiteMetrics(msgspec.Struct):
     """
     Counts since the start.
 
@@ -34,12 +34,12 @@ class Tally(msgspec.Struct):
 _MAPS = frozenset({"decided", "untouched", "upstream_errors", "challenges"})
 
 
-def joined(own: Tally, others: Mapping[int, bytes]) -> Tally:
+def sum_metrics(own: SiteMetrics, others: Mapping[int, bytes]) -> SiteMetrics:
     """*own* and those of other processes, by process id; of one that has ended nobody is detained any longer."""
     total = msgspec.structs.replace(own)
     for process, data in others.items():
-        tally = msgspec.msgpack.decode(data, type=Tally)
-        for name in Tally.__struct_fields__:
+        tally = msgspec.msgpack.decode(data, type=SiteMetrics)
+        for name in SiteMetrics.__struct_fields__:
             value, more = getattr(total, name), getattr(tally, name)
             if name in _MAPS:
                 setattr(total, name, dict(Counter(value) + Counter(more)))

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 _EDGE = secrets.token_hex(8)
 
 
-def hole(name: str) -> str:
+def slot(name: str) -> str:
     """What is written where a value is to stand. It needs no escape in HTML."""
     return f"{_EDGE}{name}{_EDGE}"
 
 
-class Page:
+class PageTemplate:
     """*text* with the holes in it."""
 
     def __init__(self, text: str) -> None:

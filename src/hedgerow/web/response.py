@@ -1,8 +1,8 @@
 """
 The application's answer on its way to the client, message by message.
 
-An `Answering` stands in for the server's `send`. Most messages go straight through. The start of a page is held back
-until its first piece is there: only then is it known whether the page can be read, whether the piece is all of it,
+An `ResponseRewriter` stands in for the server's `send`. Most messages go straight through. The start of a page is held
+back until its first piece is there: only then is it known whether the page can be read, whether the piece is all of it,
 and so what its headers must say.
 """
 
@@ -13,7 +13,7 @@ from hedgerow.core.request_kind import kind_of
 from hedgerow.core.visit import Kind, Visit
 from hedgerow.traps.robots_txt import LIMIT, disallow, refuse
 from hedgerow.web.asgi_types import Message, Send
-from hedgerow.web.html_response import Headers, Outgoing, Untouchable, header, is_html, touched_headers
+from hedgerow.web.html_response import Headers, NotRewritable, Outgoing, header, is_html, touched_headers
 from hedgerow.web.site import Site
 
 _OK = 200
@@ -28,7 +28,7 @@ _XML = b"application/xhtml+xml"
 _NOT_COUNTED = "fragment"
 
 
-class Answering:
+class ResponseRewriter:
     """
     One answer: passes it on, with bait where it is a page.
 
@@ -124,7 +124,7 @@ class Answering:
             if self._outgoing is None:
                 self._outgoing = self._open(start["headers"])
             piece = self._outgoing.feed(body, final=not more)
-        except Untouchable as untouchable:
+        except NotRewritable as untouchable:
             self._outgoing = None
             await self._give_up(message, start, untouchable.reason)
             return
@@ -204,7 +204,7 @@ class Answering:
         await self._send({**message, "body": b"".join([*held, message.get("body", b"")])})
 
 
-class RobotsAnswering(Answering):
+class RobotsResponseRewriter(ResponseRewriter):
     """
     The site's robots.txt, with our links disallowed: gathered as a whole, made up where there is none.
 

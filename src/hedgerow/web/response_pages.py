@@ -23,12 +23,12 @@ import msgspec
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Kind
 
-Failure = Literal["connect", "timeout", "busy", "broken"]
+UpstreamFailure = Literal["connect", "timeout", "busy", "broken"]
 Form = Literal["html", "json", "text"]
 Header = tuple[bytes, bytes]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ResponsePage(msgspec.Struct, frozen=True):
     """A whole answer. Header names are in lower case, as ASGI wants them."""
 
     status: int
@@ -154,7 +154,7 @@ def refusal(
     kind: Kind = "page",
     method: str = "GET",
     site: str = "",
-) -> Answer:
+) -> ResponsePage:
     """
     The answer to a visit at *at* that is not let in.
 
@@ -191,7 +191,7 @@ def refusal(
     return _answer(message, ref, contact, accept, kind, method, [(b"hedgerow-decision", said.encode())])
 
 
-_FAILURES: dict[Failure, _Message] = {
+_FAILURES: dict[UpstreamFailure, _Message] = {
     "connect": _Message(
         502, "unavailable", "upstream-connect", "The site cannot be reached",
         "The server behind this address does not answer.",
@@ -230,7 +230,7 @@ _INTERNAL = _Message(
 
 
 def unavailable(
-    failure: Failure,
+    failure: UpstreamFailure,
     *,
     reference: str,
     contact: str = "",
@@ -239,24 +239,24 @@ def unavailable(
     method: str = "GET",
     site: str = "",
     retry_after: int = 5,
-) -> Answer:
+) -> ResponsePage:
     """The answer where the site itself gave none. *retry_after*, in seconds, is for a busy one."""
     wait = max(1, retry_after) if failure == "busy" else 0
     message = _FAILURES[failure]._replace(site=site, wait=wait)
     return _answer(message, header_word(reference), contact, accept, kind, method)
 
 
-def not_found(*, accept: str = "", kind: Kind = "page", method: str = "GET") -> Answer:
+def not_found(*, accept: str = "", kind: Kind = "page", method: str = "GET") -> ResponsePage:
     """A plain 404: one of our links that is held against nobody, framed or prefetched."""
     return _answer(_NOT_FOUND, "", "", accept, kind, method)
 
 
-def moved(target: str) -> Answer:
+def moved(target: str) -> ResponsePage:
     """A permanent redirect to a page of this site."""
     # A path that begins with two slashes would name another host.
     where = ("/." if target.startswith("//") else "") + target
     headers = [(b"location", where.encode("latin-1")), (b"content-length", b"0"), (b"cache-control", b"no-store")]
-    return Answer(301, headers, b"")
+    return ResponsePage(301, headers, b"")
 
 
 def internal_error(
@@ -267,7 +267,7 @@ def internal_error(
     kind: Kind = "page",
     method: str = "GET",
     site: str = "",
-) -> Answer:
+) -> ResponsePage:
     """A plain 500: something is broken here."""
     return _answer(_INTERNAL._replace(site=site), header_word(reference), contact, accept, kind, method)
 
@@ -280,7 +280,7 @@ def _answer(
     kind: Kind,
     method: str,
     headers: list[Header] | None = None,
-) -> Answer:
+) -> ResponsePage:
     form = form_for(accept, kind)
     if form == "html":
         body = _as_html(message, reference, contact)
@@ -294,7 +294,7 @@ def _answer(
     if message.wait:
         headers.append((b"retry-after", b"%d" % message.wait))
     # A HEAD is told how long the answer to a GET would be.
-    return Answer(message.status, headers, b"" if method == "HEAD" else body)
+    return ResponsePage(message.status, headers, b"" if method == "HEAD" else body)
 
 
 def header_word(text: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from hedgerow.core.visit import Visit
-from hedgerow.request.robots_compliance import Manners
+from hedgerow.request.robots_compliance import RobotsCompliance
 from hedgerow.traps.robots_txt import LIMIT
 from hedgerow.web.asgi_types import App, Message, Scope
 
@@ -19,7 +19,7 @@ KEPT = frozenset({b"host", b"x-forwarded-for", b"x-forwarded-proto", b"x-forward
 """The headers of a request that its question for the robots.txt has too."""
 
 
-async def read_robots(app: App, scope: Scope, manners: Manners, visit: Visit) -> None:
+async def read_robots(app: App, scope: Scope, manners: RobotsCompliance, visit: Visit) -> None:
     """Ask *app* for the robots.txt of the host of *visit*, and tell *manners*. An error leaves what is known."""
     asked = asyncio.Event()
     status = 0
@@ -54,7 +54,7 @@ async def read_robots(app: App, scope: Scope, manners: Manners, visit: Visit) ->
     learn_robots(manners, visit, status, b"".join(pieces))
 
 
-def learn_robots(manners: Manners, visit: Visit, status: int, body: bytes) -> None:
+def learn_robots(manners: RobotsCompliance, visit: Visit, status: int, body: bytes) -> None:
     """Tell *manners* what the application has answered; an answer that says nothing leaves what is known."""
     if status == _OK:
         manners.learn(visit.host, body[:LIMIT], visit.at)

@@ -15,31 +15,31 @@ from threading import Event, Thread
 
 import msgspec
 
-from hedgerow.challenge.hooks import Hooks
+from hedgerow.challenge.hooks import ChallengeHooks
 from hedgerow.core.decision import Campaign, Decision
-from hedgerow.core.gate import Gate, Onlooker
+from hedgerow.core.gate import Gate, OnDecision
 from hedgerow.core.ledger import Ledger
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Lists
 from hedgerow.markers.html.csp import allow_base, allow_style
 from hedgerow.markers.prepare import PARAMETER, Fill, Preparer, based, is_deep
-from hedgerow.markers.resolve import Place, resolve
+from hedgerow.markers.resolve import PageLocation, resolve
 from hedgerow.markers.response_headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
 from hedgerow.markers.rules import Spacing
-from hedgerow.markers.token import VISITOR_BYTES, Seal, Seals, page_digest, visitor_digest
+from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, TokenCodecs, page_digest, visitor_digest
 from hedgerow.request.account import AccountOf
-from hedgerow.request.bot_verifier import Acquaintance
+from hedgerow.request.bot_verifier import BotCache
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
 from hedgerow.state.store import StateStore
-from hedgerow.traps.bait import Bait, Pages
+from hedgerow.traps.bait import Bait, PageDigests
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
 from hedgerow.watch.relay import Intake
-from hedgerow.watch.snapshot import Kept
-from hedgerow.watch.watch import Beside
+from hedgerow.watch.snapshot import WatchSnapshot
+from hedgerow.watch.watch import WatchThread
 from hedgerow.web.build import (
     build_clearances,
     build_follower,
@@ -51,13 +51,13 @@ from hedgerow.web.build import (
     refused_agents,
     use_watch,
 )
-from hedgerow.web.challenge.endpoint import Challenging
-from hedgerow.web.holdings import Stores
+from hedgerow.web.challenge.endpoint import ChallengeEndpoint
+from hedgerow.web.holdings import SiteStores
 from hedgerow.web.lookups.dns import DnsResolver
-from hedgerow.web.lookups.thread import Background
-from hedgerow.web.metrics import Tally, joined
+from hedgerow.web.lookups.thread import LookupThread
+from hedgerow.web.metrics import SiteMetrics, sum_metrics
 from hedgerow.web.storage import build_stores
-from hedgerow.web.waiter import ON_LOOP, Waiting
+from hedgerow.web.waiter import ON_LOOP, Waiter
 
 log = logging.getLogger(__name__)
 
@@ -72,18 +72,18 @@ class Site:
 
     gate: Gate
     settings: Settings
-    challenging: Challenging
+    challenging: ChallengeEndpoint
 
     def __init__(
         self,
         settings: Settings,
         *,
-        seals: Seals | None = None,
-        stores: Stores | None = None,
+        seals: TokenCodecs | None = None,
+        stores: SiteStores | None = None,
         state: StateStore | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
-        hooks: Hooks | None = None,
+        hooks: ChallengeHooks | None = None,
         lists: Lists | None = None,
     ) -> None:
         self._own_seals = seals
@@ -101,21 +101,21 @@ class Site:
         if self.follower is not None:
             self.follower.start()
         self.skeletons = Skeletons()
-        self._pages = Pages()
-        self.acquaintance = Acquaintance()
+        self._pages = PageDigests()
+        self.acquaintance = BotCache()
         self.acquaintance.manners.unwelcome = stores.unwelcome
-        self.lookups: Background | None = None
+        self.lookups: LookupThread | None = None
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
         self.untouched: Counter[str] = Counter()
         """Pages passed on without bait, by reason."""
         self.upstream_errors: Counter[str] = Counter()
         self.closed = False
-        self._waiting: Waiting = ON_LOOP
+        self._waiting: Waiter = ON_LOOP
         self.closing = False
         """Set when the site is about to stop: nobody is detained any longer."""
         self.use(settings)
-        self.watch: Beside | None = None
+        self.watch: WatchThread | None = None
         """What looks at visits behind the fast path."""
         self._intake: Intake | None = None
         self._stop_watching = Event()
@@ -130,19 +130,19 @@ class Site:
                 self._intake = Intake(stores.intake, self.watch.add, self.watch.miss)
         self.gate.onlooker = self._onlooker()
 
-    def _onlooker(self) -> Onlooker | None:
+    def _onlooker(self) -> OnDecision | None:
         if self.stores.relay is not None:
             return self.stores.relay.add
         return self.watch.add if self.watch is not None else None
 
-    def _beside(self, settings: Settings) -> Beside:
+    def _beside(self, settings: Settings) -> WatchThread:
         """The watch, with what was known before a restart where this site takes care of that."""
         watch = build_watch(settings, self.gate.engine.ladder, self.state.amend)
         if self._journal is None:
-            return Beside(watch, queue=settings.watch.queue)
+            return WatchThread(watch, queue=settings.watch.queue)
         watch.note = self._journal.note_campaign
-        watch.restore(Kept(), self._journal.campaigns(time.time()))
-        return Beside(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
+        watch.restore(WatchSnapshot(), self._journal.campaigns(time.time()))
+        return WatchThread(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
 
     def campaigns(self) -> Sequence[Campaign]:
         """All that are known, whoever has found them; the oldest first."""
@@ -179,14 +179,14 @@ class Site:
             self.challenging.close()
         hooks = self._hooks or gate
         counted = self.challenging.counted if before is not None else None
-        self.challenging = Challenging(settings, self._seals, self.spent, hooks, clearances, counted)
+        self.challenging = ChallengeEndpoint(settings, self._seals, self.spent, hooks, clearances, counted)
         self.challenging.waiting = self._waiting
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
         self.skeletons = Skeletons()
         self.settings, self.gate, self.maze = settings, gate, maze
 
-    def wait_by(self, waiting: Waiting) -> None:
+    def wait_by(self, waiting: Waiter) -> None:
         """Wait in this way from now on."""
         self._waiting = self.challenging.waiting = waiting
 
@@ -197,13 +197,13 @@ class Site:
             if self.lookups is not None:
                 self.lookups.close()
             resolver = DnsResolver(split_listen(bots.resolver) if bots.resolver else None)
-            self.lookups = Background(known, resolver, insecure=bots.insecure_directories)
+            self.lookups = LookupThread(known, resolver, insecure=bots.insecure_directories)
         if not (bots.enabled and bots.dns):
             known.proofs.ask = None
         if not bots.enabled or bots.signatures == "off":
             known.keys.ask = None
 
-    def seal(self, visit: Visit) -> Seal:
+    def seal(self, visit: Visit) -> TokenCodec:
         """The seal under which links are sealed for this visit."""
         return self._seals.of(visit.host)
 
@@ -226,21 +226,21 @@ class Site:
             self.decided[decision.code] += 1
         self.gate.record(visit, decision, status, reference)
 
-    def own_tally(self) -> Tally:
+    def own_tally(self) -> SiteMetrics:
         """What this process has counted."""
         relay = self.stores.relay
         left_out = relay.left_out if relay is not None else self.watch.left_out if self.watch is not None else 0
-        return Tally(
+        return SiteMetrics(
             decided=dict(self.decided), untouched=dict(self.untouched), upstream_errors=dict(self.upstream_errors),
             challenges=dict(self.challenging.counted), blocked=self.gate.blocked, lost=self.ledger.lost,
             forgotten=self.state.forgotten, left_out=left_out, inside=self.tarpit.inside,
             admitted=self.tarpit.admitted, turned_away=self.tarpit.turned_away, alone=self.state.alone,
         )  # fmt: skip
 
-    def tally(self) -> Tally:
+    def tally(self) -> SiteMetrics:
         """What all processes of this site have counted."""
         tallies = self.stores.tallies
-        return self.own_tally() if tallies is None else joined(self.own_tally(), tallies.all())
+        return self.own_tally() if tallies is None else sum_metrics(self.own_tally(), tallies.all())
 
     def tell_tally(self) -> None:
         """Let the process beside the workers know what this one has counted."""
@@ -300,7 +300,7 @@ _COOKIE_AGE = 30 * 86_400
 
 
 @lru_cache(maxsize=1 << 12)
-def _cookie_of(seal: Seal, minted_for: bytes, known: bytes, *, secure: bool) -> bytes:
+def _cookie_of(seal: TokenCodec, minted_for: bytes, known: bytes, *, secure: bool) -> bytes:
     """The cookie for a visitor. Who does not keep it gets the same with every page."""
     token = seal.seal("visitor", minted_for, bytes(VISITOR_BYTES), known)
     more = b"; Secure" if secure else b""
@@ -319,7 +319,7 @@ class Page:
         self._visit = visit
         self._seal = site.seal(visit)
         self._prefix = site.settings.marker.prefix.encode()
-        self._place = Place(scheme.encode(), visit.host.encode("latin-1"), visit.target.encode("latin-1"))
+        self._place = PageLocation(scheme.encode(), visit.host.encode("latin-1"), visit.target.encode("latin-1"))
         self._minted_for = visitor_digest(visit.visitor)
         self._parent = site.gate.pages.remember(visit.target)
         self._secure = scheme == "https"

@@ -18,11 +18,11 @@ from types import ModuleType
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.errors import StoreError
 from hedgerow.settings import Settings
-from hedgerow.state.lmdb.clearance_usage import LmdbSightings
-from hedgerow.state.lmdb.held_visits import LmdbPending
-from hedgerow.state.lmdb.revoked_bots import LmdbUnwelcome
+from hedgerow.state.lmdb.clearance_usage import LmdbClearanceUsage
+from hedgerow.state.lmdb.held_visits import LmdbHeldVisits
+from hedgerow.state.lmdb.revoked_bots import LmdbRevokedBots
 from hedgerow.state.lmdb.state import LmdbState, remove_environment
-from hedgerow.state.lmdb.worker_metrics import LmdbTallies
+from hedgerow.state.lmdb.worker_metrics import LmdbWorkerMetrics
 from hedgerow.state.sqlite.journal import connect, read
 from hedgerow.state.store import StateStore
 from hedgerow.watch.relay import Relay, send_to
@@ -36,20 +36,20 @@ from hedgerow.web.build import (
     state_path,
 )
 from hedgerow.web.build_bots import state_directory
-from hedgerow.web.holdings import Stores
+from hedgerow.web.holdings import SiteStores
 
 
-def build_stores(settings: Settings, *, state: StateStore | None = None, ledger: Ledger | None = None) -> Stores:
+def build_stores(settings: Settings, *, state: StateStore | None = None, ledger: Ledger | None = None) -> SiteStores:
     """Those of one process. Who brings a state takes care of it."""
     journal = None
     if state is None and settings.state.url:
-        stores: Stores = redis_parts().build(settings, ledger=build_ledger(settings) if ledger is None else ledger)
+        stores: SiteStores = redis_parts().build(settings, ledger=build_ledger(settings) if ledger is None else ledger)
         return stores
     if state is None:
         state = build_state(settings)
         journal = build_journal(settings, state)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
-    return Stores(
+    return SiteStores(
         state, build_ledger(settings) if ledger is None else ledger, build_spent(settings),
         journal=journal, watches=settings.watch.enabled,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def build_lmdb(settings: Settings) -> LmdbState:
     )
 
 
-def worker_stores(settings: Settings, watch: socket.socket) -> Stores:
+def worker_stores(settings: Settings, watch: socket.socket) -> SiteStores:
     """
     Those of one worker of several; its visits go out by *watch*.
 
@@ -99,25 +99,25 @@ def worker_stores(settings: Settings, watch: socket.socket) -> Stores:
     """
     state = build_lmdb(settings)
     if settings.state.url:
-        stores: Stores = redis_parts().build(settings, ledger=build_ledger(settings))
-        stores.watches, stores.tallies, stores.pending = False, LmdbTallies(state), LmdbPending(state)
+        stores: SiteStores = redis_parts().build(settings, ledger=build_ledger(settings))
+        stores.watches, stores.tallies, stores.pending = False, LmdbWorkerMetrics(state), LmdbHeldVisits(state)
         return stores
     relay = Relay(send_to(watch), queue=settings.watch.queue) if settings.watch.enabled else None
-    return Stores(
-        state, build_ledger(settings), build_spent(settings), LmdbSightings(state), LmdbUnwelcome(state),
-        watches=False, relay=relay, tallies=LmdbTallies(state), pending=LmdbPending(state),
+    return SiteStores(
+        state, build_ledger(settings), build_spent(settings), LmdbClearanceUsage(state), LmdbRevokedBots(state),
+        watches=False, relay=relay, tallies=LmdbWorkerMetrics(state), pending=LmdbHeldVisits(state),
     )  # fmt: skip
 
 
-def side_stores(settings: Settings, intake: socket.socket) -> Stores:
+def side_stores(settings: Settings, intake: socket.socket) -> SiteStores:
     """Those of the process beside the workers, whose visits come in by *intake*."""
     state = build_lmdb(settings)
     if settings.state.url:
-        stores: Stores = redis_parts().build(settings, ledger=NoLedger())
-        stores.tallies = LmdbTallies(state)
+        stores: SiteStores = redis_parts().build(settings, ledger=NoLedger())
+        stores.tallies = LmdbWorkerMetrics(state)
         return stores
     journal = obedient_journal(settings, state) if settings.state.durable else None
-    return Stores(
-        state, NoLedger(), build_spent(settings), LmdbSightings(state), LmdbUnwelcome(state),
-        journal=journal, watches=settings.watch.enabled, tallies=LmdbTallies(state), intake=intake,
+    return SiteStores(
+        state, NoLedger(), build_spent(settings), LmdbClearanceUsage(state), LmdbRevokedBots(state),
+        journal=journal, watches=settings.watch.enabled, tallies=LmdbWorkerMetrics(state), intake=intake,
     )  # fmt: skip

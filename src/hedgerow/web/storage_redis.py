@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hedgerow.core.decision import Campaign, Change
+from hedgerow.core.decision import Campaign, ScoreUpdate
 from hedgerow.core.ledger import Ledger
 from hedgerow.settings import Settings
-from hedgerow.state.redis.clearance_usage import RedisSightings
-from hedgerow.state.redis.connection import Address, Away, parse_address
-from hedgerow.state.redis.revoked_bots import RedisUnwelcome
+from hedgerow.state.redis.clearance_usage import RedisClearanceUsage
+from hedgerow.state.redis.connection import RedisAddress, RedisUnavailable, parse_redis_address
+from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.scripts import Scripts
 from hedgerow.state.redis.state import RedisState
-from hedgerow.state.redis.used_challenges import RedisSpent
+from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.watch.redis_streams import Make, SharedWatch, Streams
 from hedgerow.watch.relay import Relay
 from hedgerow.watch.watch import Watch
 from hedgerow.web.build import build_ladder, build_watch
-from hedgerow.web.holdings import Stores
+from hedgerow.web.holdings import SiteStores
 
 
-def build_address(settings: Settings) -> Address:
+def build_address(settings: Settings) -> RedisAddress:
     """Where Redis is."""
-    return parse_address(settings.state.url, password=settings.state.password, ca_file=settings.state.ca_file)
+    return parse_redis_address(settings.state.url, password=settings.state.password, ca_file=settings.state.ca_file)
 
 
 def build_redis(settings: Settings, *, patience: float | None = None) -> RedisState:
@@ -42,13 +42,14 @@ def build_redis(settings: Settings, *, patience: float | None = None) -> RedisSt
     )
 
 
-def build(settings: Settings, *, ledger: Ledger) -> Stores:
+def build(settings: Settings, *, ledger: Ledger) -> SiteStores:
     """The stores of one process of any number. Who watches does so for all of them."""
     state = build_redis(settings)
     streams = Streams(build_address(settings), settings.state.prefix)
-    return Stores(
-        state, ledger, RedisSpent(state, most=settings.challenge.spent, closed=settings.state.on_failure == "closed"),
-        RedisSightings(state), RedisUnwelcome(state), watches=settings.watch.enabled,
+    return SiteStores(
+        state, ledger,
+        RedisUsedChallenges(state, most=settings.challenge.spent, closed=settings.state.on_failure == "closed"),
+        RedisClearanceUsage(state), RedisRevokedBots(state), watches=settings.watch.enabled,
         relay=Relay(streams.deliver, queue=settings.watch.queue, then=streams.close),
         shared=SiteWatch(settings, state),
     )  # fmt: skip
@@ -57,7 +58,7 @@ def build(settings: Settings, *, ledger: Ledger) -> Stores:
 def _making(settings: Settings) -> Make:
     ladder = build_ladder(settings)
 
-    def make(amend: Callable[[Change], None]) -> tuple[Watch, Watch]:
+    def make(amend: Callable[[ScoreUpdate], None]) -> tuple[Watch, Watch]:
         paths, sharing = build_watch(settings, ladder, amend), build_watch(settings, ladder, amend)
         paths.sharing, sharing.paths, sharing.windows = None, None, None
         return paths, sharing
@@ -87,6 +88,6 @@ def read_campaigns(state: RedisState) -> Sequence[Campaign]:
     """All campaigns that are kept in Redis, the oldest first; none while it is away."""
     try:
         kept = state.ask(("HVALS", state.key("campaigns")))
-    except Away:
+    except RedisUnavailable:
         return ()
     return sorted((msgspec.json.decode(one, type=Campaign) for one in kept), key=lambda campaign: campaign.since)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from hedgerow.web.asgi_types import Message, Receive
-from hedgerow.web.waiter import Lookout
+from hedgerow.web.waiter import DisconnectWatcher
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Driven:
         done: T = await Do(do)
         return done
 
-    def lookout(self, receive: Receive) -> Lookout:  # noqa: ARG002 - nobody tells when a client has left
+    def lookout(self, receive: Receive) -> DisconnectWatcher:  # noqa: ARG002 - nobody tells when a client has left
         return _NoLookout(self)
 
 

@@ -16,7 +16,7 @@ from hedgerow.web.asgi_types import Receive
 T = TypeVar("T")
 
 
-class Lookout(Protocol):
+class DisconnectWatcher(Protocol):
     """Looks out for a client that leaves, while it is open."""
 
     async def __aenter__(self) -> Self: ...
@@ -27,16 +27,16 @@ class Lookout(Protocol):
         """Wait; true where the client is known to have left."""
 
 
-class Waiting(Protocol):
+class Waiter(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
     async def run(self, do: Callable[[], T], seconds: float) -> T:
         """What *do* returns, which may block; TimeoutError where that takes longer than *seconds*."""
 
-    def lookout(self, receive: Receive) -> Lookout: ...
+    def lookout(self, receive: Receive) -> DisconnectWatcher: ...
 
 
-class OnLoop:
+class EventLoopWaiter:
     """On an event loop."""
 
     async def sleep(self, seconds: float) -> None:
@@ -45,7 +45,7 @@ class OnLoop:
     async def run(self, do: Callable[[], T], seconds: float) -> T:
         return await asyncio.wait_for(asyncio.to_thread(do), seconds)
 
-    def lookout(self, receive: Receive) -> Lookout:
+    def lookout(self, receive: Receive) -> DisconnectWatcher:
         return _LoopLookout(receive)
 
 
@@ -71,4 +71,4 @@ class _LoopLookout:
         return self._left.done()
 
 
-ON_LOOP = OnLoop()
+ON_LOOP = EventLoopWaiter()

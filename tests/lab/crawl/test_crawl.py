@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from hedgerow.ledger.labels import label_of, read_labels
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from real.servers import free_port
 
 pytest.importorskip("scrapy")
@@ -141,7 +141,7 @@ def test_each_order_is_what_the_site_sees_and_the_ledger_has_it_labelled(site, t
     assert len({*map(tuple, seen.values())}) == 3
     labels = read_labels(tmp_path / "crawls.jsonl")
     assert [label.label for label in labels] == ["depth-first", "width-first", "random-like"]
-    visits = list(Reader([str(tmp_path / "ledger.sqlite")]))
+    visits = list(LogReader([str(tmp_path / "ledger.sqlite")]))
     assert Counter(label_of(visit, labels) for visit in visits) == {
         label: len(seen[order])
         for label, order in (("depth-first", "depth"), ("width-first", "breadth"), ("random-like", "random"))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from hedgerow.cli.simulate import app
-from hedgerow.lab.simulate.crawl import Memory, Order, crawl
+from hedgerow.lab.simulate.crawl import CrawlMemory, Order, crawl
 from hedgerow.lab.simulate.plot import draw
 from hedgerow.lab.simulate.site import draw_site, popularity
 from hedgerow.lab.simulate.suppression import Estimate, Parameters, estimate, suppress
@@ -41,7 +41,7 @@ def sites(draw):
 
 
 ways = st.fixed_dictionaries(
-    {"workers": st.integers(1, 8), "order": st.sampled_from(Order), "memory": st.sampled_from(Memory)}
+    {"workers": st.integers(1, 8), "order": st.sampled_from(Order), "memory": st.sampled_from(CrawlMemory)}
 )
 
 
@@ -89,7 +89,7 @@ def test_nobody_finds_more_than_one_page_a_request(site, way, seed):
     assert len(crawled.found_at) <= len(site)
     assert crawled.found_at[0] == 1
     assert sorted(set(crawled.found_at)) == list(crawled.found_at)
-    readers = way["workers"] if way["memory"] is Memory.WORKER else 1
+    readers = way["workers"] if way["memory"] is CrawlMemory.WORKER else 1
     urls = readers * sum(map(len, site)) + way["workers"] * (1 + len(site[0]))
     assert crawled.requests <= urls
 
@@ -146,7 +146,7 @@ def test_links_are_taken_in_the_order_named():
 def test_workers_with_a_common_memory_waste_less():
     """On the long way; they do not read what another has read."""
     common = suppress(SMALL)
-    own = suppress(replace(SMALL, memory=Memory.WORKER))
+    own = suppress(replace(SMALL, memory=CrawlMemory.WORKER))
     assert common.extra[0.5].mean < own.extra[0.5].mean
 
 

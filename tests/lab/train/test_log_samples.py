@@ -22,7 +22,7 @@ from hedgerow.lab.train.simulated_data import Size
 from hedgerow.ledger.labels import Label, add_label, labels_path
 from hedgerow.ledger.labels import read_labels as read_crawls
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from hedgerow.watch.models.bundle import load
 
 SITES = draw_sites(Random(1), 4)
@@ -178,7 +178,7 @@ def crawled(tmp_path) -> Path:
 
 def test_crawls_are_told_from_the_people_at_their_address(crawled):
     labels: dict[str, str] = {}
-    visits = list(tell_crawls(Reader([str(crawled)]), read_crawls(labels_path(crawled)), labels))
+    visits = list(tell_crawls(LogReader([str(crawled)]), read_crawls(labels_path(crawled)), labels))
     assert sorted(labels) == [f"crawl {n}" for n in range(1, 7)]
     assert set(labels.values()) == {"depth-first", "width-first", "random-like"}
     agents = {

@@ -13,7 +13,7 @@ from hedgerow.lab.train.shape_model import (
     CRAWLER,
     PERSON,
     TOGETHER,
-    Source,
+    LabelledSource,
     declared,
     gather,
     rows_of,
@@ -31,11 +31,11 @@ def sources(count=40, seed=1):
     found = []
     for number in range(count):
         times = np.sort(chance.uniform(0, 6 * DAY, int(chance.integers(25, 80))))
-        found.append(Source(f"c{number}", times, np.ones(len(times), bool), CRAWLER, number % 5))
+        found.append(LabelledSource(f"c{number}", times, np.ones(len(times), bool), CRAWLER, number % 5))
         pages = chance.integers(0, 6) * DAY + 40_000 + np.cumsum(chance.exponential(60, 6))
         times = np.sort(np.repeat(pages, 8) + chance.integers(0, 3, 48))
-        found.append(Source(f"p{number}", times, np.arange(48) % 8 == 0, PERSON, number % 5))
-    found.append(Source("x", np.array([0.0, 6 * DAY]), np.ones(2, bool), "", 0))
+        found.append(LabelledSource(f"p{number}", times, np.arange(48) % 8 == 0, PERSON, number % 5))
+    found.append(LabelledSource("x", np.array([0.0, 6 * DAY]), np.ones(2, bool), "", 0))
     return found
 
 

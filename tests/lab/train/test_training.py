@@ -30,7 +30,7 @@ from hedgerow.lab.train.samples import (
 )
 from hedgerow.lab.train.simulated_crawlers import OTHERS, crawl
 from hedgerow.lab.train.simulated_data import Size, draw_walks, train_simulated
-from hedgerow.lab.train.simulated_people import Person
+from hedgerow.lab.train.simulated_people import SimulatedPerson
 from hedgerow.lab.train.walks import Stride, Walk, take
 from hedgerow.watch.models.bundle import encoded, load
 from hedgerow.watch.sessions.path import LONG, SIX, PathSession
@@ -89,7 +89,7 @@ def test_a_small_site_ends():
 
 @given(st.integers(0, 1000))
 def test_people_follow_links_that_are_there(seed):
-    person = Person(Random(seed), marked=True, assets=2.0)
+    person = SimulatedPerson(Random(seed), marked=True, assets=2.0)
     site = SITES[seed % len(SITES)]
     strides = person.walk(site, pages=LONG)
     assert len(strides) == LONG

@@ -28,14 +28,14 @@ import pytest
 
 from driving import KEY, bait_rewriter
 from hedgerow.markers.html.scanner import Scanner
-from hedgerow.markers.token import Key, Seal
+from hedgerow.markers.token import Key, TokenCodec
 
 from .nasty import random_page
 
 # html5lib takes twice as long where every line is counted.
 pytestmark = pytest.mark.no_cover
 
-SEAL = Seal([Key(1, KEY, 0.0)])
+SEAL = TokenCodec([Key(1, KEY, 0.0)])
 BODY = b"<!DOCTYPE html><html><head><title>x</title></head><body>"
 FORMATTING = {"b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"}
 _BAIT_CLASS = re.compile(r"\.([a-z]{7})\.\1\{display:none!important\}")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from hedgerow.report.campaigns import network_groups as company
-from hedgerow.report.campaigns.page_mix import _log_gamma, diets, same
+from hedgerow.report.campaigns.page_mix import _log_gamma, page_mix, same
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.shape.series import Counts, plan_of
 
 DAY = 86_400.0
-ODDS = company.Limits().odds
+ODDS = company.NetworkGroupLimits().odds
 
 
 def eaten(tastes, requests, seed=1):
@@ -19,7 +19,7 @@ def eaten(tastes, requests, seed=1):
     chance = np.random.default_rng(seed)
     kinds = np.concatenate([chance.choice(len(taste), requests, p=taste) for taste in tastes])
     groups = np.repeat(np.arange(len(tastes)), requests)
-    return diets(groups, kinds, np.full(len(kinds), 200))
+    return page_mix(groups, kinds, np.full(len(kinds), 200))
 
 
 def own_tastes(count, kinds=30, seed=7):
@@ -52,14 +52,14 @@ def test_success_is_part_of_a_diet():
     kinds = np.concatenate([chance.choice(30, 300, p=taste) for taste in [*tastes, tastes[0]]])
     groups = np.repeat(np.arange(13), 300)
     answers = np.where(groups == 12, 404, 200)
-    assert (0, 12) in pairs(diets(groups, kinds, np.full(len(kinds), 200)))
-    assert pairs(diets(groups, kinds, answers)) == []
+    assert (0, 12) in pairs(page_mix(groups, kinds, np.full(len(kinds), 200)))
+    assert pairs(page_mix(groups, kinds, answers)) == []
 
 
 def test_few_and_none():
-    found = diets(np.repeat([0, 1, -1], [19, 30, 50]), np.arange(99), np.full(99, 200))
+    found = page_mix(np.repeat([0, 1, -1], [19, 30, 50]), np.arange(99), np.full(99, 200))
     assert found.groups.tolist() == [1]
-    nothing = diets(*[np.zeros(0, np.int64)] * 3)
+    nothing = page_mix(*[np.zeros(0, np.int64)] * 3)
     assert nothing.groups.tolist() == []
     assert list(same(nothing, [], ODDS)) == []
 

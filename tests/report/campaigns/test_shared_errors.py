@@ -5,7 +5,7 @@ import pytest
 
 from hedgerow.report.campaigns import shared_errors as scripts
 from hedgerow.report.campaigns.search import _joined
-from hedgerow.report.campaigns.traffic_similarity import Found
+from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 
 DAY = 86_400.0
 
@@ -53,13 +53,13 @@ def test_who_does_other_things_too_does_not_play():
 
 
 def test_a_campaign_most_of_whose_members_play_joins():
-    company = [Found("company", (0, 1, 2), 1.0, "a"), Found("company", (5, 6, 7, 8), 1.0, "b")]
-    one = Found("same script", (0, 1, 3, 4, 5), 1.0, "5 sources that play.")
+    company = [SimilarGroups("company", (0, 1, 2), 1.0, "a"), SimilarGroups("company", (5, 6, 7, 8), 1.0, "b")]
+    one = SimilarGroups("same script", (0, 1, 3, 4, 5), 1.0, "5 sources that play.")
     found = _joined(company, [one])
     assert [(other.kind, other.members) for other in found] == [
         ("company", (5, 6, 7, 8)),
         ("same script", (0, 1, 2, 3, 4)),
     ]
     assert found[1].text == "5 sources that play."
-    few = Found("same script", (5, 9, 10), 1.0, "3 sources that play.")
+    few = SimilarGroups("same script", (5, 9, 10), 1.0, "3 sources that play.")
     assert _joined(company, [few]) == company

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from hedgerow.report.campaigns import traffic_similarity as similarity
-from hedgerow.report.campaigns.traffic_similarity import Clusters, Limits, cluster, find, learn_k, merge_shifted
+from hedgerow.report.campaigns.traffic_similarity import (
+    Clusters,
+    SimilarityLimits,
+    cluster,
+    find,
+    learn_k,
+    merge_shifted,
+)
 
 
 def drawn(groups, seed=1, volume=2_000_000, points=240):
@@ -47,7 +54,7 @@ def test_as_algorithm_1_is_written(monkeypatch, block):
     monkeypatch.setattr(similarity, "_ROWS", 8)
     counts, _ = drawn([1] * 60 + [2] * 10 + [3, 5, 8, 13], volume=30_000)
     series, volumes = similarity._shares(counts)
-    limits = Limits(k=60.0)
+    limits = SimilarityLimits(k=60.0)
     clusters = cluster(series, volumes, limits)
     expected = by_the_book(series, volumes, limits)
     assert clusters.medoids.tolist() == expected
@@ -96,7 +103,7 @@ def test_shifts_as_they_are_defined(points):
         ]
     )
     series, volumes = similarity._shares(counts)
-    limits = Limits(k=20.0, shift=40)
+    limits = SimilarityLimits(k=20.0, shift=40)
     alone = Clusters(np.arange(len(series)), np.zeros(len(series), dtype=np.int64))
     found = merge_shifted(series, volumes, alone, limits)
     expected = shifted_by_the_book(series, volumes, limits)
@@ -112,7 +119,7 @@ def test_members_that_start_later_are_found():
     found = find(counts)
     assert [one.members for one in found] == [(0, 1, 2, 3)]
     assert "shifted by up to 16.5 hours" in found[0].text
-    assert find(counts, Limits(shift=0)) == []
+    assert find(counts, SimilarityLimits(shift=0)) == []
 
 
 def test_what_a_shift_moves_out_of_the_log_is_not_missed():
@@ -139,6 +146,6 @@ def test_k_holds_the_reference_together():
     k = learn_k(counts, [str(label) for label in labels])
     assert k is not None
     assert k > similarity.K
-    found = find(counts, Limits(k=k * 0.6))
+    found = find(counts, SimilarityLimits(k=k * 0.6))
     assert sorted(len(one.members) for one in found) == [4, 5, 6, 7]
     assert learn_k(counts, [""] * len(counts)) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from hedgerow.report.shape.series import Counts, plan_of
 
 DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -16,7 +16,7 @@ LOG = DATA / "logs" / "french-site_2009-03_2009-04.log.xz"
 def real_counts():
     if not LOG.is_file():
         pytest.skip(f"the real log is not there: {LOG}")
-    visits = [(visit.address, visit.at) for visit in Reader([str(LOG)])]
+    visits = [(visit.address, visit.at) for visit in LogReader([str(LOG)])]
     names = sorted({name for name, _ in visits})
     number = {name: n for n, name in enumerate(names)}
     times = np.array([at for _, at in visits])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import ModelError
-from hedgerow.report.shape.classifiers import Condition, Evidence, Machine, Rule, Rules
+from hedgerow.report.shape.classifiers import ClassifierEvidence, ClassifierRule, ClassifierRules, Condition, Machine
 from hedgerow.report.shape.features import NAMES, Fine, features
 from hedgerow.report.shape.model_file import INPUTS, checked, load, save
 from hedgerow.report.shape.series import DAY, Counts, plan_of
@@ -60,7 +60,7 @@ def test_nobody_to_judge():
 
 
 def test_rules_in_words():
-    rule = Rule((Condition(8, True, 0.25), Condition(2, False, 1.0), Condition(5, True, 0.0)), True, 41, 1)
+    rule = ClassifierRule((Condition(8, True, 0.25), Condition(2, False, 1.0), Condition(5, True, 0.0)), True, 41, 1)
     assert words(rule, NAMES) == (
         "If the share of intervals in use is above 0.25 and its auto-correlation decays: none or cut-off and it "
         "repeats itself by the half day or day: yes: a crawler (true of 41 of 42 in training)."
@@ -68,16 +68,22 @@ def test_rules_in_words():
 
 
 def test_rules_add_up_what_they_covered():
-    rules = Rules((Rule((Condition(0, True, 0.5),), True, 9, 0), Rule((Condition(1, True, 0.5),), False, 1, 7)), 2.0)
+    rules = ClassifierRules(
+        (
+            ClassifierRule((Condition(0, True, 0.5),), True, 9, 0),
+            ClassifierRule((Condition(1, True, 0.5),), False, 1, 7),
+        ),
+        2.0,
+    )
     rows = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     assert rules.probability(rows).tolist() == [19 / 20, 21 / 29, 0.5]
     assert rules.first(rows, crawler=np.array([True, False, True])).tolist() == [0, 1, -1]
 
 
 def test_evidence_outside_its_scale_counts_as_its_end():
-    evidence = Evidence(0.0, 1.0, (-1.0, 3.0), discrete=False)
+    evidence = ClassifierEvidence(0.0, 1.0, (-1.0, 3.0), discrete=False)
     assert evidence.of(np.array([-5.0, 50.0])).tolist() == [-1.0, 3.0]
-    assert Evidence(0.0, 3.0, (1.0, 2.0), discrete=True).of(np.array([0.0, 9.0])).tolist() == [1.0, 2.0]
+    assert ClassifierEvidence(0.0, 3.0, (1.0, 2.0), discrete=True).of(np.array([0.0, 9.0])).tolist() == [1.0, 2.0]
 
 
 def test_the_machine_is_what_scikit_learn_says():

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.logs.formats import LineParser, recognise
-from hedgerow.logs.reader import Tally
-from hedgerow.report.tables.buffer_pool import Shelf
+from hedgerow.logs.reader import ReadCounts
+from hedgerow.report.tables.buffer_pool import BufferPool
 from hedgerow.report.tables.ingest import rows_of_piece
 from hedgerow.report.tables.line_scanner import scan
-from hedgerow.report.tables.row_builder import Numbering
+from hedgerow.report.tables.row_builder import RowBuilder
 
 from .test_reading import GOOD, lines
 
@@ -19,7 +19,7 @@ MEGABYTE = 1 << 20
 
 
 def test_what_nobody_has_is_used_again():
-    shelf = Shelf()
+    shelf = BufferPool()
     first = shelf.take(5 * MEGABYTE)
     place = first.ctypes.data
     part = first[8:16].view(np.uint64)
@@ -36,7 +36,7 @@ def test_what_nobody_has_is_used_again():
 @settings(deadline=None)
 def test_no_two_have_the_same(wanted):
     """Each is marked when it is taken, and still has its mark when it is given back."""
-    shelf, held = Shelf(), []
+    shelf, held = BufferPool(), []
     for number, (size, place) in enumerate(wanted):
         array = shelf.take(size)
         array[:] = number
@@ -52,15 +52,15 @@ def test_no_two_have_the_same(wanted):
 @settings(max_examples=50, deadline=None)
 def test_what_was_scanned_before_leaves_no_trace(some, before):
     """Room that was used for other lines, or has anything at all in it."""
-    shelf = Shelf()
+    shelf = BufferPool()
     shelf.take(3 * MEGABYTE)[:] = 255
     for first in (before, []):
         scan(np.frombuffer(b"\n".join([GOOD, *first]), np.uint8), vhost=False, shelf=shelf)
     data = np.frombuffer(b"\n".join([GOOD, *some]), np.uint8)
     found = []
-    for room in (shelf, Shelf()):
-        tally = Tally()
+    for room in (shelf, BufferPool()):
+        tally = ReadCounts()
         scanned = scan(data, vhost=False, shelf=room)
-        rows = rows_of_piece(data, scanned, LineParser(recognise([GOOD])), Numbering(), tally)
+        rows = rows_of_piece(data, scanned, LineParser(recognise([GOOD])), RowBuilder(), tally)
         found.append(({name: column.tolist() for name, column in rows.items()}, tally.parsed, tally.bad))
     assert found[0] == found[1]

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from hedgerow.logs.dialect import Dialect, parser
 from hedgerow.logs.formats import LineParser, recognise
-from hedgerow.logs.reader import Reader
+from hedgerow.logs.reader import LogReader
 from hedgerow.report.tables import line_scanner as scanning
-from hedgerow.report.tables.buffer_pool import Shelf
+from hedgerow.report.tables.buffer_pool import BufferPool
 from hedgerow.report.tables.ingest import read
 from hedgerow.report.tables.line_scanner import scan
-from hedgerow.report.tables.local_store import Store
-from hedgerow.report.tables.row_builder import Numbering
+from hedgerow.report.tables.local_store import LocalStore
+from hedgerow.report.tables.row_builder import RowBuilder
 from hedgerow.report.tables.source_tables import Tables
 
 GOOD = b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/b.html?x=1 HTTP/1.1" 200 2326 "http://e.org/" "Mozilla/5.0"'
@@ -41,8 +41,8 @@ SAMPLES = (GOOD, *OTHERS)
 
 def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int, int, int]]:
     """Rows by source, second, status and kind; and lines, parsed, bad."""
-    numbering = Numbering()
-    with Store(memory=500_000_000) as store:
+    numbering = RowBuilder()
+    with LocalStore(memory=500_000_000) as store:
         tally = read([str(path)], store, numbering)
         found = Counter(
             (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
@@ -54,7 +54,7 @@ def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int,
 
 def reference_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int, int, int]]:
     kinds = {"page": 0, "call": 1, "asset": 2, "prefetch": 3}
-    reader = Reader([str(path)])
+    reader = LogReader([str(path)])
     found = Counter((v.visitor, int(v.at // 1), v.status, kinds[v.kind]) for v in reader)
     return found, (reader.tally.lines, reader.tally.parsed, reader.tally.bad)
 
@@ -91,8 +91,8 @@ def test_very_many_lines_are_scanned_some_at_a_time(tmp_path, monkeypatch):
     path.write_bytes(GOOD + b"\n" * 40 + b"\n".join(SAMPLES * 5))
     whole = table_of(path)
     taken = []
-    take = Shelf.take
-    monkeypatch.setattr(Shelf, "take", lambda self, size: taken.append(size) or take(self, size))
+    take = BufferPool.take
+    monkeypatch.setattr(BufferPool, "take", lambda self, size: taken.append(size) or take(self, size))
     monkeypatch.setattr(scanning, "_MOST_LINES", 7)
     assert table_of(path) == whole == reference_of(path)
     assert len(taken) > 20
@@ -103,8 +103,8 @@ def test_very_many_lines_are_scanned_some_at_a_time(tmp_path, monkeypatch):
 @settings(max_examples=100, deadline=None)
 def test_sources_of_scanned_lines_are_those_of_the_reference(some, by):
     data = np.frombuffer(b"\n".join([GOOD, *(line.replace(b"\n", b"") for line in some)]) + b"\n", np.uint8)
-    scanned = scan(data, vhost=False, shelf=Shelf())
-    numbering, other = Numbering(by), Numbering(by)
+    scanned = scan(data, vhost=False, shelf=BufferPool())
+    numbering, other = RowBuilder(by), RowBuilder(by)
     rows = numbering.rows_of(scanned, data)
     parse = parser(recognise([GOOD]), Dialect(by=by))
     for k in np.flatnonzero(~scanned.odd).tolist():
@@ -148,8 +148,8 @@ def test_a_line_that_is_scanned_is_what_the_reference_says(some):
     some = [line.replace(b"\n", b"") for line in some]
     data = np.frombuffer(b"\n".join([GOOD, *some]) + b"\n", np.uint8)
     form = recognise([GOOD])
-    scanned = scan(data, vhost=False, shelf=Shelf())
-    numbering, other = Numbering(), Numbering()
+    scanned = scan(data, vhost=False, shelf=BufferPool())
+    numbering, other = RowBuilder(), RowBuilder()
     rows = numbering.rows_of(scanned, data)
     parse = LineParser(form)
     assert len(scanned.odd) == 1 + len(some)
@@ -195,8 +195,8 @@ def test_a_log_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr("hedgerow.report.tables.ingest._PIECE", 1000)
     path = tmp_path / "log"
     path.write_bytes((GOOD + b"\n") * 3000)
-    with Store(memory=500_000_000) as store:
-        tally = read([str(path)], store, Numbering(), lambda _: os.truncate(path, 10 * len(GOOD)))
+    with LocalStore(memory=500_000_000) as store:
+        tally = read([str(path)], store, RowBuilder(), lambda _: os.truncate(path, 10 * len(GOOD)))
     assert 5 < tally.parsed < 100
     assert tally.lines == tally.parsed + tally.bad
 
@@ -210,8 +210,8 @@ def test_virtual_hosts(tmp_path):
 def test_more_different_texts_than_the_first_table_holds(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"".join(GOOD.replace(b"Mozilla", b"Agent%d" % n) + b"\n" for n in range(9000)))
-    numbering = Numbering()
-    with Store(memory=500_000_000) as store:
+    numbering = RowBuilder()
+    with LocalStore(memory=500_000_000) as store:
         read([str(path)], store, numbering)
         assert len({agent for rows in store.rows() for agent in rows["agent"].tolist()}) == 9000
     assert numbering.agents.texts[2:4] == [b"Agent0/5.0", b"Agent1/5.0"]

@@ -12,11 +12,11 @@ import pytest
 
 from hedgerow.errors import StoreError
 from hedgerow.report.tables import distinct_count as different
-from hedgerow.report.tables.distinct_count import Different
+from hedgerow.report.tables.distinct_count import DistinctCount
 from hedgerow.report.tables.duckdb_store import DuckdbStore
 from hedgerow.report.tables.figures import FOREIGN, OWN, Kinds
-from hedgerow.report.tables.local_store import Store
-from hedgerow.report.tables.queries import Columns, Holds
+from hedgerow.report.tables.local_store import LocalStore
+from hedgerow.report.tables.queries import Columns, TableStore
 from hedgerow.report.tables.row_builder import COLUMNS, Rows
 from hedgerow.report.tables.row_order import PARTS
 from hedgerow.report.tables.url_features import ASSET, PAGE
@@ -46,7 +46,7 @@ def rows_of(seed: int, count: int = 4000, *, loud: bool = False) -> Rows:
     return {name: given[name].astype(kind) for name, kind in COLUMNS.items()}
 
 
-def filled(store: Store | DuckdbStore, rows: Rows) -> Store | DuckdbStore:
+def filled(store: LocalStore | DuckdbStore, rows: Rows) -> LocalStore | DuckdbStore:
     """*rows*, some at a time."""
     for start in range(0, len(rows["t"]), 1000):
         store.add({name: column[start : start + 1000] for name, column in rows.items()})
@@ -58,7 +58,7 @@ def sorted_by(columns: Columns, *names: str) -> dict[str, list[int]]:
     return {name: np.asarray(column)[order].astype(object).tolist() for name, column in columns.items()}
 
 
-def answers(store: Holds) -> list[object]:
+def answers(store: TableStore) -> list[object]:
     """What a report asks."""
     places = np.array([0, FOREIGN, OWN, FOREIGN], np.uint8)
     flags = np.arange(20) % 2 == 0
@@ -82,7 +82,7 @@ def answers(store: Holds) -> list[object]:
 def test_it_answers_as_sql_does(memory: int, loud: bool) -> None:
     """With scant memory rows go to files, and a part that is too large is divided by source and time."""
     rows = rows_of(1, loud=loud)
-    with filled(Store(memory=memory), rows) as store, filled(DuckdbStore(memory=AMPLE), rows) as other:
+    with filled(LocalStore(memory=memory), rows) as store, filled(DuckdbStore(memory=AMPLE), rows) as other:
         assert answers(store) == answers(other)
 
 
@@ -91,27 +91,27 @@ def test_rows_come_by_source_and_time_and_else_as_they_came(memory: int) -> None
     rows = rows_of(2, loud=True)
     rows["t"] -= rows["t"] % (3600 * SECOND)
     rows["ord"] = np.arange(len(rows["t"]), dtype=np.uint64)
-    with filled(Store(memory=memory), rows) as store:
-        assert isinstance(store, Store)
+    with filled(LocalStore(memory=memory), rows) as store:
+        assert isinstance(store, LocalStore)
         found = [[row[k].tolist() for row in some.values()] for some in store.rows() for k in range(len(some["t"]))]
     order = np.lexsort((rows["t"], rows["source"]))
     assert sorted(found, key=lambda row: row[0]) == [[rows[name][k].tolist() for name in COLUMNS] for k in order]
 
 
 def test_nothing_is_left_and_a_place_without_room_is_one_line(tmp_path: Path) -> None:
-    with filled(Store(memory=SCANT, directory=tmp_path), rows_of(3)) as store:
-        assert isinstance(store, Store)
+    with filled(LocalStore(memory=SCANT, directory=tmp_path), rows_of(3)) as store:
+        assert isinstance(store, LocalStore)
         assert sum(len(rows["t"]) for rows in store.rows()) == 4000
         (place,) = tmp_path.iterdir()
         assert 1 < len(list(place.iterdir())) <= PARTS * 40
     assert not list(tmp_path.iterdir())
     with pytest.raises(StoreError, match=r"^no room for the tables: [^\n]*; name another place by TMPDIR$"):
-        Store(memory=SCANT, directory=tmp_path / "nowhere")
+        LocalStore(memory=SCANT, directory=tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("kind", [Store, DuckdbStore])
+@pytest.mark.parametrize("kind", [LocalStore, DuckdbStore])
 def test_who_interrupts_while_a_place_is_made_leaves_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Store | DuckdbStore]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[LocalStore | DuckdbStore]
 ) -> None:
     """The directory is there already, and nothing else."""
     make = os.mkdir
@@ -132,7 +132,7 @@ def test_of_more_things_than_there_is_room_for_a_sample_is_counted(monkeypatch: 
     monkeypatch.setattr(different, "MOST", 8192)
     things = np.random.default_rng(4).integers(1, 1 << 63, 60_000).astype(np.uint64)
     keys = np.arange(len(things), dtype=np.uint64) % np.uint64(3)
-    one, half, other = Different(), Different(), Different()
+    one, half, other = DistinctCount(), DistinctCount(), DistinctCount()
     one.enter(things, keys)
     half.enter(things[::-2].copy(), keys[::-2].copy())
     other.enter(things[::2].copy(), keys[::2].copy())
@@ -143,7 +143,7 @@ def test_of_more_things_than_there_is_room_for_a_sample_is_counted(monkeypatch: 
 
 
 def test_enough_is_enough() -> None:
-    found = Different(enough=20)
+    found = DistinctCount(enough=20)
     things = np.arange(1, 1001, 2, dtype=np.uint64)
     found.enter(things, np.where(things < 6, 1, 3).astype(np.uint64))
     assert found.by_other() == {1: 3, 3: 20}

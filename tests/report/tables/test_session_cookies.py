@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow.core.visit import Visit
 from hedgerow.logs.dialect import Dialect
-from hedgerow.report.tables.session_cookies import Kept
+from hedgerow.report.tables.session_cookies import SessionCookies
 from hedgerow.report.tables.source_tables import Tables
 
 KEEPS, REFUSES, FORGETS = "192.0.2.1", "192.0.2.2", "2001:db8:1:2::/64"
@@ -65,17 +65,17 @@ def visit(session: bytes, kind="page") -> Visit:
 
 def test_parts_of_a_log_give_what_all_of_it_gives():
     parts = [[visit(b"a"), visit(b"b"), visit(b"c", "asset")], [visit(b""), visit(b"a"), visit(b"a")]]
-    whole, joined = Kept(), Kept()
+    whole, joined = SessionCookies(), SessionCookies()
     for part in parts:
         whole.note(part, [7] * len(part))
-        alone = Kept()
+        alone = SessionCookies()
         alone.note(part, [7] * len(part))
         joined.add(alone.told)
     assert joined.told == whole.told == {7: (4, [b"a", b"b"])}
     assert whole.renewed(np.array([7], np.uint64), np.array([5])).tolist() == [0.6]
 
 
-@pytest.mark.parametrize("kept", [Kept(), Kept(most=3)], ids=["nobody comes back", "too many"])
+@pytest.mark.parametrize("kept", [SessionCookies(), SessionCookies(most=3)], ids=["nobody comes back", "too many"])
 def test_nothing_is_said_where_nothing_can_be(kept):
     some = [visit(b"%d" % n) for n in range(9)] + [visit(b"0") for _ in range(9 if kept._left < 9 else 1)]
     kept.note(some, [7] * len(some))

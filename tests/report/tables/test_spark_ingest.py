@@ -13,9 +13,9 @@ import pytest
 
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, Dialect
-from hedgerow.logs.reader import STANDARD_INPUT, Tally
+from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.report.tables import ingest as reading
-from hedgerow.report.tables.row_builder import COLUMNS, Numbering
+from hedgerow.report.tables.row_builder import COLUMNS, RowBuilder
 from hedgerow.report.tables.spark_ingest import Meaning, join, parts_of, read_parts, renumber, unsigned
 
 
@@ -56,10 +56,10 @@ def logs(tmp_path, monkeypatch):
 @pytest.mark.parametrize("by", ["visitor", "network", "account"])
 def test_parts_give_the_same_rows_numbers_and_counts(logs, by):
     dialect = Dialect(by=by)
-    kept, whole = Kept(), Numbering(by)
+    kept, whole = Kept(), RowBuilder(by)
     tally = reading.read(logs, kept, whole, dialect=dialect)
 
-    numbering, told = Numbering(by), Tally()
+    numbering, told = RowBuilder(by), ReadCounts()
     parts = parts_of(logs, dialect, told)
     assert len(parts) > 5
     meanings, batches = [], []
@@ -86,4 +86,4 @@ def test_what_no_worker_can_read_is_said(monkeypatch):
     data = "\n".join(lines(0, 2)).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     with pytest.raises(LogError, match="write it to a file"):
-        parts_of([STANDARD_INPUT], AS_IT_IS, Tally())
+        parts_of([STANDARD_INPUT], AS_IT_IS, ReadCounts())

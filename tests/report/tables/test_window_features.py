@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hedgerow.report.tables.window_features import MOST_WINDOWS, WHO, WIDTH, slide
-from hedgerow.watch.sessions.window import Access, Window
+from hedgerow.watch.sessions.window import Access, SessionWindow
 
 REFERRED = {0: "absent", 1: "own", 2: "foreign"}
 """By the number of the referring host."""
@@ -18,7 +18,7 @@ REFERRED = {0: "absent", 1: "own", 2: "foreign"}
 def windows_of(rows: list[tuple[float, int, int, int, int, int]], *, hidden: bool) -> list[tuple[float, ...]]:
     """The reference: the features of each window when it is due."""
     found = []
-    window = Window()
+    window = SessionWindow()
     for at, page, parent, place, agent, kind in rows:
         if kind:
             continue

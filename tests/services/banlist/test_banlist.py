@@ -19,9 +19,9 @@ from hedgerow.core.decision import Block, Evidence
 from hedgerow.errors import HedgerowError, StoreAwayError
 from hedgerow.lists.model import Listing
 from hedgerow.lists.sqlite_store import SqliteLists
-from hedgerow.services.banlist.change_feed import Feed
-from hedgerow.services.banlist.local_lists import Local
-from hedgerow.services.banlist.messages import Line, Seen
+from hedgerow.services.banlist.change_feed import ChangeFeed
+from hedgerow.services.banlist.local_lists import LocalLists
+from hedgerow.services.banlist.messages import ListMessage, VisitMessage
 from serving_clients import TOKEN, following, served, wait_for
 
 SMALL = "[density]\nwindows = [{ count = 3, seconds = 60.0 }]\n"
@@ -54,19 +54,19 @@ def asgi_get(app, target: str = "/", peer: str = ME, headers=(), kind: str = "ht
 
 
 def test_who_is_on_no_list_passes():
-    local = Local()
+    local = LocalLists()
     assert local.check(0.0, ME).action == "pass"
-    local.take([Line(start=True), Line(put=Listing("black", OTHER)), Line(at="a-1")])
+    local.take([ListMessage(start=True), ListMessage(put=Listing("black", OTHER)), ListMessage(at="a-1")])
     assert local.check(0.0, ME).action == "pass"
     assert local.version == "a-1"
 
 
 def test_the_most_specific_entry_counts_and_a_list_goes_before_a_block():
-    local = Local()
+    local = LocalLists()
     local.take([
-        Line(put=Listing("black", "192.0.2.0/24")), Line(put=Listing("white", ME)),
-        Line(put=Listing("black", "account:eve")), Line(put=Listing("black", "agent:*Bot*")),
-        Line(block=block(ME)), Line(at="a-1"),
+        ListMessage(put=Listing("black", "192.0.2.0/24")), ListMessage(put=Listing("white", ME)),
+        ListMessage(put=Listing("black", "account:eve")), ListMessage(put=Listing("black", "agent:*Bot*")),
+        ListMessage(block=block(ME)), ListMessage(at="a-1"),
     ])  # fmt: skip
     assert local.check(0.0, ME).action == "pass"
     assert local.check(0.0, "192.0.2.9").code == "list-black"
@@ -76,11 +76,12 @@ def test_the_most_specific_entry_counts_and_a_list_goes_before_a_block():
 
 
 def test_blocks_of_visitors_of_everyone_at_an_address_and_of_networks():
-    local = Local()
+    local = LocalLists()
     local.take([
-        Line(block=block("2001:db8::/64")), Line(block=block("account:eve")), Line(block=block(f"{OTHER}/*")),
-        Line(block=block("203.0.113.0/24")), Line(block=block("2001:db8:1::/64/*")),
-        Line(block=block("2001:db8:2::/48")), Line(at="a-1"),
+        ListMessage(block=block("2001:db8::/64")), ListMessage(block=block("account:eve")),
+        ListMessage(block=block(f"{OTHER}/*")),
+        ListMessage(block=block("203.0.113.0/24")), ListMessage(block=block("2001:db8:1::/64/*")),
+        ListMessage(block=block("2001:db8:2::/48")), ListMessage(at="a-1"),
     ])  # fmt: skip
     assert local.check(0.0, "2001:db8::7").code == "trap"
     assert local.check(0.0, ME, account="eve").code == "trap"
@@ -95,23 +96,24 @@ def test_blocks_of_visitors_of_everyone_at_an_address_and_of_networks():
 
 
 def test_what_is_found_counts_until_it_ends_or_something_changes():
-    local = Local()
+    local = LocalLists()
     local.take([
-        Line(put=Listing("white", ME, until=10.0)), Line(put=Listing("black", "192.0.2.0/24", until=20.0)),
-        Line(block=block(ME, 30.0)), Line(at="a-1"),
+        ListMessage(put=Listing("white", ME, until=10.0)),
+        ListMessage(put=Listing("black", "192.0.2.0/24", until=20.0)),
+        ListMessage(block=block(ME, 30.0)), ListMessage(at="a-1"),
     ])  # fmt: skip
     codes = [local.check(at, ME).code for at in (1.0, 2.0, 10.0, 11.0, 20.0, 21.0, 30.0, 31.0)]
     assert codes == ["list-white"] * 2 + ["list-black"] * 2 + ["trap"] * 2 + [""] * 2
-    local.take([Line(put=Listing("black", ME)), Line(at="a-2")])
+    local.take([ListMessage(put=Listing("black", ME)), ListMessage(at="a-2")])
     assert local.check(32.0, ME).code == "list-black"
-    local.take([Line(drop=("black", ME)), Line(at="a-3")])
+    local.take([ListMessage(drop=("black", ME)), ListMessage(at="a-3")])
     assert local.check(32.0, ME).action == "pass"
 
 
 def test_everything_anew_takes_the_place_of_everything():
-    local = Local()
-    local.take([Line(put=Listing("black", ME)), Line(block=block(OTHER)), Line(at="a-1")])
-    local.take([Line(start=True), Line(put=Listing("black", "192.0.2.5")), Line(at="b-1")])
+    local = LocalLists()
+    local.take([ListMessage(put=Listing("black", ME)), ListMessage(block=block(OTHER)), ListMessage(at="a-1")])
+    local.take([ListMessage(start=True), ListMessage(put=Listing("black", "192.0.2.5")), ListMessage(at="b-1")])
     assert [local.check(0.0, address).action for address in (ME, OTHER, "192.0.2.5")] == ["pass", "pass", "refuse"]
 
 
@@ -121,7 +123,7 @@ def test_everything_anew_takes_the_place_of_everything():
 def test_a_feed_tells_changes_by_version_and_everything_where_they_are_not_known(tmp_path):
     store, blocks = SqliteLists(tmp_path / "lists.sqlite"), []
     store.put([Listing("black", ME)])
-    feed = Feed(store, lambda _: list(blocks), Clock(10.0))
+    feed = ChangeFeed(store, lambda _: list(blocks), Clock(10.0))
     feed.start()
     try:
         first, lines = feed.snapshot()
@@ -154,7 +156,7 @@ def test_a_feed_that_starts_while_its_store_is_away_tells_nothing_until_it_is_ba
         return follow()
 
     monkeypatch.setattr(store, "follow", follow_or_not)
-    feed = Feed(store, lambda _: [block(OTHER)], Clock(10.0))
+    feed = ChangeFeed(store, lambda _: [block(OTHER)], Clock(10.0))
     feed.start()
     try:
         version, _ = feed.snapshot()
@@ -169,7 +171,7 @@ def test_a_feed_that_starts_while_its_store_is_away_tells_nothing_until_it_is_ba
 
 def test_a_block_that_each_visit_makes_a_little_longer_is_told_now_and_then(tmp_path):
     blocks = [block(ME, 100.0)]
-    feed = Feed(SqliteLists(tmp_path / "lists.sqlite"), lambda _: blocks, Clock(10.0))
+    feed = ChangeFeed(SqliteLists(tmp_path / "lists.sqlite"), lambda _: blocks, Clock(10.0))
     feed._look()
     for until, told in ((101.0, 1), (109.0, 1), (111.0, 2), (50.0, 3)):
         blocks[0] = block(ME, until)
@@ -353,7 +355,7 @@ def test_what_is_no_batch_is_not_taken(tmp_path, body, status):
 def test_a_client_with_a_wrong_clock_neither_lives_in_the_future_nor_long_ago(tmp_path):
     with served(tmp_path) as service, following(service) as client:
         for at in (0.0, time.time() + 9999):
-            client.link.add(Seen(at, ME, "GET", "/", "http", []))
+            client.link.add(VisitMessage(at, ME, "GET", "/", "http", []))
         wait_for("both", lambda: len(service.entries) == 2)
         assert all(abs(entry.visit.at - time.time()) < 700 for entry in service.entries)
 

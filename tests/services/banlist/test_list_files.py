@@ -7,9 +7,9 @@ import sys
 from driving import Clock
 from hedgerow.core.decision import Block, Evidence
 from hedgerow.lists.model import Listing
-from hedgerow.services.banlist.list_files import Files, networks_of, text_of
-from hedgerow.services.banlist.local_lists import Local
-from hedgerow.services.banlist.messages import Line
+from hedgerow.services.banlist.list_files import ListFiles, networks_of, text_of
+from hedgerow.services.banlist.local_lists import LocalLists
+from hedgerow.services.banlist.messages import ListMessage
 from serving_clients import wait_for
 
 TRAP = Evidence("trap", "trap", 1.0, "It followed a link that no person can see.")
@@ -52,17 +52,17 @@ def test_each_server_has_its_own_form():
 
 
 def test_a_file_follows_the_lists_and_is_written_only_when_it_changes(tmp_path):
-    local, clock, path, ran = Local(), Clock(1.0), tmp_path / "listed", tmp_path / "ran"
+    local, clock, path, ran = LocalLists(), Clock(1.0), tmp_path / "listed", tmp_path / "ran"
     said = "import sys; open(sys.argv[1], 'a').write('x')"
-    files = Files(local, {path: "map"}, [sys.executable, "-c", said, str(ran)], clock)
+    files = ListFiles(local, {path: "map"}, [sys.executable, "-c", said, str(ran)], clock)
     files.start()
     try:
         assert path.read_text() == ""
-        local.take([Line(start=True), Line(put=Listing("black", "192.0.2.1")), Line(at="a-1")])
+        local.take([ListMessage(start=True), ListMessage(put=Listing("black", "192.0.2.1")), ListMessage(at="a-1")])
         wait_for("the file", lambda: "192.0.2.1 black" in path.read_text())
         wait_for("the command", ran.exists)
-        local.take([Line(put=Listing("black", "account:eve")), Line(at="a-2")])
-        local.take([Line(drop=("black", "192.0.2.1")), Line(at="a-3")])
+        local.take([ListMessage(put=Listing("black", "account:eve")), ListMessage(at="a-2")])
+        local.take([ListMessage(drop=("black", "192.0.2.1")), ListMessage(at="a-3")])
         wait_for("the file again", lambda: "192.0.2.1" not in path.read_text())
         wait_for("the command again", lambda: ran.read_text() == "xx")
         assert files.written == 2
@@ -71,9 +71,9 @@ def test_a_file_follows_the_lists_and_is_written_only_when_it_changes(tmp_path):
 
 
 def test_what_ends_leaves_the_file(tmp_path):
-    local, clock, path = Local(), Clock(1.0), tmp_path / "listed"
-    files = Files(local, {path: "nginx"}, clock=clock)
-    local.take([Line(block=block("192.0.2.1", until=50.0)), Line(at="a-1")])
+    local, clock, path = LocalLists(), Clock(1.0), tmp_path / "listed"
+    files = ListFiles(local, {path: "nginx"}, clock=clock)
+    local.take([ListMessage(block=block("192.0.2.1", until=50.0)), ListMessage(at="a-1")])
     assert files.write() == 49.0
     assert "192.0.2.1 black;" in path.read_text()
     clock.now = 50.0

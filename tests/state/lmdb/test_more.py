@@ -8,13 +8,13 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from hedgerow.challenge.clearance import Sightings
-from hedgerow.request.robots_compliance import Manners
-from hedgerow.state.lmdb.clearance_usage import LmdbSightings
-from hedgerow.state.lmdb.revoked_bots import LmdbUnwelcome
+from hedgerow.challenge.clearance import ClearanceUsage
+from hedgerow.request.robots_compliance import RobotsCompliance
+from hedgerow.state.lmdb.clearance_usage import LmdbClearanceUsage
+from hedgerow.state.lmdb.revoked_bots import LmdbRevokedBots
 from hedgerow.state.lmdb.state import LmdbState
-from hedgerow.state.lmdb.worker_metrics import LmdbTallies
-from hedgerow.web.metrics import Tally, joined
+from hedgerow.state.lmdb.worker_metrics import LmdbWorkerMetrics
+from hedgerow.web.metrics import SiteMetrics, sum_metrics
 
 from .state_conformance import START, WINDOW
 
@@ -26,7 +26,7 @@ def state(tmp_path):
 
 
 def test_a_clearance_that_is_handed_round_between_workers_is_noticed(state):
-    first, second = LmdbSightings(state), LmdbSightings(state)
+    first, second = LmdbClearanceUsage(state), LmdbClearanceUsage(state)
     assert first.see(b"c", b"n1", START) == 1
     assert second.see(b"c", b"n2", START + 1) == 2
     assert first.see(b"c", b"n1", START + 2) == 2
@@ -36,14 +36,14 @@ def test_a_clearance_that_is_handed_round_between_workers_is_noticed(state):
 
 def test_sightings_are_those_of_one_process(state):
     """Whatever is asked in whatever order: the same numbers as in memory."""
-    shared, plain = LmdbSightings(state, window=5.0), Sightings(window=5.0)
+    shared, plain = LmdbClearanceUsage(state, window=5.0), ClearanceUsage(window=5.0)
     for n in range(300):
         asked = (b"c%d" % (n % 7), b"n%d" % (n * n % 5), START + n / 3)
         assert shared.see(*asked) == plain.see(*asked)
 
 
 def test_sightings_of_long_ago_are_forgotten_as_others_come(state):
-    sightings = LmdbSightings(state, window=10.0)
+    sightings = LmdbClearanceUsage(state, window=10.0)
     for n in range(100):
         sightings.see(b"old%d" % n, b"n", START)
     for n in range(100):
@@ -52,8 +52,8 @@ def test_sightings_of_long_ago_are_forgotten_as_others_come(state):
 
 
 def test_a_lost_welcome_is_lost_in_all_workers(state):
-    first, second = Manners(unwelcome_for=60.0), Manners(unwelcome_for=60.0)
-    first.unwelcome, second.unwelcome = LmdbUnwelcome(state), LmdbUnwelcome(state)
+    first, second = RobotsCompliance(unwelcome_for=60.0), RobotsCompliance(unwelcome_for=60.0)
+    first.unwelcome, second.unwelcome = LmdbRevokedBots(state), LmdbRevokedBots(state)
     assert second.welcome("Bot", START)
     first.send_away("Bot", START)
     assert not second.welcome("Bot", START + 59)
@@ -61,12 +61,12 @@ def test_a_lost_welcome_is_lost_in_all_workers(state):
 
 
 def test_what_workers_have_counted_adds_up_and_who_has_ended_detains_nobody(state):
-    tallies = LmdbTallies(state)
-    tallies.put(msgspec.msgpack.encode(Tally(decided={"pass": 3, "refuse": 1}, blocked=1, inside=2)))
+    tallies = LmdbWorkerMetrics(state)
+    tallies.put(msgspec.msgpack.encode(SiteMetrics(decided={"pass": 3, "refuse": 1}, blocked=1, inside=2)))
     others = tallies.all()
     assert list(others) == [os.getpid()]
     # Process ids end below four million here.
-    gone = {2**30: msgspec.msgpack.encode(Tally(decided={"pass": 10}, lost=4, inside=7))}
-    total = joined(Tally(decided={"pass": 1}), {**others, **gone})
+    gone = {2**30: msgspec.msgpack.encode(SiteMetrics(decided={"pass": 10}, lost=4, inside=7))}
+    total = sum_metrics(SiteMetrics(decided={"pass": 1}), {**others, **gone})
     assert total.decided == {"pass": 14, "refuse": 1}
     assert (total.blocked, total.lost, total.inside) == (1, 4, 2)

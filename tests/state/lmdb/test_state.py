@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow.core.rate_limit import Window
+from hedgerow.core.rate_limit import RateLimit
 from hedgerow.errors import StoreError
 from hedgerow.state.lmdb.state import LmdbState, remove_environment
 
@@ -66,7 +66,7 @@ TestLmdbMachine = compared(_Temporary).TestCase
 
 def test_many_addresses_stay_within_the_budget_and_the_late_ones_are_known(tmp_path):
     budget = 1_000_000
-    with closing(LmdbState(tmp_path / "state.lmdb", (Window(count=40, seconds=1e6),), memory=budget)) as state:
+    with closing(LmdbState(tmp_path / "state.lmdb", (RateLimit(count=40, seconds=1e6),), memory=budget)) as state:
         for n in range(30_000):
             state.recall(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
         assert state.spent <= budget * 1.1

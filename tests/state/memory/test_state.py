@@ -9,8 +9,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hedgerow.core.rate_limit import Window
-from hedgerow.core.state import everyone_at
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.state import prefix_key
 from hedgerow.state.memory import state as module
 from hedgerow.state.memory.state import MemoryState
 
@@ -40,7 +40,7 @@ def true_cost(state: MemoryState) -> int:
 
 def test_many_addresses_stay_within_the_budget_and_the_oldest_are_forgotten_first():
     budget = 1_000_000
-    state = MemoryState((Window(count=40, seconds=1e6),), memory=budget)
+    state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=budget)
     highest = 0
     for n in range(20_000):
         state.recall(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
@@ -53,7 +53,7 @@ def test_many_addresses_stay_within_the_budget_and_the_oldest_are_forgotten_firs
 
 
 def test_who_comes_again_is_remembered_longer():
-    state = MemoryState((Window(count=40, seconds=1e6),), memory=50_000)
+    state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=50_000)
     for n in range(5_000):
         state.recall(ask(n, f"10.0.{n // 250}.{n % 250}"))
         if n % 50 == 0:
@@ -62,19 +62,19 @@ def test_who_comes_again_is_remembered_longer():
 
 
 def test_an_address_takes_less_than_300_bytes():
-    for address in ("255.255.255.255", "2001:db8:ffff:ffff::/64", everyone_at("2001:db8:ffff:ffff::/64")):
+    for address in ("255.255.255.255", "2001:db8:ffff:ffff::/64", prefix_key("2001:db8:ffff:ffff::/64")):
         assert module._lone_cost(address) <= 300
 
 
 def test_long_names_of_accounts_are_paid_for():
-    state = MemoryState((Window(count=40, seconds=1e6),), memory=1_000_000)
+    state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=1_000_000)
     for n in range(10_000):
         state.recall(ask(n, f"account:{n:0>100}"))
     assert sum(map(sys.getsizeof, state._trails)) < state.spent <= 1_000_000
 
 
 def test_who_has_left_every_window_is_swept_out_as_others_come():
-    state = MemoryState((Window(count=40, seconds=3.0),))
+    state = MemoryState((RateLimit(count=40, seconds=3.0),))
     for n in range(1000):
         state.recall(ask(0.0, f"10.0.{n // 250}.{n % 250}"))
     assert len(state) == 1000
@@ -85,7 +85,7 @@ def test_who_has_left_every_window_is_swept_out_as_others_come():
 
 
 def test_a_window_too_short_for_the_clock_breaks_nothing():
-    state = MemoryState((Window(count=1, seconds=1e-9),))
+    state = MemoryState((RateLimit(count=1, seconds=1e-9),))
     for n in range(10):
         state.recall(ask(0.0, "192.0.2.1"))
         state.recall(ask(0.0, f"10.0.0.{n}"))
@@ -100,7 +100,7 @@ class Costs(RuleBasedStateMachine):
     times = st.integers(0, 200).map(lambda n: n / 8)
     windows = st.lists(
         st.builds(
-            Window,
+            RateLimit,
             count=st.integers(1, 5),
             seconds=st.sampled_from([0.5, 2.0, 8.0]),
             by=st.sampled_from(["visitor", "prefix", "network"]),
@@ -123,7 +123,7 @@ class Costs(RuleBasedStateMachine):
 
     @rule(at=times, key=keys, everyone=st.booleans())
     def commit(self, at, key, everyone):
-        self.state.commit(block(everyone_at(key) if everyone else key, key, until=at))
+        self.state.commit(block(prefix_key(key) if everyone else key, key, until=at))
 
     @rule(key=keys)
     def forgive(self, key):
@@ -150,7 +150,7 @@ TestCosts = Costs.TestCase
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=80))
 def test_a_single_visitor_costs_what_it_has(visits):
-    state = MemoryState((Window(count=10, seconds=2.0, of="requests"),))
+    state = MemoryState((RateLimit(count=10, seconds=2.0, of="requests"),))
     for at, call in visits:
         state.recall(ask(at / 8, "192.0.2.1", kind="call" if call else "page"))
         assert state.spent == true_cost(state)

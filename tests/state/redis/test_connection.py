@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hedgerow.state.redis import connection as module
-from hedgerow.state.redis.connection import LoopLink, ThreadLink, parse_address
+from hedgerow.state.redis.connection import LoopConnection, ThreadConnection, parse_redis_address
 
 
 @contextmanager
@@ -36,11 +36,11 @@ def answering(answer: bytes) -> Iterator[str]:
             thread.join()
 
 
-def left_open(play: Callable[[LoopLink], object], url: str) -> list[str]:
+def left_open(play: Callable[[LoopConnection], object], url: str) -> list[str]:
     """What the collector says after a link was opened, played with and closed in a loop of its own."""
 
     async def whole() -> None:
-        link = LoopLink(parse_address(url), lambda: [("PING",)])
+        link = LoopConnection(parse_redis_address(url), lambda: [("PING",)])
         await link.open()
         play(link)
         await link.close()
@@ -70,7 +70,7 @@ def test_one_of_a_thread_to_a_socket_at_which_nobody_listens(tmp_path, monkeypat
     monkeypatch.setattr(module.log, "disabled", True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        link = ThreadLink(parse_address(f"unix://{tmp_path}/redis.sock"), list)
+        link = ThreadConnection(parse_redis_address(f"unix://{tmp_path}/redis.sock"), list)
         link.close()
         gc.collect()
     assert link.away

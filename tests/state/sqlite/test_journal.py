@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-from hedgerow.core.decision import Block, Campaign, Change, Evidence, Standing
-from hedgerow.core.rate_limit import Window
-from hedgerow.core.state import Question, everyone_at
+from hedgerow.core.decision import Block, Campaign, Evidence, ScoreUpdate, VisitorScore
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.state import StateQuery, prefix_key
 from hedgerow.errors import StoreError
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 
 START = 1_800_000_000.0
 WHY = Evidence("trap", "trap", 1.0, "Why.")
-WINDOWS = (Window(count=5, seconds=3.0),)
+WINDOWS = (RateLimit(count=5, seconds=3.0),)
 
 
 def state_at(path, now: float = START) -> tuple[MemoryState, SqliteJournal]:
@@ -28,20 +28,22 @@ def state_at(path, now: float = START) -> tuple[MemoryState, SqliteJournal]:
 
 
 def recall(state: MemoryState, key: str, at: float = START):
-    return state.recall(Question(at, "page", key, "192.0.2.1", "", count=True))
+    return state.recall(StateQuery(at, "page", key, "192.0.2.1", "", count=True))
 
 
 def test_blocks_and_standings_are_there_after_a_restart(tmp_path):
     state, journal = state_at(tmp_path / "s.sqlite")
     state.commit(Block("account:ann", "192.0.2.1", START, START + 60, "refuse", WHY))
-    state.commit(Block(everyone_at("192.0.2.9"), "192.0.2.9", START, START + 60, "detain", WHY))
-    state.amend(Change("odd \udcff key", START, 5, 3600.0, weight=0.4, codes=("a", "b"), identity="suspect"))
+    state.commit(Block(prefix_key("192.0.2.9"), "192.0.2.9", START, START + 60, "detain", WHY))
+    state.amend(ScoreUpdate("odd \udcff key", START, 5, 3600.0, weight=0.4, codes=("a", "b"), identity="suspect"))
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite")
     assert recall(again, "account:ann").block == Block("account:ann", "192.0.2.1", START, START + 60, "refuse", WHY)
     assert len(again.blocks(START)) == 2
     assert recall(again, "account:bob").strikes == 1
-    assert recall(again, "odd \udcff key").standing == Standing("suspect", 0.4, START, 5, 0, 0, (("a", 1), ("b", 1)))
+    assert recall(again, "odd \udcff key").standing == VisitorScore(
+        "suspect", 0.4, START, 5, 0, 0, (("a", 1), ("b", 1))
+    )
     journal.close()
 
 
@@ -49,7 +51,7 @@ def test_what_is_forgiven_or_over_is_not(tmp_path):
     state, journal = state_at(tmp_path / "s.sqlite")
     for key in ("a", "b"):
         state.commit(Block(key, key, START, START + 60, "refuse", WHY))
-        state.amend(Change(key, START, 1, 3600.0, weight=0.4))
+        state.amend(ScoreUpdate(key, START, 1, 3600.0, weight=0.4))
     assert state.forgive("a")
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite", START + 30)
@@ -82,7 +84,7 @@ def test_while_another_writes_nothing_is_lost(tmp_path, caplog):
     journal._connection.execute("PRAGMA busy_timeout=10")
     with sqlite3.connect(tmp_path / "s.sqlite", isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        state.amend(Change("a", START, 1, 3600.0, weight=0.4))
+        state.amend(ScoreUpdate("a", START, 1, 3600.0, weight=0.4))
         journal._write()
         other.execute("COMMIT")
     assert "cannot be written" in caplog.text
@@ -97,7 +99,7 @@ def test_many_threads_note_at_once(tmp_path):
 
     def amend(name: str) -> None:
         for n in range(200):
-            state.amend(Change(f"{name}{n % 10}", START + n, 1, 1e9, weight=0.01))
+            state.amend(ScoreUpdate(f"{name}{n % 10}", START + n, 1, 1e9, weight=0.01))
 
     threads = [threading.Thread(target=amend, args=(name,)) for name in "abcd"]
     for thread in threads:
@@ -128,7 +130,7 @@ def test_the_word_of_a_watch_elsewhere_is_carried_out_within_a_second(tmp_path):
 
     journal.obey = obey
     connection = connect(tmp_path / "s.sqlite")
-    change = Change("192.0.2.7", START, 5, 3600.0, weight=2.0, codes=("campaign",), identity="suspect")
+    change = ScoreUpdate("192.0.2.7", START, 5, 3600.0, weight=2.0, codes=("campaign",), identity="suspect")
     order_changes(connection, [change])
     connection.close()
     assert told.wait(60.0)
@@ -154,5 +156,5 @@ def test_a_file_of_before_there_was_a_watch(tmp_path):
     old.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, block BLOB)")
     old.close()
     connection = connect(tmp_path / "s.sqlite")
-    order_changes(connection, [Change("a", START, 5, 3600.0)])
+    order_changes(connection, [ScoreUpdate("a", START, 5, 3600.0)])
     connection.close()

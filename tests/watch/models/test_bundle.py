@@ -27,7 +27,7 @@ from hedgerow.lab.train.simulated_data import Size, draw_walks
 from hedgerow.watch.models.bundle import SHIPPED, Bundle, encoded, load, load_window, save, shipped
 from hedgerow.watch.models.inference import Linear
 from hedgerow.watch.sessions.path import PREFIXES, SIX, WIDE, PathSession
-from hedgerow.watch.sessions.window import LEAST, NAMES, Access, Window
+from hedgerow.watch.sessions.window import LEAST, NAMES, Access, SessionWindow
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_nothing_is_known_of_the_first_visits():
 
 def test_the_window_is_asked_from_27_visits_on():
     bundle = load_window()
-    window = Window()
+    window = SessionWindow()
     page = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "unknown")
     for number in range(LEAST - 1):
         window.add(page._replace(at=number * 0.1))

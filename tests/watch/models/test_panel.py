@@ -13,7 +13,7 @@ from hedgerow.lab.train.samples import draw_people, draw_sites
 from hedgerow.lab.train.walks import take
 from hedgerow.watch.models.bundle import Bins, encoded, load, shipped
 from hedgerow.watch.models.drift import ENOUGH, FAR, Drift, index
-from hedgerow.watch.models.panel import Panel, Record
+from hedgerow.watch.models.panel import Panel, PanelRecord
 from hedgerow.watch.sessions.path import PathSession
 
 BOOSTED, PATHMARKER, WINDOW = shipped("boosted"), shipped("pathmarker"), shipped("window")
@@ -55,7 +55,7 @@ def test_a_shadow_is_compared_and_not_heeded():
 def test_a_record_is_taken_over_by_the_same_bundles_only():
     before = Panel("paths", BOOSTED, PATHMARKER)
     before.judge(crawl(), "192.0.2.1", 1.8e9)
-    kept = msgspec.json.decode(msgspec.json.encode(before.record), type=Record)
+    kept = msgspec.json.decode(msgspec.json.encode(before.record), type=PanelRecord)
     same, promoted, unshadowed = (
         Panel("paths", BOOSTED, PATHMARKER),
         Panel("paths", PATHMARKER),

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import LEAST, MOST, NAMES, Access, Window, access_of, changes_trees
+from hedgerow.watch.sessions.window import LEAST, MOST, NAMES, Access, SessionWindow, access_of, changes_trees
 
 PAGE = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
 
 
-def filled(*, gap: float = 10.0) -> Window:
+def filled(*, gap: float = 10.0) -> SessionWindow:
     """27 visits to one page, *gap* seconds apart, the last one at 26 gaps."""
-    window = Window()
+    window = SessionWindow()
     for number in range(LEAST):
         window.add(PAGE._replace(at=number * gap))
     return window
@@ -61,7 +61,7 @@ def test_a_slide_keeps_the_length():
 
 
 def test_features_by_hand():
-    window = Window()
+    window = SessionWindow()
     window.add(PAGE)
     window.add(PAGE._replace(at=1.0, cookie=b"c", cookie_state="good", session=b"c", referred="own", agent="absent"))
     window.add(
@@ -134,7 +134,7 @@ def test_what_an_agent_declares(more, agent):
 
 @given(st.lists(st.tuples(st.floats(0, 4000), st.integers(0, 5), st.integers(-1, 5)), max_size=120))
 def test_the_window_is_as_long_as_it_may_be(drawn):
-    window, at = Window(), 0.0
+    window, at = SessionWindow(), 0.0
     for number, (gap, page, parent) in enumerate(drawn, 1):
         at += gap
         window.add(PAGE._replace(at=at, page=bytes([page]), referrer=bytes([parent]) if parent >= 0 else None))
@@ -162,10 +162,10 @@ ACCESSES = st.lists(
 @given(ACCESSES)
 def test_what_is_kept_comes_back(drawn):
     """Saved and restored at any moment, a window goes on as if nothing had been; of many guises those in it stay."""
-    plain, kept, at = Window(), Window(), 1.7e9
+    plain, kept, at = SessionWindow(), SessionWindow(), 1.7e9
     for access in drawn:
         at += access.at
-        restored = Window.from_bytes(kept.to_bytes())
+        restored = SessionWindow.from_bytes(kept.to_bytes())
         assert restored is not None
         kept = restored
         for window in (plain, kept):
@@ -176,20 +176,20 @@ def test_what_is_kept_comes_back(drawn):
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_no_window(kept):
-    restored = Window.from_bytes(kept)
+    restored = SessionWindow.from_bytes(kept)
     if restored is not None:
         restored.features()
 
 
 def test_more_than_sixteen_guises_are_not_told_apart():
-    window = Window()
+    window = SessionWindow()
     for number in range(60):
         window.add(PAGE._replace(at=number * 1.0, session=b"%d" % number))
     assert window.features()[NAMES.index("sessions")] == 16
 
 
 def test_a_judgement_is_due_at_27_visits_and_after_27_others():
-    window, due = Window(), []
+    window, due = SessionWindow(), []
     for number in range(100):
         window.add(PAGE._replace(at=number * 1.0))
         if window.is_due:
@@ -200,7 +200,7 @@ def test_a_judgement_is_due_at_27_visits_and_after_27_others():
 
 @pytest.mark.parametrize("guises", [1, 40])
 def test_small_in_memory(guises):
-    window = Window()
+    window = SessionWindow()
     for number in range(100):
         window.add(PAGE._replace(at=number * 7.0, page=b"%d" % number, session=b"%d" % (number % guises)))
     parts = (window._visits, window._guises, window.latest)

@@ -10,7 +10,7 @@ import pytest
 
 from driving import KEY, Answer, Clock, Entries, settings
 from hedgerow.lists.model import Lists
-from hedgerow.markers.token import Key, Seals
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.web.admin import lists as module
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.asgi import Hedgerow
@@ -23,7 +23,9 @@ class Operator:
     """Speaks to the admin listener of a site with a directory of its own."""
 
     def __init__(self, folder: Path, text: str = "") -> None:
-        self.site = Site(settings(f"directory = '{folder}'\n{text}"), seals=Seals([Key(1, KEY, 0.0)]), ledger=Entries())
+        self.site = Site(
+            settings(f"directory = '{folder}'\n{text}"), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=Entries()
+        )
         self.admin = Admin(self.site)
 
     def ask(self, method: str, path: str, said: object = None, *, raw: bytes | None = None, **headers: str) -> Answer:

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 
-from hedgerow.web.challenge.captcha_pool import Pool
+from hedgerow.web.challenge.captcha_pool import CaptchaPool
 
 
 def wait_until(there) -> None:
@@ -18,7 +18,7 @@ def wait_until(there) -> None:
 
 def test_it_fills_up_to_its_size_and_again():
     numbers = itertools.count()
-    pool = Pool(lambda: next(numbers), 5, "number")
+    pool = CaptchaPool(lambda: next(numbers), 5, "number")
     assert (len(pool), pool.made) == (0, 0), "nothing is made before it is needed"
     pool.start()
     wait_until(lambda: len(pool) == 5)
@@ -35,7 +35,7 @@ def test_it_fills_up_to_its_size_and_again():
 
 def test_an_empty_one_never_waits():
     gate = threading.Event()
-    pool = Pool(lambda: gate.wait(60), 2, "slow")
+    pool = CaptchaPool(lambda: gate.wait(60), 2, "slow")
     assert pool.take() is None
     gate.set()
     wait_until(lambda: len(pool) == 2)
@@ -51,7 +51,7 @@ def test_it_rests_longer_than_it_works():
             pass
         return 1
 
-    pool = Pool(busy, 1000, "busy")
+    pool = CaptchaPool(busy, 1000, "busy")
     pool.start()
     began = time.monotonic()
     wait_until(lambda: pool.made)
@@ -64,7 +64,7 @@ def test_a_failure_is_told_once_in_a_while_and_is_not_the_end(caplog):
     def broken() -> int:
         raise OSError("no font")
 
-    pool = Pool(broken, 5, "picture")
+    pool = CaptchaPool(broken, 5, "picture")
     assert pool.take() is None
     wait_until(lambda: "no font" in caplog.text)
     assert caplog.text.count("no font") == 1
@@ -72,7 +72,7 @@ def test_a_failure_is_told_once_in_a_while_and_is_not_the_end(caplog):
 
 
 def test_a_closed_one_makes_no_more():
-    pool = Pool(lambda: 1, 5, "number")
+    pool = CaptchaPool(lambda: 1, 5, "number")
     pool.close()
     assert pool.take() is None
     assert pool.made == 0

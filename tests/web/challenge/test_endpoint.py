@@ -15,7 +15,7 @@ import pytest
 
 from challenge.asking import ANSWER, hidden, solve
 from driving import PAGE, START, Application, Client
-from hedgerow.challenge.captcha import Puzzle
+from hedgerow.challenge.captcha import Captcha
 from hedgerow.challenge.clearance import COOKIE
 from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.core.decision import PASS, Decision, Evidence
@@ -63,8 +63,8 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def _known_puzzles(monkeypatch):
-    monkeypatch.setattr(challenging, "draw", lambda: Puzzle(ANSWER, "image/png", b"picture"))
-    monkeypatch.setattr(challenging, "speak", lambda: Puzzle("123456", "audio/wav", b"sound"))
+    monkeypatch.setattr(challenging, "draw", lambda: Captcha(ANSWER, "image/png", b"picture"))
+    monkeypatch.setattr(challenging, "speak", lambda: Captcha("123456", "audio/wav", b"sound"))
 
 
 class Suspect(Client):

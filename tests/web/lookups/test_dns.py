@@ -8,7 +8,7 @@ import pytest
 
 from fakedns import FakeDns
 from hedgerow.request.bots import in_domain
-from hedgerow.web.lookups.dns import DnsResolver, SilenceError, is_in
+from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
 
 DOMAINS = ("googlebot.com", "google.com")
 
@@ -70,7 +70,7 @@ def test_no_name_is_false(server):
 def test_an_outage_is_no_answer(server, mood):
     server.is_true("192.0.2.1", "crawl-1.googlebot.com")
     server.mood = mood
-    with pytest.raises(SilenceError):
+    with pytest.raises(DnsTimeoutError):
         ask(server, "192.0.2.1", seconds=0.3)
 
 
@@ -80,9 +80,9 @@ def test_an_outage_of_half_of_it_is_no_answer():
             return ["crawl-1.googlebot.com."]
 
         async def addresses(self, *_):
-            raise SilenceError("nothing")
+            raise DnsTimeoutError("nothing")
 
-    with pytest.raises(SilenceError):
+    with pytest.raises(DnsTimeoutError):
         asyncio.run(is_in("192.0.2.1", DOMAINS, Half()))
 
 

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from fakedns import FakeDns
-from hedgerow.request.bot_verifier import Acquaintance
+from hedgerow.request.bot_verifier import BotCache
 from hedgerow.request.bots import KnownBot, Name
 from hedgerow.web.lookups.dns import DnsResolver
-from hedgerow.web.lookups.thread import Background
+from hedgerow.web.lookups.thread import LookupThread
 
 BOT = KnownBot("Googlebot", "search", agent="Googlebot", domains=("googlebot.com",))
 
@@ -21,8 +21,8 @@ class Asking:
 
     def __init__(self, server: FakeDns) -> None:
         self.server = server
-        self.known = Acquaintance()
-        self.background = Background(self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), patience=10.0)
+        self.known = BotCache()
+        self.background = LookupThread(self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), patience=10.0)
 
     def proof(self, at: float, address: str = "192.0.2.1") -> str:
         found = self.known.proofs.of(BOT, address, at)
@@ -97,8 +97,8 @@ def test_one_question_is_under_way_once():
         async def addresses(self, *_):
             return []
 
-    known = Acquaintance()
-    background = Background(known, Slow())
+    known = BotCache()
+    background = LookupThread(known, Slow())
     for _ in range(50):
         assert known.proofs.of(BOT, "192.0.2.1", 0.0) == "pending"
     gate.set()
@@ -116,8 +116,8 @@ def test_a_flood_of_claims_is_dropped_and_nothing_waits():
         async def addresses(self, *_):
             await asyncio.sleep(60)
 
-    known = Acquaintance()
-    background = Background(known, Never())
+    known = BotCache()
+    background = LookupThread(known, Never())
     for n in range(3000):
         assert known.proofs.of(BOT, f"2001:db8::{n:x}", 0.0) == "pending"
     assert background.dropped == 2000
@@ -125,7 +125,7 @@ def test_a_flood_of_claims_is_dropped_and_nothing_waits():
 
 
 def test_a_flood_of_lies_drives_no_true_bot_out():
-    known = Acquaintance()
+    known = BotCache()
     known.proofs._most = 10
     known.proofs.learn(Name(BOT, "192.0.2.1", 0.0), true=True)
     for n in range(100):

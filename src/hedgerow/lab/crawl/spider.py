@@ -22,7 +22,7 @@ _LARGEST = 16_000_000
 _TIMEOUT = 30
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CrawlPlan(msgspec.Struct, frozen=True):
     """What is to be crawled and how; *login* is the page with the form, *fields* what is filled in."""
 
     start: str
@@ -58,7 +58,7 @@ class _Spider(scrapy.Spider):
 
     name = "hedgerow"
 
-    def __init__(self, plan: Plan, crawl: Crawl, **more: Any) -> None:
+    def __init__(self, plan: CrawlPlan, crawl: Crawl, **more: Any) -> None:
         super().__init__(**more)
         self._plan = plan
         self._crawl = crawl
@@ -138,7 +138,7 @@ class _StayHere:
             raise IgnoreRequest("not of this site")
 
 
-def run(plan: Plan) -> tuple[Crawl, str]:
+def run(plan: CrawlPlan) -> tuple[Crawl, str]:
     """Crawl, and say what has become of it and why it ended: "finished", or a reason of its own."""
     dnscache[plan.origin.host] = plan.origin.address
     crawl = Crawl()

@@ -27,14 +27,14 @@ class Order(StrEnum):
     DEPTH = "depth"
 
 
-class Memory(StrEnum):
+class CrawlMemory(StrEnum):
     """Who remembers the pages that were read: all workers together, or each worker its own only."""
 
     CREW = "crew"
     WORKER = "worker"
 
 
-class Crawl(NamedTuple):
+class SimulatedCrawl(NamedTuple):
     """How a crawl went: all its requests, and after how many of them the first, the second, ... page was new."""
 
     requests: int
@@ -119,11 +119,11 @@ def crawl(
     *,
     workers: int,
     order: Order = Order.RANDOM,
-    memory: Memory = Memory.CREW,
+    memory: CrawlMemory = CrawlMemory.CREW,
     marked: bool = True,
     pages: int | None = None,
     rounds: int | None = None,
-) -> Crawl:
+) -> SimulatedCrawl:
     """
     Crawl *site* with *workers* workers until *pages* new pages are found, *rounds* are over or no link is left.
 
@@ -142,7 +142,7 @@ def crawl(
     read = bytearray(len(site))
     read[HOME] = True
     frontiers = [starting() for _ in range(workers)] if marked else [starting()] * workers
-    reads = [read] * workers if memory is Memory.CREW else [bytearray(read) for _ in range(workers)]
+    reads = [read] * workers if memory is CrawlMemory.CREW else [bytearray(read) for _ in range(workers)]
     crew = list(zip(frontiers, reads, strict=True))
     found_at: list[int] = []
     requests = 0
@@ -162,7 +162,7 @@ def crawl(
                 fetched[target] = True
                 found_at.append(requests)
                 if len(found_at) == pages:
-                    return Crawl(requests, found_at)
+                    return SimulatedCrawl(requests, found_at)
         if requests == before:
             break
-    return Crawl(requests, found_at)
+    return SimulatedCrawl(requests, found_at)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from hedgerow.lab.simulate.crawl import Crawl, Memory, Order, crawl
+from hedgerow.lab.simulate.crawl import CrawlMemory, Order, SimulatedCrawl, crawl
 from hedgerow.lab.simulate.site import Site, draw_site
 
 # One worker's first 100 pages are few: a single crawl of it says little, and costs little.
@@ -49,7 +49,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 10
     fractions: tuple[float, ...] = (0.5, 0.95)
     order: Order = Order.RANDOM
-    memory: Memory = Memory.CREW
+    memory: CrawlMemory = CrawlMemory.CREW
     repeats: int = 20
     seed: int = 1
 
@@ -152,7 +152,7 @@ class _Repeat(msgspec.Struct):
 
     waste: float
     efficiency: list[float]
-    long: Crawl
+    long: SimulatedCrawl
 
 
 def suppress(parameters: Parameters, *, after_each: Callable[[], None] = lambda: None) -> Suppression:
@@ -218,12 +218,12 @@ def _crawl(
     workers: int,
     pages: int | None = None,
     rounds: int | None = None,
-) -> Crawl:
+) -> SimulatedCrawl:
     order, memory = parameters.order, parameters.memory
     return crawl(site, chance, workers=workers, order=order, memory=memory, pages=pages, rounds=rounds)
 
 
-def _extra(parameters: Parameters, crawls: Iterable[Crawl], fraction: float) -> Estimate | None:
+def _extra(parameters: Parameters, crawls: Iterable[SimulatedCrawl], fraction: float) -> Estimate | None:
     pages = _pages(parameters, fraction)
     found = [extra for crawl in crawls if (extra := crawl.extra_requests(pages)) is not None]
     return estimate(found) if len(found) == parameters.repeats else None

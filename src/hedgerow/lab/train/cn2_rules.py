@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.shape.classifiers import Condition, Rule, Rules
+from hedgerow.report.shape.classifiers import ClassifierRule, ClassifierRules, Condition
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -23,15 +23,15 @@ _LEAST_ACCURACY = 0.75
 _CUTS = 12
 
 
-def fit_rules(rows: Floats, crawlers: Flags) -> Rules:
+def fit_rules(rows: Floats, crawlers: Flags) -> ClassifierRules:
     """The rules for crawlers and for people. Both classes weigh the same, however many there are of each."""
     conditions = _conditions(rows)
     held = np.array([condition.holds(rows) for condition in conditions])
     balance = float((~crawlers).sum()) / max(float(crawlers.sum()), 1.0)
-    found: list[Rule] = []
+    found: list[ClassifierRule] = []
     for wanted in (True, False):
         found += _of_class(conditions, held, crawlers, wanted=wanted, balance=balance)
-    return Rules(tuple(found), balance)
+    return ClassifierRules(tuple(found), balance)
 
 
 def _conditions(rows: Floats) -> list[Condition]:
@@ -42,12 +42,14 @@ def _conditions(rows: Floats) -> list[Condition]:
     return found
 
 
-def _of_class(conditions: list[Condition], held: Flags, crawlers: Flags, *, wanted: bool, balance: float) -> list[Rule]:
+def _of_class(
+    conditions: list[Condition], held: Flags, crawlers: Flags, *, wanted: bool, balance: float
+) -> list[ClassifierRule]:
     mine = crawlers == wanted
     weights = np.where(crawlers, balance, 1.0)
     left = mine.copy()
     held_weights = held.astype(np.float64)
-    found: list[Rule] = []
+    found: list[ClassifierRule] = []
     while left.sum() >= _LEAST_COVERED and len(found) < _MOST_RULES:
         best = _best(held_weights, weights * left, weights * ~mine)
         if best is None:
@@ -56,7 +58,9 @@ def _of_class(conditions: list[Condition], held: Flags, crawlers: Flags, *, want
         if (covered & left).sum() < _LEAST_COVERED:
             break
         chosen = tuple(conditions[number] for number in sorted(best))
-        found.append(Rule(chosen, wanted, float((covered & crawlers).sum()), float((covered & ~crawlers).sum())))
+        found.append(
+            ClassifierRule(chosen, wanted, float((covered & crawlers).sum()), float((covered & ~crawlers).sum()))
+        )
         left &= ~covered
     return found
 

@@ -44,7 +44,7 @@ from hedgerow.lab.train.measures import (
     wilson,
 )
 from hedgerow.lab.train.samples import LOG, PERSON, Sample
-from hedgerow.lab.train.thresholds import Spent, share_out
+from hedgerow.lab.train.thresholds import SpentBudget, share_out
 from hedgerow.watch.models.bundle import FORMAT, Bins, Bundle, Input, Stage
 from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Namer, Scorer, Trees
 from hedgerow.watch.sessions.path import LONG, PREFIXES, SIX, WIDE
@@ -177,7 +177,7 @@ def _boosted(
     samples: Sequence[Sample],
     scores: Sequence[float],
     size: int,
-    spent: Spent,
+    spent: SpentBudget,
     seed: int,
     apart: Sequence[str],
 ) -> tuple[Stage, dict[str, Any]]:

@@ -17,7 +17,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.lab.train.samples import LOG, Sample
 from hedgerow.ledger.labels import Label
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import LEAST, Window, access_of
+from hedgerow.watch.sessions.window import LEAST, SessionWindow, access_of
 
 _IDENTITIES = frozenset(get_args(Identity))
 
@@ -44,7 +44,7 @@ def visits_to_windows(
     visits: Iterable[Visit], label_of: Callable[[Visit], str], *, host: str = "", source: str = LOG
 ) -> list[Sample]:
     """The rows of a ledger for the window's model: as the watch would ask it, whenever 27 pages have come."""
-    windows: dict[str, Window] = {}
+    windows: dict[str, SessionWindow] = {}
     numbers: dict[str, int] = {}
     samples = []
     for visit in visits:
@@ -53,7 +53,7 @@ def visits_to_windows(
             continue
         window = windows.get(visit.visitor)
         if window is None:
-            window = windows[visit.visitor] = Window()
+            window = windows[visit.visitor] = SessionWindow()
         window.add(access_of(visit, step, host))
         if window.is_due:
             window.fresh = 0

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from hedgerow.errors import ModelError
 from hedgerow.report.browsing_features import LACKING, LEAST_PAGES, Steps, figures_of
 from hedgerow.report.browsing_features import NAMES as MANNERS
-from hedgerow.report.declared_bots import NOTHING, Declared
+from hedgerow.report.declared_bots import NOTHING, DeclaredBots
 from hedgerow.report.heuristics import NAMES, Thresholds, Votes, measures
-from hedgerow.report.path_opinion import ByPath
-from hedgerow.report.report_model import Model
-from hedgerow.report.source_labels import ByHeuristics, log_odds
+from hedgerow.report.path_opinion import PathOpinion
+from hedgerow.report.report_model import ReportModel
+from hedgerow.report.source_labels import HeuristicsOpinion, log_odds
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.window_opinion import ByWindow
+from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
 from hedgerow.watch.models.bundle import Bundle
 
@@ -65,19 +65,19 @@ def lesson(
         crawler = np.array([label not in {None, "person"} for label in told], np.bool_)
         person = np.array([label == "person" for label in told], np.bool_)
     else:
-        declared = Declared(tables, bots)
+        declared = DeclaredBots(tables, bots)
         crawler = declared.state != NOTHING
         person = ~crawler & (2 * figures["human_like"] > figures["closely"]) & (figures["agent"] != 0)
     chosen = np.flatnonzero((crawler | person) & (figures["pages"] >= LEAST_PAGES))
-    path = ByPath(figures, paths).probability[chosen]
-    window = ByWindow(tables, windows, None).probability[chosen]
+    path = PathOpinion(figures, paths).probability[chosen]
+    window = WindowOpinion(tables, windows, None).probability[chosen]
     return Lesson(
         name, crawler[chosen], measures(figures, tables.renewed)[chosen], figures_of(figures)[chosen], path, window,
         chosen, figures, tables.renewed,
     )  # fmt: skip
 
 
-def learn(lessons: Sequence[Lesson]) -> Model:
+def learn(lessons: Sequence[Lesson]) -> ReportModel:
     """A model of all *lessons*, with figures of each log judged by the others."""
     model = _fit(lessons)
     counts = {one.name: (int(one.crawlers.sum()), int((~one.crawlers).sum())) for one in lessons}
@@ -91,12 +91,12 @@ def learn(lessons: Sequence[Lesson]) -> Model:
     return msgspec.structs.replace(model, provenance=told)
 
 
-def odds(model: Model, one: Lesson) -> NDArray[np.float64]:
+def odds(model: ReportModel, one: Lesson) -> NDArray[np.float64]:
     """What *model* says of the sources of a lesson, but for the shape of their traffic."""
     votes = Votes(one.figures, model.thresholds, ignore_agents=True, renewed=one.renewed)
     told = {
         "manner": 1 / (1 + np.exp(-model.manner[""].odds(one.manner))),
-        "heuristics": ByHeuristics(votes).probability[one.chosen],
+        "heuristics": HeuristicsOpinion(votes).probability[one.chosen],
         "path": one.path,
         "window": one.window,
     }
@@ -117,7 +117,7 @@ def quality(crawlers: NDArray[np.bool_], found: NDArray[np.float64]) -> dict[str
     return {name: round(float(rate), 4) for name, rate in rates.items()}
 
 
-def _fit(lessons: Sequence[Lesson]) -> Model:
+def _fit(lessons: Sequence[Lesson]) -> ReportModel:
     crawlers = np.concatenate([one.crawlers for one in lessons])
     if min(crawlers.sum(), (~crawlers).sum()) < _LEAST_OF_EACH:
         raise ModelError(f"these logs have fewer than {_LEAST_OF_EACH} labelled crawlers or people; name more of them")
@@ -129,7 +129,7 @@ def _fit(lessons: Sequence[Lesson]) -> Model:
         what: _boosted(rows, crawlers, each, without=[MANNERS.index(name) for name in names])
         for what, names in LACKING.items()
     }
-    return Model(thresholds, manner, TRUST)
+    return ReportModel(thresholds, manner, TRUST)
 
 
 def _balanced(yes: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from hedgerow.core.visit import Visit
 from hedgerow.lab.simulate.site import Site
 from hedgerow.lab.train.simulated_crawlers import SIX, Crawler, crawl, varied
-from hedgerow.lab.train.simulated_people import COMPANIONS, Person
+from hedgerow.lab.train.simulated_people import COMPANIONS, SimulatedPerson
 from hedgerow.lab.train.site_graphs import drawn, forum
 from hedgerow.lab.train.walks import Walk, digest, take
 from hedgerow.watch.sessions.path import LONG, PREFIXES, PathSession, step_of
-from hedgerow.watch.sessions.window import SESSION_GAP, Access, Agent, Window
+from hedgerow.watch.sessions.window import SESSION_GAP, Access, Agent, SessionWindow
 
 PERSON = "person"
 LOG = "log"
@@ -74,7 +74,9 @@ def draw_people(
     for number in range(count):
         place = chance.randrange(len(sites))
         has_markers = chance.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
-        person = Person(chance, marked=has_markers, assets=draw_assets(chance), companions=chance.choice(COMPANIONS))
+        person = SimulatedPerson(
+            chance, marked=has_markers, assets=draw_assets(chance), companions=chance.choice(COMPANIONS)
+        )
         strides = tuple(person.walk(sites[place], pages=LONG * long_sessions))
         walks.append(Walk(f"{name}person-{number}", PERSON, "generator", f"{name}{place}", strides))
     return walks
@@ -173,7 +175,7 @@ def windows_along(walk: Walk, chance: Random) -> Iterator[tuple[int, Sample]]:
     The rows of a walk for the window as the watch asks it, whenever 27 pages have come, and after how many pages in
     all. What a walk does not tell is drawn as in `windows_of`.
     """
-    window = Window()
+    window = SessionWindow()
     number = 0
     for pages, access in enumerate(_accesses(walk, chance), 1):
         window.add(access)

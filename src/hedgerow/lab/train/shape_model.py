@@ -26,12 +26,12 @@ from hedgerow.errors import ModelError
 from hedgerow.lab.train.cn2_rules import fit_rules
 from hedgerow.lab.train.measures import area, at_false_positives, roc, share
 from hedgerow.report.shape.autocorrelation import Levels, autocorrelation, learn_levels
-from hedgerow.report.shape.classifiers import Bayes, Evidence, Machine, transformed
+from hedgerow.report.shape.classifiers import Bayes, ClassifierEvidence, Machine, transformed
 from hedgerow.report.shape.daily_rhythm import NIGHT
 from hedgerow.report.shape.decomposition import local_regression
 from hedgerow.report.shape.features import LEAST_REQUESTS, NAMES, Fine, features
-from hedgerow.report.shape.model_file import FORMAT, INPUTS, Bundle, Model
-from hedgerow.report.shape.series import LAGS, WINDOW, Counts, Plan, normalised, plan_of
+from hedgerow.report.shape.model_file import FORMAT, INPUTS, ShapeModel, ShapeModels
+from hedgerow.report.shape.series import LAGS, WINDOW, Counts, SeriesPlan, normalised, plan_of
 from hedgerow.report.shape.vote import columns, judge
 from hedgerow.request.bots import known_bots
 
@@ -60,7 +60,7 @@ _NAMED = re.compile(
 )
 
 
-class Source(NamedTuple):
+class LabelledSource(NamedTuple):
     """One source: its requests' times, which of them were pages, its label ("" where nobody knows) and its fold."""
 
     name: str
@@ -127,7 +127,7 @@ class _Sighted:
 
 def gather(
     visits: Iterable[Visit], labels: dict[str, str] | None = None, *, is_declared: Callable[[str], bool] | None = None
-) -> list[Source]:
+) -> list[LabelledSource]:
     """
     The sources (addresses) of a log. *labels* by source, "person" or anything else for a crawler; without, the log's.
     """
@@ -143,11 +143,11 @@ def gather(
     for number, (name, source) in enumerate(sorted(sighted.items())):
         told_label = source.label() if labels is None else labels.get(name, "")
         label = told_label if told_label in {"", PERSON} else CRAWLER
-        found.append(Source(name, np.array(source.times), np.array(source.pages), label, number % FOLDS))
+        found.append(LabelledSource(name, np.array(source.times), np.array(source.pages), label, number % FOLDS))
     return found
 
 
-def together(sources: Sequence[Source], seed: int) -> list[Source]:
+def together(sources: Sequence[LabelledSource], seed: int) -> list[LabelledSource]:
     """People put together, 3 to 100 at a time, all from one fold: every other time only their pages."""
     chance = np.random.default_rng(seed)
     found = []
@@ -157,11 +157,11 @@ def together(sources: Sequence[Source], seed: int) -> list[Source]:
             for turn in range(_TOGETHER if size <= len(people) else 0):
                 group = [people[number] for number in chance.choice(len(people), size, replace=False)]
                 times = np.concatenate([one.times[one.pages] if turn % 2 else one.times for one in group])
-                found.append(Source("", np.sort(times), np.ones(len(times), np.bool_), TOGETHER, fold))
+                found.append(LabelledSource("", np.sort(times), np.ones(len(times), np.bool_), TOGETHER, fold))
     return found
 
 
-def rows_of(sources: Sequence[Source], *, levels: Levels | None = None, least: int = LEAST_REQUESTS) -> Rows:
+def rows_of(sources: Sequence[LabelledSource], *, levels: Levels | None = None, least: int = LEAST_REQUESTS) -> Rows:
     """The features of all labelled sources that have enough requests; the log's span is that of all its sources."""
     labelled = [source for source in sources if source.label]
     plan, counts = _counted(labelled, *_span(sources))
@@ -175,17 +175,17 @@ def rows_of(sources: Sequence[Source], *, levels: Levels | None = None, least: i
     )
 
 
-def _span(sources: Sequence[Source]) -> tuple[float, float]:
+def _span(sources: Sequence[LabelledSource]) -> tuple[float, float]:
     first = min((float(source.times.min()) for source in sources if len(source.times)), default=0.0)
     return first, max((float(source.times.max()) for source in sources if len(source.times)), default=0.0)
 
 
-def _flat(sources: Sequence[Source]) -> tuple[NDArray[np.int64], Floats]:
+def _flat(sources: Sequence[LabelledSource]) -> tuple[NDArray[np.int64], Floats]:
     numbers = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
     return numbers, np.concatenate([source.times for source in sources]) if sources else np.zeros(0)
 
 
-def _counted(sources: Sequence[Source], first: float, last: float) -> tuple[Plan, Counts]:
+def _counted(sources: Sequence[LabelledSource], first: float, last: float) -> tuple[SeriesPlan, Counts]:
     plan = plan_of(first, last)
     return plan, Counts.of_times(*_flat(sources), plan, len(sources))
 
@@ -210,7 +210,7 @@ def fit_bayes(rows: Floats, crawlers: Flags, names: Sequence[str]) -> Bayes:
                 parts.append(np.maximum(smooth @ heights, 0.0) + 0.5)
         odds = np.log(parts[0] / parts[0].sum()) - np.log(parts[1] / parts[1].sum())
         odds = np.clip(odds, -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
-        found.append(Evidence(low, high, tuple(round(float(x), 4) for x in odds), name in _DISCRETE))
+        found.append(ClassifierEvidence(low, high, tuple(round(float(x), 4) for x in odds), name in _DISCRETE))
     return Bayes(tuple(found))
 
 
@@ -251,11 +251,11 @@ def _short(values: Iterable[float]) -> tuple[float, ...]:
     return tuple(float(f"{x:.7g}") for x in values)
 
 
-def fit_model(data: Rows, name: str, *, threshold: float = 0.5) -> Model:
+def fit_model(data: Rows, name: str, *, threshold: float = 0.5) -> ShapeModel:
     """The three classifiers on all of *data*; its threshold is found elsewhere, on rows it has not seen."""
     rows = data.rows[:, columns(name)]
     machine = fit_machine(rows, data.crawlers, data.folds)
-    return Model(fit_bayes(rows, data.crawlers, INPUTS[name]), fit_rules(rows, data.crawlers), machine, threshold)
+    return ShapeModel(fit_bayes(rows, data.crawlers, INPUTS[name]), fit_rules(rows, data.crawlers), machine, threshold)
 
 
 def left_out_scores(data: Rows, name: str) -> tuple[Floats, Floats]:
@@ -291,14 +291,14 @@ def measures(data: Rows, scores: Floats, probabilities: Floats) -> dict[str, Any
 
 
 def train_shape(
-    logs: dict[str, list[Source]],
+    logs: dict[str, list[LabelledSource]],
     *,
     seed: int = 1,
     least: int = LEAST_REQUESTS,
     similarity: float = 350.0,
     provenance: dict[str, Any] | None = None,
     after: Callable[[str], None] = lambda _: None,
-) -> Bundle:
+) -> ShapeModels:
     """A bundle from the sources of some logs, with how good it is on sources it had not seen, by folds of sources."""
     groups = [[*sources, *together(sources, seed)] for sources in logs.values()]
     data = pooled(groups, least=least)
@@ -318,10 +318,10 @@ def train_shape(
         models[name] = fit_model(data, name, threshold=min(max(threshold, 0.5), 1.0))
         after(f"{name}: area under ROC {metrics[name]['auc']:.4f}")
     told = {"crawlers": crawlers, "people": people, "seed": seed, **(provenance or {})}
-    return Bundle(FORMAT, models, levels, least, similarity, NIGHT, told, metrics)
+    return ShapeModels(FORMAT, models, levels, least, similarity, NIGHT, told, metrics)
 
 
-def _choose_levels(groups: list[list[Source]], data: Rows, least: int) -> tuple[Levels, Rows]:
+def _choose_levels(groups: list[list[LabelledSource]], data: Rows, least: int) -> tuple[Levels, Rows]:
     """
     What appendix A calls low, average and high: as among these sources, if that tells crawlers better; else the usual.
 
@@ -336,7 +336,7 @@ def _choose_levels(groups: list[list[Source]], data: Rows, least: int) -> tuple[
     return (learned, other) if areas[1] > areas[0] + _WORTH_IT else (usual, data)
 
 
-def _levels_of(groups: list[list[Source]], least: int) -> Levels | None:
+def _levels_of(groups: list[list[LabelledSource]], least: int) -> Levels | None:
     """The levels among all labelled sources with enough active intervals; None where there are too few."""
     found: list[Floats] = []
     for sources in groups:
@@ -352,7 +352,9 @@ def _levels_of(groups: list[list[Source]], least: int) -> Levels | None:
     return learn_levels(coefficients, WINDOW) if len(coefficients) >= LEAST_OF_EACH else None
 
 
-def pooled(logs: Iterable[Sequence[Source]], *, levels: Levels | None = None, least: int = LEAST_REQUESTS) -> Rows:
+def pooled(
+    logs: Iterable[Sequence[LabelledSource]], *, levels: Levels | None = None, least: int = LEAST_REQUESTS
+) -> Rows:
     parts = [rows_of(sources, levels=levels, least=least) for sources in logs]
     if not parts:
         return Rows(np.zeros((0, len(NAMES))), np.zeros(0, np.str_), np.zeros(0, np.int64), np.zeros(0))

@@ -14,7 +14,7 @@ from random import Random
 from typing import NamedTuple
 
 from hedgerow.lab.simulate.site import HOME, Site
-from hedgerow.lab.train.simulated_people import Person, companions_of
+from hedgerow.lab.train.simulated_people import SimulatedPerson, companions_of
 from hedgerow.lab.train.walks import Stride
 
 Delay = Callable[[Random], float]
@@ -77,7 +77,9 @@ OTHERS = (
     Crawler("random-like-a-person", "random", lambda chance: chance.lognormvariate(2.8, 1.2), assets=True),
     Crawler("popular-slow", "popular", lambda chance: chance.expovariate(1 / 60)),
     Crawler("list-second", "list", lambda chance: chance.gauss(1, 0.1), parents=False),
-    Crawler("breadth-timed-as-people", "breadth", lambda chance: Person(chance, marked=True, assets=0.0).pause()),
+    Crawler(
+        "breadth-timed-as-people", "breadth", lambda chance: SimulatedPerson(chance, marked=True, assets=0.0).pause()
+    ),
     Crawler("breadth-browser", "breadth", lambda chance: chance.uniform(1, 4), assets=True),
 )
 """Crawlers for the test only."""

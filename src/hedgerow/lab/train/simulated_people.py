@@ -78,7 +78,7 @@ def quantile(values: tuple[float, ...], share: float) -> float:
     return values[low] + (values[low + 1] - values[low]) * (place - low)
 
 
-class Person:
+class SimulatedPerson:
     """One person: how quick it reads, whether it opens tabs, what its browser does."""
 
     def __init__(self, chance: Random, *, marked: bool, assets: float, companions: float = 0.0) -> None:

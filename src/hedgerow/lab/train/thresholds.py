@@ -29,7 +29,7 @@ _NOT_ASKED = -np.inf
 Scores = npt.NDArray[np.float64]
 
 
-class Spent(NamedTuple):
+class SpentBudget(NamedTuple):
     """
     What one stage has of the budget: its *threshold*, and the *share* of people that it is the first to get wrong, of
     the source of people that most are wrong of.
@@ -49,7 +49,7 @@ class _Sessions(NamedTuple):
 
 def share_out(
     stages: Mapping[int, tuple[Sequence[Sample], Sequence[float]]], budget: float, apart: Sequence[str] = ()
-) -> list[Spent]:
+) -> list[SpentBudget]:
     """
     The thresholds of *stages*: for each number of visits its rows and their scores.
 
@@ -59,7 +59,7 @@ def share_out(
     early = np.array([size <= EARLY for size in stages])
     given_up = _choose(people, crawlers, early, budget)
     thresholds = people.scores[~given_up].max(axis=0)
-    return [Spent(float(one), share) for one, share in zip(thresholds, _shares(people, thresholds), strict=True)]
+    return [SpentBudget(float(one), share) for one, share in zip(thresholds, _shares(people, thresholds), strict=True)]
 
 
 def _sessions(

@@ -9,13 +9,13 @@ from typing import Protocol, cast
 import httptools
 
 from hedgerow.errors import UpstreamError
-from hedgerow.proxy.upstream.message import HOP_BY_HOP, Answer, RequestBody, named_by_connection
+from hedgerow.proxy.upstream.message import HOP_BY_HOP, RequestBody, UpstreamResponse, named_by_connection
 
 _LAST_INFORMATIONAL = 199
 _FIRST_REFUSAL = 400
 
 
-class Pool(Protocol):
+class ConnectionPool(Protocol):
     """What a connection belongs to. Its name is in errors; its limits are in seconds and bytes (see `Upstream`)."""
 
     head_timeout: float
@@ -64,12 +64,12 @@ class Connection(asyncio.Protocol):
         "write_deadline",
     )
 
-    def __init__(self, pool: Pool, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport
-        self._answer: Answer | None = None
+        self._answer: UpstreamResponse | None = None
         self._expects_body = True
         self._hops: list[tuple[bytes, bytes]] = []
         self._sender: asyncio.Task[None] | None = None
@@ -88,10 +88,10 @@ class Connection(asyncio.Protocol):
 
     # What the pool and the answer ask for
 
-    async def exchange(self, head: bytes, *, expects_body: bool, body: RequestBody | None) -> Answer:
+    async def exchange(self, head: bytes, *, expects_body: bool, body: RequestBody | None) -> UpstreamResponse:
         """Send a request and wait for the head of its answer. A failure is in the answer's *error*."""
         waiter = self._loop.create_future()
-        answer = self._answer = Answer(self, waiter)
+        answer = self._answer = UpstreamResponse(self, waiter)
         self._expects_body = expects_body
         self._heard = False
         self._transport.write(head)
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
             raise
         return answer
 
-    async def more(self, answer: Answer, seconds: float | None = None) -> None:
+    async def more(self, answer: UpstreamResponse, seconds: float | None = None) -> None:
         waiter = answer.waiter = self._loop.create_future()
         self.read_deadline = self._loop.time() + self._pool.read_timeout
         alarm = None if seconds is None else self._loop.call_later(seconds, answer.wake)
@@ -259,7 +259,7 @@ class Connection(asyncio.Protocol):
 
     # The rest
 
-    def _heed_hops(self, answer: Answer) -> None:
+    def _heed_hops(self, answer: UpstreamResponse) -> None:
         for name, value in self._hops:
             if name == b"connection":
                 named = named_by_connection(value)
@@ -268,7 +268,7 @@ class Connection(asyncio.Protocol):
             elif name == b"transfer-encoding" and value.lower() != b"chunked":
                 raise ValueError(f"transfer encoding {value!r} is not supported")
 
-    def _end_without_body(self, answer: Answer) -> None:
+    def _end_without_body(self, answer: UpstreamResponse) -> None:
         """The answer to a HEAD ends with its head, whatever length that announces."""
         answer.ended = True
         closing = any(name == b"connection" and b"close" in value.lower() for name, value in self._hops)
@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
         # The old parser would wait for the body.
         self._parser = httptools.HttpResponseParser(self)
 
-    def _finish(self, answer: Answer) -> None:
+    def _finish(self, answer: UpstreamResponse) -> None:
         """The whole answer is here; the proxy may still be reading it while the next request goes out."""
         self._answer = answer.connection = None
         self._used = True
@@ -297,7 +297,7 @@ class Connection(asyncio.Protocol):
         else:
             self._lose(None)
 
-    def _ends_by_closing(self, answer: Answer) -> bool:
+    def _ends_by_closing(self, answer: UpstreamResponse) -> bool:
         chunked = any(name == b"transfer-encoding" for name, _ in self._hops)
         return not chunked and not any(name == b"content-length" for name, _ in answer.headers)
 
@@ -315,7 +315,7 @@ class Connection(asyncio.Protocol):
                 answer.error = error
             answer.wake()
 
-    async def _send(self, answer: Answer, body: RequestBody) -> None:
+    async def _send(self, answer: UpstreamResponse, body: RequestBody) -> None:
         """Send *body*, no faster than the upstream takes it. Cancelled when the answer makes it pointless."""
         try:
             await self._send_chunks(body)

@@ -59,10 +59,10 @@ class RequestBody:
         """Whether any of it was taken; until then a request can be sent once more."""
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """What an answer comes from: a connection."""
 
-    async def more(self, answer: Answer, seconds: float | None = None) -> None:
+    async def more(self, answer: UpstreamResponse, seconds: float | None = None) -> None:
         """Wait, at most *seconds*, until *answer* has more of its body, its end or an error."""
 
     def go_on_reading(self) -> None:
@@ -72,7 +72,7 @@ class Source(Protocol):
         """Nobody wants the rest."""
 
 
-class Answer:
+class UpstreamResponse:
     """
     One response: its head, and its body as it arrives.
 
@@ -95,7 +95,7 @@ class Answer:
         "waiter",
     )
 
-    def __init__(self, connection: Source, waiter: asyncio.Future[None]) -> None:
+    def __init__(self, connection: BodySource, waiter: asyncio.Future[None]) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.begun = False
@@ -104,7 +104,7 @@ class Answer:
         self.error: Exception | None = None
         self.arrived: list[bytes] = []
         self.size = 0
-        self.connection: Source | None = connection
+        self.connection: BodySource | None = connection
         self.waiter: asyncio.Future[None] | None = waiter
 
     async def read(self) -> bytes:

@@ -9,7 +9,7 @@ from functools import partial
 
 from hedgerow.errors import UpstreamError
 from hedgerow.proxy.upstream.connection import Connection
-from hedgerow.proxy.upstream.message import Answer, Headers, RequestBody, request_head
+from hedgerow.proxy.upstream.message import Headers, RequestBody, UpstreamResponse, request_head
 from hedgerow.proxy.upstream.origin import parse_origin
 
 _IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
@@ -87,7 +87,9 @@ class Upstream:
         """Requests that wait for a connection."""
         return len(self._waiting)
 
-    async def request(self, method: bytes, target: bytes, headers: Headers, body: RequestBody | None = None) -> Answer:
+    async def request(
+        self, method: bytes, target: bytes, headers: Headers, body: RequestBody | None = None
+    ) -> UpstreamResponse:
         """
         Send a request and give its answer as soon as the head is here. Raises `UpstreamError`.
 

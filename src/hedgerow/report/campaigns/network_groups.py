@@ -2,7 +2,7 @@
 Company: short-lived sources that belong together by what they share.
 
 A source with a dozen requests has no series to compare. But the workers of one crawler stand in the same networks, ask
-for the same kinds of pages in the same proportions (their *diet*, see `diets`), and divide the work: what one has
+for the same kinds of pages in the same proportions (their *diet*, see `page_mix`), and divide the work: what one has
 fetched another does not. So sources that are no people's are first put together by network (IPv4 /24 and its neighbours
 in a /20, IPv6 /48), or by a user agent that no person has, where it is not hidden. Then these groups, which have
 requests enough, are compared: the same diet and the same hours, or the same diet but not the same pages, make one
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.report.campaigns.dense_networks import full, network_of
-from hedgerow.report.campaigns.page_mix import diets, same
-from hedgerow.report.campaigns.traffic_similarity import Found
+from hedgerow.report.campaigns.page_mix import page_mix, same
+from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 from hedgerow.report.shape.series import changes
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ ROBOTS = "/robots.txt"
 _SHIFTS = [sign * 60.0 * minutes for minutes in (10, 20, 30, 45, 60, 90, 120) for sign in (-1, 1)]
 
 
-class Limits(msgspec.Struct, frozen=True):
+class NetworkGroupLimits(msgspec.Struct, frozen=True):
     """
     What makes company.
 
@@ -125,16 +125,16 @@ def find(
     people: NDArray[np.bool_],
     requests: Requests,
     agents: Sequence[str] | None = None,
-    limits: Limits | None = None,
+    limits: NetworkGroupLimits | None = None,
     *,
     doubtful: NDArray[np.bool_] | None = None,
-) -> list[Found]:
+) -> list[SimilarGroups]:
     """
     The campaigns among sources called *names* (addresses), of which *people* are people; the largest come first.
 
     *agents* is each source's user agent; None hides them. *doubtful*: which of the people only look like it.
     """
-    wanted = limits or Limits()
+    wanted = limits or NetworkGroupLimits()
     groups = _by_network(names, people, doubtful if doubtful is not None else np.zeros_like(people), wanted)
     if agents is not None:
         groups = _by_agent(groups, people, agents, wanted)
@@ -161,16 +161,18 @@ def find(
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 
-def _told(parts: list[_Group], links: list[_Link], names: Sequence[str]) -> Found:
+def _told(parts: list[_Group], links: list[_Link], names: Sequence[str]) -> SimilarGroups:
     members = tuple(sorted({member for group in parts for member in group.members}))
     if not links:
-        return Found("company", members, 1.0, f"{len(members):,} sources that are no people's: {parts[0].text}.")
+        return SimilarGroups(
+            "company", members, 1.0, f"{len(members):,} sources that are no people's: {parts[0].text}."
+        )
     networks = sorted({network for group in parts for network in _networks(group, names)})
     shown = ", ".join(networks[:3]) + (f" and {len(networks) - 3} more" if len(networks) > 3 else "")  # noqa: PLR2004
     reasons = " and ".join(sorted({link.reason for link in links}))
     alike = float(np.mean([link.affinity for link in links]))
     text = f"{len(members):,} sources in {len(networks)} networks ({shown}) that {reasons}."
-    return Found("company", members, round(alike, 4), text)
+    return SimilarGroups("company", members, round(alike, 4), text)
 
 
 def _networks(group: _Group, names: Sequence[str]) -> Iterable[str]:
@@ -178,7 +180,7 @@ def _networks(group: _Group, names: Sequence[str]) -> Iterable[str]:
 
 
 def _by_network(
-    names: Sequence[str], people: NDArray[np.bool_], doubtful: NDArray[np.bool_], limits: Limits
+    names: Sequence[str], people: NDArray[np.bool_], doubtful: NDArray[np.bool_], limits: NetworkGroupLimits
 ) -> list[_Group]:
     found = []
     there = full(names, people, doubtful, members=limits.members, share=limits.people, around=limits.around)
@@ -188,7 +190,9 @@ def _by_network(
     return found
 
 
-def _by_agent(groups: list[_Group], people: NDArray[np.bool_], agents: Sequence[str], limits: Limits) -> list[_Group]:
+def _by_agent(
+    groups: list[_Group], people: NDArray[np.bool_], agents: Sequence[str], limits: NetworkGroupLimits
+) -> list[_Group]:
     """The groups, and those that share a user agent no person has; a group of one such agent is part of it."""
     persons = {agents[number] for number in np.nonzero(people)[0].tolist()}
     using: dict[str, list[int]] = defaultdict(list)
@@ -234,11 +238,11 @@ def _requests_of(numbers: Ints, group_of: Ints) -> list[Ints]:
     return [order[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _eating_alike(group_of: Ints, requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
+def _eating_alike(group_of: Ints, requests: Requests, limits: NetworkGroupLimits) -> Iterator[tuple[int, int, _Link]]:
     """Pairs of groups that have one diet, and ask for it at the same hours or divide it."""
     if requests.robots is not None:
         group_of = np.where(requests.pages == requests.robots, -1, group_of)
-    found = diets(group_of, requests.kinds, requests.answers)
+    found = page_mix(group_of, requests.kinds, requests.answers)
     numbers = found.groups.tolist()
     habits = _habits(found.groups, group_of, requests)
     telling = [row for row, one in enumerate(habits) if _telling(one, found.counts[row], limits)]
@@ -262,7 +266,7 @@ def _habits(numbers: Ints, group_of: Ints, requests: Requests) -> list[_Habits]:
     return found
 
 
-def _meetings(group_of: Ints, requests: Requests, limits: Limits) -> Iterator[tuple[int, int, _Link]]:
+def _meetings(group_of: Ints, requests: Requests, limits: NetworkGroupLimits) -> Iterator[tuple[int, int, _Link]]:
     """
     Pairs of groups, of the busiest, that come within seconds of one another more often than by chance.
 
@@ -310,7 +314,7 @@ def _met(comings: Sequence[Floats]) -> Ints:
     return both + both.T
 
 
-def _telling(habits: _Habits, diet: Floats, limits: Limits) -> bool:
+def _telling(habits: _Habits, diet: Floats, limits: NetworkGroupLimits) -> bool:
     """Whether a group has asked for enough different things to be known by them."""
     if len(habits.pages) < limits.pages or diet.sum() < limits.requests:
         return False
@@ -318,7 +322,7 @@ def _telling(habits: _Habits, diet: Floats, limits: Limits) -> bool:
     return float(np.exp(-(shares * np.log(shares)).sum())) >= limits.kinds
 
 
-def _reason(one: _Habits, other: _Habits, limits: Limits) -> str:
+def _reason(one: _Habits, other: _Habits, limits: NetworkGroupLimits) -> str:
     """Why two groups with the same diet belong together; empty if they do not."""
     if np.count_nonzero(one.spans + other.spans) >= _LEAST_SPANS and one.spans.std() and other.spans.std():
         step = float(np.corrcoef(one.spans, other.spans)[0, 1])

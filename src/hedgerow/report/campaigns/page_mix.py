@@ -35,7 +35,7 @@ _SHIFT = 8
 _HALF_LOG_TWO_PI = 0.5 * np.log(2 * np.pi)
 
 
-class Diets(NamedTuple):
+class PageMix(NamedTuple):
     """
     The diets of *groups* (their numbers): how often each asked for each kind, and the *prior*: how often it would have
     been had it asked for nothing yet.
@@ -46,7 +46,7 @@ class Diets(NamedTuple):
     prior: Floats
 
 
-def diets(group_of: Ints, kinds: Ints, answers: Ints) -> Diets:
+def page_mix(group_of: Ints, kinds: Ints, answers: Ints) -> PageMix:
     """The diets of the busiest groups, from the group (-1: none), the kind and the answer's status of each request."""
     # Groups and kinds are numbers from 0 on, so they are counted where others would have to be sorted.
     sizes = np.bincount(group_of + 1)[1:]
@@ -65,7 +65,7 @@ def diets(group_of: Ints, kinds: Ints, answers: Ints) -> Diets:
     width = min(len(names), _MOST_KINDS + 1)
     places = rows * width + column[kinds]
     counts = np.bincount(places, minlength=len(chosen) * width).astype(np.float64).reshape(len(chosen), width)
-    return Diets(chosen, counts, _prior(counts))
+    return PageMix(chosen, counts, _prior(counts))
 
 
 def _prior(counts: Floats) -> Floats:
@@ -88,7 +88,7 @@ def _prior(counts: Floats) -> Floats:
     return found
 
 
-def same(found: Diets, among: Sequence[int], odds: float) -> Iterator[tuple[int, int, float]]:
+def same(found: PageMix, among: Sequence[int], odds: float) -> Iterator[tuple[int, int, float]]:
     """
     Pairs of groups *among* the rows of *found* that have one diet, and how alike their shares are (Bhattacharyya's
     affinity). One diet has to be *odds* times as likely as two, and as many times that as there are pairs.

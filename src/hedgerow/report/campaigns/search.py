@@ -20,8 +20,8 @@ from hedgerow.report.campaigns import network_groups as company
 from hedgerow.report.campaigns import shared_errors as scripts
 from hedgerow.report.campaigns import shared_paths as traces
 from hedgerow.report.campaigns import traffic_similarity as similarity
-from hedgerow.report.campaigns.traffic_similarity import Found
-from hedgerow.report.shape.series import Counts, Plan
+from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
+from hedgerow.report.shape.series import Counts, SeriesPlan
 
 _FEWEST = 3
 
@@ -33,13 +33,13 @@ def find(
     names: Sequence[str],
     people: NDArray[np.bool_],
     counts: Counts,
-    plan: Plan,
+    plan: SeriesPlan,
     requests: company.Requests,
     agents: Sequence[str] | None = None,
     *,
-    limits: similarity.Limits | None = None,
+    limits: similarity.SimilarityLimits | None = None,
     doubtful: NDArray[np.bool_] | None = None,
-) -> list[Found]:
+) -> list[SimilarGroups]:
     """
     The campaigns of a log whose sources are called *names*, the largest first.
 
@@ -49,7 +49,7 @@ def find(
     """
     # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
-        synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.Limits())
+        synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.SimilarityLimits())
         together = company.find(names, people, requests, agents, doubtful=doubtful)
         played = scripts.find(requests.sources, requests.times, requests.pages, requests.answers)
     found = synchronous.result()
@@ -60,7 +60,9 @@ def find(
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 
-def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: similarity.Limits) -> list[Found]:
+def _synchronous(
+    people: NDArray[np.bool_], counts: Counts, plan: SeriesPlan, limits: similarity.SimilarityLimits
+) -> list[SimilarGroups]:
     """Over each source's busiest window: those that are busy in the same one are compared."""
     if not plan.points:
         return []
@@ -90,12 +92,12 @@ def _synchronous(people: NDArray[np.bool_], counts: Counts, plan: Plan, limits: 
     return found
 
 
-def _joined(before: list[Found], played: list[Found]) -> list[Found]:
+def _joined(before: list[SimilarGroups], played: list[SimilarGroups]) -> list[SimilarGroups]:
     """
     The campaigns *before*, and those that play a script: one of the former joins the latter with most of its members,
     else those who belong to it already stay where they are.
     """
-    found: dict[int, Found] = dict(enumerate(before))
+    found: dict[int, SimilarGroups] = dict(enumerate(before))
     belongs = {member: number for number, one in found.items() for member in one.members}
     numbers = count(len(before))
     for one in played:
@@ -113,7 +115,7 @@ def _joined(before: list[Found], played: list[Found]) -> list[Found]:
     return list(found.values())
 
 
-def _left(before: list[Found], later: list[Found]) -> list[Found]:
+def _left(before: list[SimilarGroups], later: list[SimilarGroups]) -> list[SimilarGroups]:
     """The *later* campaigns; one that shares members with a synchronous one takes it in, and others lose these."""
     found = []
     taken: set[int] = set()

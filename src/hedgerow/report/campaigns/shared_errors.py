@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.campaigns.traffic_similarity import Found
+from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,7 +25,7 @@ _FACTOR = 0x9E3779B97F4A7C15
 _BITS = (1 << 64) - 1
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SharedErrorLimits(msgspec.Struct, frozen=True):
     """
     *members*: the fewest that play a script. *share*: the part of a source's visits that are the script, at the least;
     *again*: the part of the sources of a script of one request that came more than once.
@@ -36,13 +36,15 @@ class Limits(msgspec.Struct, frozen=True):
     again: float = 0.25
 
 
-def find(sources: Ints, times: Floats, pages: Ints, answers: Ints, limits: Limits | None = None) -> list[Found]:
+def find(
+    sources: Ints, times: Floats, pages: Ints, answers: Ints, limits: SharedErrorLimits | None = None
+) -> list[SimilarGroups]:
     """
     The campaigns among requests, given by source, time, page and the answer's status; the largest come first.
 
     The requests come by source, and by time where that is the same.
     """
-    wanted = limits or Limits()
+    wanted = limits or SharedErrorLimits()
     if not len(sources):
         return []
     begins = np.ones(len(sources), dtype=np.bool_)
@@ -71,7 +73,7 @@ def find(sources: Ints, times: Floats, pages: Ints, answers: Ints, limits: Limit
         if len(who) < wanted.members or (length == 1 and np.mean(plays[who] > 1) < wanted.again):
             continue
         members = tuple(pairs[who, 0].tolist())
-        found.append(Found("same script", members, 1.0, _text(len(members), length)))
+        found.append(SimilarGroups("same script", members, 1.0, _text(len(members), length)))
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.campaigns.traffic_similarity import Found
+from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 from hedgerow.report.shape.series import changes
 
 Floats = NDArray[np.float64]
@@ -24,7 +24,7 @@ _PAGES = 4
 _MINUTE = 60.0
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SharedPathLimits(msgspec.Struct, frozen=True):
     """
     What ties two sources: *marks* marks in common, *share* of the smaller one's and *beyond* times as many as chance
     would give them; none of which more than *most* sources have. *members*: the fewest of a campaign.
@@ -37,22 +37,24 @@ class Limits(msgspec.Struct, frozen=True):
     members: int = 3
 
 
-def find(sources: Ints, times: Floats, numbers: Ints, limits: Limits | None = None) -> list[Found]:
+def find(sources: Ints, times: Floats, numbers: Ints, limits: SharedPathLimits | None = None) -> list[SimilarGroups]:
     """
     The campaigns among requests, given by source, time and the number of the target; the largest come first.
 
     The requests come by source, and by time where that is the same.
     """
-    wanted = limits or Limits()
+    wanted = limits or SharedPathLimits()
     walks = _tied(*_walks(sources, numbers), wanted)
     taken = np.isin(sources, [member for group in walks for member in group])
     minutes = np.floor(times / _MINUTE).astype(np.int64)
     clocks = _tied(sources[~taken], minutes[~taken], wanted)
     found = [
-        Found("same walk", group, 1.0, f"{len(group):,} sources that ask for the same pages in the same order.")
+        SimilarGroups("same walk", group, 1.0, f"{len(group):,} sources that ask for the same pages in the same order.")
         for group in walks
     ] + [
-        Found("same minutes", group, 1.0, f"{len(group):,} sources that come in the same minutes again and again.")
+        SimilarGroups(
+            "same minutes", group, 1.0, f"{len(group):,} sources that come in the same minutes again and again."
+        )
         for group in clocks
     ]
     return sorted(found, key=lambda one: (-len(one.members), one.members))
@@ -81,7 +83,7 @@ def _numbered(values: Ints) -> Ints:
     return np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _tied(sources: Ints, marks: Ints, limits: Limits) -> list[tuple[int, ...]]:
+def _tied(sources: Ints, marks: Ints, limits: SharedPathLimits) -> list[tuple[int, ...]]:
     """Groups of sources that are tied to one another, directly or through others."""
     if not len(sources):
         return []

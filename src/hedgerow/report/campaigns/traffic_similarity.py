@@ -33,7 +33,7 @@ _MOST_SHIFTED = 1000
 _MOST_OF_IT = 0.5
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SimilarityLimits(msgspec.Struct, frozen=True):
     """
     What makes a campaign of synchronous crawlers.
 
@@ -51,7 +51,7 @@ class Limits(msgspec.Struct, frozen=True):
     shift: int = 48
 
 
-class Found(NamedTuple):
+class SimilarGroups(NamedTuple):
     """
     A campaign: its *kind*, its *members* as numbers of sources, ascending, and a sentence that says why.
 
@@ -74,13 +74,13 @@ class Clusters(NamedTuple):
     shifts: Ints
 
 
-def find(counts: Floats, limits: Limits | None = None, *, interval: float = 1800.0) -> list[Found]:
+def find(counts: Floats, limits: SimilarityLimits | None = None, *, interval: float = 1800.0) -> list[SimilarGroups]:
     """
     The campaigns among the sources whose requests in each interval are the rows of *counts*.
 
     The largest come first. *interval* is in seconds, and only told.
     """
-    wanted = limits or Limits()
+    wanted = limits or SimilarityLimits()
     busy = np.nonzero(np.count_nonzero(counts, axis=1) >= wanted.active)[0]
     series, volumes = _shares(counts[busy])
     clusters = cluster(series, volumes, wanted)
@@ -93,7 +93,7 @@ def find(counts: Floats, limits: Limits | None = None, *, interval: float = 1800
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 
-def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, interval: float) -> Found:
+def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, interval: float) -> SimilarGroups:
     both = (_aligned(series[row], series[medoid], int(shift)) for row, shift in zip(inside, shifts, strict=True))
     alike = float(np.mean([_correlation(*pair) for pair in both]))
     apart = int(np.abs(shifts).max())
@@ -105,7 +105,7 @@ def _told(series: Floats, inside: Ints, medoid: int, shifts: Ints, busy: Ints, i
         text += f", once they are shifted by up to {apart * interval / 3600:.1f} hours"
     members = busy[inside]
     later = tuple(zip(members[shifts != 0].tolist(), (shifts[shifts != 0] * interval).tolist(), strict=True))
-    return Found("synchronous", tuple(members.tolist()), round(alike, 4), text + ".", later)
+    return SimilarGroups("synchronous", tuple(members.tolist()), round(alike, 4), text + ".", later)
 
 
 def _shares(counts: Floats) -> tuple[Floats, Floats]:
@@ -150,7 +150,7 @@ class _Founders:
         return place, self.numbers[begin + column]
 
 
-def cluster(series: Floats, volumes: Floats, limits: Limits) -> Clusters:
+def cluster(series: Floats, volumes: Floats, limits: SimilarityLimits) -> Clusters:
     """Algorithm 1 over rows that are shares of *volumes*, in their order."""
     count = len(series)
     medoids = np.arange(count, dtype=np.int64)
@@ -237,7 +237,7 @@ def _distances(series: Floats) -> Floats:
     return found
 
 
-def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: Limits) -> Clusters:
+def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: SimilarityLimits) -> Clusters:
     """
     The same clusters; those whose medoids are alike after a shift are one.
 
@@ -269,7 +269,7 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: L
     return Clusters(medoids, shifts)
 
 
-def _least_beyond(rows: Floats, later: Ints, former: Ints, limits: Limits) -> tuple[Floats, Ints]:
+def _least_beyond(rows: Floats, later: Ints, former: Ints, limits: SimilarityLimits) -> tuple[Floats, Ints]:
     """
     How far two of *rows* are apart after the shift that brings them nearest, over how far they may be; and that shift.
 

@@ -29,7 +29,7 @@ _STACK = ("person", "good-bot", "unknown", "crawler")
 """From the ground up: who comes to read is the ground, and what crawls lies on it."""
 
 
-class Panel(NamedTuple):
+class ChartPanel(NamedTuple):
     """A rectangle in a drawing; (0, 0) is its lower left corner and (1, 1) its upper right."""
 
     left: float
@@ -56,7 +56,7 @@ def drawing(width: int, height: int, title: str, parts: Iterator[str], kind: str
 
 def traffic_chart(traffic: Traffic, title: str) -> str:
     """Bars by label, one on top of the other."""
-    panel = Panel(52, 12, 892, 230)
+    panel = ChartPanel(52, 12, 892, 230)
     bars = max(map(len, traffic.counts.values()), default=1)
     whole = np.zeros(bars)
 
@@ -76,7 +76,7 @@ def traffic_chart(traffic: Traffic, title: str) -> str:
 
 def series_chart(portrait: Portrait) -> str:
     """Requests in each interval, with the trend."""
-    panel = Panel(44, 10, 390, 150)
+    panel = ChartPanel(44, 10, 390, 150)
     counts, trend = portrait.counts, portrait.trend
 
     def parts() -> Iterator[str]:
@@ -98,7 +98,7 @@ def series_chart(portrait: Portrait) -> str:
 
 def correlation_chart(portrait: Portrait) -> str:
     """Auto-correlation by lag, the band within which it may be chance, and local spikes."""
-    panel = Panel(44, 10, 390, 150)
+    panel = ChartPanel(44, 10, 390, 150)
     found, band = np.array(portrait.coefficients), 2 * np.array(portrait.errors)
     step = panel.width / len(found)
 
@@ -139,11 +139,11 @@ def parts_chart(portrait: Portrait) -> str:
     span = portrait.interval * len(portrait.counts)
 
     def parts() -> Iterator[str]:
-        panel = Panel(50, 10, 384, size)
+        panel = ChartPanel(50, 10, 384, size)
         for row, (name, values) in enumerate(
             (("trend", portrait.trend), ("season", portrait.season), ("rest", portrait.rest))
         ):
-            panel = Panel(50, 10 + row * (size + 6), 384, size)
+            panel = ChartPanel(50, 10 + row * (size + 6), 384, size)
             low, high = min(0.0, *values), max(0.0, *values)
             if high - low < 1e-9:  # noqa: PLR2004 - nothing but noise of the arithmetic
                 low, high = -1.0, 1.0
@@ -165,7 +165,7 @@ def parts_chart(portrait: Portrait) -> str:
 
 def overlay_chart(overlay: Overlay) -> str:
     """The members of a campaign on top of each other, and their mean."""
-    panel = Panel(44, 10, 390, 150)
+    panel = ChartPanel(44, 10, 390, 150)
     rows = np.array(overlay.series)
     top = max(float(rows.max(initial=0.0)), 1e-9)
 
@@ -189,7 +189,7 @@ def overlay_chart(overlay: Overlay) -> str:
 
 def share_chart(volumes: Sequence[int], shares: Sequence[float], marks: dict[str, int], title: str) -> str:
     """A share from 0 to 1 over a volume on a logarithmic scale, with *marks* such as k1."""
-    panel = Panel(44, 14, 390, 146)
+    panel = ChartPanel(44, 14, 390, 146)
     decades = max(math.ceil(math.log10(max(volumes[-1], 10, *marks.values()))), 1)
 
     def x(volume: float) -> float:
@@ -257,7 +257,7 @@ def moment(at: float, step: float) -> str:
     return f"{when:%H:%M}" if step >= MINUTE else f"{when:%H:%M:%S}"
 
 
-def _times(panel: Panel, origin: float, span: float, most: int = 9) -> Iterator[str]:
+def _times(panel: ChartPanel, origin: float, span: float, most: int = 9) -> Iterator[str]:
     step = next((step for step in _TICKS if span / step <= most), math.ceil(span / most / (365 * DAY)) * 365 * DAY)
     at = math.ceil(origin / step) * step
     while at <= origin + span:
@@ -269,7 +269,7 @@ def _times(panel: Panel, origin: float, span: float, most: int = 9) -> Iterator[
         at += step
 
 
-def _lags(panel: Panel, lags: int, interval: float) -> Iterator[str]:
+def _lags(panel: ChartPanel, lags: int, interval: float) -> Iterator[str]:
     span = lags * interval
     step = next((step for step in _TICKS if span / step <= 5), math.ceil(span / 5))  # noqa: PLR2004
     unit, name = next(((u, n) for u, n in ((HOUR, "h"), (MINUTE, "min")) if step >= u), (1, "s"))
@@ -281,7 +281,7 @@ def _lags(panel: Panel, lags: int, interval: float) -> Iterator[str]:
         at += step
 
 
-def _heights(panel: Panel, highest: float) -> Generator[str, None, float]:
+def _heights(panel: ChartPanel, highest: float) -> Generator[str, None, float]:
     """Lines across at round numbers; returns what the panel's full height stands for."""
     step = round_step(highest)
     top = math.ceil(highest / step) * step
@@ -304,7 +304,7 @@ def round_step(highest: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if highest / (step * power) <= 5)  # noqa: PLR2004
 
 
-def _bars(panel: Panel, below: np.ndarray, heights: np.ndarray) -> str:
+def _bars(panel: ChartPanel, below: np.ndarray, heights: np.ndarray) -> str:
     width = panel.width / len(heights)
     side = max(width * 0.9, 0.6)
     return "".join(
@@ -314,7 +314,7 @@ def _bars(panel: Panel, below: np.ndarray, heights: np.ndarray) -> str:
     )
 
 
-def _line(panel: Panel, heights: np.ndarray, kind: str) -> str:
+def _line(panel: ChartPanel, heights: np.ndarray, kind: str) -> str:
     step = panel.width / len(heights)
     points = " ".join(f"{panel.left + (k + 0.5) * step:.1f},{panel.y(float(h)):.1f}" for k, h in enumerate(heights))
     return f'<polyline class="{kind}" points="{points}"/>'

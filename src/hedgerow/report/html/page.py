@@ -30,7 +30,7 @@ from hedgerow.report.html.charts import (
 from hedgerow.report.html.tables import Cell, Column, count, table, text
 from hedgerow.report.html.text import counted, cut, escaped, percent, when
 from hedgerow.report.request_volumes import K1, K2
-from hedgerow.report.result import Report, Source
+from hedgerow.report.result import Report, SourceResult
 from hedgerow.report.source_labels import CRAWLER, LABELS
 
 SOURCES_BUDGET = 1_200_000
@@ -361,7 +361,7 @@ def _sources(report: Report) -> Iterator[str]:
         Column("last", "time"),
     ]  # fmt: skip
 
-    def address(one: Source) -> str:
+    def address(one: SourceResult) -> str:
         return f" {escaped(cut(one.address))}" if one.address not in {"", one.source} else ""
 
     def rows() -> Iterator[list[Cell]]:

@@ -29,7 +29,7 @@ def transformed(values: Floats) -> Floats:
     return np.sign(values) * np.log1p(np.abs(values) * 100.0)
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class ClassifierEvidence(msgspec.Struct, frozen=True):
     """
     What one feature says: the log-odds for a crawler over a scale from *low* to *high*, evenly spaced.
 
@@ -58,7 +58,7 @@ class Evidence(msgspec.Struct, frozen=True):
 class Bayes(msgspec.Struct, frozen=True):
     """Naive Bayes: the log-odds of all features added up, with crawlers and people equally likely beforehand."""
 
-    features: tuple[Evidence, ...]
+    features: tuple[ClassifierEvidence, ...]
 
     def log_odds(self, rows: Floats) -> Floats:
         """What each feature of each row says for a crawler."""
@@ -86,7 +86,7 @@ class Condition(msgspec.Struct, frozen=True):
         return values > self.limit if self.above else values <= self.limit
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ClassifierRule(msgspec.Struct, frozen=True):
     """If all conditions hold it is a crawler, or a person. *crawlers* and *people* are those it covered in training."""
 
     conditions: tuple[Condition, ...]
@@ -101,14 +101,14 @@ class Rule(msgspec.Struct, frozen=True):
         return found
 
 
-class Rules(msgspec.Struct, frozen=True):
+class ClassifierRules(msgspec.Struct, frozen=True):
     """
     CN2's unordered rules: all that hold are added up, as crawlers and people that they covered in training.
 
     *balance* is what a crawler counts for: how many more people than crawlers there were in training.
     """
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ClassifierRule, ...]
     balance: float = 1.0
 
     def probability(self, rows: Floats) -> Floats:

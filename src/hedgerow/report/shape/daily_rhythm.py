@@ -33,7 +33,7 @@ _DAY = 48
 _AROUND = np.concatenate(([0.5], np.ones(_DAY - 1), [0.5]))
 
 
-class Rhythm(NamedTuple):
+class DailyRhythm(NamedTuple):
     """*depth*: by how much the quietest three hours of a typical day are below the busiest three, 0 to 1."""
 
     depth: float
@@ -42,7 +42,7 @@ class Rhythm(NamedTuple):
     text: str
 
 
-def rhythm(counts: ArrayLike, night: float = NIGHT) -> Rhythm:
+def rhythm(counts: ArrayLike, night: float = NIGHT) -> DailyRhythm:
     """
     The rhythm of requests in half-hour intervals; a crawl where the day is no deeper than *night*.
 
@@ -54,7 +54,7 @@ def rhythm(counts: ArrayLike, night: float = NIGHT) -> Rhythm:
     told = around >= _LEAST_A_DAY
     days = int(told.sum()) // _DAY
     if days < _LEAST_DAYS:
-        return Rhythm(0.0, days, None, "Too few days or requests to tell a rhythm.")
+        return DailyRhythm(0.0, days, None, "Too few days or requests to tell a rhythm.")
     half = _DAY // 2
     measured = series[half : len(series) - half][told] / around[told] * _DAY
     hour = (np.flatnonzero(told) + half) % _DAY
@@ -65,4 +65,4 @@ def rhythm(counts: ArrayLike, night: float = NIGHT) -> Rhythm:
     text = f"Over {days} days the quietest three hours have {1 - depth:.0%} of the busiest three's requests: " + (
         "people sleep, this does not." if crawl else "it sleeps and wakes as people do."
     )
-    return Rhythm(depth, days, crawl, text.replace("%", " %"))
+    return DailyRhythm(depth, days, crawl, text.replace("%", " %"))

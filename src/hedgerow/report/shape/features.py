@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hedgerow.report.shape.autocorrelation import Levels, autocorrelation, describe
 from hedgerow.report.shape.decomposition import decompose, operators, season_over_trend, trend_dispersion
-from hedgerow.report.shape.series import DAY, SIX_HOURS, Counts, Plan, changes, normalised
+from hedgerow.report.shape.series import DAY, SIX_HOURS, Counts, SeriesPlan, changes, normalised
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -69,7 +69,7 @@ class Features(NamedTuple):
 
 def features(
     counts: Counts,
-    plan: Plan,
+    plan: SeriesPlan,
     fine: Fine | None = None,
     *,
     levels: Levels | None = None,
@@ -88,7 +88,7 @@ def features(
     return Features(sources, starts, totals[sources], rows, plan.day is not None)
 
 
-def eight(series: Floats, plan: Plan, levels: Levels) -> Floats:
+def eight(series: Floats, plan: SeriesPlan, levels: Levels) -> Floats:
     """Table 1 for each row of *series*, which are shares of the row's requests."""
     coefficients = autocorrelation(series, plan.lags)
     shape = describe(coefficients, plan.points, levels, day=plan.day)
@@ -107,7 +107,7 @@ def eight(series: Floats, plan: Plan, levels: Levels) -> Floats:
     )
 
 
-def further(counts: Counts, plan: Plan) -> Floats:
+def further(counts: Counts, plan: SeriesPlan) -> Floats:
     """
     How the requests of every source lie in the whole log, in the order of FURTHER.
 

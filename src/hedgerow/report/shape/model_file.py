@@ -16,7 +16,7 @@ import msgspec
 
 from hedgerow.errors import ModelError
 from hedgerow.report.shape.autocorrelation import Levels
-from hedgerow.report.shape.classifiers import Bayes, Machine, Rules
+from hedgerow.report.shape.classifiers import Bayes, ClassifierRules, Machine
 from hedgerow.report.shape.features import EIGHT, FURTHER, NAMES
 
 FORMAT = "hedgerow-shape-1"
@@ -26,7 +26,7 @@ INPUTS = {"eight": EIGHT, "series": EIGHT + FURTHER, "all": NAMES}
 _LARGEST = 16 << 20
 
 
-class Model(msgspec.Struct, frozen=True):
+class ShapeModel(msgspec.Struct, frozen=True):
     """
     Three classifiers over the features of one input, which vote.
 
@@ -34,7 +34,7 @@ class Model(msgspec.Struct, frozen=True):
     """
 
     bayes: Bayes
-    rules: Rules
+    rules: ClassifierRules
     machine: Machine
     threshold: float
 
@@ -46,7 +46,7 @@ class Model(msgspec.Struct, frozen=True):
             yield "its threshold is no probability"
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class ShapeModels(msgspec.Struct, frozen=True):
     """
     The models by input, what the tables of appendix A call low, average and high, and where all comes from.
 
@@ -54,7 +54,7 @@ class Bundle(msgspec.Struct, frozen=True):
     """
 
     format: str
-    models: dict[str, Model]
+    models: dict[str, ShapeModel]
     levels: Levels
     least: int
     similarity: float
@@ -76,7 +76,7 @@ class Bundle(msgspec.Struct, frozen=True):
             yield "its limits are none"
 
 
-def load(path: Path | None = None) -> Bundle:
+def load(path: Path | None = None) -> ShapeModels:
     """The bundle in the file *path*; the one that comes with the package, where there is none."""
     if path is None:
         return checked((files("hedgerow.data") / "models" / "shape.json").read_bytes(), "shape")
@@ -90,16 +90,16 @@ def load(path: Path | None = None) -> Bundle:
     return checked(data, str(path))
 
 
-def save(bundle: Bundle, path: Path) -> None:
+def save(bundle: ShapeModels, path: Path) -> None:
     try:
         path.write_bytes(msgspec.json.encode(bundle, order="deterministic") + b"\n")
     except OSError as error:
         raise ModelError(f"{str(path)!r} cannot be written: {error.strerror}") from None
 
 
-def checked(data: bytes, where: str) -> Bundle:
+def checked(data: bytes, where: str) -> ShapeModels:
     try:
-        bundle = msgspec.json.decode(data, type=Bundle)
+        bundle = msgspec.json.decode(data, type=ShapeModels)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ModelError(f"{where!r} is no bundle of the shape: {error}") from None
     if faults := list(bundle.faults()):

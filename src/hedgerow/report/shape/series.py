@@ -35,7 +35,7 @@ BLOCK = 256
 _INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1200.0)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SeriesPlan(msgspec.Struct, frozen=True):
     """
     How a log becomes series.
 
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
     said: str
 
 
-def plan_of(first: float, last: float) -> Plan:
+def plan_of(first: float, last: float) -> SeriesPlan:
     """The plan for a log whose first request is at *first* and whose last one is at *last*, in seconds."""
     span = max(last - first, 0.0)
     if span >= 2 * DAY - HALF_HOUR:
@@ -64,19 +64,19 @@ def plan_of(first: float, last: float) -> Plan:
         # The last window ends with the log, and may overlap the one before.
         starts = sorted({*range(0, bins - points + 1, points), bins - points})
         said = f"Series of half-hour intervals over {span / DAY:.1f} days, windows of {points / 48:.1f} days."
-        return Plan(first, HALF_HOUR, bins, points, tuple(starts), min(LAGS, points - 1), 48, 48, said)
+        return SeriesPlan(first, HALF_HOUR, bins, points, tuple(starts), min(LAGS, points - 1), 48, 48, said)
     fitting = [interval for interval in _INTERVALS if span / interval >= LAGS]
     interval = fitting[-1] if fitting else _INTERVALS[0]
     bins = int(span // interval) + 1
     if bins < LEAST_POINTS:
         said = f"The log spans {span:.0f} seconds: too little for the shape of traffic."
-        return Plan(first, interval, bins, 0, (), 0, 0, None, said)
+        return SeriesPlan(first, interval, bins, 0, (), 0, 0, None, said)
     lags, period = min(LAGS, bins - 1), min(48, bins // 2)
     said = (
         f"The log spans less than two days ({span / 3600:.1f} hours): intervals of {interval:g} seconds and {lags} lags"
         " instead of half an hour and 96, and nothing can be said of daily rhythms."
     )
-    return Plan(first, interval, bins, bins, (0,), lags, period, None, said)
+    return SeriesPlan(first, interval, bins, bins, (0,), lags, period, None, said)
 
 
 class Counts(NamedTuple):
@@ -92,7 +92,7 @@ class Counts(NamedTuple):
     size: int
 
     @staticmethod
-    def of_times(sources: ArrayLike, times: ArrayLike, plan: Plan, size: int) -> Counts:
+    def of_times(sources: ArrayLike, times: ArrayLike, plan: SeriesPlan, size: int) -> Counts:
         """Of single requests: each one's source, as a number below *size*, and its time."""
         rows = np.asarray(sources, dtype=np.int64)
         at = np.floor((np.asarray(times, dtype=np.float64) - plan.origin) / plan.interval).astype(np.int64)
@@ -113,7 +113,7 @@ class Counts(NamedTuple):
         """The requests of each source."""
         return np.bincount(self.rows, self.values, self.size).astype(np.float64)
 
-    def busiest(self, plan: Plan) -> Ints:
+    def busiest(self, plan: SeriesPlan) -> Ints:
         """Where, for each source, the window begins in which it sent most; of equals the first. 0 for the silent."""
         starts = np.zeros(self.size, dtype=np.int64)
         if len(plan.starts) <= 1 or not len(self.rows):

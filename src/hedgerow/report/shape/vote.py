@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.report.shape.autocorrelation import ALTERNATIONS, DECAYS
-from hedgerow.report.shape.classifiers import Condition, Rule
+from hedgerow.report.shape.classifiers import ClassifierRule, Condition
 from hedgerow.report.shape.features import NAMES, Features
-from hedgerow.report.shape.model_file import INPUTS, Bundle, Model
+from hedgerow.report.shape.model_file import INPUTS, ShapeModel, ShapeModels
 
 Floats = NDArray[np.float64]
 Label = Literal["crawler", "person", "unknown"]
@@ -42,7 +42,7 @@ _ENUMERATED = {
 }
 
 
-class Verdicts(NamedTuple):
+class ShapeVotes(NamedTuple):
     """
     One entry for each row of the features.
 
@@ -59,7 +59,7 @@ class Verdicts(NamedTuple):
     reasons: list[str]
 
 
-def classify(found: Features, bundle: Bundle, *, model: str = "") -> Verdicts:
+def classify(found: Features, bundle: ShapeModels, *, model: str = "") -> ShapeVotes:
     """
     The verdicts on all rows, by the richest model whose features are there, or by the one called *model*.
 
@@ -70,7 +70,7 @@ def classify(found: Features, bundle: Bundle, *, model: str = "") -> Verdicts:
     return verdicts if found.comparable else verdicts._replace(labels=["unknown"] * len(found.rows))
 
 
-def richest(found: Features, bundle: Bundle) -> str:
+def richest(found: Features, bundle: ShapeModels) -> str:
     there = np.asarray(~np.isnan(found.rows).any(axis=0))
     fitting = [name for name in INPUTS if name in bundle.models and there[columns(name)].all()]
     if not fitting:
@@ -82,7 +82,7 @@ def columns(name: str) -> list[int]:
     return [NAMES.index(feature) for feature in INPUTS[name]]
 
 
-def judge(rows: Floats, model: Model, names: tuple[str, ...]) -> Verdicts:
+def judge(rows: Floats, model: ShapeModel, names: tuple[str, ...]) -> ShapeVotes:
     """The verdicts on rows that hold just the features that *model* wants."""
     probabilities = np.column_stack([part.probability(rows) for part in (model.bayes, model.rules, model.machine)])
     scores = probabilities.mean(axis=1)
@@ -100,10 +100,10 @@ def judge(rows: Floats, model: Model, names: tuple[str, ...]) -> Verdicts:
     for row, column in zip(without.tolist(), odds.argmax(axis=1).tolist(), strict=True):
         whom = "crawler" if majority[row] else "person"
         reasons[row] = f"What says most that it is a {whom}: {_value(names[column], float(rows[row, column]))}."
-    return Verdicts(scores, votes, probabilities, labels, reasons)
+    return ShapeVotes(scores, votes, probabilities, labels, reasons)
 
 
-def words(rule: Rule, names: tuple[str, ...]) -> str:
+def words(rule: ClassifierRule, names: tuple[str, ...]) -> str:
     """A rule as a sentence."""
     told = " and ".join(_condition(condition, names[condition.column]) for condition in rule.conditions)
     whom = "crawler" if rule.crawler else "person"

@@ -20,7 +20,7 @@ _STEP = 1 << 20
 """Bytes. Lines are not all of the same length, so what each piece of a log takes is only about the same."""
 
 
-class Shelf:
+class BufferPool:
     """Where arrays of bytes lie; from any thread."""
 
     def __init__(self) -> None:

@@ -58,7 +58,7 @@ def _enter(first: int, ones: Any, others: Any, halvings: int, counts: Any, enoug
     return i, used
 
 
-class Different:
+class DistinctCount:
     """
     Pairs of two numbers, each once. Which of them are in the sample is decided by the first number.
 
@@ -98,7 +98,7 @@ class Different:
             else:
                 self._renew(4 * len(self._table))
 
-    def take(self, other: Different) -> None:
+    def take(self, other: DistinctCount) -> None:
         """Enter all that *other* has."""
         self.halve(other.halvings)
         ones, others = other.pairs

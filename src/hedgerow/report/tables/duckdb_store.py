@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 from hedgerow.errors import StoreError
 from hedgerow.logs.dialect import Dialect
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import Features, features
-from hedgerow.report.shape.series import Counts, Plan
+from hedgerow.report.shape.series import Counts, SeriesPlan
 from hedgerow.report.tables.figures import Figures, Kinds, count, together
 from hedgerow.report.tables.ingest import Progress, read
 from hedgerow.report.tables.jit import M1
-from hedgerow.report.tables.queries import SERIES, Asked, Columns
-from hedgerow.report.tables.row_builder import COLUMNS, Numbering, Rows
-from hedgerow.report.tables.temp_dir import Place
+from hedgerow.report.tables.queries import SERIES, Columns, SqlQueries
+from hedgerow.report.tables.row_builder import COLUMNS, RowBuilder, Rows
+from hedgerow.report.tables.temp_dir import TempDir
 
 _TYPES = {
     np.uint64: "UBIGINT", np.int64: "BIGINT", np.uint32: "UINTEGER", np.uint16: "USMALLINT", np.uint8: "UTINYINT",
@@ -40,7 +40,7 @@ _PARTS = 16
 _ROWS_TOGETHER = 200_000
 
 
-class DuckdbStore(Asked):
+class DuckdbStore(SqlQueries):
     """
     Rows of numbers (`COLUMNS`), with *memory* bytes for all that is done with them.
 
@@ -49,7 +49,7 @@ class DuckdbStore(Asked):
     """
 
     def __init__(self, *, memory: int, directory: Path | None = None) -> None:
-        self._place = Place(directory)
+        self._place = TempDir(directory)
         try:
             self._connection = duckdb.connect(self._place.path / "rows.duckdb")
         except (OSError, duckdb.Error) as error:
@@ -84,7 +84,9 @@ class DuckdbStore(Asked):
         self._connection.close()
         self._place.close()
 
-    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
+    def read(
+        self, paths: Sequence[str], numbering: RowBuilder, progress: Progress | None, dialect: Dialect
+    ) -> ReadCounts:
         return read(paths, self, numbering, progress, dialect)
 
     def count(self, kinds: Kinds) -> Figures:
@@ -94,7 +96,7 @@ class DuckdbStore(Asked):
     def series(self, origin: int, step: int) -> Columns:
         return self.ask(f"{SERIES} ORDER BY ALL", [origin, step])
 
-    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
+    def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:
         return features(counts, plan, levels=levels, least=least)
 
     def add(self, rows: Rows) -> None:

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
-from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, Source, Tally, Text, look_at
-from hedgerow.report.tables.buffer_pool import Shelf
+from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, ReadCounts, Source, TextSource, look_at
+from hedgerow.report.tables.buffer_pool import BufferPool
 from hedgerow.report.tables.line_scanner import Scanned, scan_all
-from hedgerow.report.tables.row_builder import Numbering, Rows, fill, only
+from hedgerow.report.tables.row_builder import RowBuilder, Rows, fill, only
 
 Piece = NDArray[np.uint8]
 _Parts = Iterator[tuple[Piece, Scanned]]
-Progress = Callable[[Tally], None]
+Progress = Callable[[ReadCounts], None]
 
 _PIECE = 1 << 25
 _NEAR = 1 << 16
@@ -47,12 +47,12 @@ class Takes(Protocol):
 def read(
     paths: Sequence[str],
     store: Takes,
-    numbering: Numbering,
+    numbering: RowBuilder,
     progress: Progress | None = None,
     dialect: Dialect = AS_IT_IS,
-) -> Tally:
+) -> ReadCounts:
     """Read all of *paths* into *store*; LogError where one of them cannot be read at all."""
-    tally = Tally()
+    tally = ReadCounts()
     for source in in_turn(paths, dialect, tally):
         if is_of_plain_lines(source):
             _read_lines(source, store, numbering, tally, progress)
@@ -61,7 +61,7 @@ def read(
     return tally
 
 
-def in_turn(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Source]:
+def in_turn(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[Source]:
     """The sources at *paths*, oldest first; *tally* learns what can be said of them beforehand."""
     sources = [look_at(path, dialect) for path in paths]
     tally.formats = sorted({source.format.name for source in sources})
@@ -73,15 +73,17 @@ def in_turn(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Source
     return sorted(sources, key=lambda source: (source.start, source.path))
 
 
-def is_of_plain_lines(source: Source) -> TypeGuard[Text]:
+def is_of_plain_lines(source: Source) -> TypeGuard[TextSource]:
     """Whether the compiled parser can read it."""
-    return isinstance(source, Text) and source.format.name in PLAIN
+    return isinstance(source, TextSource) and source.format.name in PLAIN
 
 
-def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
+def _read_lines(
+    source: TextSource, store: Takes, numbering: RowBuilder, tally: ReadCounts, progress: Progress | None
+) -> None:
     parse = source.parser()
     waiting: deque[Future[_Parts]] = deque()
-    seen, shelf = tally.lines, Shelf()
+    seen, shelf = tally.lines, BufferPool()
     with (
         opened(source.path) if source.is_plain else nullcontext() as file,
         ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool,
@@ -100,14 +102,14 @@ def _read_lines(source: Text, store: Takes, numbering: Numbering, tally: Tally, 
     source.report_damage(tally, tally.lines - seen)
 
 
-def _scan(load: Callable[[], Piece], shelf: Shelf, *, vhost: bool) -> _Parts:
+def _scan(load: Callable[[], Piece], shelf: BufferPool, *, vhost: bool) -> _Parts:
     """A piece, scanned part by part: the first of them here, which is nearly always all, the others when asked for."""
     parts = scan_all(load(), vhost=vhost, shelf=shelf)
     return chain(list(islice(parts, 1)), parts)
 
 
 def _take(
-    parts: _Parts, parse: Parser, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None
+    parts: _Parts, parse: Parser, store: Takes, numbering: RowBuilder, tally: ReadCounts, progress: Progress | None
 ) -> None:
     """Put a scanned piece into the store."""
     for piece, scanned in parts:
@@ -118,7 +120,7 @@ def _take(
             progress(tally)
 
 
-def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numbering, tally: Tally) -> Rows:
+def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: RowBuilder, tally: ReadCounts) -> Rows:
     """The rows of a scanned piece, those of its odd lines by way of the reference."""
     rows = numbering.rows_of(scanned, piece)
     good = ~scanned.odd
@@ -144,7 +146,9 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: Numb
     return rows
 
 
-def _read_visits(source: Source, store: Takes, numbering: Numbering, tally: Tally, progress: Progress | None) -> None:
+def _read_visits(
+    source: Source, store: Takes, numbering: RowBuilder, tally: ReadCounts, progress: Progress | None
+) -> None:
     """What is not written in plain lines, visit by visit."""
     visits = source.visits(tally)
     while some := list(islice(visits, VISITS_AT_ONCE)):
@@ -153,7 +157,9 @@ def _read_visits(source: Source, store: Takes, numbering: Numbering, tally: Tall
             progress(tally)
 
 
-def _loads(source: Text, file: FileIO | None, shelf: Shelf, tally: Tally) -> Iterator[Callable[[], Piece]]:
+def _loads(
+    source: TextSource, file: FileIO | None, shelf: BufferPool, tally: ReadCounts
+) -> Iterator[Callable[[], Piece]]:
     """What gives the pieces of a log, in any thread: those of a plain *file* are read there."""
     if file is None:
         for piece in pieces(source, tally):
@@ -164,7 +170,7 @@ def _loads(source: Text, file: FileIO | None, shelf: Shelf, tally: Tally) -> Ite
         yield partial(_loaded, file, start, end, shelf)
 
 
-def pieces(source: Text, tally: Tally) -> Iterator[Piece]:
+def pieces(source: TextSource, tally: ReadCounts) -> Iterator[Piece]:
     """A compressed log, or one that is no file, in pieces of whole lines."""
     begun: list[bytes] = []
     size = 0
@@ -226,7 +232,7 @@ def _end_of_lines(number: int, start: int, size: int) -> int:
     return size
 
 
-def _loaded(file: FileIO, start: int, end: int, shelf: Shelf) -> Piece:
+def _loaded(file: FileIO, start: int, end: int, shelf: BufferPool) -> Piece:
     """A piece of a file, as far as it is still there; of a line without end the beginning is enough."""
     piece = shelf.take(min(end - start, _PIECE))
     got = 0

@@ -52,7 +52,7 @@ def _enter(rows: Any, table: Any) -> None:
             table[place, n] = rows[k, n]
 
 
-class Recalled:
+class InternCache:
     """Numbers of user agents, referring hosts and shapes."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.tables.buffer_pool import Shelf
+from hedgerow.report.tables.buffer_pool import BufferPool
 from hedgerow.report.tables.jit import M1, M2, below, eight, find_all, lean
 from hedgerow.report.tables.line_parser import split
 from hedgerow.report.tables.url_features import (
@@ -297,13 +297,13 @@ _FIELDS: dict[str, np.dtype[Any]] = {
 """What each line has, in the order in which `_scan_some` takes it; the widest first, so that all lie as they should."""
 
 
-def scan_all(data: Bytes, *, vhost: bool, shelf: Shelf | None = None) -> Iterator[tuple[Bytes, Scanned]]:
+def scan_all(data: Bytes, *, vhost: bool, shelf: BufferPool | None = None) -> Iterator[tuple[Bytes, Scanned]]:
     """
     The lines of *data*, and the part of it that they are: all at once, unless they are very many.
 
     *vhost* says that each begins with a virtual host. Room for them is taken from *shelf*.
     """
-    shelf = shelf or Shelf()
+    shelf = shelf or BufferPool()
     while len(data):
         scanned = scan(data, vhost=vhost, shelf=shelf)
         end = int(scanned.ends[-1]) + 1
@@ -311,7 +311,7 @@ def scan_all(data: Bytes, *, vhost: bool, shelf: Shelf | None = None) -> Iterato
         data = data[end:]
 
 
-def scan(data: Bytes, *, vhost: bool, shelf: Shelf) -> Scanned:
+def scan(data: Bytes, *, vhost: bool, shelf: BufferPool) -> Scanned:
     """The first lines of *data*, as many as are scanned at once; see `scan_all`."""
     # One type of array, whatever it is a view of: or numba compiles it all once more.
     data = data.view()
@@ -337,7 +337,7 @@ def scan(data: Bytes, *, vhost: bool, shelf: Shelf) -> Scanned:
         _enter(words, hashes, table, count)
 
 
-def _line_ends(data: Bytes, shelf: Shelf) -> NDArray[np.int64]:
+def _line_ends(data: Bytes, shelf: BufferPool) -> NDArray[np.int64]:
     """Where each of the first lines of *data* ends; the last one may lack its newline."""
     places = shelf.take(8 * min(_MOST_LINES, len(data))).view(np.int64)
     count = find_all(data, _NEWLINE, places)
@@ -347,7 +347,7 @@ def _line_ends(data: Bytes, shelf: Shelf) -> NDArray[np.int64]:
     return places[:count]
 
 
-def _columns(n: int, shelf: Shelf) -> dict[str, NDArray[Any]]:
+def _columns(n: int, shelf: BufferPool) -> dict[str, NDArray[Any]]:
     """Room for `_FIELDS` of *n* lines."""
     room = shelf.take(n * sum(kind.itemsize for kind in _FIELDS.values()))
     columns, begin = {}, 0

@@ -12,18 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.logs.dialect import Dialect
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import Features, features
-from hedgerow.report.shape.series import Counts, Plan
-from hedgerow.report.tables.distinct_count import Different
+from hedgerow.report.shape.series import Counts, SeriesPlan
+from hedgerow.report.tables.distinct_count import DistinctCount
 from hedgerow.report.tables.figures import Figures, Kinds, count, together
 from hedgerow.report.tables.ingest import Progress, read
 from hedgerow.report.tables.projection import led, referred, visited
 from hedgerow.report.tables.queries import DAY, Columns
-from hedgerow.report.tables.row_builder import Numbering
-from hedgerow.report.tables.row_order import ANY, WORDS, Matrix, Runs, columns_of, first_pages, joined, part_of, runs
-from hedgerow.report.tables.row_parts import WORKERS, Parts, Piece, on_all
+from hedgerow.report.tables.row_builder import RowBuilder
+from hedgerow.report.tables.row_order import (
+    ANY,
+    WORDS,
+    Matrix,
+    SourceRuns,
+    columns_of,
+    first_pages,
+    joined,
+    part_of,
+    runs,
+)
+from hedgerow.report.tables.row_parts import WORKERS, Piece, RowParts, on_all
 
 _CALLS_BELOW = 2
 _FEATURES_AT_ONCE = 4096
@@ -31,14 +41,16 @@ _FEATURES_AT_ONCE = 4096
 _Answer = TypeVar("_Answer")
 
 
-class Store(Parts):
-    """Rows that answer `questions`; see `Parts`."""
+class LocalStore(RowParts):
+    """Rows that answer `questions`; see `RowParts`."""
 
-    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
+    def read(
+        self, paths: Sequence[str], numbering: RowBuilder, progress: Progress | None, dialect: Dialect
+    ) -> ReadCounts:
         return read(paths, self, numbering, progress, dialect)
 
     def hosts(self, first_page: int) -> Columns:
-        pages, parents = Different(), Different()
+        pages, parents = DistinctCount(), DistinctCount()
         assets: dict[int, int] = {}
         for found in self._on_parts(_hosts_of):
             pages.take(found.pages)
@@ -63,7 +75,7 @@ class Store(Parts):
         }
 
     def groups(self, least: int) -> NDArray[Any]:
-        found = Different(enough=least)
+        found = DistinctCount(enough=least)
         for one in self._on_parts(lambda pieces: _groups_of(pieces, least)):
             found.take(one)
         return np.array(sorted(shape for shape, pages in found.by_other().items() if pages >= least), np.int64)
@@ -71,7 +83,7 @@ class Store(Parts):
     def leads(self, places: Sequence[int]) -> Columns:
         own = np.zeros(max(places) + 1, np.bool_)
         own[list(places)] = True
-        pages, parents = Different(), Different()
+        pages, parents = DistinctCount(), DistinctCount()
         for found in self._on_parts(lambda pieces: _leads_of(pieces, own)):
             pages.take(found[0])
             parents.take(found[1])
@@ -98,7 +110,7 @@ class Store(Parts):
         mine = np.isin(found["source"], sources)
         return {name: column[mine] for name, column in found.items()}
 
-    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
+    def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:
         """Some sources at a time, so that all processors have something to do; each is for itself."""
         cuts = np.unique(np.append(np.arange(0, counts.size, _FEATURES_AT_ONCE), counts.size))
         ends = np.searchsorted(counts.rows, cuts)
@@ -141,10 +153,10 @@ class Store(Parts):
         columns = columns_of(rows)
         return {name: columns[name][order] for name in ("source", "t", "page", "shape", "status")}
 
-    def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[Runs]:
+    def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[SourceRuns]:
         """How many rows of each source in *parts* are in each interval."""
 
-        def of_part(pieces: list[Piece]) -> list[Runs]:
+        def of_part(pieces: list[Piece]) -> list[SourceRuns]:
             return [runs(piece.load(), origin, step, below) for piece in pieces]
 
         return [one for part in on_all(of_part, parts) for one in part]
@@ -157,14 +169,14 @@ class Store(Parts):
 
 
 class _Hosts(NamedTuple):
-    pages: Different
-    parents: Different
+    pages: DistinctCount
+    parents: DistinctCount
     assets: NDArray[np.int64]
 
 
 def _hosts_of(pieces: list[Piece]) -> _Hosts:
     """Pages that were there, parents by the place they are at, and assets by place."""
-    pages, parents, assets = Different(), Different(), np.zeros(0, np.int64)
+    pages, parents, assets = DistinctCount(), DistinctCount(), np.zeros(0, np.int64)
     for piece in pieces:
         rows = piece.load()
         page, _ = visited(rows)
@@ -177,15 +189,15 @@ def _hosts_of(pieces: list[Piece]) -> _Hosts:
     return _Hosts(pages, parents, assets)
 
 
-def _groups_of(pieces: list[Piece], least: int) -> Different:
-    found = Different(enough=least)
+def _groups_of(pieces: list[Piece], least: int) -> DistinctCount:
+    found = DistinctCount(enough=least)
     for piece in pieces:
         found.enter(*visited(piece.load()))
     return found
 
 
-def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[Different, Different]:
-    pages, parents = Different(), Different()
+def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[DistinctCount, DistinctCount]:
+    pages, parents = DistinctCount(), DistinctCount()
     for piece in pieces:
         page, parent, lead = led(piece.load(), own)
         pages.enter(page, lead)
@@ -193,7 +205,7 @@ def _leads_of(pieces: list[Piece], own: NDArray[np.bool_]) -> tuple[Different, D
     return pages, parents
 
 
-def _columns(*found: Runs) -> Columns:
+def _columns(*found: SourceRuns) -> Columns:
     """The runs of all parts, by source; what two pieces have of one interval is one."""
     if not found:
         return {"source": np.zeros(0, np.uint64), "bin": np.zeros(0, np.int64), "n": np.zeros(0, np.int64)}

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.logs.dialect import Dialect
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import Features
-from hedgerow.report.shape.series import Counts, Plan
+from hedgerow.report.shape.series import Counts, SeriesPlan
 from hedgerow.report.tables.figures import Figures, Kinds
 from hedgerow.report.tables.ingest import Progress
-from hedgerow.report.tables.row_builder import Numbering
+from hedgerow.report.tables.row_builder import RowBuilder
 
 Columns = dict[str, NDArray[Any]]
 
@@ -68,10 +68,12 @@ SELECT source, t, page, shape, status FROM (
 """
 
 
-class Holds(Protocol):
+class TableStore(Protocol):
     """What holds the rows of a log and is asked about them. Times are microseconds."""
 
-    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
+    def read(
+        self, paths: Sequence[str], numbering: RowBuilder, progress: Progress | None, dialect: Dialect
+    ) -> ReadCounts:
         """Read all of *paths*; LogError where one of them cannot be read at all."""
 
     def hosts(self, first_page: int) -> Columns:
@@ -95,7 +97,7 @@ class Holds(Protocol):
     def series_of(self, sources: NDArray[np.uint64], origin: int, step: int) -> Columns:
         """The same for *sources* only."""
 
-    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:
+    def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:
         """The features of every source with at least *least* requests. *counts* are what `series` gave last."""
 
     def days(self, automatic: NDArray[np.uint64]) -> Columns:
@@ -113,7 +115,7 @@ class Holds(Protocol):
     def close(self) -> None: ...
 
 
-class Asked(ABC):
+class SqlQueries(ABC):
     """Who answers in SQL."""
 
     @abstractmethod

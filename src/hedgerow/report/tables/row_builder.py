@@ -20,7 +20,7 @@ from hedgerow.core.ip_bytes import written_v4
 from hedgerow.core.visit import Visit
 from hedgerow.logs.dialect import By
 from hedgerow.logs.formats import account_of, address_of
-from hedgerow.report.tables.intern_cache import UNKNOWN, Recalled
+from hedgerow.report.tables.intern_cache import UNKNOWN, InternCache
 from hedgerow.report.tables.jit import lean
 from hedgerow.report.tables.line_scanner import (
     AGENT,
@@ -34,7 +34,7 @@ from hedgerow.report.tables.line_scanner import (
     ipv4,
 )  # fmt: skip
 from hedgerow.report.tables.log_users import users
-from hedgerow.report.tables.session_cookies import Kept
+from hedgerow.report.tables.session_cookies import SessionCookies
 from hedgerow.report.tables.url_features import (
     ASSET,
     CALL,
@@ -66,7 +66,7 @@ answer's status, what kind of request it is, and flags.
 Rows = dict[str, NDArray[Any]]
 
 
-class Texts:
+class InternTable:
     """Texts of one kind, numbered from 2 on as they come; at most *most* of them."""
 
     def __init__(self, most: int = _MOST_TEXTS) -> None:
@@ -94,7 +94,7 @@ class Texts:
         return found
 
 
-class Numbering:
+class RowBuilder:
     """
     The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources, which
     are what *by* says.
@@ -102,14 +102,14 @@ class Numbering:
 
     def __init__(self, by: By = "visitor") -> None:
         self.by: By = by
-        self.agents = Texts()
-        self.places = Texts()
-        self.shapes = Texts()
+        self.agents = InternTable()
+        self.places = InternTable()
+        self.shapes = InternTable()
         self.hosts: Counter[str] = Counter()
         """Lines by virtual host, where the log names it."""
-        self.kept = Kept()
+        self.kept = SessionCookies()
         """Which sessions sources came with, where the log names any."""
-        self._recalled = Recalled()
+        self._recalled = InternCache()
         self._sources: dict[str, int] = {}
         self._visitors: list[str] = []
         self._addresses: list[str] = []

@@ -185,7 +185,7 @@ def _runs(rows: Any, origin: int, step: int, below: int, source: Any, bins: Any,
     return found
 
 
-class Runs(NamedTuple):
+class SourceRuns(NamedTuple):
     """By source (rising, *runs* of each) and interval (*bins*): how many rows (*counts*)."""
 
     sources: NDArray[np.uint64]
@@ -194,7 +194,7 @@ class Runs(NamedTuple):
     counts: NDArray[Any]
 
 
-def runs(rows: Matrix, origin: int, step: int, below: int = ANY) -> Runs:
+def runs(rows: Matrix, origin: int, step: int, below: int = ANY) -> SourceRuns:
     """By source and interval, in this order: how many of the arranged *rows*; of those whose kind is *below*."""
     source, bins, counts = np.empty(len(rows), np.uint64), np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     found = _runs(rows, origin, step, below, source, bins, counts)
@@ -202,7 +202,7 @@ def runs(rows: Matrix, origin: int, step: int, below: int = ANY) -> Runs:
     begins = np.flatnonzero(np.append(True, source[1:] != source[:-1])[:found])
     # They are many: in half the bytes, where they fit.
     small = bool(found) and int(bins.min()) >= -_HALF and int(bins.max()) < _HALF
-    return Runs(
+    return SourceRuns(
         source[begins],
         np.diff(begins, append=found),
         bins.astype(np.int32 if small else np.int64),
@@ -210,7 +210,7 @@ def runs(rows: Matrix, origin: int, step: int, below: int = ANY) -> Runs:
     )
 
 
-def joined(found: Sequence[Runs]) -> Runs:
+def joined(found: Sequence[SourceRuns]) -> SourceRuns:
     """The runs of several pieces that share no source, or go on where the one before ends; by source."""
     sources, sizes, bins, counts = (np.concatenate([one[k] for one in found]) for k in range(4))
     order = np.argsort(sources, kind="stable")
@@ -218,7 +218,7 @@ def joined(found: Sequence[Runs]) -> Runs:
     sizes = sizes[order]
     # Where each run is to come from.
     places = np.repeat(ends - np.cumsum(sizes), sizes) + np.arange(len(bins))
-    return Runs(sources[order], sizes, bins[places], counts[places])
+    return SourceRuns(sources[order], sizes, bins[places], counts[places])
 
 
 @lean

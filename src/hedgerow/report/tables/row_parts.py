@@ -22,7 +22,7 @@ import numpy as np
 from hedgerow.errors import StoreError
 from hedgerow.report.tables.row_builder import Rows
 from hedgerow.report.tables.row_order import PARTS, ROW, WORDS, Matrix, arranged, columns_of, divided
-from hedgerow.report.tables.temp_dir import Place
+from hedgerow.report.tables.temp_dir import TempDir
 
 WORKERS = os.cpu_count() or 1
 _SHARE_OF_ROWS = 0.6
@@ -33,7 +33,7 @@ _WAITING = 2
 _Answer = TypeVar("_Answer")
 
 
-class Parts:
+class RowParts:
     """
     Rows of numbers (`COLUMNS`), with *memory* bytes for all that is done with them.
 
@@ -42,7 +42,7 @@ class Parts:
     """
 
     def __init__(self, *, memory: int, directory: Path | None = None) -> None:
-        self._place = Place(directory)
+        self._place = TempDir(directory)
         self._most_in_memory = int(memory * _SHARE_OF_ROWS)
         self._most_sorted = max(1, memory // (_COPIES * WORKERS * ROW.itemsize))
         """Rows that are sorted at once."""

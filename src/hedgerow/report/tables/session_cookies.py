@@ -21,7 +21,7 @@ Told = dict[int, tuple[int, list[bytes]]]
 """By source: its page visits that name a session, and the different ones."""
 
 
-class Kept:
+class SessionCookies:
     """The sessions of page visits, by the number of their source; only so many of them, then nothing is told."""
 
     def __init__(self, most: int = _MOST) -> None:

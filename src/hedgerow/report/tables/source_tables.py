@@ -23,16 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.logs.dialect import AS_IT_IS, By, Dialect
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import FINE, Features, Fine, shares
-from hedgerow.report.shape.series import Counts, Plan
+from hedgerow.report.shape.series import Counts, SeriesPlan
 from hedgerow.report.tables.figures import FOREIGN, OWN, Figures, Kinds
 from hedgerow.report.tables.ingest import Progress
 from hedgerow.report.tables.line_scanner import OTHER_CLIENT
-from hedgerow.report.tables.local_store import Store
-from hedgerow.report.tables.queries import Holds
-from hedgerow.report.tables.row_builder import Numbering
+from hedgerow.report.tables.local_store import LocalStore
+from hedgerow.report.tables.queries import TableStore
+from hedgerow.report.tables.row_builder import RowBuilder
 from hedgerow.report.tables.url_features import digest
 
 LARGE = 20
@@ -61,14 +61,14 @@ class Tables:
         hosts: Sequence[str] = (),
         progress: Progress | None = None,
         dialect: Dialect = AS_IT_IS,
-        store: Holds | None = None,
+        store: TableStore | None = None,
         hide_agents: bool = False,
     ) -> None:
         self._hide_agents = hide_agents
-        self.numbering = Numbering(dialect.by)
-        self.store: Holds = store or Store(memory=memory)
+        self.numbering = RowBuilder(dialect.by)
+        self.store: TableStore = store or LocalStore(memory=memory)
         try:
-            self.tally: Tally = self.store.read(paths, self.numbering, progress, dialect)
+            self.tally: ReadCounts = self.store.read(paths, self.numbering, progress, dialect)
             self.hosts = self._own_hosts([host.lower() for host in hosts])
             """The site's own hosts, the busiest first."""
             self.figures = self._count()
@@ -174,12 +174,12 @@ class Tables:
         different = np.searchsorted(self.figures.sources, source[begins])
         return np.repeat(different, np.diff(np.append(np.flatnonzero(begins), len(source))))
 
-    def counts(self, plan: Plan) -> Counts:
+    def counts(self, plan: SeriesPlan) -> Counts:
         """Requests by source and interval."""
         rows, bins, values = self.sparse(plan.interval)
         return Counts(rows, np.clip(bins, 0, plan.bins - 1), values.astype(np.float64), len(self.figures.sources))
 
-    def features(self, counts: Counts, plan: Plan, *, levels: Levels, least: int) -> Features:
+    def features(self, counts: Counts, plan: SeriesPlan, *, levels: Levels, least: int) -> Features:
         """The shape of the traffic of each source with at least *least* requests; *counts* are those of *plan*."""
         found = self.store.features(counts, plan, levels, least)
         if len(found.sources):

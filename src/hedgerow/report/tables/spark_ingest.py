@@ -21,7 +21,7 @@ from hedgerow.errors import LogError
 from hedgerow.ledger.reader import is_url
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
-from hedgerow.logs.reader import Source, Tally, look_at
+from hedgerow.logs.reader import ReadCounts, Source, look_at
 from hedgerow.report.tables.ingest import (
     VISITS_AT_ONCE,
     cuts,
@@ -32,7 +32,7 @@ from hedgerow.report.tables.ingest import (
     rows_of_piece,
 )
 from hedgerow.report.tables.line_scanner import OTHER_CLIENT, scan_all
-from hedgerow.report.tables.row_builder import COLUMNS, Numbering, Rows, Texts
+from hedgerow.report.tables.row_builder import COLUMNS, InternTable, RowBuilder, Rows
 from hedgerow.report.tables.session_cookies import Told
 
 ALL = -1
@@ -71,10 +71,10 @@ class Meaning(msgspec.Struct, frozen=True):
     others: list[tuple[str, str]]
     hosts: dict[str, int]
     kept: Told
-    tally: Tally
+    tally: ReadCounts
 
 
-def parts_of(paths: Sequence[str], dialect: Dialect, tally: Tally) -> list[Part]:
+def parts_of(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[Part]:
     """The parts of the logs at *paths*, in the order in which one machine would read them."""
     parts: list[Part] = []
     for source in in_turn(paths, dialect, tally):
@@ -98,9 +98,13 @@ def read_parts(dialect: Dialect, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
 
 def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    numbering, tally = Numbering(dialect.by), Tally()
+    numbering, tally = RowBuilder(dialect.by), ReadCounts()
     # Only all parts together know which texts are one too many.
-    numbering.agents, numbering.places, numbering.shapes = Texts(_UNLIMITED), Texts(_UNLIMITED), Texts(_UNLIMITED)
+    numbering.agents, numbering.places, numbering.shapes = (
+        InternTable(_UNLIMITED),
+        InternTable(_UNLIMITED),
+        InternTable(_UNLIMITED),
+    )
     source = look_at(part.path, dialect)
     place = part.index << _BITS_OF_A_PLACE
     for rows in _rows_of(part, source, numbering, tally):
@@ -119,11 +123,11 @@ def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     yield _sent(last, place, msgspec.msgpack.encode(meaning))
 
 
-def _texts(texts: Texts) -> list[bytes]:
+def _texts(texts: InternTable) -> list[bytes]:
     return [key for key in texts.keys if isinstance(key, bytes)]
 
 
-def _rows_of(part: Part, source: Source, numbering: Numbering, tally: Tally) -> Iterator[Rows]:
+def _rows_of(part: Part, source: Source, numbering: RowBuilder, tally: ReadCounts) -> Iterator[Rows]:
     if not is_of_plain_lines(source):
         visits = source.visits(tally)
         while some := list(islice(visits, VISITS_AT_ONCE)):
@@ -173,7 +177,7 @@ Numbers = dict[str, NDArray[np.generic]]
 """By the name of a column: the number that each number of a part becomes."""
 
 
-def join(meanings: Iterable[Meaning], numbering: Numbering, tally: Tally) -> dict[int, Numbers]:
+def join(meanings: Iterable[Meaning], numbering: RowBuilder, tally: ReadCounts) -> dict[int, Numbers]:
     """Enter into *numbering* and *tally* what parts have found; what their numbers become, by their index."""
     found: dict[int, Numbers] = {}
     for one in sorted(meanings, key=lambda meaning: meaning.index):

@@ -32,16 +32,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hedgerow.errors import StoreError
 from hedgerow.logs.dialect import Dialect
-from hedgerow.logs.reader import Tally
+from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import NAMES, Features, features
-from hedgerow.report.shape.series import Counts, Plan
+from hedgerow.report.shape.series import Counts, SeriesPlan
 from hedgerow.report.tables import window_features as windowing
 from hedgerow.report.tables.figures import FIGURES, Figures, Kinds, count
 from hedgerow.report.tables.ingest import Progress
 from hedgerow.report.tables.path_features import WIDTH
-from hedgerow.report.tables.queries import SERIES, Asked
-from hedgerow.report.tables.row_builder import COLUMNS, Numbering, Rows
+from hedgerow.report.tables.queries import SERIES, SqlQueries
+from hedgerow.report.tables.row_builder import COLUMNS, RowBuilder, Rows
 from hedgerow.report.tables.spark_ingest import (
     NUMBERED,
     READ,
@@ -69,7 +69,7 @@ _LONGEST_REASON = 300
 _RAISED = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 
 
-class SparkStore(Asked):
+class SparkStore(SqlQueries):
     """
     Rows on the Spark cluster at *master*, such as `spark://host:7077` or `local[2]`.
 
@@ -126,9 +126,11 @@ class SparkStore(Asked):
         with suppress(Py4JError, OSError):
             self._spark.stop()
 
-    def read(self, paths: Sequence[str], numbering: Numbering, progress: Progress | None, dialect: Dialect) -> Tally:
+    def read(
+        self, paths: Sequence[str], numbering: RowBuilder, progress: Progress | None, dialect: Dialect
+    ) -> ReadCounts:
         """Read all of *paths* on the workers; LogError where one of them cannot be read at all."""
-        tally = Tally()
+        tally = ReadCounts()
         parts = [msgspec.to_builtins(part) for part in parts_of(paths, dialect, tally)]
         schema = "index BIGINT, named STRING, path STRING, start BIGINT, end BIGINT"
         with self._told():
@@ -180,7 +182,7 @@ class SparkStore(Asked):
             self._series = counted.sortWithinPartitions("source", "bin").persist(StorageLevel.MEMORY_AND_DISK)
             return _columns(self._series.toArrow().sort_by([("source", "ascending"), ("bin", "ascending")]))
 
-    def features(self, counts: Counts, plan: Plan, levels: Levels, least: int) -> Features:  # noqa: ARG002 - see below
+    def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:  # noqa: ARG002 - see below
         """The features of the sources, made on the workers: the counts that `series` gave are still there."""
         assert self._series is not None
         with self._told():
@@ -224,7 +226,9 @@ def _count(kinds: Kinds, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     )
 
 
-def _features(plan: Plan, levels: Levels, least: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _features(
+    plan: SeriesPlan, levels: Levels, least: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """On a worker: the features (`_SHAPES`) of the sources whose series are in *batches*."""
     some = [[batch.column(name).to_numpy(zero_copy_only=False) for name in ("source", "bin", "n")] for batch in batches]
     if not some:

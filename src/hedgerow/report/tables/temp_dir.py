@@ -11,7 +11,7 @@ from pathlib import Path
 from hedgerow.errors import StoreError
 
 
-class Place:
+class TempDir:
     """
     A directory of its own in *directory*, or in the system's place for such. To be closed: then it is gone.
 

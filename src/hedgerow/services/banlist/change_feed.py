@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hedgerow.core.decision import Block
 from hedgerow.errors import StoreAwayError
-from hedgerow.lists.follower import Follower, ListStore, Wanted
+from hedgerow.lists.follower import Follower, ListFilter, ListStore
 from hedgerow.lists.model import Listing, ListName, Lists
-from hedgerow.services.banlist.messages import Line, encode_line
+from hedgerow.services.banlist.messages import ListMessage, encode_message
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _MOST_KEPT = 50_000
 _WORTH_TELLING = 10.0
 
 
-class Feed:
+class ChangeFeed:
     """
     The changes of a *store* of lists, where there is one, and of *blocks* (those in force at a time).
 
@@ -103,17 +103,17 @@ class Feed:
         return version, self._lines(blocks)
 
     def _lines(self, blocks: Sequence[Block]) -> Iterator[bytes]:
-        yield encode_line(Line(start=True))
+        yield encode_message(ListMessage(start=True))
         if self._store is not None:
-            for listing in self._store.read(Wanted(in_force_at=self._clock())):
-                yield encode_line(Line(put=listing))
+            for listing in self._store.read(ListFilter(in_force_at=self._clock())):
+                yield encode_message(ListMessage(put=listing))
         for block in blocks:
-            yield encode_line(Line(block=block))
+            yield encode_message(ListMessage(block=block))
 
-    def _note(self, line: Line) -> None:
+    def _note(self, line: ListMessage) -> None:
         with self._lock:
             self._number += 1
-            self._changes.append((self._number, encode_line(line)))
+            self._changes.append((self._number, encode_message(line)))
 
     def _start_anew(self) -> None:
         with self._lock:
@@ -141,10 +141,10 @@ class Feed:
             before = self._blocks.get(key)
             if before is None or _is_other(before, block):
                 self._blocks[key] = block
-                self._note(Line(block=block))
+                self._note(ListMessage(block=block))
         for key in [key for key in self._blocks if key not in now]:
             del self._blocks[key]
-            self._note(Line(free=key))
+            self._note(ListMessage(free=key))
 
 
 def _is_other(before: Block, now: Block) -> bool:
@@ -159,7 +159,7 @@ def _is_other(before: Block, now: Block) -> bool:
 class _Noted(Lists):
     """Lists that keep nothing, and have every change noted."""
 
-    def __init__(self, note: Callable[[Line], None], forget: Callable[[], None]) -> None:
+    def __init__(self, note: Callable[[ListMessage], None], forget: Callable[[], None]) -> None:
         super().__init__()
         self._note_change = note
         self._forget_all = forget
@@ -167,11 +167,11 @@ class _Noted(Lists):
 
     def put(self, listing: Listing) -> None:
         if self.on:
-            self._note_change(Line(put=listing))
+            self._note_change(ListMessage(put=listing))
 
     def drop(self, name: ListName, subject: str) -> None:
         if self.on:
-            self._note_change(Line(drop=(name, subject)))
+            self._note_change(ListMessage(drop=(name, subject)))
 
     def clear(self) -> None:
         self._forget_all()

@@ -25,11 +25,11 @@ from hedgerow.core.decision import Decision
 from hedgerow.core.request_kind import is_prefetch, kind_claimed, kind_of
 from hedgerow.request.account import AccountOf, Accounts
 from hedgerow.request.identify import VISITOR_COOKIE
-from hedgerow.services.banlist.local_lists import Local
-from hedgerow.services.banlist.messages import Seen
-from hedgerow.services.banlist.server_link import Link
+from hedgerow.services.banlist.local_lists import LocalLists
+from hedgerow.services.banlist.messages import VisitMessage
+from hedgerow.services.banlist.server_link import ServerLink
 from hedgerow.web.asgi import new_reference
-from hedgerow.web.response_pages import Answer, refusal
+from hedgerow.web.response_pages import ResponsePage, refusal
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -39,7 +39,7 @@ _MOST_HEADERS = 60
 _KEPT_BACK = frozenset({b"authorization", b"proxy-authorization", b"forwarded", b"x-real-ip"})
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """A request, and what the local lists say of it."""
 
     at: float
@@ -79,9 +79,9 @@ class Client:
         observe: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.local = Local()
+        self.local = LocalLists()
         self.observe = observe
-        self._line = partial(Link, server, token, self.local, queue=queue, ca_file=ca_file)
+        self._line = partial(ServerLink, server, token, self.local, queue=queue, ca_file=ca_file)
         self.link = self._line()
         self._proxies = Proxies(trusted_proxies, forwarded_header)
         self._accounts = Accounts(cookie=account_cookie, header=account_header, callable_=account_of)
@@ -109,7 +109,7 @@ class Client:
         """Whether the peer of the connection is a proxy whose word counts."""
         return self._proxies.trusts(peer)
 
-    def asked(self, peer: str, method: str, target: str, headers: RawHeaders, scheme: str = "http") -> Asked:
+    def asked(self, peer: str, method: str, target: str, headers: RawHeaders, scheme: str = "http") -> ClientRequest:
         """A request, checked against the local lists."""
         if self._process != os.getpid():
             self.start()
@@ -125,12 +125,12 @@ class Client:
         agent = next((value for key, value in headers if key == b"user-agent"), b"").decode("latin-1")
         at = self._clock()
         decision = self.local.check(at, address, account, agent)
-        return Asked(at, address, account, method, target, scheme, headers, decision)
+        return ClientRequest(at, address, account, method, target, scheme, headers, decision)
 
-    def lets_in(self, asked: Asked) -> bool:
+    def lets_in(self, asked: ClientRequest) -> bool:
         return asked.decision.action == "pass" or self.observe
 
-    def refusal(self, asked: Asked) -> Answer:
+    def refusal(self, asked: ClientRequest) -> ResponsePage:
         """The answer to who is not let in. It is written down, too: who goes on asking stays out for longer."""
         fields = dict(asked.headers)
         answer = refusal(
@@ -146,7 +146,7 @@ class Client:
         self.answered(asked, answer.status)
         return answer
 
-    def answered(self, asked: Asked, status: int, content: str = "") -> None:
+    def answered(self, asked: ClientRequest, status: int, content: str = "") -> None:
         """Leave a request that was answered to be sent to the server. Never waits."""
         headers = []
         for name, value in asked.headers[:_MOST_HEADERS]:
@@ -155,7 +155,7 @@ class Client:
             kept = self._own_cookies(value) if name == b"cookie" else value
             if kept:
                 headers.append((name.decode("latin-1"), kept[:_LONGEST_VALUE].decode("latin-1")))
-        seen = Seen(
+        seen = VisitMessage(
             asked.at,
             asked.address,
             asked.method,

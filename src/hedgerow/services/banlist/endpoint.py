@@ -23,8 +23,16 @@ import msgspec
 from hedgerow.core.visit import BY_SCRIPT, Kind, Visit
 from hedgerow.errors import StoreAwayError
 from hedgerow.request.account import visitor_of
-from hedgerow.services.banlist.change_feed import Feed
-from hedgerow.services.banlist.messages import HEARTBEAT, LISTS_PATH, MOST_VISITS, VISITS_PATH, Line, Seen, Taken
+from hedgerow.services.banlist.change_feed import ChangeFeed
+from hedgerow.services.banlist.messages import (
+    HEARTBEAT,
+    LISTS_PATH,
+    MOST_VISITS,
+    VISITS_PATH,
+    ListMessage,
+    VisitMessage,
+    VisitsReceived,
+)
 from hedgerow.web.asgi_types import Receive, Scope, Send
 from hedgerow.web.html_response import header, is_html
 from hedgerow.web.site import Site
@@ -49,19 +57,19 @@ _PROBLEMS = {
 }
 
 
-class Desk:
+class BanlistEndpoint:
     """Speaks to the clients that the settings of *site* name."""
 
     def __init__(self, site: Site, clock: Callable[[], float] = time.time) -> None:
         self._site = site
         self._clock = clock
-        self._feed: Feed | None = None
+        self._feed: ChangeFeed | None = None
 
     def open(self) -> None:
         """Look for changes from now on; only where there are clients."""
         if self._site.settings.serve.clients:
             follower = self._site.follower
-            self._feed = Feed(follower.store if follower else None, self._site.state.blocks, self._clock)
+            self._feed = ChangeFeed(follower.store if follower else None, self._site.state.blocks, self._clock)
             self._feed.start()
 
     def close(self) -> None:
@@ -92,7 +100,7 @@ class Desk:
                 found = client.name
         return found if scheme.lower() == b"bearer" else ""
 
-    async def _stream(self, feed: Feed, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _stream(self, feed: ChangeFeed, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         version = parse_qs(scope["query_string"].decode("latin-1")).get("since", [""])[0]
         if feed.failing and feed.since(version) is None:
             await _problem(send, 503)
@@ -114,7 +122,7 @@ class Desk:
                     told_at = self._clock()
                 elif found[1] or self._clock() - told_at > HEARTBEAT:
                     version = found[0]
-                    mark = msgspec.json.encode(Line(at=version)) + b"\n"
+                    mark = msgspec.json.encode(ListMessage(at=version)) + b"\n"
                     await send({"type": "http.response.body", "body": b"".join((*found[1], mark)), "more_body": True})
                     told_at = self._clock()
                 if await lookout.wait(_LOOK_EVERY):
@@ -127,7 +135,7 @@ class Desk:
             await _problem(send, 413)
             return
         try:
-            batch = msgspec.json.decode(body, type=list[Seen])
+            batch = msgspec.json.decode(body, type=list[VisitMessage])
         except msgspec.DecodeError:
             await _problem(send, 400)
             return
@@ -139,12 +147,12 @@ class Desk:
             if not number % _BREATHER:
                 # Others ask, too.
                 await asyncio.sleep(0)
-        answer = msgspec.json.encode(Taken(len(batch)))
+        answer = msgspec.json.encode(VisitsReceived(len(batch)))
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _see(self, seen: Seen) -> None:
+    async def _see(self, seen: VisitMessage) -> None:
         """Decide on a visit that has been answered long ago, for the sake of the next."""
         gate, now = self._site.gate, self._clock()
         # A client whose clock is wrong neither lives in the future nor fills windows of long ago.
@@ -176,12 +184,12 @@ def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:
     return msgspec.structs.replace(visit, kind=kind, signs=signs)
 
 
-async def _tell_all(feed: Feed, send: Send) -> str:
+async def _tell_all(feed: ChangeFeed, send: Send) -> str:
     """Send everything, read in a thread, some at a time; the version that it is."""
     version, lines = feed.snapshot()
     while piece := await asyncio.to_thread(_some, lines):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
-    mark = msgspec.json.encode(Line(at=version)) + b"\n"
+    mark = msgspec.json.encode(ListMessage(at=version)) + b"\n"
     await send({"type": "http.response.body", "body": mark, "more_body": True})
     return version
 

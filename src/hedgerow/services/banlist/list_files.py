@@ -23,7 +23,7 @@ from typing import Literal
 from hedgerow.core.decision import Block
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.lists.model import Listing, ListName, Lists, parse_subject
-from hedgerow.services.banlist.local_lists import Local
+from hedgerow.services.banlist.local_lists import LocalLists
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +74,12 @@ def _ends(listings: Sequence[Listing], blocks: Sequence[Block], at: float) -> It
     yield from (block.until for block in blocks if block.until > at)
 
 
-class Files:
+class ListFiles:
     """Writes *files* whenever *local* has changed or something in it has ended, in a thread of its own."""
 
     def __init__(
         self,
-        local: Local,
+        local: LocalLists,
         files: dict[Path, FileFormat],
         reload: Sequence[str] = (),
         clock: Callable[[], float] = time.time,

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 
 from hedgerow.core.decision import PASS, Block, Decision
 from hedgerow.core.ip_bytes import V6, packed
-from hedgerow.core.state import ACCOUNT, everyone_at
+from hedgerow.core.state import ACCOUNT, prefix_key
 from hedgerow.lists.model import Listing, ListName, Lists, decide
-from hedgerow.services.banlist.messages import Line
+from hedgerow.services.banlist.messages import ListMessage
 
-_EVERYONE = everyone_at("")
+_EVERYONE = prefix_key("")
 # How keys end that are not one visitor's: everyone at an address, and networks.
 _OF_SEVERAL = (_EVERYONE, "/24", "/48")
 # How many of its bytes stand for an address of IPv6: a visitor's, and a network's.
@@ -48,7 +48,7 @@ def _wider_places(visitor: str | bytes) -> tuple[str | bytes, str | bytes]:
     return visitor + _EVERYONE, visitor.rpartition(".")[0] + ".0/24"
 
 
-class Local:
+class LocalLists:
     """What the server has told, ready to be looked up. One thread at a time may `take`; any may `check`."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Local:
                     return blocked
         return PASS
 
-    def take(self, lines: Iterable[Line]) -> None:
+    def take(self, lines: Iterable[ListMessage]) -> None:
         """
         Take in lines up to a version.
 

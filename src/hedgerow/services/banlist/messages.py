@@ -22,7 +22,7 @@ HEARTBEAT: Final = 3.0
 """Seconds after which the server says that it is there, where nothing changes."""
 
 
-class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class ListMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of the lists: exactly one of these."""
 
     start: bool = False
@@ -33,7 +33,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     free: str = ""
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class VisitMessage(msgspec.Struct, frozen=True, array_like=True):
     """
     A visit, as the client saw it.
 
@@ -52,11 +52,11 @@ class Seen(msgspec.Struct, frozen=True, array_like=True):
     account: str = ""
 
 
-class Taken(msgspec.Struct, frozen=True):
+class VisitsReceived(msgspec.Struct, frozen=True):
     """What the server says to a batch."""
 
     taken: int
 
 
-def encode_line(line: Line) -> bytes:
+def encode_message(line: ListMessage) -> bytes:
     return msgspec.json.encode(line) + b"\n"

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-from hedgerow.services.banlist.client import Asked, Client
+from hedgerow.services.banlist.client import Client, ClientRequest
 from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
 from hedgerow.web.html_response import header
 from hedgerow.web.wsgi import Environ, StartResponse, Write, WsgiApp, scope_of
@@ -57,7 +57,7 @@ class AsgiClient:
         finally:
             self.client.answered(asked, status, content)
 
-    async def _refuse(self, asked: Asked, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse(self, asked: ClientRequest, scope: Scope, receive: Receive, send: Send) -> None:
         answer = self.client.refusal(asked)
         kind = "http.response"
         if scope["type"] == "websocket":
@@ -78,7 +78,7 @@ class AsgiClient:
         await self.app(scope, receive, closing)
 
 
-def asked_by(client: Client, scope: Scope) -> Asked:
+def asked_by(client: Client, scope: Scope) -> ClientRequest:
     """A request of ASGI as the client knows it."""
     path: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
     query: bytes = scope.get("query_string", b"")

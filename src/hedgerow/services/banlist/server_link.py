@@ -21,8 +21,15 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from hedgerow.errors import HedgerowError
-from hedgerow.services.banlist.local_lists import Local
-from hedgerow.services.banlist.messages import HEARTBEAT, LISTS_PATH, MOST_VISITS, VISITS_PATH, Line, Seen
+from hedgerow.services.banlist.local_lists import LocalLists
+from hedgerow.services.banlist.messages import (
+    HEARTBEAT,
+    LISTS_PATH,
+    MOST_VISITS,
+    VISITS_PATH,
+    ListMessage,
+    VisitMessage,
+)
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +42,10 @@ _PATIENCE = 3 * HEARTBEAT
 _FAULTS = (OSError, http.client.HTTPException, msgspec.MsgspecError, UnicodeError)
 
 
-class Link:
+class ServerLink:
     """To the server at *address*, with a *token*; at most *queue* visits wait."""
 
-    def __init__(self, address: str, token: str, local: Local, *, queue: int = 10_000, ca_file: str = "") -> None:
+    def __init__(self, address: str, token: str, local: LocalLists, *, queue: int = 10_000, ca_file: str = "") -> None:
         parts = urlsplit(address)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/"):
             raise HedgerowError(f"{address!r} is not the address of a server, such as https://hedgerow.example:8090")
@@ -46,7 +53,7 @@ class Link:
         self._tls = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._local = local
-        self._waiting: deque[Seen] = deque()
+        self._waiting: deque[VisitMessage] = deque()
         self._most = queue
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -75,7 +82,7 @@ class Link:
                 for thread in self._threads:
                     thread.start()
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: VisitMessage) -> None:
         """Leave a visit to be sent. Never waits."""
         self._waiting.append(seen)
         if len(self._waiting) > self._most:
@@ -125,7 +132,7 @@ class Link:
             self._stop.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _batches(self) -> Iterator[list[Line]]:
+    def _batches(self) -> Iterator[list[ListMessage]]:
         """Lines from the server, from one version to the next."""
         connection = self._following = self._connect()
         try:
@@ -133,9 +140,9 @@ class Link:
             with connection.getresponse() as answer:
                 if answer.status != _OK:
                     raise http.client.HTTPException(_said(answer))
-                batch: list[Line] = []
+                batch: list[ListMessage] = []
                 for text in answer:
-                    line = msgspec.json.decode(text, type=Line)
+                    line = msgspec.json.decode(text, type=ListMessage)
                     batch.append(line)
                     if line.at:
                         yield batch
@@ -178,16 +185,16 @@ class Link:
             connection.close()
         self._drop(len(self._waiting))
 
-    def _take_batch(self) -> list[Seen]:
+    def _take_batch(self) -> list[VisitMessage]:
         with self._lock:
             return [self._waiting.popleft() for _ in range(min(MOST_VISITS, len(self._waiting)))]
 
-    def _put_back(self, batch: list[Seen]) -> None:
+    def _put_back(self, batch: list[VisitMessage]) -> None:
         with self._lock:
             self._waiting.extendleft(reversed(batch))
         self._drop(len(self._waiting) - self._most)
 
-    def _post(self, connection: http.client.HTTPConnection, batch: list[Seen]) -> bool:
+    def _post(self, connection: http.client.HTTPConnection, batch: list[VisitMessage]) -> bool:
         """Whether the server has taken a batch. One that it will never take is dropped."""
         connection.request("POST", VISITS_PATH, msgspec.json.encode(batch), self._headers)
         with connection.getresponse() as answer:

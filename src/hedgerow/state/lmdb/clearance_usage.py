@@ -7,7 +7,7 @@ from __future__ import annotations
 import lmdb
 import msgspec
 
-from hedgerow.challenge.clearance import Sightings
+from hedgerow.challenge.clearance import ClearanceUsage
 from hedgerow.state.lmdb.state import LmdbState, entries_with_prefix
 
 _SEEN = b"seen:"
@@ -19,7 +19,7 @@ _LOOKED_AT = 2
 _SIGHTING = msgspec.msgpack.Decoder(dict[bytes, float])
 
 
-class LmdbSightings(Sightings):
+class LmdbClearanceUsage(ClearanceUsage):
     """From which networks each clearance has been seen lately, in whatever worker."""
 
     def __init__(self, state: LmdbState, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:

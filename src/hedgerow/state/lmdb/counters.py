@@ -8,9 +8,9 @@ from typing import Any
 
 import lmdb
 
-from hedgerow.core.rate_limit import Window, series_of
-from hedgerow.core.state import Question, everyone_at
-from hedgerow.state.hit_times import Counted, Trail
+from hedgerow.core.rate_limit import RateLimit, series_of
+from hedgerow.core.state import StateQuery, prefix_key
+from hedgerow.state.hit_times import Counted, HitTimes
 
 _LONGEST_KEY = 400
 _SAMPLE = 16
@@ -24,7 +24,7 @@ def name_of(key: str) -> bytes:
     return b"#" + blake2b(name, digest_size=32).digest()
 
 
-class Trails:
+class LmdbCounters:
     """
     Counters in *database* of *environment*, at most some *memory* bytes of them.
 
@@ -32,7 +32,7 @@ class Trails:
     been silent for the longest, without a list of all of them.
     """
 
-    def __init__(self, environment: lmdb.Environment, windows: Sequence[Window], memory: int) -> None:
+    def __init__(self, environment: lmdb.Environment, windows: Sequence[RateLimit], memory: int) -> None:
         self.database: Any = environment.open_db(b"trails")
         self._page = environment.stat()["psize"]
         self._memory = memory
@@ -41,10 +41,10 @@ class Trails:
         """Visitors that this process has forgotten because there was no room."""
         self.use(windows)
 
-    def use(self, windows: Sequence[Window]) -> None:
+    def use(self, windows: Sequence[RateLimit]) -> None:
         self._counted = Counted(windows)
 
-    def counts_kind(self, question: Question) -> bool:
+    def counts_kind(self, question: StateQuery) -> bool:
         """Whether any window counts this visit."""
         return question.count and series_of(question.kind) in self._counted.series
 
@@ -53,20 +53,20 @@ class Trails:
         stat = txn.stat(self.database)
         return int((stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) * self._page)
 
-    def count(self, txn: lmdb.Transaction, question: Question) -> tuple[int, ...]:
+    def count(self, txn: lmdb.Transaction, question: StateQuery) -> tuple[int, ...]:
         """Count the visit, and give one count for each window."""
         counted, at, visitor, prefix = self._counted, question.at, question.visitor, question.prefix
         series = series_of(question.kind)
         own = self._add(txn, name_of(visitor), at, series)
         network = self._add(txn, name_of(question.network), at, series) if question.network else None
         # Of a prefix are the visits of who has no account there, and those of everyone else.
-        plain: Trail | None = own
-        others: Trail | None = None
+        plain: HitTimes | None = own
+        others: HitTimes | None = None
         if visitor != prefix:
-            others = self._add(txn, name_of(everyone_at(prefix)), at, series)
+            others = self._add(txn, name_of(prefix_key(prefix)), at, series)
             plain = self._get(txn, name_of(prefix)) if counted.by_prefix else None
         elif counted.by_prefix:
-            others = self._get(txn, name_of(everyone_at(prefix)))
+            others = self._get(txn, name_of(prefix_key(prefix)))
         counts = []
         for by, kinds, seconds in counted.windows:
             if by == "visitor":
@@ -80,11 +80,11 @@ class Trails:
             counts.append(total)
         return tuple(counts)
 
-    def take_back(self, txn: lmdb.Transaction, question: Question, series: int) -> None:
+    def take_back(self, txn: lmdb.Transaction, question: StateQuery, series: int) -> None:
         """The visit was counted in *series*, and is not of it."""
         keys = [question.visitor, question.network]
         if question.visitor != question.prefix:
-            keys.append(everyone_at(question.prefix))
+            keys.append(prefix_key(question.prefix))
         for name in [name_of(key) for key in keys if key]:
             trail = self._get(txn, name)
             if trail is not None:
@@ -97,15 +97,15 @@ class Trails:
     def forget(self, txn: lmdb.Transaction, key: str) -> None:
         txn.delete(name_of(key), db=self.database)
 
-    def _get(self, txn: lmdb.Transaction, name: bytes) -> Trail | None:
+    def _get(self, txn: lmdb.Transaction, name: bytes) -> HitTimes | None:
         data = txn.get(name, db=self.database)
-        return Trail(data) if data is not None else None
+        return HitTimes(data) if data is not None else None
 
-    def _add(self, txn: lmdb.Transaction, name: bytes, at: float, series: int) -> Trail:
+    def _add(self, txn: lmdb.Transaction, name: bytes, at: float, series: int) -> HitTimes:
         data = txn.get(name, db=self.database)
         if data is None:
             self._sweep(txn, at)
-        trail = Trail(data)
+        trail = HitTimes(data)
         trail.add(at, series, keep=self._counted.keep, most=self._counted.most)
         txn.put(name, trail.to_bytes(), db=self.database)
         return trail
@@ -123,7 +123,7 @@ class Trails:
             others: list[tuple[float, bytes]] = []
             for _ in range(_SAMPLE if full else 2):
                 name, data = cursor.item()
-                newest = Trail(data).newest()
+                newest = HitTimes(data).newest()
                 if newest <= at - self._counted.keep:
                     # Behind the last one there is no next, and the cursor says so by an empty key.
                     there = cursor.delete() and cursor.key() != b""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import lmdb
 import msgspec
 
-from hedgerow.state.held_visits import Held
+from hedgerow.state.held_visits import HeldVisit
 from hedgerow.state.lmdb.state import LmdbState
 
 _PENDING = b"pending:"
@@ -27,7 +27,7 @@ _HELD_BYTES = 16_000_000
 _REFERENCE_BYTES = 24
 
 
-class LmdbPending:
+class LmdbHeldVisits:
     """
     Answers that wait for a front, whichever worker it comes to. They take 16 MB at the most.
 
@@ -38,7 +38,7 @@ class LmdbPending:
         self._state = state
         self._own: OrderedDict[str, None] = OrderedDict()
 
-    def hold(self, held: Held, most: int) -> tuple[str, Sequence[Held]]:
+    def hold(self, held: HeldVisit, most: int) -> tuple[str, Sequence[HeldVisit]]:
         name = time.time_ns().to_bytes(8, "big") + secrets.token_bytes(_REFERENCE_BYTES - 8)
         reference, data = urlsafe_b64encode(name).decode(), msgspec.msgpack.encode(held)
         given_up = []
@@ -48,7 +48,7 @@ class LmdbPending:
             with txn.cursor(self._state.more) as cursor:
                 while (count > most or size > _HELD_BYTES) and _first(cursor, _PENDING):
                     gone = bytes(cursor.value())
-                    given_up.append(msgspec.msgpack.decode(gone, type=Held))
+                    given_up.append(msgspec.msgpack.decode(gone, type=HeldVisit))
                     cursor.delete()
                     count, size = self._count(txn, -1, -len(gone))
         self._own[reference] = None
@@ -56,7 +56,7 @@ class LmdbPending:
             self._own.popitem(last=False)
         return reference, given_up
 
-    def take(self, reference: str) -> Held | None:
+    def take(self, reference: str) -> HeldVisit | None:
         self._own.pop(reference, None)
         try:
             name = urlsafe_b64decode(reference)
@@ -69,9 +69,9 @@ class LmdbPending:
             if data is None:
                 return None
             self._count(txn, -1, -len(data))
-            return msgspec.msgpack.decode(data, type=Held)
+            return msgspec.msgpack.decode(data, type=HeldVisit)
 
-    def leave(self) -> Sequence[Held]:
+    def leave(self) -> Sequence[HeldVisit]:
         return [held for reference in list(self._own) if (held := self.take(reference)) is not None]
 
     def _count(self, txn: lmdb.Transaction, more: int, size: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ _UNWELCOME = b"unwelcome:"
 _UNTIL = struct.Struct("<d")
 
 
-class LmdbUnwelcome:
+class LmdbRevokedBots:
     """Which bots have lost their welcome, in whatever worker."""
 
     def __init__(self, state: LmdbState) -> None:

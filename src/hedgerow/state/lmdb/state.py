@@ -25,13 +25,13 @@ from typing import Literal
 import lmdb
 import msgspec
 
-from hedgerow.core.decision import Block, Change, Standing
-from hedgerow.core.rate_limit import Window, series_of
-from hedgerow.core.state import ACCOUNT, CLEARANCE, Memory, Question, everyone_at
+from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
+from hedgerow.core.rate_limit import RateLimit, series_of
+from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
 from hedgerow.errors import StoreError
-from hedgerow.policy.score import amended
-from hedgerow.state.lmdb.counters import Trails, name_of
+from hedgerow.policy.score import updated_score
+from hedgerow.state.lmdb.counters import LmdbCounters, name_of
 from hedgerow.state.sqlite.journal import Journal, SqliteJournal
 
 _ROOM = 33_554_432
@@ -54,7 +54,7 @@ class _Known(msgspec.Struct, array_like=True):
 
     key: str
     block: Block | None = None
-    standing: Standing | None = None
+    standing: VisitorScore | None = None
     entries: tuple[str, ...] = ()
     offence: int = 0
     offence_until: float = 0.0
@@ -97,7 +97,7 @@ class LmdbState:
     def __init__(
         self,
         path: Path,
-        windows: Sequence[Window],
+        windows: Sequence[RateLimit],
         *,
         memory: int = 300_000_000,
         most_blocks: int = 100_000,
@@ -107,7 +107,7 @@ class LmdbState:
         self._known, self._days, self._order, self._strikes, self._changed, self.more = (
             self._environment.open_db(name) for name in (b"known", b"days", b"order", b"strikes", b"changed", b"more")
         )
-        self._trails = Trails(self._environment, windows, memory)
+        self._trails = LmdbCounters(self._environment, windows, memory)
         self._most: dict[bytes, int] = {
             b"b": most_blocks, b"o": most_blocks,
             b"s": memory // 4 // _STANDING_COST, b"e": memory // 16 // _ENTRY_COST,
@@ -117,7 +117,7 @@ class LmdbState:
         self._lock = Lock()
         self._lost = 0
 
-    def use(self, windows: Sequence[Window]) -> None:
+    def use(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
         self._trails.use(windows)
 
@@ -185,11 +185,11 @@ class LmdbState:
 
     # ---- The state
 
-    def recall(self, question: Question) -> Memory:
+    def recall(self, question: StateQuery) -> StateReply:
         with self.writing() as txn:
             return self._recall(txn, question, 1 if question.kind in _OF_A_DAY else 0)
 
-    def recount(self, question: Question, claimed: Kind) -> Memory:
+    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
         with self.writing() as txn:
             self._trails.take_back(txn, question, series_of(claimed))
             return self._recall(txn, question, (question.kind in _OF_A_DAY) - (claimed in _OF_A_DAY))
@@ -198,7 +198,7 @@ class LmdbState:
         with self.writing() as txn:
             self._commit(txn, block)
 
-    def amend(self, change: Change) -> None:
+    def amend(self, change: ScoreUpdate) -> None:
         with self.writing() as txn:
             name = name_of(change.key)
             known = self._get(txn, name) or _Known(change.key)
@@ -206,7 +206,7 @@ class LmdbState:
                 known.entries = (*known.entries, change.entry)[-_MOST_ENTRIES:]
                 self._renumber(txn, name, known, b"e")
             if change.weight or change.identity or change.cleared or change.codes:
-                known.standing = amended(known.standing, change)
+                known.standing = updated_score(known.standing, change)
                 self._renumber(txn, name, known, b"s")
                 self._note(txn, change.key)
             self._put(txn, name, known)
@@ -233,10 +233,10 @@ class LmdbState:
         found = (known.block for known in self._in_order(b"b"))
         return [block for block in found if block is not None and block.until > at]
 
-    def standings(self) -> Sequence[tuple[str, Standing]]:
+    def standings(self) -> Sequence[tuple[str, VisitorScore]]:
         return [(known.key, known.standing) for known in self._in_order(b"s") if known.standing is not None]
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
+    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
         """Take over what was remembered before a restart."""
         with self.writing() as txn:
             for block in blocks:
@@ -250,19 +250,19 @@ class LmdbState:
 
     # ---- Counting
 
-    def _recall(self, txn: lmdb.Transaction, question: Question, more: int) -> Memory:
+    def _recall(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> StateReply:
         """Answer, with *more* requests counted for the day."""
         at, visitor, prefix = question.at, question.visitor, question.prefix
         today = self._count_today(txn, question, more) if question.day and question.count else 0
         block, offences, own = self._known_of(txn, question)
         if block is not None:
-            return Memory(block, _UNCOUNTED)
+            return StateReply(block, _UNCOUNTED)
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         standing, entries = (own.standing, own.entries) if own is not None else (None, ())
         counts = self._trails.count(txn, question) if self._trails.counts_kind(question) else _UNCOUNTED
-        return Memory(None, counts, strikes, standing, today, entries, offences)
+        return StateReply(None, counts, strikes, standing, today, entries, offences)
 
-    def _count_today(self, txn: lmdb.Transaction, question: Question, more: int) -> int:
+    def _count_today(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
         name = name_of(question.visitor)
         newest = _DAY.unpack(txn.get(b"day", default=_DAY.pack(0, 0), db=self.more))[0]
@@ -295,11 +295,11 @@ class LmdbState:
             txn.put(name, _ENCODER.encode(known), db=self._known)
 
     def _known_of(
-        self, txn: lmdb.Transaction, question: Question
+        self, txn: lmdb.Transaction, question: StateQuery
     ) -> tuple[Block | None, tuple[tuple[str, int], ...], _Known | None]:
         """The block in force, the offences, and what is known of the visitor."""
         block, own, offences = None, None, []
-        for key in (question.visitor, everyone_at(question.prefix), question.network):
+        for key in (question.visitor, prefix_key(question.prefix), question.network):
             name = name_of(key)
             data = txn.get(name, db=self._known) if key else None
             if data is None:
@@ -353,10 +353,10 @@ class LmdbState:
             self._renumber(txn, name, known, b"o")
         if known.standing is not None:
             before = known.standing
-            known.standing = Standing(at=before.at, day=before.day, challenges=before.challenges)
+            known.standing = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
         self._put(txn, name, known)
         self._trails.forget(txn, block.key)
-        if block.key == everyone_at(block.prefix):
+        if block.key == prefix_key(block.prefix):
             self._trails.forget(txn, block.prefix)
         if block.key.startswith((ACCOUNT, CLEARANCE)):
             txn.put(self._strike(block), _UNTIL.pack(block.until) + name, db=self._strikes)

@@ -11,7 +11,7 @@ from hedgerow.state.lmdb.state import LmdbState, entries_with_prefix
 _TALLY = b"tally:"
 
 
-class LmdbTallies:
+class LmdbWorkerMetrics:
     """What each worker has counted, under its process id; those of workers that have ended stay."""
 
     def __init__(self, state: LmdbState) -> None:

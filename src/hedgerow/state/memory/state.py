@@ -15,11 +15,11 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from hedgerow.core.decision import Block, Change, Standing
-from hedgerow.core.rate_limit import PAGES, Window, add_hit, count_hits, counted_by, drop_hit, series_of
-from hedgerow.core.state import ACCOUNT, CLEARANCE, Memory, Question, everyone_at
+from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
+from hedgerow.core.rate_limit import PAGES, RateLimit, add_hit, count_hits, counted_by, drop_hit, series_of
+from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
-from hedgerow.policy.score import amended
+from hedgerow.policy.score import updated_score
 from hedgerow.state.sqlite.journal import Journal
 
 # What a remembered visitor costs in bytes, with some air (`bench/memory.py` measures it): the dictionary's slot and
@@ -106,7 +106,7 @@ class MemoryState:
 
     def __init__(
         self,
-        windows: Sequence[Window],
+        windows: Sequence[RateLimit],
         *,
         memory: int = 300_000_000,
         most_blocks: int = 100_000,
@@ -118,7 +118,7 @@ class MemoryState:
         self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._strikes: dict[str, set[str]] = {}
-        self._standings: OrderedDict[str, Standing] = OrderedDict()
+        self._standings: OrderedDict[str, VisitorScore] = OrderedDict()
         self._today: OrderedDict[str, int] = OrderedDict()
         self._entries: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._day = 0
@@ -130,7 +130,7 @@ class MemoryState:
         """Visitors forgotten because the budget was spent."""
         self.use(windows)
 
-    def use(self, windows: Sequence[Window]) -> None:
+    def use(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
         with self._lock:
             self._windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
@@ -153,17 +153,17 @@ class MemoryState:
     def close(self) -> None:
         """There is nothing to close."""
 
-    def recall(self, question: Question) -> Memory:
+    def recall(self, question: StateQuery) -> StateReply:
         with self._lock:
             return self._recall(question, _of_today(question.kind))
 
-    def recount(self, question: Question, claimed: Kind) -> Memory:
+    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
         with self._lock:
             for key in self._keys(question):
                 self._take_back(key, question.at, series_of(claimed))
             return self._recall(question, _of_today(question.kind) - _of_today(claimed))
 
-    def _recall(self, question: Question, more: int) -> Memory:
+    def _recall(self, question: StateQuery, more: int) -> StateReply:
         """Answer, with *more* requests counted for the day."""
         visitor, prefix = question.visitor, question.prefix
         strikes = 0
@@ -171,17 +171,17 @@ class MemoryState:
         standing = self._standings.get(visitor) if self._standings else None
         today = self._count_today(question, more) if question.day and question.count else 0
         if self._blocks or self._offences:
-            keys = (visitor, everyone_at(prefix), question.network)
+            keys = (visitor, prefix_key(prefix), question.network)
             if not self._blocks.keys().isdisjoint(keys) and (block := self._block_of(keys, question.at)) is not None:
-                return Memory(block, _UNCOUNTED)
+                return StateReply(block, _UNCOUNTED)
             if not self._offences.keys().isdisjoint(keys):
                 offences = self._offences_of(keys, question.at)
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         counts = self._hit(question) if question.count else _UNCOUNTED
-        return Memory(None, counts, strikes, standing, today, self._entries.get(visitor, ()), offences)
+        return StateReply(None, counts, strikes, standing, today, self._entries.get(visitor, ()), offences)
 
-    def _count_today(self, question: Question, more: int) -> int:
+    def _count_today(self, question: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
         if question.day > self._day:
             self._day = question.day
@@ -194,7 +194,7 @@ class MemoryState:
             self._today.popitem(last=False)
         return count
 
-    def amend(self, change: Change) -> None:
+    def amend(self, change: ScoreUpdate) -> None:
         with self._lock:
             if change.entry:
                 before = self._entries.get(change.key, ())
@@ -203,7 +203,7 @@ class MemoryState:
                 if len(self._entries) * _ENTRY_COST > self._memory // 16:
                     self._entries.popitem(last=False)
             if change.weight or change.identity or change.cleared or change.codes:
-                self._set_standing(change.key, amended(self._standings.get(change.key), change))
+                self._set_standing(change.key, updated_score(self._standings.get(change.key), change))
                 self._standings.move_to_end(change.key)
                 if len(self._standings) * _STANDING_COST > self._memory // 4:
                     self._standings.popitem(last=False)
@@ -220,7 +220,7 @@ class MemoryState:
             self._note_offence(block)
             self._forget(block.key)
             self._restart(block.key)
-            if block.key == everyone_at(block.prefix):
+            if block.key == prefix_key(block.prefix):
                 self._forget(block.prefix)
             if block.key.startswith((ACCOUNT, CLEARANCE)):
                 self._strikes.setdefault(block.prefix, set()).add(block.key)
@@ -240,7 +240,7 @@ class MemoryState:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
+    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
         """Take over what was remembered before a restart."""
         for block in blocks:
             self.commit(block)
@@ -248,7 +248,7 @@ class MemoryState:
             for key, standing in standings[-(self._memory // 4 // _STANDING_COST) :]:
                 self._standings[key] = standing
 
-    def standings(self) -> Sequence[tuple[str, Standing]]:
+    def standings(self) -> Sequence[tuple[str, VisitorScore]]:
         with self._lock:
             return list(self._standings.items())
 
@@ -296,22 +296,22 @@ class MemoryState:
             self._unblock(key)
         return len(self._strikes.get(prefix, ()))
 
-    def _keys(self, question: Question) -> Iterator[str]:
+    def _keys(self, question: StateQuery) -> Iterator[str]:
         """Whose visit it is: its visitor's, that of the accounts at its address if it has one, and its network's."""
         yield question.visitor
         if question.visitor != question.prefix:
-            yield everyone_at(question.prefix)
+            yield prefix_key(question.prefix)
         if question.network:
             yield question.network
 
-    def _hit(self, question: Question) -> tuple[int, ...]:
+    def _hit(self, question: StateQuery) -> tuple[int, ...]:
         """Count a visit, and give the counts of all windows; none where no window counts visits of its kind."""
         series = series_of(question.kind)
         if series not in self._series:
             return _UNCOUNTED
         self._hit_key(question.visitor, question.at, series)
         if question.visitor != question.prefix:
-            self._hit_key(everyone_at(question.prefix), question.at, series)
+            self._hit_key(prefix_key(question.prefix), question.at, series)
         if question.network:
             self._hit_key(question.network, question.at, series)
         if self.spent > self._memory:
@@ -358,7 +358,7 @@ class MemoryState:
             trail.cost -= (before - len(hits)) * _TIME_COST
             self.spent -= (before - len(hits)) * _TIME_COST
 
-    def _counts(self, question: Question) -> tuple[int, ...]:
+    def _counts(self, question: StateQuery) -> tuple[int, ...]:
         """
         One count for each window.
 
@@ -367,7 +367,7 @@ class MemoryState:
         """
         at, visitor, prefix, trails = question.at, question.visitor, question.prefix, self._trails
         own = trails.get(visitor)
-        everyone = trails.get(everyone_at(prefix))
+        everyone = trails.get(prefix_key(prefix))
         if everyone is None and visitor == prefix and not self._by_network:
             return self._first if own == at else _count_each(own, self._spans, at)
         counts = []
@@ -402,9 +402,9 @@ class MemoryState:
         """Who was blocked starts with no suspicion when the block has run out; its challenges are not forgotten."""
         standing = self._standings.get(key)
         if standing is not None:
-            self._set_standing(key, Standing(at=standing.at, day=standing.day, challenges=standing.challenges))
+            self._set_standing(key, VisitorScore(at=standing.at, day=standing.day, challenges=standing.challenges))
 
-    def _set_standing(self, key: str, standing: Standing) -> None:
+    def _set_standing(self, key: str, standing: VisitorScore) -> None:
         self._standings[key] = standing
         if self.journal is not None:
             self.journal.note_standing(key, standing)

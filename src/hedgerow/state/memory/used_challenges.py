@@ -9,7 +9,7 @@ import math
 import threading
 
 
-class MemorySpent:
+class MemoryUsedChallenges:
     """At most *most* challenges, in this process."""
 
     def __init__(self, most: int = 100_000) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hedgerow.challenge.clearance import Sightings
+from hedgerow.challenge.clearance import ClearanceUsage
 from hedgerow.state.redis.scripts import Script
 from hedgerow.state.redis.state import RedisState
 
@@ -19,7 +19,7 @@ _SIGHT = Script(
 )
 
 
-class RedisSightings(Sightings):
+class RedisClearanceUsage(ClearanceUsage):
     """From which networks each clearance has been seen lately, at whatever gate."""
 
     def __init__(self, state: RedisState, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
@@ -31,9 +31,9 @@ class RedisSightings(Sightings):
         def learn(reply: Any) -> None:
             for other, when in zip(reply[::2], reply[1::2], strict=True):
                 if other != network:
-                    super(RedisSightings, self).see(clearance, other, float(when))
+                    super(RedisClearanceUsage, self).see(clearance, other, float(when))
             # The one that was asked about came last.
-            super(RedisSightings, self).see(clearance, network, at)
+            super(RedisClearanceUsage, self).see(clearance, network, at)
 
         count = super().see(clearance, network, at)
         key = self._state.key("seen:" + clearance.hex())

@@ -1,11 +1,11 @@
 """
 Connections to Redis that nobody waits for long.
 
-`ThreadLink` is for threads: what several of them ask at once goes out together, sent by the first of them. `LoopLink`
-is for an event loop: what is asked within one turn of the loop goes out together at its end. Both answer within
-*patience* seconds or raise `Away`; from then on they raise it at once, until a connection is made again beside the
-requests. A connection begins with what *greet* says: the scripts, and what is owed. What was sent, and perhaps not
-carried out, goes back to *owe*.
+`ThreadConnection` is for threads: what several of them ask at once goes out together, sent by the first of them.
+`LoopConnection` is for an event loop: what is asked within one turn of the loop goes out together at its end. Both
+answer within *patience* seconds or raise `RedisUnavailable`; from then on they raise it at once, until a connection is
+made again beside the requests. A connection begins with what *greet* says: the scripts, and what is owed. What was
+sent, and perhaps not carried out, goes back to *owe*.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def _packed(command: Command) -> bytes:
     return command if type(command) is bytes else hiredis.pack_command(command)  # type: ignore[arg-type]
 
 
-class Away(Exception):  # noqa: N818 - not an error here: Redis cannot be asked now
+class RedisUnavailable(Exception):  # noqa: N818 - not an error here: Redis cannot be asked now
     """Redis does not answer."""
 
 
-class Address(msgspec.Struct, frozen=True):
+class RedisAddress(msgspec.Struct, frozen=True):
     """Where Redis is: `redis://user:password@host:port/database`, `rediss://` for TLS, or `unix:///path`."""
 
     host: str
@@ -75,7 +75,7 @@ class Address(msgspec.Struct, frozen=True):
         return words
 
 
-def parse_address(url: str, *, password: str = "", ca_file: str = "") -> Address:
+def parse_redis_address(url: str, *, password: str = "", ca_file: str = "") -> RedisAddress:
     """An address from its URL; ValueError with a sentence where it is none."""
     try:
         parts = urlsplit(url)
@@ -85,7 +85,7 @@ def parse_address(url: str, *, password: str = "", ca_file: str = "") -> Address
         parts = None
     if parts is None or parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
         raise ValueError(f"{url!r} is not an address such as redis://127.0.0.1:6379/0, rediss://... or unix:///path")
-    return Address(
+    return RedisAddress(
         parts.hostname or "", port, parts.path if parts.scheme == "unix" else "", database,
         unquote(parts.username or ""), password or unquote(parts.password or ""), parts.scheme == "rediss", ca_file,
     )  # fmt: skip
@@ -103,10 +103,12 @@ class _Slot:
         self.reply: list[Any] | None = None
 
 
-class ThreadLink:
+class ThreadConnection:
     """A connection that threads share."""
 
-    def __init__(self, address: Address, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None) -> None:
+    def __init__(
+        self, address: RedisAddress, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None
+    ) -> None:
         self._address = address
         self._greet = greet
         self._owe = owe
@@ -141,7 +143,7 @@ class ThreadLink:
     def _wait_for(self, slot: _Slot) -> _Slot:
         with self._lock:
             if self._socket is None:
-                raise Away
+                raise RedisUnavailable
             self._waiting.append(slot)
             slot.leads = not self._led
             self._led = True
@@ -150,7 +152,7 @@ class ThreadLink:
         if slot.leads:
             self._lead()
         if slot.reply is None:
-            raise Away
+            raise RedisUnavailable
         return slot
 
     def ask_all(self, commands: Sequence[Command]) -> list[Any]:
@@ -177,7 +179,7 @@ class ThreadLink:
             replies = iter(self._exchange([command for slot in batch for command in slot.commands]))
             for slot in batch:
                 slot.reply = [next(replies) for _ in slot.commands]
-        except (OSError, hiredis.HiredisError, Away) as error:
+        except (OSError, hiredis.HiredisError, RedisUnavailable) as error:
             self._lose(error)
         with self._lock:
             following = self._waiting[0] if self._waiting else None
@@ -192,7 +194,7 @@ class ThreadLink:
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
         connected = self._socket
         if connected is None:
-            raise Away
+            raise RedisUnavailable
         end = time.monotonic() + self._patience
         connected.settimeout(self._patience)
         connected.sendall(b"".join(_packed(command) for command in commands))
@@ -204,15 +206,15 @@ class ThreadLink:
                 continue
             left = end - time.monotonic()
             if left <= 0:
-                raise Away
+                raise RedisUnavailable
             connected.settimeout(left)
             data = connected.recv(65536)
             if not data:
-                raise Away
+                raise RedisUnavailable
             self._reader.feed(data)
         for reply in replies:
             if isinstance(reply, hiredis.ReplyError) and str(reply).startswith(("NOSCRIPT", "LOADING", "READONLY")):
-                raise Away
+                raise RedisUnavailable
         return replies
 
     def _connect(self) -> None:
@@ -284,7 +286,7 @@ class _Wire(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, link: LoopLink) -> None:
+    def __init__(self, link: LoopConnection) -> None:
         self._link = link
         self.ended = asyncio.Event()
 
@@ -299,10 +301,12 @@ class _Wire(asyncio.Protocol):
         self.ended.set()
 
 
-class LoopLink:
+class LoopConnection:
     """A connection of one event loop; `ask` and `tell` are called in it."""
 
-    def __init__(self, address: Address, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None) -> None:
+    def __init__(
+        self, address: RedisAddress, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None
+    ) -> None:
         self._address = address
         self._greet = greet
         self._owe = owe
@@ -323,7 +327,7 @@ class LoopLink:
         try:
             async with asyncio.timeout(_CONNECT):
                 await self._connect()
-        except (OSError, Away) as error:
+        except (OSError, RedisUnavailable) as error:
             log.warning("Redis cannot be reached (%s); tried again", error or "no answer")
             self._try_again()
 
@@ -331,7 +335,7 @@ class LoopLink:
         """What will hold the reply to *command*, or raise Away. Goes out at the end of this turn."""
         future = self._loop.create_future()
         if self.away:
-            future.set_exception(Away())
+            future.set_exception(RedisUnavailable())
         else:
             self._put(command, future)
         return future
@@ -412,7 +416,7 @@ class LoopLink:
             if isinstance(reply, hiredis.ReplyError):
                 if str(reply).startswith(("NOSCRIPT", "LOADING", "READONLY", "NOAUTH")):
                     lost = str(reply)
-                    reply = Away()
+                    reply = RedisUnavailable()
                 if not isinstance(future, asyncio.Future):
                     log.error("Redis refused a command: %s", reply)
                 elif not future.done():
@@ -476,7 +480,7 @@ class LoopLink:
             if not isinstance(future, asyncio.Future):
                 told.append(future)
             elif not future.done():
-                future.set_exception(Away())
+                future.set_exception(RedisUnavailable())
         if told and self._owe is not None and not self._closed:
             self._owe(told)
         self._try_again()
@@ -491,7 +495,7 @@ class LoopLink:
             try:
                 async with asyncio.timeout(_CONNECT):
                     await self._connect()
-            except (OSError, Away):
+            except (OSError, RedisUnavailable):
                 continue
             log.info("Redis answers again")
             return

@@ -15,7 +15,7 @@ from hedgerow.state.redis.state import RedisState
 _ASK_EVERY = 2.0
 
 
-class RedisUnwelcome:
+class RedisRevokedBots:
     """Which bots have lost their welcome, at whatever gate; the others learn of it within two seconds."""
 
     def __init__(self, state: RedisState, *, clock: Callable[[], float] = time.monotonic) -> None:

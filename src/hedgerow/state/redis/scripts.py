@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from hedgerow.core.decision import Block, Change, Identity, Standing
-from hedgerow.core.rate_limit import Window, count_hits, series_of
-from hedgerow.core.state import Memory, Question
+from hedgerow.core.decision import Block, Identity, ScoreUpdate, VisitorScore
+from hedgerow.core.rate_limit import RateLimit, count_hits, series_of
+from hedgerow.core.state import StateQuery, StateReply
 from hedgerow.core.visit import Kind
 from hedgerow.state.hit_times import Counted
 
@@ -46,8 +46,8 @@ class _Standing(msgspec.Struct, array_like=True, gc=False):
     challenges: int
     reasons: tuple[tuple[str, int], ...]
 
-    def plain(self) -> Standing:
-        return Standing(self.identity, self.suspicion, self.at, self.day, self.wrong, self.challenges, self.reasons)
+    def plain(self) -> VisitorScore:
+        return VisitorScore(self.identity, self.suspicion, self.at, self.day, self.wrong, self.challenges, self.reasons)
 
 
 class _More(msgspec.Struct, array_like=True, gc=False):
@@ -58,7 +58,7 @@ class _More(msgspec.Struct, array_like=True, gc=False):
     offences: tuple[tuple[str, int], ...]
 
 
-class Record(msgspec.Struct):
+class RedisRecord(msgspec.Struct):
     """What is known of a key, as the scripts keep it."""
 
     k: str
@@ -70,11 +70,11 @@ class Record(msgspec.Struct):
         return msgspec.json.decode(self.b, type=Block) if self.b is not None else None
 
     @property
-    def standing(self) -> Standing | None:
+    def standing(self) -> VisitorScore | None:
         return self.s.plain() if self.s is not None else None
 
 
-_RECORD = msgspec.msgpack.Decoder(Record)
+_RECORD = msgspec.msgpack.Decoder(RedisRecord)
 _MORE = msgspec.msgpack.Decoder(_More)
 _BLOCK = msgspec.json.Decoder(Block)
 
@@ -189,7 +189,7 @@ class Scripts:
     """The scripts for these windows and limits: what to send, and what the replies mean."""
 
     def __init__(
-        self, prefix: str, windows: Sequence[Window], *, memory: int, most_blocks: int, remember: float
+        self, prefix: str, windows: Sequence[RateLimit], *, memory: int, most_blocks: int, remember: float
     ) -> None:
         self.prefix = prefix
         self._limits = (
@@ -201,7 +201,7 @@ class Scripts:
         )
         self.use(windows)
 
-    def use(self, windows: Sequence[Window]) -> None:
+    def use(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on."""
         counted = self._counted = Counted(windows)
         self._series = {series: place for place, series in enumerate(sorted(counted.series))}
@@ -220,7 +220,7 @@ class Scripts:
 
     # ---- What to send
 
-    def recall(self, question: Question, claimed: Kind | None = None) -> bytes:
+    def recall(self, question: StateQuery, claimed: Kind | None = None) -> bytes:
         """Ask about a visit, and count it; one that was *claimed* to be of another kind is taken back there."""
         visitor, prefix, network = text(question.visitor), text(question.prefix), text(question.network)
         form = self._forms[visitor != prefix, network != b""]
@@ -241,7 +241,7 @@ class Scripts:
             msgspec.json.encode(block),
         )  # fmt: skip
 
-    def amend(self, change: Change) -> Command:
+    def amend(self, change: ScoreUpdate) -> Command:
         return self.amend_script.call(
             text(change.key), _number(change.at), change.day, _number(change.half_life), _number(change.weight),
             int(change.wrong), int(change.challenged), int(change.cleared), change.identity, text(change.entry),
@@ -260,18 +260,18 @@ class Scripts:
 
     # ---- What the replies mean
 
-    def memory(self, question: Question, reply: Any) -> Memory:
+    def memory(self, question: StateQuery, reply: Any) -> StateReply:
         """The answer to `recall`."""
         if type(reply) is bytes:
-            return Memory(_BLOCK.decode(reply), ())
+            return StateReply(_BLOCK.decode(reply), ())
         counts = self._counts(question, reply) if question.count and series_of(question.kind) in self._series else ()
         if reply[0] is None:
-            return Memory(None, counts)
+            return StateReply(None, counts)
         more = _MORE.decode(reply[0])
         standing = more.standing.plain() if isinstance(more.standing, _Standing) else None
-        return Memory(None, counts, more.strikes, standing, more.today, more.entries, more.offences)
+        return StateReply(None, counts, more.strikes, standing, more.today, more.entries, more.offences)
 
-    def _counts(self, question: Question, reply: list[bytes | None]) -> tuple[int, ...]:
+    def _counts(self, question: StateQuery, reply: list[bytes | None]) -> tuple[int, ...]:
         """One count for each window, from the times that were told."""
         counted, series, at = self._counted, self._series, question.at
         width = len(series)
@@ -297,5 +297,5 @@ class Scripts:
         return tuple(counts)
 
     @staticmethod
-    def record(reply: bytes) -> Record:
+    def record(reply: bytes) -> RedisRecord:
         return _RECORD.decode(reply)

@@ -3,7 +3,7 @@ The state of all gates of a site, on however many machines: Redis or Valkey, one
 
 While Redis does not answer the gate goes on by itself: counters and blocks of its own, in memory, with all blocks that
 it has seen before; what it blocks and finds out meanwhile is told to Redis when that is back. Or it says so, where the
-settings want it closed (`StateAway`).
+settings want it closed (`StateUnavailable`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hedgerow.core.decision import Block, Change, Standing
-from hedgerow.core.rate_limit import Window
-from hedgerow.core.state import Memory, Question, StateAway
+from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.state import StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import Kind
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.redis.connection import PATIENCE, Address, Away, LoopLink, ThreadLink
+from hedgerow.state.redis.connection import PATIENCE, LoopConnection, RedisAddress, RedisUnavailable, ThreadConnection
 from hedgerow.state.redis.scripts import Command, Script, Scripts
 from hedgerow.state.sqlite.journal import SqliteJournal
 
@@ -39,8 +39,8 @@ class RedisState:
 
     def __init__(
         self,
-        address: Address,
-        windows: Sequence[Window],
+        address: RedisAddress,
+        windows: Sequence[RateLimit],
         *,
         prefix: str = "hedgerow:",
         memory: int = 300_000_000,
@@ -54,15 +54,15 @@ class RedisState:
         self._closed = closed
         self.scripts = Scripts(prefix, windows, memory=memory, most_blocks=most_blocks, remember=remember)
         self._local = MemoryState(windows, memory=memory // 4, most_blocks=most_blocks, remember=remember)
-        self._seen: OrderedDict[bytes, Memory] = OrderedDict()
+        self._seen: OrderedDict[bytes, StateReply] = OrderedDict()
         self._owed: deque[Command] = deque(maxlen=_MOST_OWED)
         self._loaded: list[Script] = []
-        self._loop_link: LoopLink | None = None
-        self._opening: tuple[LoopLink, asyncio.Task[None]] | None = None
+        self._loop_link: LoopConnection | None = None
+        self._opening: tuple[LoopConnection, asyncio.Task[None]] | None = None
         self._loop_thread = 0
         self.alone = 0
         """Visits decided without Redis."""
-        self._link = ThreadLink(address, self.greeting, patience=patience, owe=self.owe)
+        self._link = ThreadConnection(address, self.greeting, patience=patience, owe=self.owe)
 
     def greeting(self) -> list[Command]:
         """What a connection begins with: all scripts, and what Redis has not been told yet."""
@@ -87,7 +87,7 @@ class RedisState:
 
     def _load(self, script: Script) -> None:
         """Redis knows it from then on, whichever connection calls it; one that is away begins with it."""
-        with contextlib.suppress(Away):
+        with contextlib.suppress(RedisUnavailable):
             self._link.ask(("SCRIPT", "LOAD", script.text))
 
     def ask(self, command: Command) -> Any:
@@ -98,7 +98,7 @@ class RedisState:
         """Have *then* called with the reply to *command*: at once in a thread, in an event loop when it is there."""
         link = self._loop_link
         if link is None or threading.get_ident() != self._loop_thread:
-            with contextlib.suppress(Away):
+            with contextlib.suppress(RedisUnavailable):
                 then(self._link.ask(command))
             return
 
@@ -108,7 +108,7 @@ class RedisState:
 
         link.ask(command).add_done_callback(answered)
 
-    def use(self, windows: Sequence[Window]) -> None:
+    def use(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
         self.scripts.use(windows)
         self._local.use(windows)
@@ -139,7 +139,7 @@ class RedisState:
     def keep_in(self, journal: SqliteJournal) -> None:
         """Redis outlives a restart by itself."""
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, Standing]]) -> None:
+    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
         """Likewise: nothing was kept elsewhere."""
 
     def close(self) -> None:
@@ -147,43 +147,43 @@ class RedisState:
 
     # ---- For threads
 
-    def recall(self, question: Question) -> Memory:
+    def recall(self, question: StateQuery) -> StateReply:
         try:
             return self._understood(question, self._link.ask(self.scripts.recall(question)))
-        except Away:
+        except RedisUnavailable:
             return self._by_itself(question, None)
 
-    def recount(self, question: Question, claimed: Kind) -> Memory:
+    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
         try:
             return self._understood(question, self._link.ask(self.scripts.recall(question, claimed)))
-        except Away:
+        except RedisUnavailable:
             return self._by_itself(question, claimed)
 
     # ---- For an event loop
 
-    async def recall_afar(self, question: Question) -> Memory:
+    async def recall_afar(self, question: StateQuery) -> StateReply:
         """The same as `recall`; what is asked within one turn of the loop goes out together."""
         link = self._loop_link
         if link is None:
             link = await self._open()
         try:
             return self._understood(question, await link.ask(self.scripts.recall(question)))
-        except Away:
+        except RedisUnavailable:
             return self._by_itself(question, None)
 
-    async def recount_afar(self, question: Question, claimed: Kind) -> Memory:
+    async def recount_afar(self, question: StateQuery, claimed: Kind) -> StateReply:
         link = self._loop_link
         if link is None:
             link = await self._open()
         try:
             return self._understood(question, await link.ask(self.scripts.recall(question, claimed)))
-        except Away:
+        except RedisUnavailable:
             return self._by_itself(question, claimed)
 
-    async def _open(self) -> LoopLink:
+    async def _open(self) -> LoopConnection:
         """The connection of this loop. Whoever comes while it is being made waits for it, as long as for an answer."""
         if self._opening is None:
-            link = LoopLink(self._address, self.greeting, patience=self._patience, owe=self.owe)
+            link = LoopConnection(self._address, self.greeting, patience=self._patience, owe=self.owe)
             self._opening = (link, asyncio.ensure_future(link.open()))
         link, opening = self._opening
         await asyncio.wait([opening], timeout=self._patience)
@@ -205,7 +205,7 @@ class RedisState:
         self._local.commit(block)
         self._tell(self.scripts.commit(block))
 
-    def amend(self, change: Change) -> None:
+    def amend(self, change: ScoreUpdate) -> None:
         if not self._tell(self.scripts.amend(change)):
             self._local.amend(change)
 
@@ -214,21 +214,21 @@ class RedisState:
         self._seen.clear()
         try:
             return bool(self._link.ask(self.scripts.forgive(key)))
-        except Away:
+        except RedisUnavailable:
             self._owed.append(self.scripts.forgive(key))
             return known or None
 
     def blocks(self, at: float) -> Sequence[Block]:
         try:
             found = [record.block for record in self._records("b")]
-        except Away:
+        except RedisUnavailable:
             return self._local.blocks(at)
         return [block for block in found if block is not None and block.until > at]
 
-    def standings(self) -> Sequence[tuple[str, Standing]]:
+    def standings(self) -> Sequence[tuple[str, VisitorScore]]:
         try:
             return [(record.k, record.standing) for record in self._records("s") if record.standing is not None]
-        except Away:
+        except RedisUnavailable:
             return self._local.standings()
 
     def _records(self, sort: Any) -> list[Any]:
@@ -248,7 +248,7 @@ class RedisState:
         else:
             try:
                 self._link.ask(command)
-            except Away:
+            except RedisUnavailable:
                 pass
             else:
                 return True
@@ -257,7 +257,7 @@ class RedisState:
 
     # ---- What is answered
 
-    def _understood(self, question: Question, reply: Any) -> Memory:
+    def _understood(self, question: StateQuery, reply: Any) -> StateReply:
         """A block is understood once, and known from then on should Redis go away."""
         if type(reply) is not bytes:
             return self.scripts.memory(question, reply)
@@ -270,8 +270,8 @@ class RedisState:
                 self._seen.popitem(last=False)
         return memory
 
-    def _by_itself(self, question: Question, claimed: Kind | None) -> Memory:
+    def _by_itself(self, question: StateQuery, claimed: Kind | None) -> StateReply:
         if self._closed:
-            raise StateAway
+            raise StateUnavailable
         self.alone += 1
         return self._local.recall(question) if claimed is None else self._local.recount(question, claimed)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import math
 
-from hedgerow.state.memory.used_challenges import MemorySpent
-from hedgerow.state.redis.connection import Away
+from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
+from hedgerow.state.redis.connection import RedisUnavailable
 from hedgerow.state.redis.state import RedisState
 
 
-class RedisSpent:
+class RedisUsedChallenges:
     """
     Challenges that have been answered, at whatever gate.
 
@@ -21,7 +21,7 @@ class RedisSpent:
     def __init__(self, state: RedisState, *, most: int = 100_000, closed: bool = False) -> None:
         self._state = state
         self._closed = closed
-        self._local = MemorySpent(most)
+        self._local = MemoryUsedChallenges(most)
 
     def spend(self, challenge: bytes, until: float, at: float) -> bool:
         if until <= at:
@@ -29,7 +29,7 @@ class RedisSpent:
         key = self._state.key("spent:" + challenge.hex())
         try:
             first = self._state.ask(("SET", key, "1", "NX", "PX", math.ceil((until - at) * 1000)))
-        except Away:
+        except RedisUnavailable:
             return not self._closed and self._local.spend(challenge, until, at)
         return first is not None and self._local.spend(challenge, until, at)
 

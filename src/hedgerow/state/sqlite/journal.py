@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from hedgerow.core.decision import Block, Campaign, Change, Standing
+from hedgerow.core.decision import Block, Campaign, ScoreUpdate, VisitorScore
 from hedgerow.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ _ORDERS_KEPT = 1000
 _CHANGES_KEPT = 100_000
 
 Table = Literal["blocks", "standings", "campaigns"]
-Noted = Block | Standing | Campaign | None
+Noted = Block | VisitorScore | Campaign | None
 
 
-Obey = Callable[[str, Block | Change | None], None]
+Obey = Callable[[str, Block | ScoreUpdate | None], None]
 """Carries an order out: a block for a key, a change of its standing, or, with None, that it is forgiven."""
 
 
@@ -52,7 +52,7 @@ class Journal(Protocol):
 
     def note_block(self, key: str, block: Block | None) -> None: ...
 
-    def note_standing(self, key: str, standing: Standing | None) -> None: ...
+    def note_standing(self, key: str, standing: VisitorScore | None) -> None: ...
 
     def note_campaign(self, key: str, campaign: Campaign | None) -> None: ...
 
@@ -73,14 +73,14 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def read(connection: sqlite3.Connection, at: float) -> tuple[list[Block], list[tuple[str, Standing]]]:
+def read(connection: sqlite3.Connection, at: float) -> tuple[list[Block], list[tuple[str, VisitorScore]]]:
     """The blocks in force at *at*, and the standings, the oldest first."""
     blocks = [
         msgspec.json.decode(value, type=Block)
         for (value,) in connection.execute("SELECT value FROM blocks WHERE until > ? ORDER BY until", (at,))
     ]
     standings = [
-        (_key(key), msgspec.json.decode(value, type=Standing))
+        (_key(key), msgspec.json.decode(value, type=VisitorScore))
         for key, value in connection.execute("SELECT key, value FROM standings ORDER BY at")
     ]
     return blocks, standings
@@ -92,7 +92,7 @@ def read_campaigns(connection: sqlite3.Connection) -> list[Campaign]:
     return [msgspec.json.decode(value, type=Campaign) for (value,) in rows]
 
 
-def order_changes(connection: sqlite3.Connection, changes: Sequence[Change]) -> None:
+def order_changes(connection: sqlite3.Connection, changes: Sequence[ScoreUpdate]) -> None:
     """Have standings changed by whoever runs: the word of a watch that is a process of its own."""
     rows = [(_text(change.key), msgspec.json.encode(change)) for change in changes]
     with _transaction(connection):
@@ -149,7 +149,7 @@ class SqliteJournal:
         with self._lock:
             self._noted["blocks", key] = block
 
-    def note_standing(self, key: str, standing: Standing | None) -> None:
+    def note_standing(self, key: str, standing: VisitorScore | None) -> None:
         with self._lock:
             self._noted["standings", key] = standing
 
@@ -162,7 +162,7 @@ class SqliteJournal:
         self._connection.execute("DELETE FROM campaigns WHERE at <= ?", (at - _KEPT_FOR,))
         return read_campaigns(self._connection)
 
-    def read(self, at: float) -> tuple[list[Block], list[tuple[str, Standing]]]:
+    def read(self, at: float) -> tuple[list[Block], list[tuple[str, VisitorScore]]]:
         """The blocks in force at *at*, and the standings of the last days; the rest is removed. The oldest first."""
         connection = self._connection
         connection.execute("DELETE FROM blocks WHERE until <= ?", (at,))
@@ -208,7 +208,7 @@ class SqliteJournal:
             for number, key, block, change in self._connection.execute(orders, (self._obeyed,)).fetchall():
                 self._obeyed = number
                 if change is not None:
-                    obey(_key(key), msgspec.json.decode(change, type=Change))
+                    obey(_key(key), msgspec.json.decode(change, type=ScoreUpdate))
                 else:
                     obey(_key(key), msgspec.json.decode(block, type=Block) if block is not None else None)
         except (sqlite3.Error, msgspec.MsgspecError) as error:
@@ -225,11 +225,11 @@ class SqliteJournal:
                 connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", row)  # noqa: S608 - of three
 
 
-def _moment(value: Block | Standing | Campaign) -> float:
+def _moment(value: Block | VisitorScore | Campaign) -> float:
     """By which time a row is kept or dropped."""
     if isinstance(value, Block):
         return value.until
-    return value.at if isinstance(value, Standing) else value.seen
+    return value.at if isinstance(value, VisitorScore) else value.seen
 
 
 @contextlib.contextmanager

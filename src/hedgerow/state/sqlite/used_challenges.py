@@ -27,7 +27,7 @@ INSERT OR IGNORE INTO floor VALUES (1, 0);
 """
 
 
-class SqliteSpent:
+class SqliteUsedChallenges:
     """At most some *most* challenges in the SQLite file *path*. Opened when the first is spent."""
 
     def __init__(self, path: Path, most: int = 100_000) -> None:

@@ -21,7 +21,7 @@ from hedgerow.core.decision import Identity
 from hedgerow.errors import ModelError
 from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Linear, Trees
 from hedgerow.watch.sessions.path import SIX, WIDE, PathSession
-from hedgerow.watch.sessions.window import NAMES, Window
+from hedgerow.watch.sessions.window import NAMES, SessionWindow
 
 FORMAT = "hedgerow-bundle-1"
 DEFAULT = "boosted"
@@ -144,17 +144,17 @@ class Bundle(msgspec.Struct, frozen=True):
                 chosen = stage
         return chosen
 
-    def row(self, session: PathSession | Window) -> tuple[float, ...]:
+    def row(self, session: PathSession | SessionWindow) -> tuple[float, ...]:
         """The features of a session or a window, those that this bundle wants."""
-        if isinstance(session, Window) or self.input == "six":
+        if isinstance(session, SessionWindow) or self.input == "six":
             return session.features()
         return session.wide()
 
-    def judge_session(self, session: PathSession | Window) -> Judgement:
+    def judge_session(self, session: PathSession | SessionWindow) -> Judgement:
         """What the visitor is, by its session: with those features that this bundle wants."""
         return self.judge(self.row(session), session.size)
 
-    def judge_window(self, window: Window) -> Judgement:
+    def judge_window(self, window: SessionWindow) -> Judgement:
         """
         What the visitor is, by its window of 27 to 40 page visits; a person while there are fewer.
 

@@ -11,29 +11,29 @@ from pathlib import Path
 
 from hedgerow.errors import ModelError
 from hedgerow.watch.models.bundle import Bundle, encoded, load
-from hedgerow.watch.models.panel import Kind
+from hedgerow.watch.models.panel import ModelKind
 
 
-def kind_of(bundle: Bundle) -> Kind:
+def kind_of(bundle: Bundle) -> ModelKind:
     """What a bundle judges."""
     return "windows" if bundle.input == "window" else "paths"
 
 
-class Shelf:
+class ModelFiles:
     """The bundles below *directory*."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def current(self, kind: Kind) -> Path:
+    def current(self, kind: ModelKind) -> Path:
         """Where the bundle in use is, if the site has one of its own."""
         return self.directory / f"{kind}.json"
 
-    def shadow(self, kind: Kind) -> Path:
+    def shadow(self, kind: ModelKind) -> Path:
         """Where the bundle is that runs in the shadow, if there is one."""
         return self.directory / f"{kind}-shadow.json"
 
-    def before(self, kind: Kind) -> Path:
+    def before(self, kind: ModelKind) -> Path:
         """Where the bundle is that was in use before the last promotion."""
         return self.directory / f"{kind}-before.json"
 
@@ -49,7 +49,7 @@ class Shelf:
             raise ModelError(f"{str(path)!r} cannot be written: {error.strerror}") from None
         return path
 
-    def promote(self, kind: Kind) -> Path:
+    def promote(self, kind: ModelKind) -> Path:
         """Have the bundle in the shadow be the one in use; what was in use is kept as the one before."""
         shadow, current = self.shadow(kind), self.current(kind)
         if not shadow.is_file():
@@ -64,7 +64,7 @@ class Shelf:
             raise ModelError(f"{str(shadow)!r} cannot be moved: {error.strerror}") from None
         return current
 
-    def go_back(self, kind: Kind) -> None:
+    def go_back(self, kind: ModelKind) -> None:
         """
         Have the bundle be in use again that was so before the last promotion; without one, that of Hedgerow.
 
@@ -80,7 +80,7 @@ class Shelf:
         except OSError as error:
             raise ModelError(f"{str(current)!r} cannot be moved: {error.strerror}") from None
 
-    def drop_shadow(self, kind: Kind) -> None:
+    def drop_shadow(self, kind: ModelKind) -> None:
         """Have no bundle in the shadow."""
         if not self.shadow(kind).is_file():
             raise ModelError(f"no bundle of {kind} is in the shadow")

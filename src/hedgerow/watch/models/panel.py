@@ -2,7 +2,7 @@
 Panel: the bundle in use, the one in its shadow, and what is known of both.
 
 The shadow judges the same sessions; what it says is compared and recorded, and has no other effect. What is known is a
-`Record` that outlives a restart, as long as the bundles are the same.
+`PanelRecord` that outlives a restart, as long as the bundles are the same.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hedgerow.core.decision import Identity
 from hedgerow.watch.models.bundle import Bundle, digest
 from hedgerow.watch.models.drift import Drift, Moved, warning
 from hedgerow.watch.sessions.path import PathSession
-from hedgerow.watch.sessions.window import Window
+from hedgerow.watch.sessions.window import SessionWindow
 
-Kind = Literal["paths", "windows"]
+ModelKind = Literal["paths", "windows"]
 """What a panel judges: PathMarker's sessions, or the windows of 27 to 40 visits."""
 
 _MOST_DIFFERENCES = 50
@@ -33,13 +33,13 @@ class Difference(msgspec.Struct, frozen=True):
     shadow: Identity
 
 
-class Record(msgspec.Struct):
+class PanelRecord(msgspec.Struct):
     """
     What a panel has seen: sessions by what they were *judged* to be, and, once there is a shadow, by what both said
     (*compared*). *bundle* and *shadow* are the digests of the bundles it is about.
     """
 
-    kind: Kind
+    kind: ModelKind
     bundle: str
     name: str = ""
     judged: dict[str, int] = {}
@@ -70,19 +70,19 @@ class Record(msgspec.Struct):
 class Panel:
     """Judges sessions of one *kind* by *bundle*; *shadow* is asked, too, and not heeded."""
 
-    def __init__(self, kind: Kind, bundle: Bundle, shadow: Bundle | None = None) -> None:
-        self.kind: Kind = kind
+    def __init__(self, kind: ModelKind, bundle: Bundle, shadow: Bundle | None = None) -> None:
+        self.kind: ModelKind = kind
         self.bundle = bundle
         self.shadow = shadow
         self.record = self._blank()
 
-    def _blank(self) -> Record:
-        record = Record(self.kind, digest(self.bundle), self.bundle.name)
+    def _blank(self) -> PanelRecord:
+        record = PanelRecord(self.kind, digest(self.bundle), self.bundle.name)
         if self.shadow is not None:
             record.shadow, record.shadow_name = digest(self.shadow), self.shadow.name
         return record
 
-    def take(self, kept: Record) -> None:
+    def take(self, kept: PanelRecord) -> None:
         """Go on with what was known before, as far as it is about the same bundles."""
         mine = self.record
         if kept.kind != self.kind or kept.bundle != mine.bundle:
@@ -91,7 +91,7 @@ class Panel:
         if kept.shadow == mine.shadow:
             mine.compared, mine.differences = kept.compared, kept.differences
 
-    def judge(self, session: PathSession | Window, visitor: str, at: float) -> Identity:
+    def judge(self, session: PathSession | SessionWindow, visitor: str, at: float) -> Identity:
         """What the visitor is, by its session."""
         record = self.record
         row = self.bundle.row(session)

@@ -7,16 +7,16 @@ from typing import Self
 import msgspec
 
 from hedgerow.watch.sessions.path import PathSession
-from hedgerow.watch.sessions.window import Window
+from hedgerow.watch.sessions.window import SessionWindow
 
 _LENGTH = 2
 
 
-class Pending(msgspec.Struct, gc=False, eq=False):
+class PendingSession(msgspec.Struct, gc=False, eq=False):
     """A visitor's *path* and *window*; either may be None where nobody asks for it."""
 
     path: PathSession | None
-    window: Window | None
+    window: SessionWindow | None
 
     @property
     def latest(self) -> float:
@@ -38,5 +38,5 @@ class Pending(msgspec.Struct, gc=False, eq=False):
         end = _LENGTH + int.from_bytes(kept[:_LENGTH], "big")
         if len(kept) < max(end, _LENGTH):
             return None
-        path, window = PathSession.from_bytes(kept[_LENGTH:end]), Window.from_bytes(kept[end:])
+        path, window = PathSession.from_bytes(kept[_LENGTH:end]), SessionWindow.from_bytes(kept[end:])
         return cls(path, window) if path is not None or window is not None else None

@@ -125,7 +125,7 @@ def _agent(visit: Visit) -> Agent:
     return "unknown" if visit.claim or "program" in visit.signs else "browser"
 
 
-class Window(msgspec.Struct, gc=False, eq=False):
+class SessionWindow(msgspec.Struct, gc=False, eq=False):
     """
     The last visits of one visitor, in 700 bytes at the most: names are kept as a few bytes of them.
 

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from hedgerow.settings.schema import split_listen
 from hedgerow.watch.models.drift import ENOUGH
 from hedgerow.watch.models.panel import Panel
-from hedgerow.watch.watch import Beside
+from hedgerow.watch.watch import WatchThread
 from hedgerow.web.admin.lists import ListsApi
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.html_response import header
@@ -77,7 +77,7 @@ class _SiteCollector(Collector):
             yield from _watched(site.watch, tally.left_out)
 
 
-def _watched(beside: Beside, left_out: int) -> Iterator[Metric]:
+def _watched(beside: WatchThread, left_out: int) -> Iterator[Metric]:
     """What the watch has counted."""
     watch = beside.watch
     yield CounterMetricFamily("hedgerow_watch_seen", "Visits that the watch has looked at", watch.seen)

@@ -25,8 +25,8 @@ import msgspec
 
 from hedgerow.errors import HedgerowError, StoreError
 from hedgerow.lists.exporter import TARGETS, fields_of, write
-from hedgerow.lists.follower import ListStore, Wanted
-from hedgerow.lists.importer import FORMATS, Defaults, Reading
+from hedgerow.lists.follower import ListFilter, ListStore
+from hedgerow.lists.importer import FORMATS, Defaults, ListImport
 from hedgerow.lists.model import LISTS, SORTS, Listing, ListName, clean_text, parse_subject
 from hedgerow.lists.times import parse_duration, parse_moment
 from hedgerow.web.asgi_types import Message, Receive, Scope
@@ -133,7 +133,7 @@ class ListsApi:
     def _show(self, store: ListStore, options: dict[str, str]) -> Answer:
         limit = max(1, min(int(options.get("limit", 100)), _MOST_SHOWN))
         name, _, subject = options.get("after", "").partition("/")
-        wanted = Wanted(
+        wanted = ListFilter(
             list=_choice(options, "list", LISTS),
             sort=_choice(options, "of", SORTS),
             address=parse_subject(options["subject"]).text if options.get("subject") else "",
@@ -166,7 +166,7 @@ class ListsApi:
             return 204, JSON, b""
         if method not in {"GET", "HEAD", "PATCH"}:
             raise _Problem(405, "GET, PUT, PATCH or DELETE.")
-        found = next(iter(store.read(Wanted(list=name, subject=subject))), None)
+        found = next(iter(store.read(ListFilter(list=name, subject=subject))), None)
         if found is None:
             raise _Problem(404, f"{subject} is not on the {name} list.")
         if method == "PATCH":
@@ -197,7 +197,7 @@ class ListsApi:
         if options.get("replace") and not author:
             raise _Problem(400, "To replace what an author entered, name the author.")
         with open(body.fileno(), "rb", closefd=False) as source:
-            reading = Reading(
+            reading = ListImport(
                 source, "body", defaults,
                 format=_choice(options, "format", FORMATS), skip_bad=bool(options.get("skip_bad")),
             )  # fmt: skip
@@ -213,7 +213,7 @@ class ListsApi:
         now = self._clock()
         name: ListName | None = _choice(options, "list", LISTS) or ("black" if chosen == "plain" else None)
         out = _spool()
-        for piece in write(chosen, store.read(Wanted(list=name, in_force_at=now)), at=now):
+        for piece in write(chosen, store.read(ListFilter(list=name, in_force_at=now)), at=now):
             out.write(piece.encode())
         out.seek(0)
         return 200, _KINDS.get(target, b"text/plain; charset=utf-8"), out

@@ -22,7 +22,7 @@ _REST = 4.0
 _AFTER_A_FAILURE = 10.0
 
 
-class Pool(Generic[T]):
+class CaptchaPool(Generic[T]):
     """Keeps *size* of what *make* makes. The thread starts when the first is asked for, or by `start`."""
 
     def __init__(self, make: Callable[[], T], size: int, name: str) -> None:

@@ -16,32 +16,32 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from hedgerow.challenge.captcha import Puzzle, draw, speak
+from hedgerow.challenge.captcha import Captcha, draw, speak
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.client_preferences import wants_page
 from hedgerow.challenge.external import PROVIDERS, Provider
 from hedgerow.challenge.form_data import Form, read_form
-from hedgerow.challenge.hooks import Failure, Hooks, Kind
+from hedgerow.challenge.hooks import ChallengeFailure, ChallengeHooks, ChallengeKind
 from hedgerow.challenge.protocol import Challenges, Failed, Issued, Solved, Ticket, Unconfirmed
 from hedgerow.challenge.redirect_target import HOME
-from hedgerow.challenge.used_challenges import Spent
+from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
-from hedgerow.markers.token import Seals
+from hedgerow.markers.token import TokenCodecs
 from hedgerow.request.identify import RawHeaders
 from hedgerow.settings import Settings
 from hedgerow.web.asgi_types import Receive
 from hedgerow.web.challenge import pages as said
-from hedgerow.web.challenge.captcha_pool import Pool
+from hedgerow.web.challenge.captcha_pool import CaptchaPool
 from hedgerow.web.challenge.question_page import question
 from hedgerow.web.challenge.siteverify import SiteVerify
 from hedgerow.web.html_response import header
-from hedgerow.web.response_pages import Answer, header_word, not_found
-from hedgerow.web.waiter import ON_LOOP, Waiting
+from hedgerow.web.response_pages import ResponsePage, header_word, not_found
+from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RETRY_AFTER = 60
 """Seconds after which a client that cannot be shown a page may try again."""
-_MESSAGES: dict[Failure, str] = {
+_MESSAGES: dict[ChallengeFailure, str] = {
     "wrong": "wrong",
     "expired": "expired",
     "spent": "stale",
@@ -56,17 +56,17 @@ _PATIENCE = 2.0
 _LOOK_EVERY = 0.05
 
 
-class Challenging:
+class ChallengeEndpoint:
     """The challenges of a site under these settings."""
 
-    waiting: Waiting = ON_LOOP
+    waiting: Waiter = ON_LOOP
 
     def __init__(
         self,
         settings: Settings,
-        seals: Seals,
-        spent: Spent,
-        hooks: Hooks,
+        seals: TokenCodecs,
+        spent: UsedChallenges,
+        hooks: ChallengeHooks,
         clearances: Clearances,
         counted: Counter[str] | None = None,
     ) -> None:
@@ -81,8 +81,8 @@ class Challenging:
             external = self._own.external
             self._external = PROVIDERS[external.provider].with_addresses(external.script, external.verify)
             self._verify = SiteVerify(self._external.verify, external.secret, external.timeout)
-        self._pools: dict[Kind, Pool[Puzzle]] = {
-            kind: Pool(make, self._own.pool, name)
+        self._pools: dict[ChallengeKind, CaptchaPool[Captcha]] = {
+            kind: CaptchaPool(make, self._own.pool, name)
             for kind, make, name in (("image", draw, "image"), ("audio", speak, "recording"))
             if kind in self._own.kinds
         }
@@ -107,7 +107,7 @@ class Challenging:
 
     async def challenge(
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, reference: str
-    ) -> Answer:
+    ) -> ResponsePage:
         """The answer to a visit that is to be challenged: a page for a browser window, else 429."""
         manner = self._manner(visit, headers, reference, decision.code)
         fields = dict(headers)
@@ -129,7 +129,7 @@ class Challenging:
         reference: str,
         *,
         secure: bool,
-    ) -> Answer:
+    ) -> ResponsePage:
         """The answer to a visit to a reserved path. Who is not under suspicion any more is sent on."""
         name = visit.target.removeprefix(self._own.path).partition("?")[0]
         if visit.method in {"GET", "HEAD"}:
@@ -138,7 +138,7 @@ class Challenging:
                 return said.onto(HOME, [])
             found = said.asset(name, header(headers, b"accept-encoding"))
             if found is not None:
-                return found if visit.method == "GET" else Answer(found.status, found.headers, b"")
+                return found if visit.method == "GET" else ResponsePage(found.status, found.headers, b"")
         if visit.method != "POST" or name not in {"answer", "choose"}:
             return not_found(accept=header(headers, b"accept").decode("latin-1"), kind=visit.kind, method=visit.method)
         body = await _body(receive, 2 * self._own.body + 65_536)
@@ -148,13 +148,15 @@ class Challenging:
             return await self._choose(visit, decision, sent, manner)
         return await self._answer(visit, decision, sent, manner, secure=secure)
 
-    def blocked(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> Answer | None:
+    def blocked(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> ResponsePage | None:
         """The page for who has been asked too often; None for who cannot be shown a page."""
         if not wants_page(visit, dict(headers)):
             return None
         return said.blocked(self._manner(visit, headers, reference, decision.code))
 
-    async def _choose(self, visit: Visit, decision: Decision, sent: Mapping[str, str], manner: said.Manner) -> Answer:
+    async def _choose(
+        self, visit: Visit, decision: Decision, sent: Mapping[str, str], manner: said.ClientPreferences
+    ) -> ResponsePage:
         ticket = self._challenges.read_ticket(sent.get("ticket", ""), visit)
         if decision.action != "challenge":
             return self._onward(ticket, manner, [])
@@ -164,8 +166,8 @@ class Challenging:
         return await self._ask(visit, ticket, chosen, manner, again=True)
 
     async def _answer(
-        self, visit: Visit, decision: Decision, sent: Mapping[str, str], manner: said.Manner, *, secure: bool
-    ) -> Answer:
+        self, visit: Visit, decision: Decision, sent: Mapping[str, str], manner: said.ClientPreferences, *, secure: bool
+    ) -> ResponsePage:
         result = self._challenges.check(
             sent.get("ticket", ""), sent.get("challenge", ""), sent.get("answer", ""), visit
         )
@@ -188,7 +190,9 @@ class Challenging:
             return Failed("outage", ticket, "external")
         return Solved("external", ticket) if confirmed else Failed("wrong", ticket, "external")
 
-    async def _fail(self, visit: Visit, decision: Decision, failed: Failed, manner: said.Manner) -> Answer:
+    async def _fail(
+        self, visit: Visit, decision: Decision, failed: Failed, manner: said.ClientPreferences
+    ) -> ResponsePage:
         """Another challenge; or the way on, for who has solved one in another tab or by a first click of two."""
         if decision.action != "challenge":
             return self._onward(failed.ticket, manner, [])
@@ -201,7 +205,9 @@ class Challenging:
             kind = next((other for other in kinds if other != "external"), kinds[0])
         return await self._ask(visit, ticket, kind, manner, message=_MESSAGES[failed.failure], again=True)
 
-    def _onward(self, ticket: Ticket | None, manner: said.Manner, headers: list[tuple[bytes, bytes]]) -> Answer:
+    def _onward(
+        self, ticket: Ticket | None, manner: said.ClientPreferences, headers: list[tuple[bytes, bytes]]
+    ) -> ResponsePage:
         """To where the visitor wanted to go."""
         if ticket is None:
             return said.onto(HOME, headers)
@@ -214,8 +220,15 @@ class Challenging:
         )
 
     async def _ask(
-        self, visit: Visit, ticket: Ticket, kind: Kind, manner: said.Manner, *, message: str = "", again: bool = False
-    ) -> Answer:
+        self,
+        visit: Visit,
+        ticket: Ticket,
+        kind: ChallengeKind,
+        manner: said.ClientPreferences,
+        *,
+        message: str = "",
+        again: bool = False,
+    ) -> ResponsePage:
         """The page with a challenge of this *kind*, or with the others where no puzzle is ready."""
         issued = await self._issue(visit, ticket, kind)
         if issued is None:
@@ -237,7 +250,7 @@ class Challenging:
             site_key=self._own.external.site_key,
         )
 
-    async def _issue(self, visit: Visit, ticket: Ticket, kind: Kind) -> Issued | None:
+    async def _issue(self, visit: Visit, ticket: Ticket, kind: ChallengeKind) -> Issued | None:
         """A challenge; where its pool is empty, wait a little for it."""
         for _ in range(int(_PATIENCE / _LOOK_EVERY)):
             issued = self._challenges.issue(visit, ticket, kind)
@@ -261,9 +274,9 @@ class Challenging:
         form = read_form(fields.get(b"content-type", b"").decode("latin-1"), body)
         return form, form is None
 
-    def _manner(self, visit: Visit, headers: RawHeaders, reference: str, code: str) -> said.Manner:
+    def _manner(self, visit: Visit, headers: RawHeaders, reference: str, code: str) -> said.ClientPreferences:
         responses = self._settings.responses
-        return said.Manner(
+        return said.ClientPreferences(
             header(headers, b"accept-language").decode("latin-1"),
             self._own.path,
             responses.site or visit.host,

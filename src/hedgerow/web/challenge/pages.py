@@ -22,7 +22,7 @@ import msgspec
 
 from hedgerow.challenge.client_preferences import language_of
 from hedgerow.challenge.protocol import Ticket
-from hedgerow.web.response_pages import STYLE, Answer, Header, contact_html, form_for
+from hedgerow.web.response_pages import STYLE, Header, ResponsePage, contact_html, form_for
 
 _STYLE = STYLE + (
     "form{margin:0 0 1rem}"
@@ -78,7 +78,7 @@ def _assets() -> tuple[str, dict[str, tuple[bytes, bytes]]]:
     return version, {name: (content, gzip.compress(content, 9, mtime=0)) for name, content in plain.items()}
 
 
-def asset(name: str, accept_encoding: bytes) -> Answer | None:
+def asset(name: str, accept_encoding: bytes) -> ResponsePage | None:
     """The file `VERSION/name`, or None where there is none. Its address changes with its content: kept for ever."""
     version, assets = _assets()
     its_version, _, name = name.partition("/")
@@ -94,10 +94,10 @@ def asset(name: str, accept_encoding: bytes) -> Answer | None:
     if b"gzip" in accept_encoding.lower():
         headers.append((b"content-encoding", b"gzip"))
         plain = packed
-    return Answer(200, [*headers, (b"content-length", b"%d" % len(plain))], plain)
+    return ResponsePage(200, [*headers, (b"content-length", b"%d" % len(plain))], plain)
 
 
-class Manner(msgspec.Struct, frozen=True):
+class ClientPreferences(msgspec.Struct, frozen=True):
     """Who is spoken to: in which language, under which address we answer, for which site, and whom one can ask."""
 
     accept_language: str
@@ -146,7 +146,7 @@ class Words:
 words_in = lru_cache(maxsize=32)(Words)
 
 
-def onward(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
+def onward(ticket: Ticket, manner: ClientPreferences, headers: list[Header]) -> ResponsePage:
     """The page that sends a form on which was kept: by itself where there is script, else by a button."""
     assert ticket.form is not None
     words = words_in(manner.language)
@@ -168,7 +168,7 @@ def onward(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
     return html(200, body, [(b"content-security-policy", policy(nonce).encode()), *headers])
 
 
-def sent_again(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
+def sent_again(ticket: Ticket, manner: ClientPreferences, headers: list[Header]) -> ResponsePage:
     """The page for who has solved a challenge and must send again what could not be kept."""
     words = words_in(manner.language)
     main = f'<p>{words("again")}</p>\n<p><a href="{escape(ticket.back)}">{words("back")}</a></p>\n'
@@ -176,7 +176,7 @@ def sent_again(ticket: Ticket, manner: Manner, headers: list[Header]) -> Answer:
     return html(200, body, [(b"content-security-policy", policy("").encode()), *headers])
 
 
-def blocked(manner: Manner) -> Answer:
+def blocked(manner: ClientPreferences) -> ResponsePage:
     """The page for who has been asked too often: whom to ask, and a reference."""
     words = words_in(manner.language)
     contact = contact_html(manner.contact or words.plain("nobody")) % manner.reference
@@ -199,7 +199,7 @@ class _Said(msgspec.Struct, frozen=True):
     contact: str | None
 
 
-def declined(manner: Manner, *, accept: str, method: str, retry_after: int) -> Answer:
+def declined(manner: ClientPreferences, *, accept: str, method: str, retry_after: int) -> ResponsePage:
     """What a client gets that is no browser window: 429 and JSON or text, in English, for its operator."""
     reason = (
         "This client looks like an automatic program. A person can show otherwise by opening the site in a browser."
@@ -222,19 +222,19 @@ def declined(manner: Manner, *, accept: str, method: str, retry_after: int) -> A
         (b"retry-after", b"%d" % retry_after),
         (b"hedgerow-decision", f"challenge; code={manner.code}; ref={manner.reference}".encode()),
     ]
-    return Answer(429, headers, b"" if method == "HEAD" else body)
+    return ResponsePage(429, headers, b"" if method == "HEAD" else body)
 
 
-def onto(target: str, headers: list[Header]) -> Answer:
+def onto(target: str, headers: list[Header]) -> ResponsePage:
     """A redirect to the page that was asked for."""
-    return Answer(
+    return ResponsePage(
         303,
         [(b"location", target.encode("latin-1")), (b"content-length", b"0"), (b"cache-control", b"no-store"), *headers],
         b"",
     )
 
 
-def page(words: Words, manner: Manner, title: str, main: str, nonce: str, needs: Iterable[str]) -> str:
+def page(words: Words, manner: ClientPreferences, title: str, main: str, nonce: str, needs: Iterable[str]) -> str:
     """A page with what stands around the *main* part of each; *needs* are the files that it loads from us."""
     version = _assets()[0]
     loads = "".join(
@@ -280,10 +280,10 @@ def policy(nonce: str, external: tuple[str, ...] = ()) -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-def html(status: int, page: str | bytes, headers: list[Header]) -> Answer:
+def html(status: int, page: str | bytes, headers: list[Header]) -> ResponsePage:
     """A page as an answer."""
     body = page.encode("utf-8", "replace") if isinstance(page, str) else page
-    return Answer(
+    return ResponsePage(
         status,
         [
             (b"content-type", b"text/html; charset=utf-8"),

@@ -15,11 +15,11 @@ from html import escape
 import msgspec
 
 from hedgerow.challenge.external import Provider
-from hedgerow.challenge.hooks import Kind
+from hedgerow.challenge.hooks import ChallengeKind
 from hedgerow.challenge.protocol import Issued
-from hedgerow.web.challenge.pages import Manner, Words, html, page, policy, words_in
-from hedgerow.web.page_template import Page, hole
-from hedgerow.web.response_pages import Answer
+from hedgerow.web.challenge.pages import ClientPreferences, Words, html, page, policy, words_in
+from hedgerow.web.page_template import PageTemplate, slot
+from hedgerow.web.response_pages import ResponsePage
 
 _LONGEST_SITE = 260
 _MESSAGES = frozenset({"wrong", "expired", "stale", "busy", "external_failed"})
@@ -28,11 +28,11 @@ _MESSAGES = frozenset({"wrong", "expired", "stale", "busy", "external_failed"})
 class _Asking(msgspec.Struct, frozen=True):
     """What pages that ask have in common with others of their site; the rest is filled in for each."""
 
-    manner: Manner
-    kind: Kind | None
+    manner: ClientPreferences
+    kind: ChallengeKind | None
     seconds: str
     media: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ChallengeKind, ...]
     auto: bool
     focus: bool
     message: str
@@ -46,15 +46,15 @@ class _Asking(msgspec.Struct, frozen=True):
 
 
 # The values of each page. Whatever there is of them goes into holes, so that few pages differ but in these.
-_NONCE, _TICKET, _CHALLENGE, _QUESTION = (hole(name) for name in ("nonce", "ticket", "challenge", "question"))
-_CONTENT, _REFERENCE, _CODE = (hole(name) for name in ("content", "reference", "code"))
+_NONCE, _TICKET, _CHALLENGE, _QUESTION = (slot(name) for name in ("nonce", "ticket", "challenge", "question"))
+_CONTENT, _REFERENCE, _CODE = (slot(name) for name in ("content", "reference", "code"))
 
 
 def question(
     issued: Issued | None,
-    manner: Manner,
+    manner: ClientPreferences,
     *,
-    kinds: Iterable[Kind],
+    kinds: Iterable[ChallengeKind],
     ticket: str,
     auto: bool = True,
     focus: bool = False,
@@ -62,7 +62,7 @@ def question(
     lost: bool = False,
     provider: Provider | None = None,
     site_key: str = "",
-) -> Answer:
+) -> ResponsePage:
     """
     The page that asks.
 
@@ -73,7 +73,7 @@ def question(
     puzzle = issued.puzzle if issued is not None else None
     asking = _Asking(
         # In the language that was chosen, and not in the words of each browser for it.
-        Manner(manner.language, manner.path, manner.site, "", _REFERENCE, _CODE),
+        ClientPreferences(manner.language, manner.path, manner.site, "", _REFERENCE, _CODE),
         issued.kind if issued is not None else None,
         f"{issued.seconds:.0f}" if issued is not None else "",
         puzzle.media if puzzle is not None else "",
@@ -104,7 +104,7 @@ def question(
 
 
 @lru_cache(maxsize=256)
-def _asking(asking: _Asking) -> tuple[Page, Page]:
+def _asking(asking: _Asking) -> tuple[PageTemplate, PageTemplate]:
     """The page that asks, and what it may do."""
     words = words_in(asking.manner.language)
     parts = [f"<p>{words('lead')}</p>\n"]
@@ -126,10 +126,10 @@ def _asking(asking: _Asking) -> tuple[Page, Page]:
     parts.append(_others(asking, words))
     external = asking.provider.policy_sources() if asking.kind == "external" and asking.provider else ()
     text = page(words, asking.manner, "title", "".join(parts), _NONCE, scripts)
-    return Page(text), Page(policy(_NONCE, external))
+    return PageTemplate(text), PageTemplate(policy(_NONCE, external))
 
 
-def _form(manner: Manner) -> tuple[str, str]:
+def _form(manner: ClientPreferences) -> tuple[str, str]:
     """Where the answer goes, and what goes with it."""
     return f'method="post" action="{escape(manner.path)}answer"', (
         f'<input type="hidden" name="ticket" value="{_TICKET}">'

@@ -9,7 +9,7 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from hedgerow.challenge.external import is_confirmed, verify_body
-from hedgerow.web.waiter import ON_LOOP, Waiting
+from hedgerow.web.waiter import ON_LOOP, Waiter
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class SiteVerify:
         self._timeout = timeout
         self._waiting = 0
 
-    async def confirms(self, answer: str, client: str, waiting: Waiting = ON_LOOP) -> bool | None:
+    async def confirms(self, answer: str, client: str, waiting: Waiter = ON_LOOP) -> bool | None:
         """Yes, no, or None where there was no answer in time."""
         if not answer:
             return False

@@ -25,12 +25,12 @@ _MOST_NAMES = 8
 _PORT = 53
 
 
-class SilenceError(HedgerowError):
+class DnsTimeoutError(HedgerowError):
     """No name server gave an answer: nothing is known."""
 
 
 class Resolver(Protocol):
-    """Asks name servers. An empty answer is definite: no such name. `SilenceError` where there is no answer."""
+    """Asks name servers. An empty answer is definite: no such name. `DnsTimeoutError` where there is no answer."""
 
     async def names(self, address: str) -> Sequence[str]:
         """The names of an address."""
@@ -53,7 +53,7 @@ class DnsResolver:
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
             return []
         except (dns.exception.DNSException, OSError, ValueError) as error:
-            raise SilenceError(f"no answer about {name}: {type(error).__name__}") from None
+            raise DnsTimeoutError(f"no answer about {name}: {type(error).__name__}") from None
         return [record.to_text() for record in answer]
 
     def _made(self) -> dns.asyncresolver.Resolver:
@@ -72,16 +72,18 @@ class DnsResolver:
 
 
 async def is_in(address: str, domains: Sequence[str], resolver: Resolver) -> bool:
-    """Whether *address* has a name in one of *domains* that leads back to it. `SilenceError`: nobody can tell now."""
+    """
+    Whether *address* has a name in one of *domains* that leads back to it. `DnsTimeoutError`: nobody can tell now.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:
         return False
-    silent: SilenceError | None = None
+    silent: DnsTimeoutError | None = None
     for name in [name for name in await resolver.names(address) if in_domain(name, domains)][:_MOST_NAMES]:
         try:
             found = await resolver.addresses(name, parsed.version)
-        except SilenceError as silence:
+        except DnsTimeoutError as silence:
             silent = silence
             continue
         if any(ip_address(one) == parsed for one in found):

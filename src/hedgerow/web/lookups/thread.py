@@ -16,9 +16,9 @@ from typing import Any
 
 from hedgerow.errors import HedgerowError
 from hedgerow.request.bot_signature import DIRECTORY, read_directory
-from hedgerow.request.bot_verifier import Acquaintance
+from hedgerow.request.bot_verifier import BotCache
 from hedgerow.request.bots import Name
-from hedgerow.web.lookups.dns import Resolver, SilenceError, is_in
+from hedgerow.web.lookups.dns import DnsTimeoutError, Resolver, is_in
 from hedgerow.web.lookups.fetch import fetch
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _PATIENCE = 60.0
 _MOST_DIRECTORY = 100_000
 
 
-class Background:
+class LookupThread:
     """
     Answers what *acquaintance* asks.
 
@@ -39,7 +39,7 @@ class Background:
     """
 
     def __init__(
-        self, acquaintance: Acquaintance, resolver: Resolver, *, insecure: bool = False, patience: float = _PATIENCE
+        self, acquaintance: BotCache, resolver: Resolver, *, insecure: bool = False, patience: float = _PATIENCE
     ) -> None:
         self._known = acquaintance
         self.resolver = resolver
@@ -112,7 +112,7 @@ class Background:
         )  # fmt: skip
         keys = read_directory(text)
         if keys is None:
-            raise SilenceError(f"{signer} has no directory of keys")
+            raise DnsTimeoutError(f"{signer} has no directory of keys")
         self._known.keys.learn(signer, keys, at)
 
     def settle(self, seconds: float = 10.0) -> bool:
