@@ -27,7 +27,7 @@ def fill(addresses: int, hits: int, memory: int) -> None:
     for n in range(addresses):
         address = f"{n >> 24 & 255}.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}"
         for hit in range(hits):
-            state.recall(StateQuery(1.8e9 + n * 1e-6 + hit * 1e-7, "page", address, address, "", count=True))
+            state.record_visit(StateQuery(1.8e9 + n * 1e-6 + hit * 1e-7, "page", address, address, "", count=True))
         if not n % 50_000:
             highest = max(highest, resident())
     grown = max(highest, resident()) - before

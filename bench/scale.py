@@ -54,7 +54,7 @@ def _bytes_of_a_visitor(url: str) -> None:
         for n in range(VISITORS):
             address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
             for visit in range(3):
-                state.recall(StateQuery(1.8e9 + visit, "page", address, address, "", count=True))
+                state.record_visit(StateQuery(1.8e9 + visit, "page", address, address, "", count=True))
         print(f"bytes in Redis of a visitor with three visits    {(_memory(state) - before) / VISITORS:10.0f}")
         state.ask(("FLUSHALL",))
 

@@ -77,8 +77,8 @@ def _trips(folder: Path) -> None:
     with closing(LmdbState(folder / "state.lmdb", DEFAULT_WINDOWS)) as shared:
         found = measure(
             {
-                "memory": lambda: memory.recall(_question(next(ticks))),
-                "LMDB": lambda: shared.recall(_question(next(ticks))),
+                "memory": lambda: memory.record_visit(_question(next(ticks))),
+                "LMDB": lambda: shared.record_visit(_question(next(ticks))),
                 "(the question alone)": lambda: _question(next(ticks)),
             }
         )
@@ -121,7 +121,7 @@ def _failures(start: Callable[[], subprocess.Popen], port: int) -> None:
 
             async def one() -> None:
                 began = time.perf_counter()
-                await state.recall_afar(_question(next(ticks)))
+                await state.record_visit_async(_question(next(ticks)))
                 found.append(time.perf_counter() - began)
 
             tasks = []
@@ -143,7 +143,7 @@ def _failures(start: Callable[[], subprocess.Popen], port: int) -> None:
         alone = state.alone
         await phase("Redis is there again")
         print(f"decided without Redis: {alone} while it was away, {state.alone - alone} afterwards")
-        await state.close_afar()
+        await state.close_async()
         state.close()
 
     try:
@@ -176,7 +176,7 @@ def _redis_benchmark(program: str, port: int) -> float:
         state.ask(("FLUSHALL",))
         # A time that may stand on a command line.
         at = struct.unpack("<d", b"AAAAAAAA")[0]
-        command = scripts.recall(StateQuery(at, "page", *["10.0.0.__rand_int__"] * 2, "", count=True))
+        command = scripts.record_visit(StateQuery(at, "page", *["10.0.0.__rand_int__"] * 2, "", count=True))
         # Every other line of a command on the wire is a length.
         words = command.decode().split("\r\n")[2:-1:2]
     done = subprocess.run(
@@ -223,18 +223,18 @@ def _gate(port: int, number: int) -> tuple[int, float, float]:
         count = 0
         while time.monotonic() < end:
             for _ in range(50):
-                await gate.decide_afar(next(mine))
+                await gate.decide_async(next(mine))
             count += 50
         return count
 
     async def run() -> tuple[int, float, float]:
         mine = itertools.cycle(visits)
-        await gate.decide_afar(visits[0])
+        await gate.decide_async(visits[0])
         _start[0].wait()
         cpu, began = time.process_time(), time.monotonic()
         counts = await asyncio.gather(*(one_after_another(mine, began + SECONDS) for _ in range(AT_ONCE)))
         took, used = time.monotonic() - began, time.process_time() - cpu
-        await state.close_afar()
+        await state.close_async()
         return sum(counts), took, used
 
     result = uvloop.run(run())

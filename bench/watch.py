@@ -39,9 +39,9 @@ def visits(visitors: int, shared: float) -> list:
     names = [f"10.{n >> 8 & 255}.{n & 255}.1" for n in range(visitors)]
     for n in range(VISITS):
         name = chance.choice(names)
-        lender = chance.choice(names) if chance.random() < shared else name
+        issuer = chance.choice(names) if chance.random() < shared else name
         parent = page_digest(f"/page/{chance.randrange(200)}")
-        token = seal.seal("page", visitor_digest(lender), parent, b"/page/%d" % chance.randrange(200)).decode()
+        token = seal.seal("page", visitor_digest(issuer), parent, b"/page/%d" % chance.randrange(200)).decode()
         visit = gate.identifier.visit(1.8e9 + n * 0.01, name, "GET", "/~" + token, headers)
         found.append((visit, gate.decide(visit)))
     return found
@@ -50,7 +50,7 @@ def visits(visitors: int, shared: float) -> list:
 def watched(found: list) -> tuple[float, Watch]:
     settings = read_settings("", environment={})
     gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
-    watch = build_watch(settings, gate.engine.ladder, gate.state.amend)
+    watch = build_watch(settings, gate.engine.policy, gate.state.update_score)
     began = time.process_time()
     for visit, decision in found:
         watch.see(visit, decision)
@@ -91,7 +91,7 @@ def whole_bytes(share: float, visitors: int = 1_000) -> float:
     settings = read_settings("", environment={})
     gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     # Standings are the state's, not the watch's.
-    watch = build_watch(settings, gate.engine.ladder, lambda _: None)
+    watch = build_watch(settings, gate.engine.policy, lambda _: None)
     watch.sharing = LinkSharing(watch.sharing.limits, most_links=visitors)
     # What is there once, whoever comes, is no visitor's.
     for step in range(LONG):
@@ -101,8 +101,8 @@ def whole_bytes(share: float, visitors: int = 1_000) -> float:
     tracemalloc.start()
     for n in range(visitors):
         for step in range(LONG):
-            lender = chance.randrange(visitors) if chance.random() < share else n
-            watch.see(*_visit(_name(n), _name(lender), step))
+            issuer = chance.randrange(visitors) if chance.random() < share else n
+            watch.see(*_visit(_name(n), _name(issuer), step))
     return _taken() / visitors
 
 
@@ -110,15 +110,15 @@ def _name(n: int) -> str:
     return f"10.{n >> 8}.{n & 255}.1"
 
 
-def _visit(name: str, lender: str, step: int) -> tuple[Visit, Decision]:
-    """A visit by a link that was minted for *lender*."""
+def _visit(name: str, issuer: str, step: int) -> tuple[Visit, Decision]:
+    """A visit by a link that was minted for *issuer*."""
     chance = random.Random(f"{name} {step}")
-    minted_for = visitor_digest(lender)
-    marker = Marker("page", minted_for, page_digest(f"/{chance.randrange(step + 1)}"), f"/{step}")
+    issued_to = visitor_digest(issuer)
+    marker = Marker("page", issued_to, page_digest(f"/{chance.randrange(step + 1)}"), f"/{step}")
     visit = Visit(1.8e9 + step * 90.0 + chance.expovariate(1 / 40), name, name, name, "GET", f"/{step}", marker=marker)
-    if lender == name:
+    if issuer == name:
         return visit, PASS
-    return visit, Decision("pass", (Evidence("integrity", CODE, 1.0, "", details=minted_for.hex()),))
+    return visit, Decision("pass", (Evidence("integrity", CODE, 1.0, "", details=issued_to.hex()),))
 
 
 def lateness(found: list, seconds: float = 4.0) -> tuple[float, float, float, int]:
@@ -129,7 +129,7 @@ def lateness(found: list, seconds: float = 4.0) -> tuple[float, float, float, in
     settings = read_settings("", environment={})
     gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     results = []
-    for beside in (None, WatchThread(build_watch(settings, gate.engine.ladder, gate.state.amend))):
+    for beside in (None, WatchThread(build_watch(settings, gate.engine.policy, gate.state.update_score))):
         late, visits = [], itertools.cycle(found)
         due = time.perf_counter()
         end = due + seconds

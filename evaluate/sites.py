@@ -113,7 +113,7 @@ def iliou(parts: list[str]) -> list[list[str]]:
     """The rows of the goals."""
     settings = read_settings('[watch]\npaths = "challenge"\nwindows = "challenge"\n', environment={})
     gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger(), entries=False)
-    watch = build_watch(settings, gate.engine.ladder, gate.state.amend)
+    watch = build_watch(settings, gate.engine.policy, gate.state.update_score)
     labels, visits = real.iliou_visits()
     fates = replay(gate, visits, host=likely_host(visits), watch=watch).fates
     rows, cells = [], {}

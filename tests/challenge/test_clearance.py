@@ -131,12 +131,12 @@ def test_who_solves_again_stays_who_it_is():
 
 
 def test_sightings_have_a_bound():
-    sightings = ClearanceUsage(most=10)
+    clearance_usage = ClearanceUsage(most=10)
     for n in range(1000):
-        sightings.see(n.to_bytes(2, "big"), b"net", START)
-        sightings.see(b"one", n.to_bytes(2, "big"), START)
-    assert len(sightings) <= 10
-    assert all(len(seen) <= 3 for seen in sightings._seen.values())
+        clearance_usage.see(n.to_bytes(2, "big"), b"net", START)
+        clearance_usage.see(b"one", n.to_bytes(2, "big"), START)
+    assert len(clearance_usage) <= 10
+    assert all(len(seen) <= 3 for seen in clearance_usage._seen.values())
 
 
 def test_the_cookie():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hedgerow import __version__, cli
+from hedgerow import __version__
 from hedgerow.cli.interrupt import STATUS
 from hedgerow.cli.lazy_commands import LazyCommand
 from hedgerow.cli.main import app, main
@@ -72,7 +72,7 @@ def test_commands_that_are_read_later_are_what_help_says(run):
 
 def test_the_command_line_begins_without_the_parts_that_few_commands_need():
     heavy = ("numpy", "dns", "cryptography", "asyncio", "hedgerow.web.build", "hedgerow.settings")
-    code = f"import sys, hedgerow.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, hedgerow.cli.main; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60, text=True)
     assert done.stdout == "[]\n"
 
@@ -93,7 +93,7 @@ def test_wrong_use_is_status_2_and_one_line(run, arguments):
     one_line(err)
 
 
-@pytest.mark.parametrize("module", ["hedgerow.cli", "hedgerow.cli.report"])
+@pytest.mark.parametrize("module", ["hedgerow.cli.main", "hedgerow.cli.report"])
 def test_ctrl_c_before_anything_was_read_is_status_130_and_one_line(module):
     code = """
 import os, signal, sys
@@ -114,9 +114,9 @@ main()
 @pytest.mark.parametrize(("status", "said"), [(130, "Interrupted.\n"), (STATUS, "")])
 def test_ctrl_c_is_said_once(monkeypatch, capsys, status, said):
     """Typer keeps silent; a command that minds it has said so itself."""
-    monkeypatch.setattr(cli, "app", lambda **_: status)
+    monkeypatch.setattr(cli_main, "app", lambda **_: status)
     with pytest.raises(SystemExit) as end:
-        cli.main()
+        cli_main.main()
     assert end.value.code == 130
     assert capsys.readouterr().err == said
 

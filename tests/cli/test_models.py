@@ -15,7 +15,7 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.watch.models.bundle import shipped
 from hedgerow.watch.watch import WatchThread
-from hedgerow.web.build import build_ladder, build_panel, build_sessions, build_watch, shelf, use_watch
+from hedgerow.web.build import build_panel, build_policy, build_sessions, build_watch, shelf, use_watch
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def own(tmp_path):
 
 def watched(own, visits: int = 60) -> None:
     """A crawler comes by, a watch looks on and is stopped."""
-    beside = WatchThread(build_watch(own, build_ladder(own), lambda _: None), sessions=build_sessions(own))
+    beside = WatchThread(build_watch(own, build_policy(own), lambda _: None), sessions=build_sessions(own))
     for n in range(visits):
         marker = Marker("page", visitor_digest("192.0.2.1"), page_digest(f"/{n - 1}"), f"/{n}")
         beside.add(Visit(START + n, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{n}", marker=marker), PASS)
@@ -115,14 +115,14 @@ def test_what_the_settings_name_is_not_moved(run, own, monkeypatch):
 
 
 def test_a_watch_takes_other_bundles_and_keeps_what_it_knows(own):
-    watch = build_watch(own, build_ladder(own), lambda _: None)
+    watch = build_watch(own, build_policy(own), lambda _: None)
     watch.paths.record.judged["person"] = 5
     shelf(own).put_shadow(shipped("pathmarker"))
-    use_watch(watch, own, build_ladder(own))
+    use_watch(watch, own, build_policy(own))
     assert watch.paths.shadow.name == "pathmarker"
     assert watch.paths.record.judged == {"person": 5}
     shelf(own).promote("paths")
-    use_watch(watch, own, build_ladder(own))
+    use_watch(watch, own, build_policy(own))
     assert (watch.paths.bundle.name, watch.paths.shadow, watch.paths.record.judged) == ("pathmarker", None, {})
 
 

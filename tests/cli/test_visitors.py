@@ -44,7 +44,7 @@ def site(run):  # noqa: ARG001 - its directory
 
 
 def block_of(site: Site, key: str = ME) -> Block | None:
-    return site.state.recall(StateQuery(time.time(), "page", key, ME, "", count=False)).block
+    return site.state.record_visit(StateQuery(time.time(), "page", key, ME, "", count=False)).block
 
 
 def eventually(condition) -> bool:
@@ -62,7 +62,7 @@ def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site)
     now = time.time()
     site.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Fell into a trap.")))
     change = ScoreUpdate("account:ann", now, 1, 3600.0, weight=0.7, codes=("minted-for-another",), identity="suspect")
-    site.state.amend(change)
+    site.state.update_score(change)
     assert eventually(lambda: len(shown(run)) == 2)
     status, out, _ = run("show")
     assert status == 0

@@ -27,19 +27,19 @@ def evidence(closed: str = "", **fields):
     return detector(closed)(msgspec.structs.replace(VISIT, **fields), MEMORY)
 
 
-def minted_for(who: str, parent: str = "/list", kind: str = "page") -> Marker:
+def issued_to(who: str, parent: str = "/list", kind: str = "page") -> Marker:
     return Marker(kind, visitor_digest(who), page_digest(parent), "/page")
 
 
 @pytest.mark.parametrize("kind", ["page", "form", "frame"])
 @pytest.mark.parametrize("origin", ["same", "cross", "none", "unknown"])
 def test_a_link_of_ones_own_is_no_evidence(kind, origin):
-    assert evidence(marker=minted_for(ME, kind=kind), origin=origin) == ()
+    assert evidence(marker=issued_to(ME, kind=kind), origin=origin) == ()
 
 
 @pytest.mark.parametrize("kind", ["page", "form", "frame"])
 def test_a_link_of_another_names_whose_and_from_where(kind):
-    (found,) = evidence(marker=minted_for(OTHER, kind=kind))
+    (found,) = evidence(marker=issued_to(OTHER, kind=kind))
     assert (found.detector, found.code) == ("integrity", "minted-for-another")
     assert 0 < found.weight < 1
     assert found.details == visitor_digest(OTHER).hex()
@@ -47,16 +47,16 @@ def test_a_link_of_another_names_whose_and_from_where(kind):
 
 
 def test_a_forgotten_page_is_a_page_of_this_site():
-    (found,) = evidence(marker=minted_for(OTHER, "/forgotten"))
+    (found,) = evidence(marker=issued_to(OTHER, "/forgotten"))
     assert found.text == "Used a link of a page of this site that another visitor was given."
 
 
 def test_who_was_another_before_is_not_accused():
     """Logged in or out, or at another address: the browser carries, sealed, who it was."""
     account = {"visitor": "account:ann", "account": "ann"}
-    assert len(evidence(marker=minted_for(ME), **account)) == 1
-    assert evidence(marker=minted_for(ME), linked=(visitor_digest("x"), visitor_digest(ME)), **account) == ()
-    assert len(evidence(marker=minted_for(OTHER), linked=(visitor_digest("x"),))) == 1
+    assert len(evidence(marker=issued_to(ME), **account)) == 1
+    assert evidence(marker=issued_to(ME), linked=(visitor_digest("x"), visitor_digest(ME)), **account) == ()
+    assert len(evidence(marker=issued_to(OTHER), linked=(visitor_digest("x"),))) == 1
 
 
 def test_a_link_for_anybody_is_no_evidence():
@@ -65,8 +65,8 @@ def test_a_link_for_anybody_is_no_evidence():
 
 @pytest.mark.parametrize("kind", ["trap", "maze"])
 def test_a_trap_is_another_detectors_business(kind):
-    assert evidence(marker=minted_for(OTHER, kind=kind)) == ()
-    assert evidence(marker=minted_for(ME, kind=kind)) == ()
+    assert evidence(marker=issued_to(OTHER, kind=kind)) == ()
+    assert evidence(marker=issued_to(ME, kind=kind)) == ()
 
 
 def test_a_changed_link_is_evidence_and_not_enough_to_block():
@@ -102,14 +102,14 @@ def test_an_entry_weighs_little(fields, code):
 def test_a_closed_page_is_refused_to_who_comes_without_a_link(origin):
     (found,) = evidence("/", origin=origin)
     assert (found.detector, found.code, found.weight) == ("entry", "closed", 1.0)
-    assert evidence("/", marker=minted_for(ME), origin=origin) == ()
-    assert [one.code for one in evidence("/", marker=minted_for(OTHER), origin=origin)] == ["minted-for-another"]
+    assert evidence("/", marker=issued_to(ME), origin=origin) == ()
+    assert [one.code for one in evidence("/", marker=issued_to(OTHER), origin=origin)] == ["minted-for-another"]
     assert evidence("/", target="/api/x", origin=origin) == ()
     assert evidence("/", kind="asset", origin=origin) == ()
 
 
 def test_whatever_comes_together_in_one_visit_blocks_nobody():
-    for fields in ({"tampered": True}, {"marker": minted_for(OTHER)}, {}):
+    for fields in ({"tampered": True}, {"marker": issued_to(OTHER)}, {}):
         assert sum(found.weight for found in evidence(**fields)) < 1.0
 
 

@@ -14,8 +14,8 @@ ME, OTHER = "192.0.2.1", "198.51.100.7"
 MEMORY = StateReply(None, ())
 
 
-def visit(minted_for: str = ME, **fields) -> Visit:
-    marker = Marker("trap", visitor_digest(minted_for), page_digest("/list"), "")
+def visit(issued_to: str = ME, **fields) -> Visit:
+    marker = Marker("trap", visitor_digest(issued_to), page_digest("/list"), "")
     return msgspec.structs.replace(Visit(1.0, ME, ME, ME, "GET", "/~x", marker=marker), **fields)
 
 

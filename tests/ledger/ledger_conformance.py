@@ -41,7 +41,7 @@ _BYTES = st.text(st.characters(max_codepoint=255), max_size=40)
 _MARKERS = st.builds(
     Marker,
     kind=st.sampled_from(["page", "form", "frame", "trap", "maze"]),
-    minted_for=st.binary(min_size=6, max_size=6),
+    issued_to=st.binary(min_size=6, max_size=6),
     parent=st.binary(min_size=6, max_size=6),
     target=_BYTES,
 )

@@ -177,9 +177,10 @@ def test_a_user_is_an_account_only_where_the_server_checked_it():
 
 def test_verified_bots_are_named():
     bots = Bots([Bot("example", ("192.0.2.0/24",), "examplebot")])
-    assert LineParser(Format("combined"), welcome=BotVerifier(bots))(LINE).bot == "example"
+    assert LineParser(Format("combined"), bot_verifier=BotVerifier(bots))(LINE).bot == "example"
     assert (
-        LineParser(Format("combined"), welcome=BotVerifier(bots))(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot == ""
+        LineParser(Format("combined"), bot_verifier=BotVerifier(bots))(LINE.replace(b"192.0.2.1", b"198.51.100.1")).bot
+        == ""
     )
 
 
@@ -199,7 +200,7 @@ def row_of(visit: Visit) -> list[object]:
     fields["linked"] = b"".join(visit.linked)
     fields["signs"] = " ".join(visit.signs)
     if marker is not None:
-        fields |= {"marker_kind": marker.kind, "minted_for": marker.minted_for, "parent": marker.parent}
+        fields |= {"marker_kind": marker.kind, "minted_for": marker.issued_to, "parent": marker.parent}
         fields["marker_target"] = marker.target
     return [fields[name] for name in LEDGER_COLUMNS]
 

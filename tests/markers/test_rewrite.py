@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from page.nasty import pages, random_page
 
 from hedgerow.core.request_kind import kind_of
 from hedgerow.markers.html.entities import attribute_text
@@ -20,6 +19,7 @@ from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
 from hedgerow.markers.rules import Rules
 from hedgerow.markers.token import Key, TokenCodec, page_digest
+from markers.html.nasty import pages, random_page
 
 SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)], "example.org")
 VISITOR, PARENT = b"visitr", b"parent"
@@ -60,7 +60,7 @@ def opened(page: bytes) -> str:
     def one(match: re.Match[str]) -> str:
         marker = SEAL.unseal(match[1])
         assert marker is not None, match[0]
-        assert (marker.minted_for, marker.parent) == (VISITOR, PARENT)
+        assert (marker.issued_to, marker.parent) == (VISITOR, PARENT)
         return f"{{{marker.kind} {marker.target}}}"
 
     return _OPAQUE.sub(one, page.decode("latin-1"))
@@ -209,7 +209,7 @@ def test_a_readable_link_keeps_its_address():
         assert _READABLE.sub("", address) == target
         assert marker.target.encode("latin-1") == page_digest(target)
         assert (hash_ == "#") == (target in {"/x?a=1&b=2", "/y%22"})
-        assert (marker.minted_for, marker.parent) == (VISITOR, PARENT)
+        assert (marker.issued_to, marker.parent) == (VISITOR, PARENT)
     assert len({len(_READABLE.search(link)[1]) for link in links}) == 1
 
 
@@ -726,7 +726,7 @@ def test_a_page_of_many_links_under_another_key():
             assert out == written(seal, visitor, Skeletons())
             markers = [seal.unseal(token) for token in _OPAQUE.findall(out.decode())]
             assert [marker.target for marker in markers] == [f"/{number}" for number in range(30)]
-            assert {marker.minted_for for marker in markers} == {visitor}
+            assert {marker.issued_to for marker in markers} == {visitor}
 
 
 @given(st.text(max_size=30))

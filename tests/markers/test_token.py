@@ -25,14 +25,14 @@ KINDS = st.sampled_from(ALL_KINDS)
 DIGESTS = st.binary(min_size=6, max_size=6)
 TARGETS = st.one_of(st.binary(max_size=80), st.text(max_size=40).map(lambda text: b"/" + text.encode("utf-8")))
 MARKERS = st.builds(
-    Marker, kind=KINDS, minted_for=DIGESTS, parent=DIGESTS, target=TARGETS.map(lambda target: target.decode("latin-1"))
+    Marker, kind=KINDS, issued_to=DIGESTS, parent=DIGESTS, target=TARGETS.map(lambda target: target.decode("latin-1"))
 )
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SECRETS = st.binary(min_size=64, max_size=64)
 
 
 def token_of(marker: Marker, seal: TokenCodec = SEAL) -> str:
-    return seal.seal(marker.kind, marker.minted_for, marker.parent, marker.target.encode("latin-1")).decode()
+    return seal.seal(marker.kind, marker.issued_to, marker.parent, marker.target.encode("latin-1")).decode()
 
 
 def bits_of(token: str) -> list[int]:
@@ -68,9 +68,9 @@ def test_different_markers_have_different_tokens(one, other):
 
 
 @given(KINDS, DIGESTS, DIGESTS, st.lists(TARGETS, max_size=8))
-def test_a_sealer_gives_the_same_tokens(kind, minted_for, parent, targets):
-    tokens = SEAL.sealer(minted_for, parent)([content(kind, target) for target in targets])
-    assert tokens[: len(targets)] == [SEAL.seal(kind, minted_for, parent, target) for target in targets]
+def test_a_sealer_gives_the_same_tokens(kind, issued_to, parent, targets):
+    tokens = SEAL.sealer(issued_to, parent)([content(kind, target) for target in targets])
+    assert tokens[: len(targets)] == [SEAL.seal(kind, issued_to, parent, target) for target in targets]
 
 
 # ---- Every change is refused
@@ -170,8 +170,8 @@ def test_a_token_of_one_host_never_opens_at_another(marker, one, other):
 
 
 @given(DIGESTS, DIGESTS, TARGETS)
-def test_a_token_of_one_kind_is_never_one_of_another(minted_for, parent, target):
-    tokens = [SEAL.seal(kind, minted_for, parent, target).decode() for kind in ALL_KINDS]
+def test_a_token_of_one_kind_is_never_one_of_another(issued_to, parent, target):
+    tokens = [SEAL.seal(kind, issued_to, parent, target).decode() for kind in ALL_KINDS]
     assert len(set(tokens)) == len(ALL_KINDS)
     assert [SEAL.unseal(token).kind for token in tokens] == ALL_KINDS
 

@@ -76,21 +76,21 @@ def test_a_rule_without_a_time_declines_one_visit_and_blocks_nobody():
 
 def test_a_visit_during_a_block_starts_it_again():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "refuse", evidence())
-    decision, renewed = DecisionPolicy(RULES).uphold(VISIT, block)
+    decision, renewed = DecisionPolicy(RULES).extend_block(VISIT, block)
     assert decision == Decision("refuse", (block.evidence,), 110.0)
     assert renewed == Block(ADDRESS, ADDRESS, 95.0, 110.0, "refuse", block.evidence)
 
 
 def test_a_renewed_block_never_ends_earlier():
     block = Block(ADDRESS, ADDRESS, 95.0, 500.0, "refuse", evidence())
-    decision, renewed = DecisionPolicy(RULES).uphold(VISIT, block)
+    decision, renewed = DecisionPolicy(RULES).extend_block(VISIT, block)
     assert decision.until == 500.0
     assert renewed == block
 
 
 def test_without_renewal_a_block_ends_when_it_ends():
     block = Block(ADDRESS, ADDRESS, 95.0, 105.0, "detain", evidence(detector="trap"))
-    assert DecisionPolicy(RULES, renew=False).uphold(VISIT, block) == (
+    assert DecisionPolicy(RULES, renew=False).extend_block(VISIT, block) == (
         Decision("detain", (block.evidence,), 105.0), None,
     )  # fmt: skip
 
@@ -99,11 +99,11 @@ def test_without_renewal_a_block_ends_when_it_ends():
 
 
 def visits(
-    ladder: DecisionPolicy,
+    policy: DecisionPolicy,
     weights,
     *,
     gap: float = 1.0,
-    standing: VisitorScore | None = None,
+    score: VisitorScore | None = None,
     start: float = DAY,
     **fields,
 ):
@@ -112,90 +112,90 @@ def visits(
     for n, weight in enumerate(weights):
         visit = msgspec.structs.replace(VISIT, at=start + n * gap, **fields)
         found = [evidence(weight, "trap")] if weight else []
-        decision, block = ladder.decide(visit, StateReply(None, (), 0, standing), found)
+        decision, block = policy.decide(visit, StateReply(None, (), 0, score), found)
         actions.append(decision.action if block is None else "block")
-        standing = updated_score(standing, decision.change) if decision.change is not None else standing
-    return actions, standing
+        score = updated_score(score, decision.change) if decision.change is not None else score
+    return actions, score
 
 
 def test_weights_of_many_visits_make_a_suspect():
-    actions, standing = visits(DecisionPolicy(RULES), [0.3] * 6)
+    actions, score = visits(DecisionPolicy(RULES), [0.3] * 6)
     assert actions == ["pass"] * 3 + ["challenge"] * 3
-    assert (standing.identity, standing.challenges) == ("suspect", 1)
+    assert (score.identity, score.challenges) == ("suspect", 1)
 
 
 def test_a_suspect_is_told_why():
-    _, standing = visits(DecisionPolicy(RULES), [0.3] * 3)
+    _, score = visits(DecisionPolicy(RULES), [0.3] * 3)
     decision = DecisionPolicy(RULES).decide(
-        msgspec.structs.replace(VISIT, at=DAY + 4), StateReply(None, (), 0, standing), [evidence(0.3)]
+        msgspec.structs.replace(VISIT, at=DAY + 4), StateReply(None, (), 0, score), [evidence(0.3)]
     )[0]
     assert decision.evidence[-1].text == "Suspected for trap-x (3 times), density-x."
     assert decision.code == "suspect"
 
 
 def test_suspicion_fades():
-    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
-    actions, _ = visits(ladder, [0.3] * 29, gap=100.0)
+    policy = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
+    actions, _ = visits(policy, [0.3] * 29, gap=100.0)
     assert set(actions) == {"pass"}
 
 
 def test_thirty_wrong_visits_in_a_day_make_a_suspect_however_far_apart():
-    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=1.0))
-    actions, standing = visits(ladder, [0.05] * 31, gap=2000.0)
+    policy = DecisionPolicy(RULES, PolicyThresholds(half_life=1.0))
+    actions, score = visits(policy, [0.05] * 31, gap=2000.0)
     assert actions == ["pass"] * 29 + ["challenge"] * 2
-    assert standing.wrong == 31
+    assert score.suspicious_visits == 31
 
 
 def test_wrong_visits_are_those_of_a_day():
-    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=1.0))
-    actions, _ = visits(ladder, [0.05] * 100, gap=4000.0)
+    policy = DecisionPolicy(RULES, PolicyThresholds(half_life=1.0))
+    actions, _ = visits(policy, [0.05] * 100, gap=4000.0)
     assert set(actions) == {"pass"}
 
 
 def test_visits_of_little_weight_are_not_wrong():
-    actions, standing = visits(DecisionPolicy(RULES, PolicyThresholds(half_life=1.0)), [0.04] * 100)
+    actions, score = visits(DecisionPolicy(RULES, PolicyThresholds(half_life=1.0)), [0.04] * 100)
     assert set(actions) == {"pass"}
-    assert standing.wrong == 0
+    assert score.suspicious_visits == 0
 
 
 def test_the_third_challenge_of_a_day_blocks():
-    ladder = DecisionPolicy(RULES)
-    standing = None
+    policy = DecisionPolicy(RULES)
+    score = None
     for expected in ("challenge", "challenge", "block"):
-        actions, standing = visits(ladder, [0.9, 0.9], standing=standing)
+        actions, score = visits(policy, [0.9, 0.9], score=score)
         assert actions[-1] == expected
-        standing = updated_score(standing, ladder.cleared(ADDRESS, DAY + 5))
-        assert (standing.identity, standing.suspicion, standing.wrong) == ("person", 0.0, 0)
-    _, standing = visits(ladder, [0.9, 0.9], standing=standing, start=DAY * 2)
-    assert standing.challenges == 1
+        score = updated_score(score, policy.cleared(ADDRESS, DAY + 5))
+        assert (score.identity, score.total, score.suspicious_visits) == ("person", 0.0, 0)
+    _, score = visits(policy, [0.9, 0.9], score=score, start=DAY * 2)
+    assert score.challenges == 1
 
 
 def test_the_block_after_too_many_challenges_says_so_and_lasts():
-    standing = VisitorScore(at=DAY, day=1, challenges=2)
+    score = VisitorScore(at=DAY, day=1, challenges=2)
     visit = msgspec.structs.replace(VISIT, at=DAY + 1)
     decision, block = DecisionPolicy(RULES).decide(
-        visit, StateReply(None, (), 0, standing), [evidence(0.5), evidence(0.4)]
+        visit, StateReply(None, (), 0, score), [evidence(0.5), evidence(0.4)]
     )
     assert (decision.action, block) == ("pass", None)
-    standing = updated_score(standing, decision.change)
-    decision, block = DecisionPolicy(RULES).decide(visit, StateReply(None, (), 0, standing), [evidence(0.5)])
+    score = updated_score(score, decision.change)
+    decision, block = DecisionPolicy(RULES).decide(visit, StateReply(None, (), 0, score), [evidence(0.5)])
     assert (decision.action, decision.code, decision.until) == ("refuse", "too-many-challenges", visit.at + DAY)
     assert block.evidence.text == "To be challenged for the 3. time in a day. Suspected for density-x (3 times)."
 
 
 def test_a_suspect_still_gets_the_images_of_its_pages():
-    _, standing = visits(DecisionPolicy(RULES), [0.9, 0.9])
-    assert standing.identity == "suspect"
-    assert visits(DecisionPolicy(RULES), [0.0], standing=standing, kind="asset")[0] == ["pass"]
-    assert visits(DecisionPolicy(RULES), [0.0], standing=standing, kind="call")[0] == ["challenge"]
+    _, score = visits(DecisionPolicy(RULES), [0.9, 0.9])
+    assert score.identity == "suspect"
+    assert visits(DecisionPolicy(RULES), [0.0], score=score, kind="asset")[0] == ["pass"]
+    assert visits(DecisionPolicy(RULES), [0.0], score=score, kind="call")[0] == ["challenge"]
 
 
 def test_a_suspect_is_judged_again_when_half_has_faded():
-    ladder = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
-    _, standing = visits(ladder, [0.6, 0.6])
-    assert visits(ladder, [0.0], standing=standing, start=DAY + 90)[0] == ["challenge"]
-    actions, standing = visits(ladder, [0.0], standing=standing, start=DAY + 200)
-    assert (actions, standing.identity) == (["pass"], "person")
+    policy = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
+    _, score = visits(policy, [0.6, 0.6])
+    assert visits(policy, [0.0], score=score, start=DAY + 90)[0] == ["challenge"]
+    actions, score = visits(policy, [0.0], score=score, start=DAY + 200)
+    assert (actions, score.identity) == (["pass"], "person")
 
 
 @pytest.mark.parametrize(("suspects", "action"), [("refuse", "refuse"), ("pass", "pass")])
@@ -205,18 +205,18 @@ def test_what_is_done_with_suspects_is_a_setting(suspects, action):
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), max_size=20))
 def test_suspicion_is_never_more_than_all_weights_and_never_negative(changes):
-    standing = None
+    score = None
     for at, weight in changes:
-        standing = updated_score(standing, ScoreUpdate("x", at, int(at // DAY), 100.0, weight=weight, codes=("a",)))
-        assert 0 <= standing.suspicion <= sum(w for _, w in changes) + 1e-9
-    assert standing is None or standing.reasons == (("a", len(changes)),)
+        score = updated_score(score, ScoreUpdate("x", at, int(at // DAY), 100.0, weight=weight, codes=("a",)))
+        assert 0 <= score.total <= sum(w for _, w in changes) + 1e-9
+    assert score is None or score.reasons == (("a", len(changes)),)
 
 
 def test_reasons_are_bounded():
-    standing = None
+    score = None
     for n in range(100):
-        standing = updated_score(standing, ScoreUpdate("x", float(n), 1, 100.0, weight=0.1, codes=(f"c{n}",)))
-    assert [code for code, _ in standing.reasons] == [f"c{n}" for n in range(92, 100)]
+        score = updated_score(score, ScoreUpdate("x", float(n), 1, 100.0, weight=0.1, codes=(f"c{n}",)))
+    assert [code for code, _ in score.reasons] == [f"c{n}" for n in range(92, 100)]
 
 
 # ---- Again and again
@@ -224,12 +224,12 @@ def test_reasons_are_bounded():
 
 @pytest.mark.parametrize(("before", "seconds"), [(0, 10.0), (1, 20.0), (2, 40.0), (3, 50.0), (5000, 50.0)])
 def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, seconds):
-    ladder = DecisionPolicy(RULES, lengthen=2.0, longest=50.0)
+    policy = DecisionPolicy(RULES, lengthen=2.0, longest=50.0)
     memory = StateReply(None, (), offences=((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
-    decision, block = ladder.decide(VISIT, memory, [evidence()])
+    decision, block = policy.decide(VISIT, memory, [evidence()])
     assert block is not None
     assert (block.offence, block.until, decision.until) == (before + 1, 100.0 + seconds, 100.0 + seconds)
-    _, renewed = ladder.uphold(msgspec.structs.replace(VISIT, at=105.0), block)
+    _, renewed = policy.extend_block(msgspec.structs.replace(VISIT, at=105.0), block)
     assert renewed == msgspec.structs.replace(block, until=105.0 + seconds)
 
 
@@ -252,57 +252,55 @@ def test_steady_evidence_does_not_grow_with_the_visits():
     assert outcome.decision.change.weight == 0.3
     assert outcome.decision.change.codes == ("y",)
     assert outcome.decision.action == "pass"
-    known = VisitorScore(suspicion=0.3, at=VISIT.at)
-    assert one.decide(VISIT, StateReply(None, (), standing=known), [added]).decision.action == "pass"
-    assert one.decide(VISIT, StateReply(None, (), standing=known), [steady, added]).decision.action == "challenge"
-    assert one.decide(VISIT, StateReply(None, (), standing=known), [steady]).decision.action == "pass"
+    known = VisitorScore(total=0.3, at=VISIT.at)
+    assert one.decide(VISIT, StateReply(None, (), score=known), [added]).decision.action == "pass"
+    assert one.decide(VISIT, StateReply(None, (), score=known), [steady, added]).decision.action == "challenge"
+    assert one.decide(VISIT, StateReply(None, (), score=known), [steady]).decision.action == "pass"
 
 
 # ---- What the watch finds
 
 
-def come(ladder: DecisionPolicy, standing: VisitorScore | None, at: float = 100.0) -> tuple[str, VisitorScore | None]:
+def come(policy: DecisionPolicy, score: VisitorScore | None, at: float = 100.0) -> tuple[str, VisitorScore | None]:
     """A visit without evidence: what is done, and the standing after it."""
     visit = msgspec.structs.replace(VISIT, at=at)
-    outcome = ladder.decide(visit, StateReply(None, (), standing=standing), [])
+    outcome = policy.decide(visit, StateReply(None, (), score=score), [])
     change = outcome.decision.change
-    return outcome.decision.action, updated_score(standing, change) if change is not None else standing
+    return outcome.decision.action, updated_score(score, change) if change is not None else score
 
 
 def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
-    ladder = DecisionPolicy(RULES)
-    standing = updated_score(None, ladder.found(ADDRESS, 100.0, "depth-first", "path-depth-first"))
-    assert (standing.identity, standing.challenges) == ("depth-first", 1)
-    assert come(ladder, standing, 200.0) == ("challenge", standing)
-    action, after = come(ladder, standing, 100.0 + 3 * 3600.0)
+    policy = DecisionPolicy(RULES)
+    score = updated_score(None, policy.found(ADDRESS, 100.0, "depth-first", "path-depth-first"))
+    assert (score.identity, score.challenges) == ("depth-first", 1)
+    assert come(policy, score, 200.0) == ("challenge", score)
+    action, after = come(policy, score, 100.0 + 3 * 3600.0)
     assert (action, after.identity) == ("pass", "person")
 
 
 def test_who_solves_what_the_watch_asked_three_times_a_day_is_blocked():
-    ladder, standing = DecisionPolicy(RULES), None
+    policy, score = DecisionPolicy(RULES), None
     actions = []
     for n in range(3):
-        standing = updated_score(standing, ladder.found(ADDRESS, 100.0 + n, "suspect", "campaign"))
-        actions.append(come(ladder, standing, 100.0 + n)[0])
-        standing = updated_score(standing, ladder.cleared(ADDRESS, 100.0 + n))
+        score = updated_score(score, policy.found(ADDRESS, 100.0 + n, "suspect", "campaign"))
+        actions.append(come(policy, score, 100.0 + n)[0])
+        score = updated_score(score, policy.cleared(ADDRESS, 100.0 + n))
     assert actions == ["challenge", "challenge", "refuse"]
 
 
 def test_a_suspect_that_the_watch_finds_too_is_challenged_once():
-    ladder = DecisionPolicy(RULES)
-    standing = updated_score(
-        None, ScoreUpdate(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True)
-    )
-    standing = updated_score(standing, ladder.found(ADDRESS, 101.0, "width-first", "path-width-first"))
-    standing = updated_score(standing, ladder.found(ADDRESS, 102.0, "suspect", "campaign"))
-    assert (standing.identity, standing.challenges) == ("width-first", 1)
+    policy = DecisionPolicy(RULES)
+    score = updated_score(None, ScoreUpdate(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True))
+    score = updated_score(score, policy.found(ADDRESS, 101.0, "width-first", "path-width-first"))
+    score = updated_score(score, policy.found(ADDRESS, 102.0, "suspect", "campaign"))
+    assert (score.identity, score.challenges) == ("width-first", 1)
 
 
 def test_what_is_only_noted_weighs_nothing():
-    ladder = DecisionPolicy(RULES)
-    standing = updated_score(None, ladder.noted(ADDRESS, 100.0, "path-random-like"))
-    assert standing.reasons == (("path-random-like", 1),)
-    assert come(ladder, standing) == ("pass", standing)
+    policy = DecisionPolicy(RULES)
+    score = updated_score(None, policy.noted(ADDRESS, 100.0, "path-random-like"))
+    assert score.reasons == (("path-random-like", 1),)
+    assert come(policy, score) == ("pass", score)
 
 
 class Thorough(DecisionPolicy):
@@ -316,14 +314,14 @@ class Thorough(DecisionPolicy):
 
 
 @given(
-    standing=st.none()
+    score=st.none()
     | st.builds(
         VisitorScore,
         identity=st.sampled_from(["person", "suspect", "random-like"]),
-        suspicion=st.sampled_from([0.0, 1e-12, 0.4, 0.9, 0.99, 1.0, 3.0]),
+        total=st.sampled_from([0.0, 1e-12, 0.4, 0.9, 0.99, 1.0, 3.0]),
         at=st.sampled_from([0.0, 50.0, 99.0, 100.0, 5_000.0, 90_000.0]),
         day=st.integers(0, 1),
-        wrong=st.integers(0, 4),
+        suspicious_visits=st.integers(0, 4),
         challenges=st.integers(0, 3),
     ),
     weights=st.lists(st.sampled_from([0.0, 0.01, 0.05, 0.1, 0.5]), max_size=3),
@@ -333,10 +331,10 @@ class Thorough(DecisionPolicy):
     ),
     at=st.sampled_from([100.0, 90_000.0]),
 )
-def test_who_plainly_stays_a_person_would_have_been_found_to(standing, weights, detectors, thresholds, at):
+def test_who_plainly_stays_a_person_would_have_been_found_to(score, weights, detectors, thresholds, at):
     rules = {**RULES, "headers": PolicyRule("refuse", 10.0, steady=True), "entry": PolicyRule("refuse", 10.0)}
     visit = msgspec.structs.replace(VISIT, at=at)
-    memory = StateReply(None, (), standing=standing)
+    memory = StateReply(None, (), score=score)
     found = [evidence(weight, detector) for weight, detector in zip(weights, detectors, strict=False)]
     thorough = Thorough(rules, thresholds=thresholds).decide(visit, memory, found)
     assert DecisionPolicy(rules, thresholds=thresholds).decide(visit, memory, found) == thorough

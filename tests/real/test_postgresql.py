@@ -12,8 +12,6 @@ from contextlib import closing
 import msgspec
 import psycopg
 import pytest
-from stores.ledger_conformance import START, LedgerConformance, visit
-from stores.lists_conformance import ListsConformance, entry, found
 
 from hedgerow.cli.main import main
 from hedgerow.core.decision import PASS, Decision, Evidence
@@ -30,6 +28,8 @@ from hedgerow.lists.model import Lists
 from hedgerow.lists.postgresql_store import PostgresLists
 from hedgerow.logs.ledger_follower import LedgerFollower
 from hedgerow.logs.reader import LogReader
+from ledger.ledger_conformance import START, LedgerConformance, visit
+from lists.lists_conformance import ListsConformance, entry, found
 
 from .databases import PATIENCE, PostgresServer
 

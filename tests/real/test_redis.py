@@ -17,10 +17,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from stores.shared_conformance import SharedConformance
-from stores.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
-from stores.state_machine import compared
-from stores.visits import open_redis
 
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.core.ledger import NoLedger
@@ -33,6 +29,10 @@ from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.state import RedisState
 from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.web.build import build_gate
+from ledger.visits import open_redis
+from state.shared_conformance import SharedConformance
+from state.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
+from state.state_machine import compared
 
 from .databases import PATIENCE, RedisServer, command
 from .servers import free_port
@@ -86,9 +86,9 @@ def wait_until(met) -> None:
 def test_everything_has_an_end(server):
     command(server.port, "FLUSHALL")
     with closing(fresh(WINDOW, remember=100.0)) as state:
-        state.recall(msgspec.structs.replace(ask(0.0, ANN), day=7))
+        state.record_visit(msgspec.structs.replace(ask(0.0, ANN), day=7))
         state.commit(block(ANN))
-        state.amend(ScoreUpdate(HOME, START, 1, 60.0, weight=0.5, codes=("a",), entry="/x"))
+        state.update_score(ScoreUpdate(HOME, START, 1, 60.0, weight=0.5, codes=("a",), entry="/x"))
         assert RedisUsedChallenges(state).spend(b"1", START + 60, START)
         RedisClearanceUsage(state).see(b"1", b"net", START)
         RedisRevokedBots(state)["bot"] = time.time() + 60
@@ -109,18 +109,18 @@ def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog
         with closing(state), closing(other):
             state.commit(block("known", "known", until=1e6))
             own.kill(how)
-            assert [state.recall(ask(n / 10)).counts for n in range(3)] == [(1,), (2,), (3,)]
+            assert [state.record_visit(ask(n / 10)).counts for n in range(3)] == [(1,), (2,), (3,)]
             # Whether there was anything to forgive nobody knows now.
             assert state.forgive(HOME) is None
-            assert state.recall(ask(0.0, "known")).block is not None
+            assert state.record_visit(ask(0.0, "known")).block is not None
             state.commit(block(until=1e6))
-            state.amend(ScoreUpdate(ANN, START, 1, 60.0, weight=0.5))
+            state.update_score(ScoreUpdate(ANN, START, 1, 60.0, weight=0.5))
             assert state.away
-            assert state.recall(ask(1.0)).block is not None
+            assert state.record_visit(ask(1.0)).block is not None
             own.kill(signal.SIGCONT) if how == signal.SIGSTOP else own.start()
             wait_until(lambda: not state.away and not other.away)
-            wait_until(lambda: other.recall(ask(2.0)).block is not None)
-            assert other.recall(ask(2.0, ANN)).standing.suspicion == 0.5
+            wait_until(lambda: other.record_visit(ask(2.0)).block is not None)
+            assert other.record_visit(ask(2.0, ANN)).score.total == 0.5
             assert "Redis does not answer" in caplog.text
 
 
@@ -129,9 +129,9 @@ def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
         mine, other = (RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=5.0) for _ in range(2))
         with closing(mine), closing(other):
             other.commit(block(until=1e6))
-            assert mine.recall(ask(1.0)).block is not None
+            assert mine.record_visit(ask(1.0)).block is not None
             own.kill()
-            assert mine.recall(ask(2.0)).block is not None
+            assert mine.record_visit(ask(2.0)).block is not None
 
 
 def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
@@ -144,7 +144,7 @@ def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
             assert gate.decide(visit).action == "pass"
             own.kill()
             with pytest.raises(StateUnavailable):
-                state.recall(ask())
+                state.record_visit(ask())
             decision = gate.decide(visit)
             assert (decision.action, decision.code) == ("refuse", "store-away")
             assert not RedisUsedChallenges(state, closed=True).spend(b"1", START + 60, START)
@@ -154,10 +154,10 @@ def test_nobody_there_at_the_start_is_no_reason_not_to_start():
     with closing(RedisServer()) as own:
         own.stop()
         with closing(RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=5.0)) as state:
-            assert state.recall(ask()).counts == (1,)
+            assert state.record_visit(ask()).counts == (1,)
             own.start()
             wait_until(lambda: not state.away)
-            assert state.recall(ask()).counts == (1,)
+            assert state.record_visit(ask()).counts == (1,)
 
 
 # ---- In an event loop
@@ -165,10 +165,10 @@ def test_nobody_there_at_the_start_is_no_reason_not_to_start():
 
 def test_in_a_loop_the_answers_are_the_same_and_all_at_once_go_out_together():
     async def run(state) -> list:
-        found = await asyncio.gather(*(state.recall_afar(ask(n / 100)) for n in range(50)))
-        await state.recall_afar(ask(0.5, kind="asset"))
-        turned = await state.recount_afar(ask(0.5), "asset")
-        await state.close_afar()
+        found = await asyncio.gather(*(state.record_visit_async(ask(n / 100)) for n in range(50)))
+        await state.record_visit_async(ask(0.5, kind="asset"))
+        turned = await state.reclassify_async(ask(0.5), "asset")
+        await state.close_async()
         return [memory.counts[0] for memory in found] + [turned.counts[0]]
 
     with closing(fresh(WINDOW)) as state:
@@ -181,21 +181,21 @@ def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
         async def told():
             # Sent, and not answered: told again when it is back.
             state.commit(block(until=1e6))
-            return await state.recall_afar(ask(1.0, ANN))
+            return await state.record_visit_async(ask(1.0, ANN))
 
-        assert (await state.recall_afar(ask())).counts == (1,)
+        assert (await state.record_visit_async(ask())).counts == (1,)
         own.kill(signal.SIGSTOP)
-        hung = await asyncio.gather(*(state.recall_afar(ask(n / 10, ANN)) for n in range(4)), told())
+        hung = await asyncio.gather(*(state.record_visit_async(ask(n / 10, ANN)) for n in range(4)), told())
         assert sorted(memory.counts for memory in hung) == [(1,), (2,), (3,), (4,), (5,)]
         assert state.alone == 5
         own.kill(signal.SIGCONT)
         async with asyncio.timeout(PATIENCE):
             while state.away:
                 await asyncio.sleep(0.01)
-        assert (await state.recall_afar(ask(1.0))).block is not None
+        assert (await state.record_visit_async(ask(1.0))).block is not None
         # What it was sent while it hung it may have counted, or not.
-        assert (await state.recall_afar(ask(1.0, ANN))).counts in {(1,), (6,)}
-        await state.close_afar()
+        assert (await state.record_visit_async(ask(1.0, ANN))).counts in {(1,), (6,)}
+        await state.close_async()
 
     with (
         closing(RedisServer()) as own,
@@ -254,14 +254,14 @@ def test_a_password_and_a_database():
         with closing(
             RedisState(parse_redis_address(url, password="s3cret"), WINDOW, prefix="x:", patience=5.0)
         ) as state:
-            assert state.recall(ask()).counts == (1,)
+            assert state.record_visit(ask()).counts == (1,)
             assert not state.away
         with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
             assert state.away
 
             async def run() -> None:
-                assert (await state.recall_afar(ask())).counts == (1,)
-                await state.close_afar()
+                assert (await state.record_visit_async(ask())).counts == (1,)
+                await state.close_async()
 
             asyncio.run(run())
             assert state.alone == 1
@@ -297,12 +297,12 @@ def test_tls(tmp_path):
     with closing(RedisServer(*options, "--tls-key-file", str(tmp_path / "key.pem"))):
         url, trusted = f"rediss://127.0.0.1:{port}", str(tmp_path / "cert.pem")
         with closing(RedisState(parse_redis_address(url, ca_file=trusted), WINDOW, prefix="x:", patience=5.0)) as state:
-            assert state.recall(ask()).counts == (1,)
+            assert state.record_visit(ask()).counts == (1,)
             assert not state.away
 
             async def run() -> tuple[int, ...]:
-                found = await state.recall_afar(ask())
-                await state.close_afar()
+                found = await state.record_visit_async(ask())
+                await state.close_async()
                 return found.counts
 
             assert asyncio.run(run()) == (2,)

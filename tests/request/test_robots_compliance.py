@@ -14,7 +14,7 @@ SEO = KnownBot("Seo", "seo", agent="seo", robots="Seo", domains=("bot.example",)
 HERE, THERE = "192.0.2.1", "198.51.100.1"
 
 
-def manners(text: bytes = CLOSED, at: float = 0.0) -> RobotsCompliance:
+def robots_compliance(text: bytes = CLOSED, at: float = 0.0) -> RobotsCompliance:
     one = RobotsCompliance()
     assert one.due("example.org", at)
     one.learn("example.org", text, at)
@@ -22,22 +22,22 @@ def manners(text: bytes = CLOSED, at: float = 0.0) -> RobotsCompliance:
 
 
 def test_rules_hold_for_those_they_name():
-    one = manners()
+    one = robots_compliance()
     assert one.disobeys("example.org", "Bot", "/private/x?y", 1.0)
     assert not one.disobeys("example.org", "Bot", "/mine", 1.0)
     assert one.disobeys("example.org", "Polite", "/mine", 1.0)
     assert not one.disobeys("example.org", "Polite", "/private", 1.0)
     assert not one.disobeys("other.example", "Bot", "/private", 1.0)
-    assert not manners(b"User-agent: *\nDisallow: /").disobeys("example.org", "Bot", "/robots.txt", 1.0)
+    assert not robots_compliance(b"User-agent: *\nDisallow: /").disobeys("example.org", "Bot", "/robots.txt", 1.0)
 
 
 def test_a_target_is_never_taken_for_an_address():
-    one = manners(b"User-agent: *\nDisallow: //x\n")
+    one = robots_compliance(b"User-agent: *\nDisallow: //x\n")
     assert one.disobeys("example.org", "Bot", "//x/y", 1.0)
 
 
 def test_a_new_rule_is_held_against_nobody_for_a_day():
-    one = manners(b"")
+    one = robots_compliance(b"")
     one.learn("example.org", CLOSED, HOUR)
     assert not one.disobeys("example.org", "Bot", "/private", 2 * HOUR)
     assert not one.disobeys("example.org", "Bot", "/private", DAY)
@@ -62,22 +62,22 @@ def test_it_is_read_when_it_is_due():
 
 
 def test_many_versions_are_not_kept():
-    one = manners()
+    one = robots_compliance()
     for n in range(100):
         one.learn("example.org", b"# %d" % n, float(n))
     assert len(one._hosts["example.org"].versions) == 8
 
 
-def welcome() -> BotVerifier:
+def bot_verifier() -> BotVerifier:
     proofs = BotProofs()
     for bot in (BOT, FETCHER, SEO):
         proofs.learn(Name(bot, HERE, 0.0), true=True)
         proofs.learn(Name(bot, THERE, 0.0), true=False)
-    return BotVerifier(Bots(known=[BOT, FETCHER, SEO], proofs=proofs), manners=manners())
+    return BotVerifier(Bots(known=[BOT, FETCHER, SEO], proofs=proofs), robots_compliance=robots_compliance())
 
 
 def test_a_bot_that_disobeys_loses_its_welcome_for_a_day():
-    one = welcome()
+    one = bot_verifier()
     ask = lambda at, target, address=HERE, agent="bot": one.of_address(at, address, agent, "example.org", target)  # noqa: E731
     assert ask(1.0, "/") == ("Bot", "Bot", "verified", ())
     assert ask(2.0, "/private") == ("", "Bot", "verified", ("robots",))
@@ -88,14 +88,14 @@ def test_a_bot_that_disobeys_loses_its_welcome_for_a_day():
 
 
 def test_who_fetches_for_a_person_is_not_held_to_it():
-    assert welcome().of_address(1.0, HERE, "fetcher", "example.org", "/private").bot == "Fetcher"
+    assert bot_verifier().of_address(1.0, HERE, "fetcher", "example.org", "/private").bot == "Fetcher"
 
 
 def test_a_liar_costs_nobody_the_welcome():
-    one = welcome()
+    one = bot_verifier()
     assert one.of_address(1.0, THERE, "bot", "example.org", "/private") == ("", "Bot", "false", ())
     assert one.of_address(2.0, HERE, "bot", "example.org", "/").bot == "Bot"
 
 
 def test_what_is_contained_is_verified_and_not_welcome():
-    assert welcome().of_address(1.0, HERE, "seo", "example.org", "/") == ("", "Seo", "verified", ())
+    assert bot_verifier().of_address(1.0, HERE, "seo", "example.org", "/") == ("", "Seo", "verified", ())

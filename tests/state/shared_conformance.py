@@ -13,9 +13,9 @@ from contextlib import closing
 from typing import Any
 
 from hedgerow.core.rate_limit import RateLimit
+from ledger.visits import EACH, visit
 
 from .state_conformance import ANN, START, ask
-from .visits import EACH, visit
 
 PROCESSES = 8
 
@@ -34,9 +34,9 @@ class SharedConformance:
         assert sorted(of_prefix for _, of_prefix in seen) == list(range(1, total + 1))
         make, arguments = opened
         with closing(make(*arguments)) as state:
-            memory = state.recall(ask(1.0))
+            memory = state.record_visit(ask(1.0))
             assert memory.counts == (total // 2 + 1, total + 1)
-            assert memory.standing.wrong == PROCESSES
-            assert memory.standing.reasons == (("a", PROCESSES),)
-            assert state.recall(ask(1.0, ANN)).strikes == PROCESSES
+            assert memory.score.suspicious_visits == PROCESSES
+            assert memory.score.reasons == (("a", PROCESSES),)
+            assert state.record_visit(ask(1.0, ANN)).strikes == PROCESSES
             assert {block.key for block in state.blocks(START)} == {f"account:{n}" for n in range(PROCESSES)}

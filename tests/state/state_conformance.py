@@ -77,7 +77,7 @@ class Reference:
         self.windows = windows
         self.visits: dict[str, list[tuple[float, str]]] = defaultdict(list)
 
-    def recall(self, question: StateQuery) -> tuple[int, ...]:
+    def record_visit(self, question: StateQuery) -> tuple[int, ...]:
         whose = {"visitor": question.visitor, "prefix": prefix_key(question.prefix), "network": question.network}
         for key in whose.values():
             self.visits[key].append((question.at, question.kind))
@@ -98,22 +98,22 @@ class StateConformance:
 
     def test_exactly_the_count_passes_and_one_more_is_caught(self):
         state = self.state(WINDOW)
-        counts = [state.recall(ask(n / 10)).counts for n in range(6)]
+        counts = [state.record_visit(ask(n / 10)).counts for n in range(6)]
         assert counts == [(1,), (2,), (3,), (4,), (5,), (6,)]
-        assert state.recall(ask(2.9, AWAY)).counts == (1,)
+        assert state.record_visit(ask(2.9, AWAY)).counts == (1,)
 
     def test_a_visit_exactly_as_old_as_the_window_has_left_it(self):
         state = self.state(WINDOW)
-        state.recall(ask(0.0))
-        assert state.recall(ask(3.0)).counts == (1,)
-        assert state.recall(ask(5.999)).counts == (2,)
+        state.record_visit(ask(0.0))
+        assert state.record_visit(ask(3.0)).counts == (1,)
+        assert state.record_visit(ask(5.999)).counts == (2,)
 
     @pytest.mark.parametrize("shift", [n / 16 for n in range(48)])
     def test_a_burst_of_200_is_caught_wherever_it_begins(self, shift):
         """The thesis counts from a first arrival: 100 before and 100 after its boundary would both pass."""
         state = self.state((RateLimit(count=100, seconds=3.0),))
-        state.recall(ask(0.0))
-        counts = [state.recall(ask(shift + n * 0.0078125)).counts[0] for n in range(200)]
+        state.record_visit(ask(0.0))
+        counts = [state.record_visit(ask(shift + n * 0.0078125)).counts[0] for n in range(200)]
         assert max(counts) > 100
         assert sum(count <= 100 for count in counts) <= 100
 
@@ -127,8 +127,8 @@ class StateConformance:
             at += step
             network = NETWORK if prefix == HOME else "198.51.100.0/24"
             question = ask(at, visitor, prefix, kind=kind, network=network)
-            expected = reference.recall(question)
-            found = state.recall(question).counts
+            expected = reference.record_visit(question)
+            found = state.record_visit(question).counts
             if kind not in counted:
                 assert found == ()
                 continue
@@ -142,7 +142,7 @@ class StateConformance:
         windows = (RateLimit(count=100, seconds=3.0), RateLimit(count=100, seconds=10.0))
         state, reference = self.state(windows), Reference(windows)
         for number, at in enumerate(times, 1):
-            expected, found = reference.recall(ask(at)), state.recall(ask(at)).counts
+            expected, found = reference.record_visit(ask(at)), state.record_visit(ask(at)).counts
             assert all(answered <= right for answered, right in zip(found, expected, strict=True))
             if at == max(times[:number]):
                 assert found == expected
@@ -150,39 +150,39 @@ class StateConformance:
     def test_a_verified_bot_is_not_counted(self):
         state = self.state(WINDOW)
         for _ in range(100):
-            assert state.recall(ask(count=False)).counts == ()
-        assert state.recall(ask()).counts == (1,)
+            assert state.record_visit(ask(count=False)).counts == ()
+        assert state.record_visit(ask()).counts == (1,)
 
     def test_accounts_of_one_address_add_up_with_who_has_none(self):
         state = self.state((RateLimit(count=9, seconds=3.0), RateLimit(count=9, seconds=3.0, by="prefix")))
-        assert state.recall(ask(0.0)).counts == (1, 1)
-        assert state.recall(ask(0.1, ANN)).counts == (1, 2)
-        assert state.recall(ask(0.2, BOB)).counts == (1, 3)
-        assert state.recall(ask(0.3, ANN)).counts == (2, 4)
-        assert state.recall(ask(0.4)).counts == (2, 5)
-        assert state.recall(ask(0.5, ANN, AWAY)).counts == (3, 1)
+        assert state.record_visit(ask(0.0)).counts == (1, 1)
+        assert state.record_visit(ask(0.1, ANN)).counts == (1, 2)
+        assert state.record_visit(ask(0.2, BOB)).counts == (1, 3)
+        assert state.record_visit(ask(0.3, ANN)).counts == (2, 4)
+        assert state.record_visit(ask(0.4)).counts == (2, 5)
+        assert state.record_visit(ask(0.5, ANN, AWAY)).counts == (3, 1)
 
     def test_networks(self):
         state = self.state((RateLimit(count=9, seconds=3.0, by="network"),))
         for number, address in enumerate(["192.0.2.1", "192.0.2.2", "192.0.2.3"], 1):
-            assert state.recall(ask(0.0, address, network=NETWORK)).counts == (number,)
-        assert state.recall(ask(0.0, AWAY, network="198.51.100.0/24")).counts == (1,)
+            assert state.record_visit(ask(0.0, address, network=NETWORK)).counts == (number,)
+        assert state.record_visit(ask(0.0, AWAY, network="198.51.100.0/24")).counts == (1,)
 
     def test_a_visit_that_turns_out_to_be_another_kind_is_still_one_visit(self):
         windows = (RateLimit(count=9, seconds=3.0), RateLimit(count=9, seconds=3.0, by="prefix", of="everything"))
         state = self.state(windows)
-        assert state.recall(ask(0.0, ANN, kind="asset")).counts == (0, 1)
-        assert state.recount(ask(0.0, ANN), "asset").counts == (1, 1)
-        assert state.recall(ask(0.1, ANN, kind="call")).counts == (1, 2)
-        assert state.recount(ask(0.1, ANN), "call").counts == (2, 2)
-        assert state.recall(ask(0.2)).counts == (1, 3)
+        assert state.record_visit(ask(0.0, ANN, kind="asset")).counts == (0, 1)
+        assert state.reclassify(ask(0.0, ANN), "asset").counts == (1, 1)
+        assert state.record_visit(ask(0.1, ANN, kind="call")).counts == (1, 2)
+        assert state.reclassify(ask(0.1, ANN), "call").counts == (2, 2)
+        assert state.record_visit(ask(0.2)).counts == (1, 3)
 
     def test_a_visit_of_a_kind_that_nobody_counted_is_counted_when_it_turns_out_to_be_a_page(self):
         state = self.state(WINDOW)
         for number in range(1, 8):
             question = ask(number / 10, kind="asset")
-            assert state.recall(question).counts == ()
-            assert state.recount(ask(number / 10), "asset").counts == (min(number, 6),)
+            assert state.record_visit(question).counts == ()
+            assert state.reclassify(ask(number / 10), "asset").counts == (min(number, 6),)
 
     # ---- Concurrency
 
@@ -196,7 +196,7 @@ class StateConformance:
 
         def visit(who: str) -> None:
             ready.wait()
-            mine = [state.recall(ask(1.0, who)).counts for _ in range(each)]
+            mine = [state.record_visit(ask(1.0, who)).counts for _ in range(each)]
             seen.extend(mine)
             assert all(a < b for a, b in pairwise(mine))
 
@@ -207,77 +207,77 @@ class StateConformance:
             thread.join()
         # Atomic: all visits of the prefix got a number of their own, from the first to the last.
         assert sorted(of_prefix for _, of_prefix in seen) == list(range(1, threads * each + 1))
-        assert state.recall(ask(1.0)).counts == (threads * each // 2 + 1, threads * each + 1)
+        assert state.record_visit(ask(1.0)).counts == (threads * each // 2 + 1, threads * each + 1)
 
     # ---- Blocks
 
     def test_a_block_is_in_force_until_it_ends_and_then_the_client_returns_to_the_timetable(self):
         state = self.state(WINDOW)
         for n in range(6):
-            state.recall(ask(n / 10))
+            state.record_visit(ask(n / 10))
         state.commit(block())
-        assert state.recall(ask(1.0)).block == block()
-        assert state.recall(ask(59.999)).block == block()
-        assert state.recall(ask(60.0)).block is None
-        assert state.recall(ask(60.1)).counts == (2,)
+        assert state.record_visit(ask(1.0)).block == block()
+        assert state.record_visit(ask(59.999)).block == block()
+        assert state.record_visit(ask(60.0)).block is None
+        assert state.record_visit(ask(60.1)).counts == (2,)
 
     def test_who_is_blocked_starts_from_nothing_even_in_a_long_window(self):
         state = self.state((RateLimit(count=5, seconds=3600.0, by="prefix"),))
         for n in range(6):
-            state.recall(ask(n))
+            state.record_visit(ask(n))
         state.commit(block(prefix_key(HOME), HOME, until=10.0))
-        assert state.recall(ask(20.0)).counts == (1,)
+        assert state.record_visit(ask(20.0)).counts == (1,)
 
     def test_visits_during_a_block_are_not_counted(self):
         state = self.state(WINDOW)
         state.commit(block(until=1.0))
         for n in range(100):
-            assert state.recall(ask(n / 200)).counts == ()
-        assert state.recall(ask(1.0)).counts == (1,)
+            assert state.record_visit(ask(n / 200)).counts == ()
+        assert state.record_visit(ask(1.0)).counts == (1,)
 
     def test_a_block_is_renewed(self):
         state = self.state(WINDOW)
         state.commit(block(until=10.0))
         state.commit(block(until=20.0))
-        assert state.recall(ask(15.0)).block == block(until=20.0)
+        assert state.record_visit(ask(15.0)).block == block(until=20.0)
         assert list(state.blocks(START)) == [block(until=20.0)]
 
     def test_blocks_are_of_one_visitor_of_everyone_at_an_address_or_of_a_network(self):
         state = self.state(WINDOW)
         state.commit(block(HOME))
-        assert state.recall(ask(1.0)).block is not None
-        assert state.recall(ask(1.0, ANN)).block is None
+        assert state.record_visit(ask(1.0)).block is not None
+        assert state.record_visit(ask(1.0, ANN)).block is None
         state.commit(block(prefix_key(HOME)))
-        assert state.recall(ask(1.0, ANN)).block is not None
-        assert state.recall(ask(1.0, ANN, AWAY)).block is None
+        assert state.record_visit(ask(1.0, ANN)).block is not None
+        assert state.record_visit(ask(1.0, ANN, AWAY)).block is None
         state.commit(block("198.51.100.0/24", AWAY))
-        assert state.recall(ask(1.0, AWAY)).block is None
-        assert state.recall(ask(1.0, AWAY, network="198.51.100.0/24")).block is not None
+        assert state.record_visit(ask(1.0, AWAY)).block is None
+        assert state.record_visit(ask(1.0, AWAY, network="198.51.100.0/24")).block is not None
 
     def test_a_block_without_a_name_is_nobodys(self):
         state = self.state(WINDOW)
         state.commit(block("", ""))
-        assert state.recall(ask(1.0)).block is None
+        assert state.record_visit(ask(1.0)).block is None
 
     def test_forgiveness(self):
         state = self.state(WINDOW)
         for n in range(6):
-            state.recall(ask(n / 10))
+            state.record_visit(ask(n / 10))
         state.commit(block())
         assert state.forgive(HOME) is True
         assert state.forgive(HOME) is False
         assert state.forgive("nobody") is False
-        memory = state.recall(ask(1.0))
+        memory = state.record_visit(ask(1.0))
         assert memory.block is None
         assert memory.counts == (1,)
 
     def test_who_is_forgiven_for_a_whole_address_is_not_blocked_again_at_once(self):
         state = self.state((RateLimit(count=5, seconds=60.0, by="prefix"),))
         for n in range(6):
-            state.recall(ask(n / 10, ANN if n % 2 else HOME))
+            state.record_visit(ask(n / 10, ANN if n % 2 else HOME))
         state.commit(block(prefix_key(HOME)))
         assert state.forgive(prefix_key(HOME))
-        assert state.recall(ask(1.0)).counts == (1,)
+        assert state.record_visit(ask(1.0)).counts == (1,)
 
     def test_blocks_lists_those_in_force_in_the_order_of_the_last_offence(self):
         state = self.state(WINDOW)
@@ -291,61 +291,61 @@ class StateConformance:
 
     def test_strikes_are_the_accounts_of_an_address_that_are_blocked_now(self):
         state = self.state(WINDOW)
-        assert state.recall(ask(0.0, EVE)).strikes == 0
+        assert state.record_visit(ask(0.0, EVE)).strikes == 0
         state.commit(block(ANN, HOME, until=10.0))
         state.commit(block(BOB, HOME, until=20.0))
         state.commit(block(BOB, HOME, until=20.0))
         state.commit(block(AWAY, AWAY, until=20.0))
-        assert state.recall(ask(1.0, EVE)).strikes == 2
-        assert state.recall(ask(1.0, EVE, AWAY)).strikes == 0
-        assert state.recall(ask(10.0, EVE)).strikes == 1
+        assert state.record_visit(ask(1.0, EVE)).strikes == 2
+        assert state.record_visit(ask(1.0, EVE, AWAY)).strikes == 0
+        assert state.record_visit(ask(10.0, EVE)).strikes == 1
         assert state.forgive(BOB)
-        assert state.recall(ask(11.0, EVE)).strikes == 0
+        assert state.record_visit(ask(11.0, EVE)).strikes == 0
 
     def test_an_account_that_is_blocked_again_elsewhere_counts_there(self):
         state = self.state(WINDOW)
         state.commit(block(ANN, HOME, until=10.0))
         state.commit(block(ANN, AWAY, until=20.0))
-        assert state.recall(ask(1.0, EVE)).strikes == 0
-        assert state.recall(ask(1.0, EVE, AWAY)).strikes == 1
+        assert state.record_visit(ask(1.0, EVE)).strikes == 0
+        assert state.record_visit(ask(1.0, EVE, AWAY)).strikes == 1
         assert state.forgive(ANN)
-        assert state.recall(ask(1.0, EVE, AWAY)).strikes == 0
+        assert state.record_visit(ask(1.0, EVE, AWAY)).strikes == 0
 
     # ---- Offences
 
     def test_an_offence_is_remembered_for_a_while_after_its_block(self):
         state = self.state(WINDOW, remember=100.0)
         state.commit(block(until=10.0))
-        assert state.recall(ask(9.0)).offences == ()
-        assert state.recall(ask(10.0)).offences == ((HOME, 1),)
-        assert state.recall(ask(10.0, AWAY)).offences == ()
-        assert state.recall(ask(109.0)).offences == ((HOME, 1),)
-        assert state.recall(ask(110.0)).offences == ()
-        assert state.recall(ask(20.0)).offences == ()
+        assert state.record_visit(ask(9.0)).offences == ()
+        assert state.record_visit(ask(10.0)).offences == ((HOME, 1),)
+        assert state.record_visit(ask(10.0, AWAY)).offences == ()
+        assert state.record_visit(ask(109.0)).offences == ((HOME, 1),)
+        assert state.record_visit(ask(110.0)).offences == ()
+        assert state.record_visit(ask(20.0)).offences == ()
 
     def test_offences_of_the_visitor_of_everyone_there_and_of_the_network(self):
         state = self.state(WINDOW, remember=100.0)
         for key in (ANN, prefix_key(HOME), NETWORK, BOB):
             state.commit(msgspec.structs.replace(block(key, until=10.0), offence=len(key)))
-        found = state.recall(ask(11.0, ANN, network=NETWORK)).offences
+        found = state.record_visit(ask(11.0, ANN, network=NETWORK)).offences
         assert sorted(found) == sorted((key, len(key)) for key in (ANN, prefix_key(HOME), NETWORK))
 
     def test_who_is_forgiven_has_no_offences(self):
         state = self.state(WINDOW, remember=100.0)
         state.commit(block())
         state.forgive(HOME)
-        assert state.recall(ask(1.0)).offences == ()
+        assert state.record_visit(ask(1.0)).offences == ()
 
     def test_without_a_memory_there_are_no_offences(self):
         state = self.state(WINDOW)
         state.commit(block(until=10.0))
-        assert state.recall(ask(10.0)).offences == ()
+        assert state.record_visit(ask(10.0)).offences == ()
 
     def test_no_more_offences_than_blocks_are_remembered(self):
         state = self.state(WINDOW, most_blocks=3, remember=100.0)
         for n in range(5):
             state.commit(block(f"192.0.2.{n}", f"192.0.2.{n}", until=1.0))
-        known = [n for n in range(5) if state.recall(ask(2.0, f"192.0.2.{n}")).offences]
+        known = [n for n in range(5) if state.record_visit(ask(2.0, f"192.0.2.{n}")).offences]
         assert known == [2, 3, 4]
 
     # ---- Bounds
@@ -362,69 +362,69 @@ class StateConformance:
         state = self.state(WINDOW, most_blocks=2)
         for name in "abcd":
             state.commit(block(f"account:{name}", HOME))
-        assert state.recall(ask(1.0, EVE)).strikes == 2
+        assert state.record_visit(ask(1.0, EVE)).strikes == 2
 
     def test_a_flood_of_addresses_does_not_wash_a_block_away(self):
         state = self.state(WINDOW, memory=100_000, most_blocks=10)
         state.commit(block("203.0.113.9", "203.0.113.9"))
         for n in range(5_000):
-            state.recall(ask(n / 1e6, f"10.0.{n // 250}.{n % 250}"))
-        assert state.recall(ask(1.0, "203.0.113.9")).block is not None
+            state.record_visit(ask(n / 1e6, f"10.0.{n // 250}.{n % 250}"))
+        assert state.record_visit(ask(1.0, "203.0.113.9")).block is not None
 
     def test_other_windows_take_effect_and_what_is_remembered_stays(self):
         state = self.state(WINDOW)
         for n in range(4):
-            state.recall(ask(n / 10))
+            state.record_visit(ask(n / 10))
         state.use((RateLimit(count=2, seconds=1.0), RateLimit(count=9, seconds=3.0, of="requests")))
-        assert state.recall(ask(0.4)).counts == (5, 5)
+        assert state.record_visit(ask(0.4)).counts == (5, 5)
         state.use(())
-        assert state.recall(ask(0.5)).counts == ()
+        assert state.record_visit(ask(0.5)).counts == ()
 
     # ---- Standings
 
     def test_a_standing_is_what_its_changes_made_it(self):
         state = self.state(WINDOW)
-        assert state.recall(ask()).standing is None
+        assert state.record_visit(ask()).score is None
         for n in range(3):
-            state.amend(ScoreUpdate(HOME, START + n, 7, 1e9, weight=0.25, codes=("a",), wrong=True))
-        standing = state.recall(ask()).standing
-        assert (round(standing.suspicion, 6), standing.wrong, standing.reasons) == (0.75, 3, (("a", 3),))
-        assert state.recall(ask(visitor=ANN)).standing is None
-        assert [key for key, _ in state.standings()] == [HOME]
+            state.update_score(ScoreUpdate(HOME, START + n, 7, 1e9, weight=0.25, codes=("a",), suspicious=True))
+        score = state.record_visit(ask()).score
+        assert (round(score.total, 6), score.suspicious_visits, score.reasons) == (0.75, 3, (("a", 3),))
+        assert state.record_visit(ask(visitor=ANN)).score is None
+        assert [key for key, _ in state.scores()] == [HOME]
 
     def test_an_entry_alone_is_no_standing(self):
         state = self.state(WINDOW)
-        state.amend(ScoreUpdate(HOME, START, 1, 1.0, entry="/item/7"))
-        memory = state.recall(ask())
-        assert (memory.standing, memory.entries) == (None, ("/item/7",))
-        assert state.recall(ask(visitor=ANN)).entries == ()
+        state.update_score(ScoreUpdate(HOME, START, 1, 1.0, entry="/item/7"))
+        memory = state.record_visit(ask())
+        assert (memory.score, memory.entries) == (None, ("/item/7",))
+        assert state.record_visit(ask(visitor=ANN)).entries == ()
         for n in range(20):
-            state.amend(ScoreUpdate(HOME, START, 1, 1.0, entry=f"/{n}"))
-        assert state.recall(ask()).entries == tuple(f"/{n}" for n in range(12, 20))
+            state.update_score(ScoreUpdate(HOME, START, 1, 1.0, entry=f"/{n}"))
+        assert state.record_visit(ask()).entries == tuple(f"/{n}" for n in range(12, 20))
 
     def test_forgiving_forgets_block_and_standing(self):
         state = self.state(WINDOW)
-        state.amend(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5))
+        state.update_score(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5))
         state.commit(block(HOME))
         assert state.forgive(HOME) is True
-        memory = state.recall(ask())
-        assert (memory.block, memory.standing) == (None, None)
+        memory = state.record_visit(ask())
+        assert (memory.block, memory.score) == (None, None)
         assert state.forgive(HOME) is False
 
     def test_who_was_blocked_starts_without_suspicion_and_its_challenges_are_kept(self):
         state = self.state(WINDOW)
-        state.amend(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5, challenged=True, identity="suspect"))
+        state.update_score(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5, challenged=True, identity="suspect"))
         state.commit(block(HOME, until=1.0))
-        standing = state.recall(ask(5.0)).standing
-        assert (standing.identity, standing.suspicion, standing.challenges) == ("person", 0.0, 1)
+        score = state.record_visit(ask(5.0)).score
+        assert (score.identity, score.total, score.challenges) == ("person", 0.0, 1)
 
     def test_standings_and_entries_are_bounded(self):
         state = self.state(WINDOW, memory=1_000_000)
         for n in range(5_000):
-            state.amend(ScoreUpdate(f"192.0.2.{n}", START, 1, 1.0, weight=0.5, entry=f"/{n}"))
-        assert 100 < len(state.standings()) < 1_000
-        assert state.recall(ask(visitor="192.0.2.4999")).standing is not None
-        assert state.recall(ask(visitor="192.0.2.0")).entries == ()
+            state.update_score(ScoreUpdate(f"192.0.2.{n}", START, 1, 1.0, weight=0.5, entry=f"/{n}"))
+        assert 100 < len(state.scores()) < 1_000
+        assert state.record_visit(ask(visitor="192.0.2.4999")).score is not None
+        assert state.record_visit(ask(visitor="192.0.2.0")).entries == ()
 
     # ---- Requests of a day
 
@@ -434,11 +434,11 @@ class StateConformance:
         def on(day: int, visitor: str = HOME, kind: str = "page") -> StateQuery:
             return msgspec.structs.replace(ask(visitor=visitor), day=day, kind=kind)
 
-        assert [state.recall(on(7)).today for _ in range(3)] == [1, 2, 3]
-        assert state.recall(ask()).today == 0
-        assert state.recall(on(7, ANN)).today == 1
-        assert state.recall(on(7, kind="asset")).today == 3
-        assert state.recount(on(7), "asset").today == 4
-        assert state.recount(on(7, kind="asset"), "page").today == 3
-        assert state.recall(on(8)).today == 1
-        assert state.recall(on(7)).today == 1
+        assert [state.record_visit(on(7)).today for _ in range(3)] == [1, 2, 3]
+        assert state.record_visit(ask()).today == 0
+        assert state.record_visit(on(7, ANN)).today == 1
+        assert state.record_visit(on(7, kind="asset")).today == 3
+        assert state.reclassify(on(7), "asset").today == 4
+        assert state.reclassify(on(7, kind="asset"), "page").today == 3
+        assert state.record_visit(on(8)).today == 1
+        assert state.record_visit(on(7)).today == 1

@@ -53,11 +53,11 @@ class Model:
         self.visits: list[tuple[float, str, dict[str, str]]] = []
         self.barred: dict[str, Block] = {}
         self.offences: dict[str, tuple[int, float]] = {}
-        self.standings: dict[str, VisitorScore] = {}
+        self.scores: dict[str, VisitorScore] = {}
         self.entries: dict[str, tuple[str, ...]] = {}
         self.days: dict[tuple[int, str], int] = {}
 
-    def recall(self, question: StateQuery, claimed: str = "") -> StateReply:
+    def record_visit(self, question: StateQuery, claimed: str = "") -> StateReply:
         at, visitor = question.at, question.visitor
         whose = {"visitor": visitor, "prefix": prefix_key(question.prefix), "network": question.network}
         keys = (visitor, prefix_key(question.prefix), question.network)
@@ -87,7 +87,7 @@ class Model:
             for key, block in self.barred.items()
         )
         return StateReply(
-            None, counts, strikes if visitor != question.prefix else 0, self.standings.get(visitor),
+            None, counts, strikes if visitor != question.prefix else 0, self.scores.get(visitor),
             self.days.get((question.day, visitor), 0) if question.count and question.day else 0,
             self.entries.get(visitor, ()),
             tuple((key, self.offences[key][0]) for key in keys if key in self.offences and self.offences[key][1] > at),
@@ -98,9 +98,9 @@ class Model:
         self.barred.pop(key, None)
         self.barred[key] = block
         self.offences[key] = (block.offence, block.until + REMEMBER)
-        if key in self.standings:
-            before = self.standings[key]
-            self.standings[key] = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
+        if key in self.scores:
+            before = self.scores[key]
+            self.scores[key] = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
         self._start_anew(key, block.prefix)
 
     def _start_anew(self, key: str, prefix: str) -> None:
@@ -121,16 +121,16 @@ class Model:
             if who["network"] in gone:
                 who["network"] = "nobody"
 
-    def amend(self, change: ScoreUpdate) -> None:
+    def update_score(self, change: ScoreUpdate) -> None:
         if change.entry:
             self.entries[change.key] = (*self.entries.get(change.key, ()), change.entry)[-8:]
         if change.weight or change.identity or change.cleared or change.codes:
-            self.standings[change.key] = updated_score(self.standings.get(change.key), change)
+            self.scores[change.key] = updated_score(self.scores.get(change.key), change)
 
     def forgive(self, key: str, at: float) -> bool:
         self.offences.pop(key, None)
         self.days = {(day, who): n for (day, who), n in self.days.items() if who != key}
-        known = self.standings.pop(key, None) is not None
+        known = self.scores.pop(key, None) is not None
         block = self.barred.pop(key, None)
         return known or (block is not None and block.until > at)
 
@@ -175,10 +175,10 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
             if not networks and any(window.by == "network" for window in self.windows):
                 return
             for _ in range(times):
-                self.agree(self.state.recall(question), self.model.recall(question))
+                self.agree(self.state.record_visit(question), self.model.record_visit(question))
             if kind in {"asset", "call"} and question.count:
                 page = msgspec.structs.replace(question, kind="page")
-                self.agree(self.state.recount(page, kind), self.model.recall(page, kind))
+                self.agree(self.state.reclassify(page, kind), self.model.record_visit(page, kind))
 
         @rule(
             key=st.sampled_from(_KEYS), seconds=st.integers(1, 60), offence=st.integers(1, 3),
@@ -193,16 +193,16 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
         @rule(
             key=st.sampled_from([visitor for visitor, _, _ in _PEOPLE]),
             weight=st.sampled_from([0.0, 0.125, 0.3]), codes=st.lists(st.sampled_from("abcdefghijkl"), max_size=3),
-            wrong=st.booleans(), challenged=st.booleans(), cleared=st.booleans(),
+            suspicious=st.booleans(), challenged=st.booleans(), cleared=st.booleans(),
             identity=st.sampled_from(["", "suspect", "depth-first", "person"]), entry=st.sampled_from(["", "/1", "/ö"]),
             late=st.sampled_from([0.0, 5.0]),
         )  # fmt: skip
-        def amend(self, late, **fields):
+        def update_score(self, late, **fields):
             change = ScoreUpdate(
                 at=self.now - late, day=self.day, half_life=7.0, **{**fields, "codes": tuple(fields["codes"])}
             )
-            self.state.amend(change)
-            self.model.amend(change)
+            self.state.update_score(change)
+            self.model.update_score(change)
 
         @rule(key=st.sampled_from([*_KEYS, "nobody"]))
         def forgive(self, key):
@@ -216,7 +216,7 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
             if hasattr(self, "state"):
                 blocks = [block for block in self.model.barred.values() if block.until > self.now]
                 assert list(self.state.blocks(self.now)) == blocks
-                assert dict(self.state.standings()) == self.model.standings
+                assert dict(self.state.scores()) == self.model.scores
 
     Compared.TestCase.settings = hypothesis_settings(max_examples=examples, stateful_step_count=30, deadline=None)
     return Compared

@@ -10,8 +10,7 @@ from hedgerow.state.lmdb import held_visits as lmdb_held_visits
 from hedgerow.state.lmdb.held_visits import LmdbHeldVisits
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.memory.held_visits import MemoryHeldVisits
-
-from .ledger_conformance import visit
+from ledger.ledger_conformance import visit
 
 DECISION = Decision("refuse", (Evidence("trap", "trap", 1.0, "Followed a link."),), 5.0)
 

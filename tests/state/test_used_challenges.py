@@ -11,16 +11,16 @@ import pytest
 from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 
-from .spent_conformance import NOW, SpentConformance, name
+from .used_challenges_conformance import NOW, UsedChallengesConformance, name
 
 
-class TestMemory(SpentConformance):
+class TestMemory(UsedChallengesConformance):
     @pytest.fixture
     def opened(self):
         return MemoryUsedChallenges
 
 
-class TestSqlite(SpentConformance):
+class TestSqlite(UsedChallengesConformance):
     @pytest.fixture
     def opened(self, tmp_path):
         return lambda **more: SqliteUsedChallenges(tmp_path / "state" / "spent.sqlite", **more)

@@ -14,7 +14,7 @@ def name(number: int) -> bytes:
     return number.to_bytes(12, "big")
 
 
-class SpentConformance:
+class UsedChallengesConformance:
     @pytest.fixture
     def spent(self, opened):
         store = opened()

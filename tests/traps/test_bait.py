@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from page.nasty import pages, random_page
 
 from driving import PAGE, bait_rewriter, traps_in, without_bait
 from hedgerow.markers.token import Key, TokenCodec, page_digest, visitor_digest
 from hedgerow.traps.bait import Bait, PageDigests
+from markers.html.nasty import pages, random_page
 
 SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)])
 LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"
@@ -92,7 +92,7 @@ def test_a_link_names_its_page_and_its_visitor():
     for index, link in enumerate(traps_in(placed(PAGE)), 1):
         marker = SEAL.unseal(link.removeprefix("/~"))
         assert marker is not None
-        assert (marker.kind, marker.minted_for, marker.parent) == (
+        assert (marker.kind, marker.issued_to, marker.parent) == (
             "trap",
             visitor_digest("192.0.2.1"),
             page_digest("/"),

@@ -63,7 +63,7 @@ def test_all_links_are_sealed_for_this_visitor_and_page(visitor, target):
         marker = SEAL.unseal(link[2:])
         assert marker is not None
         assert (marker.kind, marker.target[:2].encode("latin-1")) == ("maze", index.to_bytes(2, "big"))
-        assert (marker.minted_for, marker.parent) == (visitor_digest(visitor), page_digest(target))
+        assert (marker.issued_to, marker.parent) == (visitor_digest(visitor), page_digest(target))
 
 
 def test_the_way_goes_on_and_never_comes_back():

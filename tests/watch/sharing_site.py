@@ -19,8 +19,8 @@ class SharedSite:
     def __init__(self, text: str = "") -> None:
         self.seals = TokenCodecs([Key(1, KEY, 0.0)])
         self.gate = build_gate(settings(text), seals=self.seals, ledger=Entries())
-        self.watch = build_watch(settings(text), self.gate.engine.ladder, self.gate.state.amend)
-        self.gate.onlooker = self.watch.see
+        self.watch = build_watch(settings(text), self.gate.engine.policy, self.gate.state.update_score)
+        self.gate.on_decision = self.watch.see
         self.now = START
         self.asked = 0
 

@@ -15,20 +15,20 @@ who = st.sampled_from(VISITORS)
 def test_what_was_borrowed_is_told_with_the_latest_last(borrowed):
     """Names of links that stand inside other records are none."""
     node, expected = Node(0.0), OrderedDict()
-    for link, at, lender in borrowed:
-        node.borrow(link, float(at), lender)
+    for link, at, issuer in borrowed:
+        node.borrow(link, float(at), issuer)
         expected.pop(link, None)
-        expected[link] = (link, at, lender)
+        expected[link] = (link, at, issuer)
     assert list(node.borrowed()) == list(expected.values())[-32:]
 
 
 @given(st.lists(st.tuples(who, st.integers(0, 2**32 - 1)), max_size=120))
 def test_to_whom_was_lent_is_told_with_the_latest_last(lent):
     node, expected = Node(0.0), OrderedDict()
-    for borrower, at in lent:
-        node.lend(borrower, at + 0.5)
-        expected.pop(borrower, None)
-        expected[borrower] = (borrower, at)
+    for user, at in lent:
+        node.lend(user, at + 0.5)
+        expected.pop(user, None)
+        expected[user] = (user, at)
     assert list(node.lent()) == list(expected.values())[-64:]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from campaigns.sharing_site import PAGES, SharedSite
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,6 +12,8 @@ from driving import START
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import visitor_digest
 from hedgerow.watch.link_sharing import _LEAST_PAGES, LinkSharing, SharingLimits, tail
+
+from .sharing_site import PAGES, SharedSite
 
 
 def crawl(site: SharedSite, workers: int, requests: int, seed: int, wait: float = 1.0) -> int | None:
@@ -74,8 +75,8 @@ def test_where_it_is_only_recorded_nobody_is_challenged():
     assert crawl(site, 10, 40, 1) is not None
     (campaign,) = site.campaigns
     assert {site.get(member)[0].action for member in campaign.members} == {"pass"}
-    standings = dict(site.gate.state.standings())
-    assert all(("campaign", 1) in standings[member].reasons for member in campaign.members)
+    scores = dict(site.gate.state.scores())
+    assert all(("campaign", 1) in scores[member].reasons for member in campaign.members)
 
 
 def test_each_address_used_once_is_found_all_the_same():
@@ -162,9 +163,9 @@ def test_two_campaigns_that_meet_are_one():
     borrow(sharing, ["x", "y", "z"], 30)
     assert len(sharing.campaigns()) == 2
     # One that was in none borrows from both, and lends.
-    for n, lender in enumerate(["a", "x"] * 6):
-        found = sharing.see(visit("new", START + 100 + n, f"/n{n}", lender), visitor_digest(lender))
-        sharing.see(visit(lender, START + 100 + n, f"/m{n}", "new"), visitor_digest("new"))
+    for n, issuer in enumerate(["a", "x"] * 6):
+        found = sharing.see(visit("new", START + 100 + n, f"/n{n}", issuer), visitor_digest(issuer))
+        sharing.see(visit(issuer, START + 100 + n, f"/m{n}", "new"), visitor_digest("new"))
         if found is not None and found.merged:
             break
     (campaign,) = sharing.campaigns()
@@ -213,14 +214,14 @@ def test_ties_outlive_a_restart(visits, restarts):
     """
     straight, kept, store = LinkSharing(), LinkSharing(), {}
     kept.keep()
-    for n, (who, lender, page) in enumerate(visits):
+    for n, (who, issuer, page) in enumerate(visits):
         if n in restarts:
             kept = restarted(kept, store)
             for begun in straight._nodes.keys() - kept._nodes.keys():
                 node = straight._nodes.pop(begun)
                 assert node.pages < _LEAST_PAGES
                 assert not node.tied
-        name, owner = f"v{who}", f"v{lender}"
+        name, owner = f"v{who}", f"v{issuer}"
         seen = visit(name, START + n * 30.0, f"/{page}", owner)
         found = [one.see(seen, visitor_digest(owner) if name != owner else None) for one in (straight, kept)]
         joined = [f and f.joined for f in found]
@@ -263,8 +264,8 @@ def test_what_fades_is_gone():
 def test_the_memory_is_bounded():
     sharing = LinkSharing(most_visitors=100, most_links=50)
     for n in range(2_000):
-        lender = f"v{n * 7 % 500}"
-        sharing.see(visit(f"v{n % 500}", START + n, f"/{n}", lender), visitor_digest(lender))
+        issuer = f"v{n * 7 % 500}"
+        sharing.see(visit(f"v{n % 500}", START + n, f"/{n}", issuer), visitor_digest(issuer))
     assert len(sharing) <= 101
     assert len(sharing._links) <= 50
 
@@ -285,12 +286,12 @@ def test_a_tail_is_a_probability(count, expected):
     assert tail(count + 1, expected) <= tail(count, expected) + 1e-9
 
 
-def visit(who: str, at: float, target: str, lender: str) -> Visit:
-    return Visit(at, who, who, who, "GET", target, marker=Marker("page", visitor_digest(lender), b"parent", target))
+def visit(who: str, at: float, target: str, issuer: str) -> Visit:
+    return Visit(at, who, who, who, "GET", target, marker=Marker("page", visitor_digest(issuer), b"parent", target))
 
 
 def borrow(sharing: LinkSharing, names: list[str], links: int, at: float = START, salt: int = 0) -> None:
     """Each in turn borrows a link from another."""
     for n in range(links):
-        who, lender = names[n % len(names)], names[(n + 1) % len(names)]
-        sharing.see(visit(who, at + n, f"/{names[0]}/{salt}/{n % PAGES}", lender), visitor_digest(lender))
+        who, issuer = names[n % len(names)], names[(n + 1) % len(names)]
+        sharing.see(visit(who, at + n, f"/{names[0]}/{salt}/{n % PAGES}", issuer), visitor_digest(issuer))

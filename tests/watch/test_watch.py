@@ -21,7 +21,7 @@ from hedgerow.watch.models.panel import PanelRecord
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch, WatchThread
 from hedgerow.web.asgi import Hedgerow
-from hedgerow.web.build import build_ladder, build_sessions, build_watch
+from hedgerow.web.build import build_policy, build_sessions, build_watch
 from hedgerow.web.site import Site
 
 ME = "192.0.2.1"
@@ -50,7 +50,7 @@ class Says:
 
 def watch_with(judge, **options) -> tuple[Watch, list[ScoreUpdate]]:
     told: list[ScoreUpdate] = []
-    return Watch(build_ladder(settings()), told.append, paths=Says(judge), **options), told
+    return Watch(build_policy(settings()), told.append, paths=Says(judge), **options), told
 
 
 def eventually(condition) -> bool:
@@ -104,7 +104,7 @@ def test_a_window_is_judged_at_27_pages_and_after_27_others():
     told: list[ScoreUpdate] = []
     asked = []
     windows = Says(lambda window: asked.append(window.size) or "suspect", "windows")
-    watch = Watch(build_ladder(settings()), told.append, windows=windows, on_window="challenge")
+    watch = Watch(build_policy(settings()), told.append, windows=windows, on_window="challenge")
     for n in range(60):
         watch.see(step(n), PASS)
         watch.see(step(n, kind="asset"), PASS)
@@ -124,7 +124,7 @@ def test_sessions_are_bounded():
 
 
 def test_the_bundle_that_comes_with_hedgerow_knows_a_crawler_that_runs():
-    watch = build_watch(settings(), build_ladder(settings()), lambda _: None)
+    watch = build_watch(settings(), build_policy(settings()), lambda _: None)
     for n in range(60):
         watch.see(step(n), PASS)
     assert watch.found["person"] < 3
@@ -132,7 +132,7 @@ def test_the_bundle_that_comes_with_hedgerow_knows_a_crawler_that_runs():
 
 def test_the_window_that_comes_with_hedgerow_knows_a_crawler_that_runs():
     own = settings('[watch]\npaths = "off"\n')
-    watch = build_watch(own, build_ladder(own), lambda _: None)
+    watch = build_watch(own, build_policy(own), lambda _: None)
     for n in range(60):
         at = step(n)
         watch.see(msgspec.structs.replace(at, at=START + n * 0.1), PASS)
@@ -146,7 +146,7 @@ def test_a_bundle_of_another_kind_is_refused(tmp_path, name, setting, right):
     path = tmp_path / "bundle.json"
     path.write_bytes(encoded(shipped(name)))
     with pytest.raises(ModelError, match=f"set it as {right}"):
-        build_watch(settings(f'[watch]\n{setting} = "{path}"\n'), build_ladder(settings()), lambda _: None)
+        build_watch(settings(f'[watch]\n{setting} = "{path}"\n'), build_policy(settings()), lambda _: None)
 
 
 # ---- Beside the gate
@@ -246,7 +246,7 @@ def test_who_is_killed_loses_what_was_not_yet_written_and_nothing_else(tmp_path,
     """No close: what another finds in the file is what was there when the process was gone."""
     monkeypatch.setattr("hedgerow.watch.watch._SAVE_EVERY", 0.05)
     borrowed = Marker("page", visitor_digest("198.51.100.1"), page_digest("/0"), "/1")
-    own = build_watch(settings(), build_ladder(settings()), lambda _: None)
+    own = build_watch(settings(), build_policy(settings()), lambda _: None)
     beside = WatchThread(own, sessions=SqliteSessions(tmp_path / "s.sqlite"))
     evidence = Evidence("integrity", CODE, 0.0, "", details=visitor_digest("198.51.100.1").hex())
     for n in range(28):
@@ -255,7 +255,7 @@ def test_who_is_killed_loses_what_was_not_yet_written_and_nothing_else(tmp_path,
     store = SqliteSessions(tmp_path / "s.sqlite")
     assert eventually(lambda: len(store.read().ties) == 2)
     assert eventually(lambda: store.read().records and sum(store.read().records[0].judged.values()) == 2)
-    after = build_watch(settings(), build_ladder(settings()), lambda _: None)
+    after = build_watch(settings(), build_policy(settings()), lambda _: None)
     after.restore(store.read())
     store.close()
     assert after._sessions[ME].to_bytes() == own._sessions[ME].to_bytes()
@@ -271,8 +271,8 @@ def test_the_gate_acts_within_a_second():
     for n in range(10):
         client.clock.now += 1
         assert client.get("/" + "a" * n).status == 200
-    assert eventually(lambda: dict(client.site.state.standings()).get(ME))
-    assert dict(client.site.state.standings())[ME].identity == "width-first"
+    assert eventually(lambda: dict(client.site.state.scores()).get(ME))
+    assert dict(client.site.state.scores())[ME].identity == "width-first"
     answer = client.get("/", headers={"accept": "text/html"})
     assert b"challenge" in (answer.header("hedgerow-decision") or b"")
     client.site.close()
@@ -296,10 +296,10 @@ def test_a_watch_of_its_own_reads_along_and_the_gate_acts(tmp_path):
         time.sleep(0.5)
         for n in range(60):
             client.get("/" + "a" * n, headers={"referer": "http://example.org/" + "a" * (n - 1)})
-        assert eventually(lambda: dict(site.state.standings()).get(ME))
-        standing = dict(site.state.standings())[ME]
-        assert any(code.startswith("path-") for code, _ in standing.reasons)
-        assert standing.identity != "person"
+        assert eventually(lambda: dict(site.state.scores()).get(ME))
+        score = dict(site.state.scores())[ME]
+        assert any(code.startswith("path-") for code, _ in score.reasons)
+        assert score.identity != "person"
     finally:
         stop.set()
         thread.join()

@@ -48,8 +48,8 @@ def wander(client: Client, seed: int, visits: int, shared: float, pause: float) 
     for _ in range(visits):
         client.clock.now += max(1, round(chance.expovariate(1 / pause)))
         peer = chance.choice(PEERS)
-        lender = chance.choice(PEERS) if chance.random() < shared else peer
-        asked = chance.choice(links[lender]) if links[lender] and chance.random() < 0.9 else "/"
+        issuer = chance.choice(PEERS) if chance.random() < shared else peer
+        asked = chance.choice(links[issuer]) if links[issuer] and chance.random() < 0.9 else "/"
         referrer = f"http://example.org{last[peer]}" if peer in last else ""
         answer = client.get(asked, peer=peer, headers={"referer": referrer} if referrer else {})
         found = [link.decode() for link in LINKS.findall(answer.body)]
@@ -64,8 +64,8 @@ class Told:
     """Takes down what a watch says, and passes it on."""
 
     def __init__(self, watch) -> None:
-        self.changes, self._amend = [], watch.amend
-        watch.amend = self
+        self.changes, self._amend = [], watch.update_score
+        watch.update_score = self
 
     def __call__(self, change) -> None:
         self.changes.append(change)
@@ -76,7 +76,7 @@ def live_client(text: str, ledger=None) -> tuple[Client, Told]:
     """A client whose watch looks at each visit at once, so that what it finds counts from the very next one."""
     client = Client(Application(react=page), text, ledger=ledger)
     watch = client.site.watch.watch
-    client.site.gate.onlooker = watch.see
+    client.site.gate.on_decision = watch.see
     return client, Told(watch)
 
 
@@ -101,7 +101,7 @@ def test_a_replayed_ledger_shows_what_the_watch_found_live(seed, visits, shared,
         wander(client, seed, visits, shared, pause)
         ledger.close()
         gate = build_gate(settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
-        watch = build_watch(settings(text), gate.engine.ladder, gate.state.amend)
+        watch = build_watch(settings(text), gate.engine.policy, gate.state.update_score)
         replayed = replay(gate, LogReader([str(path)]), watch=watch)
     assert results(watch) == results(client.site.watch.watch)
     assert replayed.judged == dict(client.site.watch.watch.found)
@@ -125,7 +125,7 @@ def test_a_replayed_access_log_shows_what_the_watch_found_live(seed, pause):
         log.writelines(lines)
         log.flush()
         gate = build_gate(settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger(), entries=False)
-        watch = build_watch(settings(text), gate.engine.ladder, gate.state.amend)
+        watch = build_watch(settings(text), gate.engine.policy, gate.state.update_score)
         replay(gate, LogReader([log.name]), host="example.org", watch=watch)
     assert results(watch) == results(client.site.watch.watch)
 

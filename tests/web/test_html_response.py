@@ -13,7 +13,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from page.nasty import pages
 
 from driving import KEY, PAGE, bait_rewriter, traps_in, without_bait
 from hedgerow.markers.html.content_coding import BrokenCoding, codec
@@ -29,6 +28,7 @@ from hedgerow.web.html_response import (
     restored_etags,
     touched_headers,
 )
+from markers.html.nasty import pages
 
 SEAL = TokenCodec([Key(1, KEY, 0.0)])
 HTML = b"text/html; charset=utf-8"

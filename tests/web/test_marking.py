@@ -101,7 +101,7 @@ def test_a_click_leads_to_the_page_and_the_application_sees_nothing_of_the_marke
     visit = client.entries[1].visit
     assert (visit.target, visit.asked) == ("/wiki/Caf%C3%A9?a=1&b=2", path_of(one))
     assert (visit.marker.kind, visit.marker.parent) == ("page", page_digest("/docs/index.html?x=1"))
-    assert visit.marker.minted_for == visitor_digest(ME)
+    assert visit.marker.issued_to == visitor_digest(ME)
 
 
 def test_an_opaque_page_shows_nothing_of_its_paths():
@@ -678,7 +678,7 @@ def test_the_ledger_has_parent_and_whose_and_a_replay_decides_the_same(tmp_path,
     assert len(visits) == len(entries) > 60
     second = visits[1]
     assert second.marker.parent == page_digest("/")
-    assert second.marker.minted_for == visitor_digest(ME)
+    assert second.marker.issued_to == visitor_digest(ME)
     assert second.target == "/wiki/Caf%C3%A9?a=1&b=2"
     gate = build_gate(settings(text), seals=SEALS, ledger=NoLedger())
     for visit, entry in zip(visits, entries, strict=True):

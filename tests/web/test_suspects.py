@@ -119,8 +119,8 @@ def test_a_wrong_answer_is_held_against_the_visitor_and_another_try_is_given():
     page = person.until_challenged()
     again = person.solve(page, "WRONG1")
     assert again.status == 403
-    standing = dict(person.site.state.standings())[ME]
-    assert dict(standing.reasons)["challenge-wrong"] == 1
+    score = dict(person.site.state.scores())[ME]
+    assert dict(score.reasons)["challenge-wrong"] == 1
     assert person.solve(again).status == 303
 
 
@@ -140,8 +140,8 @@ def test_a_browser_that_is_updated_stays_cleared_and_it_counts_once():
     for _ in range(20):
         assert person.browse("/one", **{"user-agent": "Mozilla/5.0 Firefox/141.0"}).status == 200
     key = person.last.visit.visitor
-    standing = dict(person.site.state.standings())[key]
-    assert dict(standing.reasons)["clearance-user-agent"] == 1
+    score = dict(person.site.state.scores())[key]
+    assert dict(score.reasons)["clearance-user-agent"] == 1
 
 
 def test_a_clearance_that_is_handed_round_is_worth_nothing():

@@ -248,8 +248,8 @@ def test_the_robots_txt_is_learned_beside_the_visit_of_a_bot():
     client = WsgiClient(app, text)
     client.get(headers={"user-agent": "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"})
     end = time.monotonic() + 30
-    manners = client.site.gate.identifier.welcome.manners
+    robots_compliance = client.site.gate.identifier.bot_verifier.robots_compliance
     while not any(environ["PATH_INFO"] == "/robots.txt" for environ in app.environs):
         assert time.monotonic() < end
         time.sleep(0.01)
-    assert not manners.due("example.org", client.clock.now)
+    assert not robots_compliance.due("example.org", client.clock.now)

@@ -116,11 +116,11 @@ class Clearances:
     """Gives and checks clearances that hold for *seconds*."""
 
     def __init__(
-        self, seals: TokenCodecs, *, seconds: float = 86_400.0, sightings: ClearanceUsage | None = None
+        self, seals: TokenCodecs, *, seconds: float = 86_400.0, clearance_usage: ClearanceUsage | None = None
     ) -> None:
         self._boxes = SealedBoxes(seals, b"hedgerow-clear")
         self._seconds = seconds
-        self._sightings = ClearanceUsage() if sightings is None else sightings
+        self._sightings = ClearanceUsage() if clearance_usage is None else clearance_usage
 
     def give(self, visit: Visit, kind: ChallengeKind, at: float, *, language: str = "") -> tuple[str, str]:
         """

@@ -38,7 +38,7 @@ from hedgerow.report.rate_limit_proposal import Peaks, Proposal
 from hedgerow.report.replay import Replay, likely_host, replay, to_json
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.settings import Settings, load_settings
-from hedgerow.web.build import build_follower, build_gate, build_seals, build_watch, build_welcome, key_path
+from hedgerow.web.build import build_bot_verifier, build_follower, build_gate, build_seals, build_watch, key_path
 from hedgerow.web.key_file import new_key
 
 STANDARD_OUTPUT = "-"
@@ -68,12 +68,12 @@ def run(
     """
     settings = load_settings(config)
     _check_writable(json_path)
-    reader = LogReader(logs, welcome=build_welcome(settings, BotCache()))
+    reader = LogReader(logs, bot_verifier=build_bot_verifier(settings, BotCache()))
     peaks = Peaks() if propose else None
     visits = _watched(reader, peaks)
     try:
         gate = _gate(settings, entries=reader.is_ledger)
-        watch = build_watch(settings, gate.engine.ladder, gate.state.amend) if watched else None
+        watch = build_watch(settings, gate.engine.policy, gate.state.update_score) if watched else None
         first = list(islice(visits, _LOOKED_AT))
         if not host and not any(visit.host for visit in first):
             host = likely_host(first)

@@ -49,7 +49,7 @@ class _RedisDesk:
         self._state = state
 
     def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]:
-        return self._state.blocks(at), self._state.standings()
+        return self._state.blocks(at), self._state.scores()
 
     def order(self, key: str, block: Block | None) -> bool:
         if block is None:

@@ -48,9 +48,9 @@ def show(
     settings = load_settings(default_config(config))
     now = time.time()
     with open_visitor_store(settings) as desk:
-        blocks, standings = desk.read(now)
+        blocks, scores = desk.read(now)
     key = _key(settings, who) if who else ""
-    rows = _rows(settings, blocks, dict(standings), now)
+    rows = _rows(settings, blocks, dict(scores), now)
     if key:
         rows = [row for row in rows if row["visitor"] in {key, prefix_key(key)}]
         for row in rows:
@@ -113,23 +113,23 @@ def _pending(settings: Settings, visitor: str) -> int:
 
 
 def _rows(
-    settings: Settings, blocks: Sequence[Block], standings: dict[str, VisitorScore], now: float
+    settings: Settings, blocks: Sequence[Block], scores: dict[str, VisitorScore], now: float
 ) -> list[dict[str, Any]]:
     """One row for each visitor, the blocked first, then by suspicion."""
     blocked = {block.key: block for block in blocks}
     rows = []
-    for key in {**blocked, **standings}:
-        standing, found = standings.get(key, VisitorScore()), blocked.get(key)
-        suspicion = score_at(standing, now, settings.policy.half_life)
+    for key in {**blocked, **scores}:
+        score, found = scores.get(key, VisitorScore()), blocked.get(key)
+        suspicion = score_at(score, now, settings.policy.half_life)
         rows.append(
             {
                 "visitor": key,
-                "identity": "blocked" if found else standing.identity,
+                "identity": "blocked" if found else score.identity,
                 "until": found.until if found else None,
                 "suspicion": round(suspicion, 3),
-                "wrong_visits": standing.wrong,
-                "challenges": standing.challenges,
-                "why": found.evidence.text if found else explained(standing) if standing.reasons else "",
+                "wrong_visits": score.suspicious_visits,
+                "challenges": score.challenges,
+                "why": found.evidence.text if found else explained(score) if score.reasons else "",
             }
         )
     return sorted(rows, key=lambda row: (row["until"] is None, -row["suspicion"], row["visitor"]))

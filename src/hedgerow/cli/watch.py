@@ -19,7 +19,7 @@ from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch
-from hedgerow.web.build import build_ladder, build_sessions, build_watch, ledger_path, state_path, use_watch
+from hedgerow.web.build import build_policy, build_sessions, build_watch, ledger_path, state_path, use_watch
 from hedgerow.web.storage import redis_parts
 
 log = logging.getLogger("hedgerow")
@@ -87,7 +87,7 @@ def look_along(
         if stop.wait(_PAUSE):
             return
     found: list[ScoreUpdate] = []
-    watch = build_watch(settings, build_ladder(settings), found.append)
+    watch = build_watch(settings, build_policy(settings), found.append)
     watch.note = journal.note_campaign
     watch.keep()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
@@ -99,7 +99,7 @@ def look_along(
         away = False
 
         def use(settings: Settings) -> None:
-            use_watch(watch, settings, build_ladder(settings))
+            use_watch(watch, settings, build_policy(settings))
             log.info("reloaded the settings and the bundles")
 
         while not stop.is_set():

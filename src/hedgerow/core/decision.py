@@ -53,31 +53,31 @@ Identity = Literal["person", "suspect", "depth-first", "width-first", "random-li
 """What a visitor is held to be. The last three are crawlers, by the order in which they follow links."""
 
 
-class VisitorScore(msgspec.Struct, frozen=True, gc=False):
+class VisitorScore(msgspec.Struct, frozen=True, gc=False, rename={"total": "suspicion", "suspicious_visits": "wrong"}):
     """
-    What a visitor is held to be and what that rests on: PathMarker's user information.
+    What a visitor is held to be, and what that rests on (PathMarker's user information).
 
-    *suspicion* is the sum of all weights as it was at *at*; it halves again and again. *wrong* counts the visits of
-    *day* that spoke against the visitor, *challenges* how often it was challenged that day. *reasons* are codes of
-    evidence and how often each was found, the latest last.
+    *total* is the sum of all evidence weights as it was at *at*; it halves every half-life. *suspicious_visits* counts
+    the visits of *day* that spoke against the visitor, *challenges* how often it was challenged that day. *reasons* are
+    evidence codes and how often each was found, the latest last. Stored files keep the earlier field names.
     """
 
     identity: Identity = "person"
-    suspicion: float = 0.0
+    total: float = 0.0
     at: float = 0.0
     day: int = 0
-    wrong: int = 0
+    suspicious_visits: int = 0
     challenges: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
 
 
-class ScoreUpdate(msgspec.Struct, frozen=True, gc=False):
+class ScoreUpdate(msgspec.Struct, frozen=True, gc=False, rename={"suspicious": "wrong"}):
     """
-    How the standing of the visitor *key* changes.
+    How the score of the visitor *key* changes.
 
-    *weight* and *codes* are added; *wrong* and *challenged* count one more of *day*. *identity* is set where it is not
-    empty; *cleared* says that the visitor has shown to be a person: suspicion and wrong visits are forgotten. *entry*
-    is an address that it asked for without a marker; that alone is no standing.
+    *weight* and *codes* are added; *suspicious* and *challenged* each count one more of *day*. *identity* is set where
+    it is not empty. *cleared* says that the visitor solved a challenge: total and suspicious visits start again from
+    zero. *entry* is an address that the visitor asked for without a marker; an entry alone does not create a score.
     """
 
     key: str
@@ -86,7 +86,7 @@ class ScoreUpdate(msgspec.Struct, frozen=True, gc=False):
     half_life: float
     weight: float = 0.0
     codes: tuple[str, ...] = ()
-    wrong: bool = False
+    suspicious: bool = False
     challenged: bool = False
     cleared: bool = False
     identity: Identity | Literal[""] = ""

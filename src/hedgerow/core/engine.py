@@ -23,7 +23,7 @@ from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
 
 class Engine:
     """
-    Judges visits with *detectors*, in their order, and a *ladder*.
+    Judges visits with *detectors*, in their order, and a *policy*.
 
     *by_network* says whether any density window counts networks; where none does, none is computed. *by_day* says
     whether requests are counted by days. *weights* are those that the operator has set for codes of evidence. A source
@@ -33,7 +33,7 @@ class Engine:
     def __init__(
         self,
         detectors: Sequence[Detector],
-        ladder: DecisionPolicy,
+        policy: DecisionPolicy,
         *,
         by_network: bool = False,
         by_day: bool = False,
@@ -45,7 +45,7 @@ class Engine:
         self._lists = Lists() if lists is None else lists
         self.white_volume = white_volume
         self._detectors = tuple(detectors)
-        self.ladder = ladder
+        self.policy = policy
         self._by_network = by_network
         self._by_day = by_day
         self._weights = weights or {}
@@ -67,7 +67,7 @@ class Engine:
         """
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
-        day = self.ladder.day_of(visit.at) if self._by_day else 0
+        day = self.policy.day_of(visit.at) if self._by_day else 0
         return StateQuery(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day)
 
     def judge(self, visit: Visit, memory: StateReply) -> Outcome:
@@ -80,11 +80,11 @@ class Engine:
         if visit.bot or not visit.visitor:
             return Outcome(PASS)
         if memory.block is not None:
-            return self.ladder.uphold(visit, memory.block)
+            return self.policy.extend_block(visit, memory.block)
         evidence: list[Evidence] = []
         for detect in self._detectors:
             if found := detect(visit, memory):
                 evidence += found
         if self._weights:
             evidence = [msgspec.structs.replace(e, weight=self._weights.get(e.code, e.weight)) for e in evidence]
-        return self.ladder.decide(visit, memory, evidence)
+        return self.policy.decide(visit, memory, evidence)

@@ -58,16 +58,16 @@ class Gate:
         """The state, where it is on another machine: adapters that can serve others meanwhile then do."""
         self.needs_ledger = False
         """Whether nobody is let in while the ledger loses visits."""
-        self.onlooker: OnDecision | None = None
+        self.on_decision: OnDecision | None = None
         """Sees every visit that was answered: the watch. It may not wait, nor fail."""
 
     def decide(self, visit: Visit) -> Decision:
         """
         One look-up in the lists; for who is on none one trip to the state, the judgement, and the block it leads to.
         """
-        return self._decide(visit, self.state.recall)
+        return self._decide(visit, self.state.record_visit)
 
-    async def decide_afar(self, visit: Visit, claimed: Kind | None = None) -> Decision:
+    async def decide_async(self, visit: Visit, claimed: Kind | None = None) -> Decision:
         """
         The same where the trip to the state takes a while, and others are served meanwhile.
 
@@ -84,9 +84,9 @@ class Gate:
         question = self.engine.question(visit)
         try:
             if claimed is None:
-                memory = await self.afar.recall_afar(question)
+                memory = await self.afar.record_visit_async(question)
             else:
-                memory = await self.afar.recount_afar(question, claimed)
+                memory = await self.afar.reclassify_async(question, claimed)
         except StateUnavailable:
             return _away(visit)
         return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
@@ -99,16 +99,16 @@ class Gate:
         gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
         """
         corrected = _corrected(visit, kind)
-        return corrected, self._decide(corrected, lambda question: self.state.recount(question, visit.kind))
+        return corrected, self._decide(corrected, lambda question: self.state.reclassify(question, visit.kind))
 
-    async def correct_afar(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
+    async def correct_async(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """The same where the trip to the state takes a while."""
         if self.afar is None:
             return self.correct(visit, kind)
         corrected = _corrected(visit, kind)
-        return corrected, await self.decide_afar(corrected, visit.kind)
+        return corrected, await self.decide_async(corrected, visit.kind)
 
-    def _decide(self, visit: Visit, recall: Callable[[StateQuery], StateReply]) -> Decision:
+    def _decide(self, visit: Visit, record_visit: Callable[[StateQuery], StateReply]) -> Decision:
         """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
         if self.needs_ledger and self.ledger.failing:
             return _away(visit)
@@ -117,7 +117,7 @@ class Gate:
         if listed is not None and (listed.action != "pass" or not volume):
             return listed
         try:
-            memory = recall(self.engine.question(visit))
+            memory = record_visit(self.engine.question(visit))
         except StateUnavailable:
             return _away(visit)
         return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
@@ -134,7 +134,7 @@ class Gate:
     def settle(self, decision: Decision) -> None:
         """Remember what a decision says about its visitor."""
         if decision.change is not None:
-            self.state.amend(decision.change)
+            self.state.update_score(decision.change)
 
     # ---- What becomes of challenges: see `challenge.hooks.Hooks`
 
@@ -148,14 +148,14 @@ class Gate:
         An account, or who has a clearance, is a person again. Who has neither gets a clearance, and a standing of its
         own with it; those behind the same address have not solved anything.
         """
-        change = self.engine.ladder.cleared(key, at)
-        self.state.amend(change if key == visit.visitor else msgspec.structs.replace(change, challenged=True))
+        change = self.engine.policy.cleared(key, at)
+        self.state.update_score(change if key == visit.visitor else msgspec.structs.replace(change, challenged=True))
 
     def failed(self, visit: Visit, failure: ChallengeFailure, at: float) -> None:
         """An answer was not right: that is suspicious, if it was not only late."""
         if failure in _SUSPICIOUS:
-            change = self.engine.ladder.failed(visit.visitor, at, f"challenge-{failure}")
-            self.state.amend(change)
+            change = self.engine.policy.failed(visit.visitor, at, f"challenge-{failure}")
+            self.state.update_score(change)
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """
@@ -166,5 +166,5 @@ class Gate:
         """
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
-        if self.onlooker is not None:
-            self.onlooker(visit, decision)
+        if self.on_decision is not None:
+            self.on_decision(visit, decision)

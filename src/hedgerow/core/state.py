@@ -56,7 +56,7 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
 
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
-    accounts at this address are blocked now. *standing* is the visitor's, or None where nothing is known of it. *today*
+    accounts at this address are blocked now. *score* is the visitor's, or None where nothing is known of it. *today*
     is how many pages and calls the visitor has had on this day, this one among them. *entries* are the last few
     addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before, as
     far as that is remembered, and how often.
@@ -65,7 +65,7 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     block: Block | None
     counts: tuple[int, ...]
     strikes: int = 0
-    standing: VisitorScore | None = None
+    score: VisitorScore | None = None
     today: int = 0
     entries: tuple[str, ...] = ()
     offences: tuple[tuple[str, int], ...] = ()
@@ -85,14 +85,14 @@ class State(Protocol):
     """
     The small hot memory, shared by all gates of a site.
 
-    `recall` counts and answers atomically. `commit` makes or renews a block, `amend` changes a standing. `forgive`
-    takes block and standing back; it is false where there was neither. `blocks` lists those in force at *at*,
-    `standings` those that are known.
+    `record_visit` counts and answers atomically. `commit` makes or renews a block, `update_score` changes a score.
+    `forgive` takes block and standing back; it is false where there was neither. `blocks` lists those in force at *at*,
+    `scores` those that are known.
     """
 
-    def recall(self, question: StateQuery) -> StateReply: ...
+    def record_visit(self, question: StateQuery) -> StateReply: ...
 
-    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
+    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
         """
         Count a visit, which was recalled as *claimed*, as the kind that it turned out to be; the same answer.
 
@@ -101,23 +101,23 @@ class State(Protocol):
 
     def commit(self, block: Block) -> None: ...
 
-    def amend(self, change: ScoreUpdate) -> None: ...
+    def update_score(self, change: ScoreUpdate) -> None: ...
 
     def forgive(self, key: str) -> bool | None:
         """Whether there was anything to forgive; None where that is not known: it is done once the store is back."""
 
     def blocks(self, at: float) -> Sequence[Block]: ...
 
-    def standings(self) -> Sequence[tuple[str, VisitorScore]]: ...
+    def scores(self) -> Sequence[tuple[str, VisitorScore]]: ...
 
 
 @runtime_checkable
 class AsyncState(Protocol):
     """A state on another machine, for who can do something else while it is asked."""
 
-    async def recall_afar(self, question: StateQuery) -> StateReply: ...
+    async def record_visit_async(self, question: StateQuery) -> StateReply: ...
 
-    async def recount_afar(self, question: StateQuery, claimed: Kind) -> StateReply: ...
+    async def reclassify_async(self, question: StateQuery, claimed: Kind) -> StateReply: ...
 
-    async def close_afar(self) -> None:
+    async def close_async(self) -> None:
         """Close the connection of this event loop."""

@@ -39,12 +39,12 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
     """
     What a link of ours carries, once unsealed.
 
-    *minted_for* is the digest of the visitor it was given to, *parent* the digest of the page it stood on, and *target*
+    *issued_to* is the digest of the visitor it was given to, *parent* the digest of the page it stood on, and *target*
     where it leads: path and query. A trap leads nowhere.
     """
 
     kind: MarkerKind
-    minted_for: bytes
+    issued_to: bytes
     parent: bytes
     target: str
 

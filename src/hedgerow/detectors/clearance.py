@@ -27,5 +27,5 @@ def detect_clearance(visit: Visit, memory: StateReply) -> Sequence[Evidence]:
     """Evidence from the signs that the clearance of a visit gave."""
     if not visit.signs:
         return ()
-    known = dict(memory.standing.reasons) if memory.standing is not None else {}
+    known = dict(memory.score.reasons) if memory.score is not None else {}
     return [_EVIDENCE[sign] for sign in visit.signs if sign in _EVIDENCE and sign not in known]

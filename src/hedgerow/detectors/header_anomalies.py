@@ -84,7 +84,7 @@ class HeaderAnomalyDetector:
             marker is not None
             and not visit.linked
             and marker.kind not in {"trap", "maze"}
-            and marker.minted_for == visitor_digest(visit.visitor)
+            and marker.issued_to == visitor_digest(visit.visitor)
         )
 
 

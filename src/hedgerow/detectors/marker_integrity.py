@@ -73,13 +73,13 @@ class MarkerIntegrityDetector:
         marker = visit.marker
         if marker is None:
             return self._entry(visit, memory.entries)
-        if marker.kind in {"trap", "maze"} or marker.minted_for == NOBODY:
+        if marker.kind in {"trap", "maze"} or marker.issued_to == NOBODY:
             return ()
-        if marker.minted_for == visitor_digest(visit.visitor) or marker.minted_for in visit.linked:
+        if marker.issued_to == visitor_digest(visit.visitor) or marker.issued_to in visit.linked:
             return ()
         page = self._page_name(marker.parent)
         text = f"Used a link of {f'the page {page}' if page else 'a page of this site'} that another visitor was given."
-        return (Evidence("integrity", "minted-for-another", 0.1, text, details=marker.minted_for.hex()),)
+        return (Evidence("integrity", "minted-for-another", 0.1, text, details=marker.issued_to.hex()),)
 
     def _entry(self, visit: Visit, entries: Sequence[str]) -> Sequence[Evidence]:
         """

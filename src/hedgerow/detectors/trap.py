@@ -30,7 +30,7 @@ class TrapDetector:
         where = f"the page {page}" if page else "a page of this site"
         if visit.prefetch:
             return (Evidence("trap", "trap-prefetched", 0.0, f"A browser fetched a hidden link of {where} ahead."),)
-        if marker.minted_for == visitor_digest(visit.visitor) or marker.minted_for in visit.linked:
+        if marker.issued_to == visitor_digest(visit.visitor) or marker.issued_to in visit.linked:
             return (Evidence("trap", "trap", 1.0, f"Followed a link of {where} that no person can see."),)
         if visit.origin == "cross":
             return (Evidence("trap", "trap-embedded", 0.0, f"Another site led to a hidden link of {where}."),)

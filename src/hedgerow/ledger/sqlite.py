@@ -62,7 +62,7 @@ def _text(value: str) -> str:
 def row_of(entry: Entry) -> tuple[object, ...]:
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
-    marker = (mark.kind, mark.minted_for, mark.parent, _text(mark.target)) if mark else (None, None, None, None)
+    marker = (mark.kind, mark.issued_to, mark.parent, _text(mark.target)) if mark else (None, None, None, None)
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
     return (
         visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),

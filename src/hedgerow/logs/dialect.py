@@ -62,12 +62,12 @@ class Dialect(msgspec.Struct, frozen=True):
         extract: Callable[[bytes], dict[str, str] | None],
         *,
         accounts: bool = False,
-        welcome: BotVerifier | None = None,
+        bot_verifier: BotVerifier | None = None,
     ) -> FieldParser:
         """What parses lines that *extract* takes apart."""
         return FieldParser(
             extract, accounts=accounts or self.by == "account", sessions=self.sessions, by_session=self.by == "session",
-            cookies=self.cookies, welcome=welcome,
+            cookies=self.cookies, bot_verifier=bot_verifier,
         )  # fmt: skip
 
     def check(self) -> None:
@@ -91,12 +91,12 @@ class W3cParser(FieldParser):
     """Lines of a W3C log, and its directives."""
 
     def __init__(
-        self, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: BotVerifier | None = None
+        self, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
     ) -> None:
         self.fields = W3c(FieldNames(dialect.fields, sessions=bool(dialect.sessions)))
         super().__init__(
             self.fields, accounts=accounts, sessions=dialect.sessions, by_session=dialect.by == "session",
-            cookies=dialect.cookies, welcome=welcome,
+            cookies=dialect.cookies, bot_verifier=bot_verifier,
         )  # fmt: skip
 
 
@@ -131,20 +131,20 @@ def _with_exactness(name: str, lines: Sequence[bytes], dialect: Dialect) -> Form
 
 
 def parser(
-    form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, welcome: BotVerifier | None = None
+    form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
 ) -> Parser:
     """What parses lines of *form*."""
     accounts |= dialect.by == "account"
     if form.name == "w3c":
-        return W3cParser(dialect, accounts=accounts, welcome=welcome)
+        return W3cParser(dialect, accounts=accounts, bot_verifier=bot_verifier)
     if form.name == "json":
         extract = partial(json_extract, FieldNames(dialect.fields, sessions=bool(dialect.sessions)))
-        return dialect.parser(extract, accounts=accounts, welcome=welcome)
+        return dialect.parser(extract, accounts=accounts, bot_verifier=bot_verifier)
     if form.name == "alb":
-        return dialect.parser(alb_extract, accounts=accounts, welcome=welcome)
+        return dialect.parser(alb_extract, accounts=accounts, bot_verifier=bot_verifier)
     if form.name == "pattern":
-        return dialect.parser(dialect.extract(), accounts=accounts, welcome=welcome)
-    return LineParser(form, accounts=accounts, welcome=welcome)
+        return dialect.parser(dialect.extract(), accounts=accounts, bot_verifier=bot_verifier)
+    return LineParser(form, accounts=accounts, bot_verifier=bot_verifier)
 
 
 def is_directive(parse: Parser, line: bytes) -> bool:

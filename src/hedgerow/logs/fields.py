@@ -146,8 +146,8 @@ class FieldParser:
     """
     Lines of a format that *extract* takes apart into texts under our names; None where it cannot.
 
-    *accounts* and *welcome*: see `LineParser`. *sessions* are the names of cookies that name a session. The visitor is
-    the session, if the line tells of one and *by_session* says so; with *cookies* the visit is linked to it.
+    *accounts* and *bot_verifier*: see `LineParser`. *sessions* are the names of cookies that name a session. The
+    visitor is the session, if the line tells of one and *by_session* says so; with *cookies* the visit is linked to it.
     """
 
     def __init__(
@@ -158,14 +158,14 @@ class FieldParser:
         sessions: Sequence[str] = (),
         by_session: bool = True,
         cookies: bool = False,
-        welcome: BotVerifier | None = None,
+        bot_verifier: BotVerifier | None = None,
     ) -> None:
         self._extract = extract
         self._by_session = by_session
         self._cookies = cookies
         self._accounts = accounts
         self._sessions = tuple(name.encode("latin-1", "replace") for name in sessions)
-        self._welcome = welcome
+        self._welcome = bot_verifier
 
     def __call__(self, line: bytes) -> Visit | None:
         found = self._extract(line)

@@ -122,13 +122,13 @@ class LineParser:
     remembered.
 
     The user in a log becomes the account only where *accounts* says so: nginx writes whatever name a client
-    sends, checked or not, and a crawler could send a new one with each request. *welcome* recognises bots.
+    sends, checked or not, and a crawler could send a new one with each request. *bot_verifier* recognises bots.
     """
 
-    def __init__(self, form: Format, *, accounts: bool = False, welcome: BotVerifier | None = None) -> None:
+    def __init__(self, form: Format, *, accounts: bool = False, bot_verifier: BotVerifier | None = None) -> None:
         self._match = (_VHOST if form.has_host else _PLAIN).match
         self._accounts = accounts
-        self._welcome = welcome
+        self._welcome = bot_verifier
         self._time: tuple[str, float | None] = ("", None)
         self._addresses: dict[str, tuple[str, str]] = {}
 
@@ -285,7 +285,7 @@ _PROOFS = frozenset(get_args(Proof))
 def visit_of_row(row: Sequence[Any]) -> Visit | None:
     """The visit in a row of the ledger (`LEDGER_COLUMNS`), as it was; None where it makes no sense."""
     at, visitor, address, account, method, host, target, kind, referrer, agent, origin, prefetch, *more = row
-    bot, mark, minted_for, parent, leads_to, asked, tampered, linked, status, claim, proof, signs, fingerprint = more
+    bot, mark, issued_to, parent, leads_to, asked, tampered, linked, status, claim, proof, signs, fingerprint = more
     texts = (visitor, address, account, method, host, target, referrer, agent, bot, asked, claim, signs, fingerprint)
     if not isinstance(at, float) or not isinstance(status, int) or not all(isinstance(t, str) for t in texts):
         return None
@@ -293,10 +293,10 @@ def visit_of_row(row: Sequence[Any]) -> Visit | None:
         return None
     marker = None
     if mark:
-        sound = isinstance(minted_for, bytes) and isinstance(parent, bytes) and isinstance(leads_to, str)
+        sound = isinstance(issued_to, bytes) and isinstance(parent, bytes) and isinstance(leads_to, str)
         if mark not in _MARKERS or not sound:
             return None
-        marker = Marker(mark, minted_for, parent, leads_to)
+        marker = Marker(mark, issued_to, parent, leads_to)
     known = tuple(linked[i : i + VISITOR_BYTES] for i in range(0, len(linked), VISITOR_BYTES))
     return Visit(
         at, address, visitor, prefix_of(address), method, target, kind, account, host, agent, referrer,

@@ -126,7 +126,7 @@ class LogReader:
     Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, told by its first bytes), a ledger
     (a file, or in PostgreSQL), or "-", standard input. All are looked at before any is read: LogError where one cannot
     be read at all.
-    *accounts* and *welcome*: see `LineParser`. *dialect* says how lines are written, where somebody knows.
+    *accounts* and *bot_verifier*: see `LineParser`. *dialect* says how lines are written, where somebody knows.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class LogReader:
         paths: Sequence[str],
         *,
         accounts: bool = False,
-        welcome: BotVerifier | None = None,
+        bot_verifier: BotVerifier | None = None,
         dialect: Dialect = AS_IT_IS,
     ) -> None:
         self.tally = ReadCounts()
         self._accounts = accounts
-        self._welcome = welcome
+        self._welcome = bot_verifier
         self._sources = [look_at(path, dialect) for path in paths]
         for source in self._sources:
             if source.format.name not in self.tally.formats:
@@ -157,7 +157,7 @@ class LogReader:
         return _merged([(source.start, self._visits(source)) for source in self._sources])
 
     def _visits(self, source: Source) -> Iterator[Visit]:
-        visits = source.visits(self.tally, accounts=self._accounts, welcome=self._welcome)
+        visits = source.visits(self.tally, accounts=self._accounts, bot_verifier=self._welcome)
         return visits if source.format.exact else spread(visits)
 
 
@@ -238,14 +238,14 @@ class TextSource:
         self.start = next(times, -math.inf)
         """The time of the first line that has one: when the file's turn comes."""
 
-    def parser(self, *, accounts: bool = False, welcome: BotVerifier | None = None) -> Parser:
+    def parser(self, *, accounts: bool = False, bot_verifier: BotVerifier | None = None) -> Parser:
         """What parses a line of it."""
-        return parser(self.format, self.dialect, accounts=accounts, welcome=welcome)
+        return parser(self.format, self.dialect, accounts=accounts, bot_verifier=bot_verifier)
 
     def visits(
-        self, tally: ReadCounts, *, accounts: bool = False, welcome: BotVerifier | None = None
+        self, tally: ReadCounts, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
     ) -> Iterator[Visit]:
-        parse = self.parser(accounts=accounts, welcome=welcome)
+        parse = self.parser(accounts=accounts, bot_verifier=bot_verifier)
         directives = isinstance(parse, W3cParser)
         seen = 0
         for lines in _lines(self.blocks(tally)):
@@ -373,7 +373,7 @@ class LedgerSource:
         tally: ReadCounts,
         *,
         accounts: bool = False,  # noqa: ARG002 - the ledger already names accounts and bots
-        welcome: BotVerifier | None = None,  # noqa: ARG002
+        bot_verifier: BotVerifier | None = None,  # noqa: ARG002
     ) -> Iterator[Visit]:
         seen = 0
         try:
@@ -415,9 +415,9 @@ class ParquetSource:
         self.start = visits[0].at if visits else -math.inf
 
     def visits(
-        self, tally: ReadCounts, *, accounts: bool = False, welcome: BotVerifier | None = None
+        self, tally: ReadCounts, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
     ) -> Iterator[Visit]:
-        parse = self._dialect.parser(lambda _: None, accounts=accounts, welcome=welcome)
+        parse = self._dialect.parser(lambda _: None, accounts=accounts, bot_verifier=bot_verifier)
         for rows in parquet_rows(self.path, self._names):
             for row in rows:
                 visit = parse.visit(row) if row else None

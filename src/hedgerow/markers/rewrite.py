@@ -25,9 +25,9 @@ class PageWriter:
     Writes a prepared page for one visitor, its gaps filled with *fills*.
     """
 
-    def __init__(self, seal: TokenCodec, minted_for: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
+    def __init__(self, seal: TokenCodec, issued_to: bytes, parent: bytes, fills: Mapping[Fill, bytes]) -> None:
         self._seal = seal
-        self._minted_for = minted_for
+        self._minted_for = issued_to
         self._parent = parent
         self._fills = fills
         self.is_scripted = False

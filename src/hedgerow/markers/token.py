@@ -104,13 +104,13 @@ class TokenCodec:
         return SivPlan(self._blocks, contents, places, VISITOR_BYTES + PAGE_BYTES, self._number)
 
     @staticmethod
-    def planned(plan: SivPlan, minted_for: bytes, parent: bytes) -> Sequence[bytes]:
+    def planned(plan: SivPlan, issued_to: bytes, parent: bytes) -> Sequence[bytes]:
         """What a sealer gives for the contents of *plan*, in the order of its places, in a third of the time."""
-        return plan.seal(minted_for + parent, _in_url)
+        return plan.seal(issued_to + parent, _in_url)
 
-    def sealer(self, minted_for: bytes, parent: bytes) -> Sealer:
+    def sealer(self, issued_to: bytes, parent: bytes) -> Sealer:
         """What gives the tokens of one page's links, given their contents: a page has many, and only these differ."""
-        start = minted_for + parent
+        start = issued_to + parent
         encrypt, number = self._newest.encrypt, self._number
 
         def seal(contents: Sequence[bytes]) -> list[bytes]:
@@ -118,9 +118,9 @@ class TokenCodec:
 
         return seal
 
-    def seal(self, kind: MarkerKind, minted_for: bytes, parent: bytes, target: bytes) -> bytes:
+    def seal(self, kind: MarkerKind, issued_to: bytes, parent: bytes, target: bytes) -> bytes:
         """The token of one marker, as it stands in a URL."""
-        return self.sealer(minted_for, parent)((content(kind, target),))[0]
+        return self.sealer(issued_to, parent)((content(kind, target),))[0]
 
     def unseal(self, token: str) -> Marker | None:
         """

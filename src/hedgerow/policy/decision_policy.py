@@ -108,8 +108,8 @@ class DecisionPolicy:
 
     def decide(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence]) -> Outcome:
         """The decision on a visitor that is not blocked, and what is to be remembered."""
-        standing = memory.standing
-        if not evidence and self._is_plainly_a_person(standing):
+        score = memory.score
+        if not evidence and self._is_plainly_a_person(score):
             return _PASS
         weight = steady = 0.0
         for found in evidence:
@@ -124,9 +124,9 @@ class DecisionPolicy:
             change = self._change(visit, passing, sum(e.weight for e in passing))
         else:
             change = self._change(visit, evidence, weight)
-        if self._stays_a_person(visit, standing, change, steady):
+        if self._stays_a_person(visit, score, change, steady):
             return Outcome(_passed(evidence, change))
-        after = updated_score(standing, change) if change is not None and change.weight else standing
+        after = updated_score(score, change) if change is not None and change.weight else score
         if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
         if after is not None and after.identity != "person":
@@ -134,7 +134,7 @@ class DecisionPolicy:
             change = msgspec.structs.replace(change or self._blank(visit), identity="person")
         return Outcome(_passed(evidence, change))
 
-    def uphold(self, visit: Visit, block: Block) -> Outcome:
+    def extend_block(self, visit: Visit, block: Block) -> Outcome:
         """The decision on a visit during *block*, and the block begun anew where it is."""
         if not self._renew or block.evidence.detector not in self._rules:
             return Outcome(Decision(block.action, (block.evidence,), block.until))
@@ -199,45 +199,45 @@ class DecisionPolicy:
             visit.visitor, visit.at, self.day_of(visit.at), limits.half_life, weight, codes, wrong, entry=entry
         )
 
-    def _is_plainly_a_person(self, standing: VisitorScore | None) -> bool:
+    def _is_plainly_a_person(self, score: VisitorScore | None) -> bool:
         """Whether a visitor is no suspect even if nothing of what is held against it had faded."""
-        return standing is None or (
-            standing.identity == "person"
-            and standing.suspicion < self.thresholds.suspect_at
-            and standing.wrong < self.thresholds.wrong_visits
+        return score is None or (
+            score.identity == "person"
+            and score.total < self.thresholds.suspect_at
+            and score.suspicious_visits < self.thresholds.wrong_visits
         )
 
     def _stays_a_person(
-        self, visit: Visit, standing: VisitorScore | None, change: ScoreUpdate | None, steady: float
+        self, visit: Visit, score: VisitorScore | None, change: ScoreUpdate | None, steady: float
     ) -> bool:
         """Whether it is plain, without working out the whole standing, that a person is no suspect by this visit."""
-        if standing is not None and standing.identity != "person":
+        if score is not None and score.identity != "person":
             return False
         limits, weight, wrong = self.thresholds, 0.0, 0
         if change is not None:
-            weight, wrong = change.weight, int(change.wrong)
-        if standing is None:
+            weight, wrong = change.weight, int(change.suspicious)
+        if score is None:
             return weight + steady < limits.suspect_at and wrong < limits.wrong_visits
         # What has not faded is the most that there can be: mostly that is little enough.
         more = weight + steady
-        if standing.suspicion + more >= limits.suspect_at:
-            left = score_at(standing, visit.at, limits.half_life)
+        if score.total + more >= limits.suspect_at:
+            left = score_at(score, visit.at, limits.half_life)
             if left + more >= limits.suspect_at:
                 return False
-        if standing.wrong:
-            wrong += suspicious_visits_on(standing, self.day_of(visit.at))
+        if score.suspicious_visits:
+            wrong += suspicious_visits_on(score, self.day_of(visit.at))
         return wrong < limits.wrong_visits
 
-    def _is_suspect(self, standing: VisitorScore, at: float, steady: float = 0.0) -> bool:
+    def _is_suspect(self, score: VisitorScore, at: float, steady: float = 0.0) -> bool:
         """Whether a visitor is one; who is already stays one until half of what made it one has faded."""
         limits = self.thresholds
         if limits.suspects == "pass":
             return False
-        enough = limits.suspect_at if standing.identity == "person" else limits.suspect_at / 2
-        gathered = score_at(standing, at, limits.half_life)
+        enough = limits.suspect_at if score.identity == "person" else limits.suspect_at / 2
+        gathered = score_at(score, at, limits.half_life)
         if gathered and gathered + steady >= enough:
             return True
-        return suspicious_visits_on(standing, self.day_of(at)) >= limits.wrong_visits
+        return suspicious_visits_on(score, self.day_of(at)) >= limits.wrong_visits
 
     def _suspect(
         self,
@@ -248,7 +248,7 @@ class DecisionPolicy:
         after: VisitorScore,
     ) -> Outcome:
         limits = self.thresholds
-        before, day = memory.standing, self.day_of(visit.at)
+        before, day = memory.score, self.day_of(visit.at)
         why = Evidence("suspicion", "suspect", score_at(after, visit.at, limits.half_life), explained(after))
         is_new = before is None or before.identity == "person"
         # The watch has counted the challenge that is to come; here it is counted when it comes.

@@ -9,32 +9,32 @@ _MOST_REASONS = 8
 _LEAST = 1e-6
 
 
-def score_at(standing: VisitorScore | None, at: float, half_life: float) -> float:
+def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
     """
     What is left of a suspicion at *at*.
 
-    >>> suspicion_at(Standing(suspicion=0.8, at=0.0), 7200.0, 3600.0)
+    >>> score_at(VisitorScore(total=0.8, at=0.0), 7200.0, 3600.0)
     0.2
     """
-    if standing is None or not standing.suspicion:
+    if score is None or not score.total:
         return 0.0
-    left = standing.suspicion * 0.5 ** (max(0.0, at - standing.at) / half_life)
+    left = score.total * 0.5 ** (max(0.0, at - score.at) / half_life)
     return left if left > _LEAST else 0.0
 
 
-def suspicious_visits_on(standing: VisitorScore | None, day: int) -> int:
+def suspicious_visits_on(score: VisitorScore | None, day: int) -> int:
     """How many visits of *day* spoke against the visitor."""
-    return standing.wrong if standing is not None and standing.day == day else 0
+    return score.suspicious_visits if score is not None and score.day == day else 0
 
 
-def challenges_on(standing: VisitorScore | None, day: int) -> int:
+def challenges_on(score: VisitorScore | None, day: int) -> int:
     """How often the visitor was challenged on *day*."""
-    return standing.challenges if standing is not None and standing.day == day else 0
+    return score.challenges if score is not None and score.day == day else 0
 
 
-def updated_score(standing: VisitorScore | None, change: ScoreUpdate) -> VisitorScore:
+def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorScore:
     """The standing after *change*. A change that comes late, from a visit before the last, counts as of the last."""
-    before = standing or _UNKNOWN
+    before = score or _UNKNOWN
     at, day = max(before.at, change.at), max(before.day, change.day)
     # Who was to be challenged already is not challenged once more.
     challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
@@ -45,7 +45,7 @@ def updated_score(standing: VisitorScore | None, change: ScoreUpdate) -> Visitor
         score_at(before, at, change.half_life) + change.weight,
         at,
         day,
-        suspicious_visits_on(before, day) + change.wrong,
+        suspicious_visits_on(before, day) + change.suspicious,
         challenges,
         _with_codes(before.reasons, change.codes) if change.codes else before.reasons,
     )
@@ -66,14 +66,14 @@ def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) ->
     return tuple(counted.items())[-_MOST_REASONS:]
 
 
-def explained(standing: VisitorScore) -> str:
+def explained(score: VisitorScore) -> str:
     """
     A standing's reasons in a sentence.
 
-    >>> explained(Standing(reasons=(("unmarked", 1), ("minted-for-another", 7))))
+    >>> explained(VisitorScore(reasons=(("unmarked", 1), ("minted-for-another", 7))))
     'Suspected for minted-for-another (7 times), unmarked.'
     """
-    if not standing.reasons:
+    if not score.reasons:
         return "Suspected."
-    ranked = sorted(standing.reasons, key=lambda reason: -reason[1])
+    ranked = sorted(score.reasons, key=lambda reason: -reason[1])
     return "Suspected for " + ", ".join(f"{code} ({n} times)" if n > 1 else code for code, n in ranked) + "."

@@ -158,7 +158,7 @@ def replay(
     result = Replay()
     fates = result.fates
     if watch is not None:
-        watch.host, watch.amend = host, partial(_take, result, gate)
+        watch.host, watch.update_score = host, partial(_take, result, gate)
     unmark, decide = gate.identifier.unmark, gate.decide
     began = time.perf_counter()
     for visit in visits:
@@ -188,7 +188,7 @@ def replay(
 
 def _take(result: Replay, gate: Gate, change: ScoreUpdate) -> None:
     """What the watch says of a visitor: to the state, as it does live, and into the result."""
-    gate.state.amend(change)
+    gate.state.update_score(change)
     finding = result.found.get(change.key)
     if finding is None:
         finding = result.found[change.key] = Finding(change.at)

@@ -26,7 +26,7 @@ class BotCache:
     def __init__(self) -> None:
         self.proofs = BotProofs()
         self.keys = Keys()
-        self.manners = RobotsCompliance()
+        self.robots_compliance = RobotsCompliance()
 
 
 class BotMatch(NamedTuple):
@@ -42,13 +42,18 @@ _NOBODY = BotMatch("")
 
 
 class BotVerifier:
-    """Recognises bots. Without *signatures* none is checked; without *manners* nobody is held to robots.txt."""
+    """
+    Recognises bots. Without *signatures* none is checked; without *robots_compliance* nobody is held to robots.txt.
+    """
 
     def __init__(
-        self, bots: Bots | None = None, signatures: Signatures | None = None, manners: RobotsCompliance | None = None
+        self,
+        bots: Bots | None = None,
+        signatures: Signatures | None = None,
+        robots_compliance: RobotsCompliance | None = None,
     ) -> None:
         self.bots = Bots() if bots is None else bots
-        self.manners = manners
+        self.robots_compliance = robots_compliance
         self._signatures = signatures
         self._some = bool(self.bots)
 
@@ -88,13 +93,15 @@ class BotVerifier:
 
     def _proven(self, bot: KnownBot, at: float, host: str, target: str) -> BotMatch:
         signs: tuple[str, ...] = ()
-        if self.manners is not None:
+        if self.robots_compliance is not None:
             if self._disobeys(bot, at, host, target):
                 signs = _ROBOTS
-                self.manners.send_away(bot.name, at)
-            if not self.manners.welcome(bot.name, at):
+                self.robots_compliance.send_away(bot.name, at)
+            if not self.robots_compliance.bot_verifier(bot.name, at):
                 return BotMatch("", bot.name, "verified", signs)
         return BotMatch(bot.name if self.bots.welcomes(bot) else "", bot.name, "verified", signs)
 
     def _disobeys(self, bot: KnownBot, at: float, host: str, target: str) -> bool:
-        return bool(self.manners and bot.robots and self.manners.disobeys(host, bot.robots, target, at))
+        return bool(
+            self.robots_compliance and bot.robots and self.robots_compliance.disobeys(host, bot.robots, target, at)
+        )

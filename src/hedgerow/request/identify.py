@@ -47,7 +47,7 @@ class Identifier:
         proxies: Proxies | None = None,
         accounts: Accounts | None = None,
         bots: Bots | None = None,
-        welcome: BotVerifier | None = None,
+        bot_verifier: BotVerifier | None = None,
         tls_header: str = "",
         seals: TokenCodecs,
         prefix: str,
@@ -55,7 +55,7 @@ class Identifier:
     ) -> None:
         self._proxies = proxies or Proxies()
         self._accounts = accounts or Accounts()
-        self.welcome = welcome or BotVerifier(bots)
+        self.bot_verifier = bot_verifier or BotVerifier(bots)
         self._tls_header = tls_header.lower().encode()
         self._seals = seals
         self._prefix = prefix
@@ -107,9 +107,9 @@ class Identifier:
         referrer = fields.get(b"referer", b"").decode("latin-1")
         if b"signature-input" in fields:
             request = Request(at, method, scheme, host, asked, headers)
-            bot, claim, proof, more = self.welcome.of(request, address, user_agent, target)
+            bot, claim, proof, more = self.bot_verifier.of(request, address, user_agent, target)
         else:
-            bot, claim, proof, more = self.welcome.of_address(at, address, user_agent, host, target)
+            bot, claim, proof, more = self.bot_verifier.of_address(at, address, user_agent, host, target)
         cookie = fields.get(b"cookie", b"")
         linked: tuple[bytes, ...] = ()
         if VISITOR_COOKIE in cookie:

@@ -55,7 +55,7 @@ class RobotsCompliance:
         self.unwelcome_for = unwelcome_for
         self._grace = grace
         self._hosts: dict[str, _Host] = {}
-        self.unwelcome: RevokedBots = {}
+        self.revoked_bots: RevokedBots = {}
 
     def due(self, host: str, at: float) -> bool:
         """Whether the robots.txt of *host* should be read now. Says so once, and again if nothing came of it."""
@@ -94,9 +94,9 @@ class RobotsCompliance:
 
     def send_away(self, bot: str, at: float) -> None:
         """*bot* has disobeyed."""
-        self.unwelcome[bot] = at + self.unwelcome_for
+        self.revoked_bots[bot] = at + self.unwelcome_for
 
-    def welcome(self, bot: str, at: float) -> bool:
+    def bot_verifier(self, bot: str, at: float) -> bool:
         """Whether *bot* has not disobeyed lately."""
-        until = self.unwelcome.get(bot)
+        until = self.revoked_bots.get(bot)
         return until is None or until <= at

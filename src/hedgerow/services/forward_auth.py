@@ -52,7 +52,7 @@ class ForwardAuth(Hedgerow):
         await receive()
         self._give_up(self.site.stores.pending.leave())
         if self.site.gate.afar is not None:
-            await self.site.gate.afar.close_afar()
+            await self.site.gate.afar.close_async()
         self.site.close()
         await send({"type": "lifespan.shutdown.complete"})
 

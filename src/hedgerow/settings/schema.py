@@ -327,7 +327,7 @@ def _is_path_start(text: str) -> bool:
 
 class PolicySettings(Table, frozen=True):
     """
-    From evidence to decision: see `policy.ladder.Thresholds`. *weights* are other weights for codes of evidence;
+    From evidence to decision: see `policy.policy.Thresholds`. *weights* are other weights for codes of evidence;
     *timezone* is that of the site's midnight. Times in seconds.
 
     Who is blocked again within *remember* seconds after a block is blocked *lengthen* times as long as the last time,

@@ -1,4 +1,6 @@
-"""What every engine of the state offers besides `recall.State`: to whom it belongs, and what an operator sees of it."""
+"""
+What every engine of the state offers besides `record_visit.State`: to whom it belongs, and what an operator sees of it.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ class StateStore(State, Protocol):
     def keep_in(self, journal: SqliteJournal) -> None:
         """Have what changes in blocks and standings noted in *journal*."""
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
+    def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         """Take over what was remembered before a restart."""
 
     def close(self) -> None: ...

@@ -44,8 +44,8 @@ class PageDigests:
 class Bait:
     """The hidden links of one page for one visitor: how they are hidden, and how they begin."""
 
-    def __init__(self, minted_for: bytes, page: bytes) -> None:
-        name = blake2b(minted_for + page, digest_size=7).digest().translate(_LETTERS)
+    def __init__(self, issued_to: bytes, page: bytes) -> None:
+        name = blake2b(issued_to + page, digest_size=7).digest().translate(_LETTERS)
         self._rule = b".%b.%b{display:none!important}" % (name, name)
         self.lure = b'<a class="%b" href="' % name
         """What stands before the address of each."""

@@ -241,9 +241,9 @@ class Maze:
 
     def page(self, seal: TokenCodec, visitor: str, target: str) -> bytes:
         """The page that *visitor* finds at *target*, its links sealed by *seal*: the same bytes each time it asks."""
-        minted_for = visitor_digest(visitor)
+        issued_to = visitor_digest(visitor)
         here = page_digest(target)
-        dice = shake_128(self._salt + minted_for + here).digest(_DICE_BYTES)
+        dice = shake_128(self._salt + issued_to + here).digest(_DICE_BYTES)
         skeleton = self._skeletons[dice[0] % _SKELETONS]
         parts = skeleton.parts.copy()
         title = skeleton.titles_from[dice[1]]
@@ -252,7 +252,7 @@ class Maze:
         # There are always more dice than holes: see _fill_in.
         for (place, pool), rolled in zip(skeleton.holes, dice[2:], strict=False):
             parts[place] = pool[rolled]
-        token = seal.sealer(minted_for, here)
+        token = seal.sealer(issued_to, here)
         places = skeleton.tokens
         lengths = (_SHORTEST + dice[index] % _LONGER for index in range(len(places)))
         made = [content("maze", index.to_bytes(2, "big").ljust(length, b"\0")) for index, length in enumerate(lengths)]

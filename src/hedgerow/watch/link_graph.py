@@ -86,9 +86,9 @@ class Node(msgspec.Struct, gc=False, eq=False):
         """To whom it has lent, and when last; the oldest first."""
         return _LENT.iter_unpack(self._lent)
 
-    def borrow(self, link: int, at: float, lender: bytes) -> None:
+    def borrow(self, link: int, at: float, issuer: bytes) -> None:
         borrowed = _without(self._borrowed, _LINK.pack(link), _BORROWED.size) + _BORROWED.pack(
-            link, _second(at), lender
+            link, _second(at), issuer
         )
         if len(borrowed) > _MOST_BORROWED * _BORROWED.size:
             # The oldest makes room, and takes its part of the pages along: the share stays what it is.
@@ -115,8 +115,8 @@ class Node(msgspec.Struct, gc=False, eq=False):
         self.name = kept.name.decode("utf-8", "surrogateescape") or self.name
         self.at, self.pages = max(kept.at, self.at), kept.pages
         if self.campaign is None:
-            for link, at, lender in kept.borrowed:
-                self.borrow(link, at, lender)
+            for link, at, issuer in kept.borrowed:
+                self.borrow(link, at, issuer)
             for who, at in kept.lent:
                 self.lend(who, at)
 

@@ -67,9 +67,9 @@ class SharingFinding(NamedTuple):
     merged: tuple[str, ...] = ()
 
 
-def _link(lender: bytes, parent: bytes, target: str, asked: str) -> int:
+def _link(issuer: bytes, parent: bytes, target: str, asked: str) -> int:
     """The short name of a link, the same after a restart."""
-    whole = b"\0".join((lender, parent, f"{target}\0{asked}".encode("utf-8", "surrogateescape")))
+    whole = b"\0".join((issuer, parent, f"{target}\0{asked}".encode("utf-8", "surrogateescape")))
     return int.from_bytes(blake2b(whole, digest_size=4).digest(), "big")
 
 
@@ -162,14 +162,14 @@ class LinkSharing:
         if self._changed is not None:
             self._changed.clear()
 
-    def see(self, visit: Visit, lender: bytes | None) -> SharingFinding | None:
+    def see(self, visit: Visit, issuer: bytes | None) -> SharingFinding | None:
         """
-        One more visit; *lender* is whom its link was minted for, where that is another. What it brings to light.
+        One more visit; *issuer* is whom its link was minted for, where that is another. What it brings to light.
 
         Only marked pages count: what a page brings along and what somebody types in says nothing.
         """
         marker = visit.marker
-        if visit.kind != "page" or marker is None or marker.minted_for == NOBODY or not visit.visitor:
+        if visit.kind != "page" or marker is None or marker.issued_to == NOBODY or not visit.visitor:
             return None
         who, at = visitor_digest(visit.visitor), visit.at
         node = self._node(who, at)
@@ -181,16 +181,16 @@ class LinkSharing:
         if group is not None:
             group.pages += 1
             group.seen = max(group.seen, at)
-        if lender is None:
+        if issuer is None:
             return None
-        link = _link(lender, marker.parent, marker.target, visit.target)
-        if not self._borrow(node, who, lender, link, at):
+        link = _link(issuer, marker.parent, marker.target, visit.target)
+        if not self._borrow(node, who, issuer, link, at):
             return None
-        mine, other = node.campaign, self._nodes[lender].campaign
+        mine, other = node.campaign, self._nodes[issuer].campaign
         if mine is not None and other is not None and mine is not other:
             return self._cross(mine, other)
         # Who asks but once is not seen again: it becomes a sharer when its links are used.
-        for one, key in ((node, who), (self._nodes[lender], lender)):
+        for one, key in ((node, who), (self._nodes[issuer], issuer)):
             found = self._look(one, key, at) if one.name and self._shares(one, at) else None
             if found is not None:
                 return found
@@ -223,7 +223,7 @@ class LinkSharing:
     def _pages(self, node: Node, at: float) -> float:
         return node.pages * self._faded(node.at, at)
 
-    def _borrow(self, node: Node, who: bytes, lender: bytes, link: int, at: float) -> bool:
+    def _borrow(self, node: Node, who: bytes, issuer: bytes, link: int, at: float) -> bool:
         """Take down who used whose link; false where it had used the very same before."""
         if not self._links.use(link, who):
             # A page that is read once more is neither one's own nor borrowed.
@@ -233,8 +233,8 @@ class LinkSharing:
         if group is not None:
             group.links += 1
         else:
-            node.borrow(link, at, lender)
-        owner = self._node(lender, at)
+            node.borrow(link, at, issuer)
+        owner = self._node(issuer, at)
         if owner.campaign is None:
             owner.lend(who, at)
         return True
@@ -325,11 +325,11 @@ class LinkSharing:
         and hands them out.
         """
         takes = self._takes(node, at)
-        for link, _, lender in node.borrowed():
+        for link, _, issuer in node.borrowed():
             if not self._links.worth(link):
                 continue
-            yield lender
-            owner = self._nodes.get(lender)
+            yield issuer
+            owner = self._nodes.get(issuer)
             if takes and owner is not None:
                 yield from [key for key, _ in owner.lent() if key in self._nodes and self._takes(self._nodes[key], at)]
         yield from [key for key, _ in node.lent()]

@@ -332,7 +332,7 @@ class SharedWatch:
         for who, tie in self.sharing.changed().ties.items():
             commands.append(("HDEL", table, who) if tie is None else ("HSET", table, who, tie[1]))
         commands.append(("EXPIRE", table, _DAY))
-        commands += [self._scripts.amend(change) for change in self._found]
+        commands += [self._scripts.update_score(change) for change in self._found]
         for name, campaign in self._told.items():
             kept = msgspec.json.encode(campaign) if campaign is not None else None
             table = self._prefix + "campaigns"

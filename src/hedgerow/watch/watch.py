@@ -59,7 +59,7 @@ class Sessions(Protocol):
 
 class Watch:
     """
-    Looks at visits. *amend* changes a standing in the state, *note* takes down a campaign.
+    Looks at visits. *update_score* changes a standing in the state, *note* takes down a campaign.
 
     *paths* judges a session at 10, 20, ... 60 steps, *windows* a window at 27 visits and whenever 27 others have come;
     without either there are no sessions. At most *most_sessions* are pending. One thread at a time may call this.
@@ -67,8 +67,8 @@ class Watch:
 
     def __init__(
         self,
-        ladder: DecisionPolicy,
-        amend: Callable[[ScoreUpdate], None],
+        policy: DecisionPolicy,
+        update_score: Callable[[ScoreUpdate], None],
         *,
         sharing: LinkSharing | None = None,
         paths: Panel | None = None,
@@ -81,8 +81,8 @@ class Watch:
         note: Callable[[str, Campaign | None], None] | None = None,
         most_sessions: int = 50_000,
     ) -> None:
-        self.ladder = ladder
-        self.amend = amend
+        self.policy = policy
+        self.update_score = update_score
         self.sharing = sharing
         self.paths = paths
         self.windows = windows
@@ -191,8 +191,8 @@ class Watch:
         return SnapshotChanges(changed, self.sharing.changed(most))
 
     def _see_sharing(self, sharing: LinkSharing, visit: Visit, decision: Decision) -> None:
-        lender = next((e.details for e in decision.evidence if e.code == CODE), "") if decision.evidence else ""
-        found = sharing.see(visit, bytes.fromhex(lender) if lender else None)
+        issuer = next((e.details for e in decision.evidence if e.code == CODE), "") if decision.evidence else ""
+        found = sharing.see(visit, bytes.fromhex(issuer) if issuer else None)
         if found is None:
             return
         campaign = found.campaign
@@ -257,9 +257,9 @@ class Watch:
 
     def _tell(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
         if response == "challenge":
-            self.amend(self.ladder.found(visitor, at, identity, code))
+            self.update_score(self.policy.found(visitor, at, identity, code))
         else:
-            self.amend(self.ladder.noted(visitor, at, code))
+            self.update_score(self.policy.noted(visitor, at, code))
 
 
 class WatchThread:

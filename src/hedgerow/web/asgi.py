@@ -102,7 +102,7 @@ class Hedgerow:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
                 if self.site.gate.afar is not None:
-                    await self.site.gate.afar.close_afar()
+                    await self.site.gate.afar.close_async()
                 self.site.close()
             await send(message)
 
@@ -137,7 +137,7 @@ class Hedgerow:
 
     async def _decide(self, visit: Visit) -> Decision:
         gate = self.site.gate
-        return gate.decide(visit) if gate.afar is None else await gate.decide_afar(visit)
+        return gate.decide(visit) if gate.afar is None else await gate.decide_async(visit)
 
     def _lets_in(self, visit: Visit, decision: Decision) -> bool:
         """Whether a visit that is not to a path of ours goes on to the application."""
@@ -217,10 +217,10 @@ class Hedgerow:
 
     def _mind_robots(self, visit: Visit, scope: Scope) -> None:
         """A bot is here: see to it that its host's robots.txt is known, beside its request."""
-        manners = self.site.gate.identifier.welcome.manners
-        if manners is None or not manners.due(visit.host, visit.at):
+        robots_compliance = self.site.gate.identifier.bot_verifier.robots_compliance
+        if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
             return
-        task = asyncio.ensure_future(read_robots(self.app, scope, manners, visit))
+        task = asyncio.ensure_future(read_robots(self.app, scope, robots_compliance, visit))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -287,7 +287,7 @@ class Hedgerow:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = self._visit(scope, "GET")
-        decision = await self.site.gate.decide_afar(visit)
+        decision = await self.site.gate.decide_async(visit)
         if decision.action == "pass" or self.site.settings.observe:
             self.site.record(visit, decision, 101)
             await self.app(scope, receive, send)

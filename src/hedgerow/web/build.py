@@ -88,9 +88,9 @@ def build_rules(settings: Settings) -> Rules:
     )
 
 
-def build_welcome(settings: Settings, acquaintance: BotCache) -> BotVerifier:
-    """How bots are recognised. *acquaintance* is what is remembered about them."""
-    bots, keys, manners = settings.bots, acquaintance.keys, acquaintance.manners
+def build_bot_verifier(settings: Settings, bot_cache: BotCache) -> BotVerifier:
+    """How bots are recognised. *bot_cache* is what is remembered about them."""
+    bots, keys, robots_compliance = settings.bots, bot_cache.keys, bot_cache.robots_compliance
     known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
     keys.configured = {
         thumbprint(x.rstrip("=")): (KnownBot(one.name, one.category, signer=one.host), PublicKey(key))
@@ -101,11 +101,11 @@ def build_welcome(settings: Settings, acquaintance: BotCache) -> BotVerifier:
     signatures = Signatures(
         keys, known, any_signer=bots.signatures == "any", insecure=bots.insecure_directories
     )  # fmt: skip
-    manners.refresh, manners.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
+    robots_compliance.refresh, robots_compliance.unwelcome_for = bots.robots_refresh, bots.unwelcome_for
     return BotVerifier(
-        build_bots(settings, acquaintance.proofs),
+        build_bots(settings, bot_cache.proofs),
         signatures if bots.enabled and bots.signatures != "off" else None,
-        manners if bots.enabled and bots.robots else None,
+        robots_compliance if bots.enabled and bots.robots else None,
     )
 
 
@@ -136,14 +136,14 @@ def postgresql_parts() -> ModuleType:
     return postgresql
 
 
-def build_clearances(settings: Settings, seals: TokenCodecs, sightings: ClearanceUsage) -> Clearances:
-    """The cookies of those who have solved a challenge; *sightings* outlive settings that are read again."""
+def build_clearances(settings: Settings, seals: TokenCodecs, clearance_usage: ClearanceUsage) -> Clearances:
+    """The cookies of those who have solved a challenge; *clearance_usage* outlive settings that are read again."""
     own = settings.challenge
-    sightings.use(networks=own.networks, window=own.share_window)
-    return Clearances(seals, seconds=own.clear_for, sightings=sightings)
+    clearance_usage.use(networks=own.networks, window=own.share_window)
+    return Clearances(seals, seconds=own.clear_for, clearance_usage=clearance_usage)
 
 
-def build_spent(settings: Settings) -> UsedChallenges:
+def build_used_challenges(settings: Settings) -> UsedChallenges:
     """Where spent challenges are kept: in a file that all processes share, unless it is to be memory."""
     challenge = settings.challenge
     if challenge.store == "memory":
@@ -197,7 +197,7 @@ def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
 
     def obey(key: str, what: Block | ScoreUpdate | None) -> None:
         if isinstance(what, ScoreUpdate):
-            state.amend(what)
+            state.update_score(what)
         elif what is not None:
             state.commit(what)
         else:
@@ -207,14 +207,14 @@ def obedient_journal(settings: Settings, state: StateStore) -> SqliteJournal:
     return journal
 
 
-def build_watch(settings: Settings, ladder: DecisionPolicy, amend: Callable[[ScoreUpdate], None]) -> Watch:
+def build_watch(settings: Settings, policy: DecisionPolicy, update_score: Callable[[ScoreUpdate], None]) -> Watch:
     """What looks at visits behind the fast path."""
-    watch = Watch(ladder, amend, most_sessions=settings.watch.sessions)
-    use_watch(watch, settings, ladder)
+    watch = Watch(policy, update_score, most_sessions=settings.watch.sessions)
+    use_watch(watch, settings, policy)
     return watch
 
 
-def use_watch(watch: Watch, settings: Settings, ladder: DecisionPolicy) -> None:
+def use_watch(watch: Watch, settings: Settings, policy: DecisionPolicy) -> None:
     """Have a watch go on under these settings, with the bundles as they are now; what it knows stays."""
     own = settings.campaigns
     limits = SharingLimits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
@@ -224,7 +224,7 @@ def use_watch(watch: Watch, settings: Settings, ladder: DecisionPolicy) -> None:
         watch.sharing = LinkSharing(limits)
     else:
         watch.sharing.limits = limits
-    watch.ladder = ladder
+    watch.policy = policy
     watch.on_campaign = own.response
     watch.observe = settings.observe
     known = watch.records()
@@ -320,12 +320,12 @@ def build_engine(
         detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
     by_network = density.enabled and any(window.by == "network" for window in density.windows)
     return Engine(
-        detectors, build_ladder(settings), by_network=by_network, by_day=contain.enabled,
+        detectors, build_policy(settings), by_network=by_network, by_day=contain.enabled,
         weights=settings.policy.weights, lists=lists, white_volume=contain.white_volume if contain.enabled else 0,
     )  # fmt: skip
 
 
-def build_ladder(settings: Settings) -> DecisionPolicy:
+def build_policy(settings: Settings) -> DecisionPolicy:
     """From evidence to decision, under these settings."""
     density, traps, policy = settings.density, settings.traps, settings.policy
     thresholds = PolicyThresholds(
@@ -375,7 +375,7 @@ def build_gate(
     ledger: Ledger | None = None,
     pages: PageDigests | None = None,
     account_of: AccountOf | None = None,
-    acquaintance: BotCache | None = None,
+    bot_cache: BotCache | None = None,
     entries: bool = True,
     clearances: Clearances | None = None,
     lists: Lists | None = None,
@@ -383,7 +383,7 @@ def build_gate(
     """
     A gate for these settings. *entries* is false where visits without a marker say nothing: in an access log.
 
-    *state*, *ledger*, *pages* and *acquaintance* may be those of the gate before it: settings that are read again keep
+    *state*, *ledger*, *pages* and *bot_cache* may be those of the gate before it: settings that are read again keep
     what is remembered. Without *lists* nobody is on one.
     """
     who = settings.identity
@@ -392,7 +392,7 @@ def build_gate(
     identifier = Identifier(
         proxies=Proxies(who.trusted_proxies, who.forwarded_header),
         accounts=Accounts(cookie=who.account_cookie, header=who.account_header, callable_=account_of),
-        welcome=build_welcome(settings, acquaintance or BotCache()),
+        bot_verifier=build_bot_verifier(settings, bot_cache or BotCache()),
         tls_header=who.tls_header,
         seals=seals or build_seals(settings),
         prefix=settings.marker.prefix,

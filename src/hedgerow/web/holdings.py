@@ -48,8 +48,8 @@ class SiteStores:
     state: StateStore
     ledger: Ledger
     spent: UsedChallenges
-    sightings: ClearanceUsage = field(default_factory=ClearanceUsage)
-    unwelcome: RevokedBots = field(default_factory=dict[str, float])
+    clearance_usage: ClearanceUsage = field(default_factory=ClearanceUsage)
+    revoked_bots: RevokedBots = field(default_factory=dict[str, float])
     journal: SqliteJournal | None = None
     watches: bool = True
     relay: Relay | None = None

@@ -19,8 +19,10 @@ KEPT = frozenset({b"host", b"x-forwarded-for", b"x-forwarded-proto", b"x-forward
 """The headers of a request that its question for the robots.txt has too."""
 
 
-async def read_robots(app: App, scope: Scope, manners: RobotsCompliance, visit: Visit) -> None:
-    """Ask *app* for the robots.txt of the host of *visit*, and tell *manners*. An error leaves what is known."""
+async def read_robots(app: App, scope: Scope, robots_compliance: RobotsCompliance, visit: Visit) -> None:
+    """
+    Ask *app* for the robots.txt of the host of *visit*, and tell *robots_compliance*. An error leaves what is known.
+    """
     asked = asyncio.Event()
     status = 0
     pieces: list[bytes] = []
@@ -51,13 +53,13 @@ async def read_robots(app: App, scope: Scope, manners: RobotsCompliance, visit: 
     except Exception as error:  # noqa: BLE001 - whatever the application breaks on, the visit goes on
         log.info("the robots.txt of %s cannot be read: %s", ascii(visit.host), ascii(str(error)))
         return
-    learn_robots(manners, visit, status, b"".join(pieces))
+    learn_robots(robots_compliance, visit, status, b"".join(pieces))
 
 
-def learn_robots(manners: RobotsCompliance, visit: Visit, status: int, body: bytes) -> None:
-    """Tell *manners* what the application has answered; an answer that says nothing leaves what is known."""
+def learn_robots(robots_compliance: RobotsCompliance, visit: Visit, status: int, body: bytes) -> None:
+    """Tell *robots_compliance* what the application has answered; an answer that says nothing leaves what is known."""
     if status == _OK:
-        manners.learn(visit.host, body[:LIMIT], visit.at)
+        robots_compliance.learn(visit.host, body[:LIMIT], visit.at)
     elif status in _CLIENT_ERRORS:
         # There is none: everything may be fetched.
-        manners.learn(visit.host, b"", visit.at)
+        robots_compliance.learn(visit.host, b"", visit.at)

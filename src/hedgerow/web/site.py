@@ -94,7 +94,7 @@ class Site:
         self._own_state = state is None
         self._journal = stores.journal
         self._hooks = hooks
-        self._sightings = stores.sightings
+        self._sightings = stores.clearance_usage
         self.follower = build_follower(settings) if lists is None else None
         """What keeps the lists as their store has them."""
         self.lists = self.follower.lists if self.follower is not None else Lists() if lists is None else lists
@@ -102,8 +102,8 @@ class Site:
             self.follower.start()
         self.skeletons = Skeletons()
         self._pages = PageDigests()
-        self.acquaintance = BotCache()
-        self.acquaintance.manners.unwelcome = stores.unwelcome
+        self.bot_cache = BotCache()
+        self.bot_cache.robots_compliance.revoked_bots = stores.revoked_bots
         self.lookups: LookupThread | None = None
         self.decided: Counter[str] = Counter()
         """Visits by action, and refusals by code."""
@@ -128,7 +128,7 @@ class Site:
             self.watch = self._beside(settings)
             if stores.intake is not None:
                 self._intake = Intake(stores.intake, self.watch.add, self.watch.miss)
-        self.gate.onlooker = self._onlooker()
+        self.gate.on_decision = self._onlooker()
 
     def _onlooker(self) -> OnDecision | None:
         if self.stores.relay is not None:
@@ -137,7 +137,7 @@ class Site:
 
     def _beside(self, settings: Settings) -> WatchThread:
         """The watch, with what was known before a restart where this site takes care of that."""
-        watch = build_watch(settings, self.gate.engine.ladder, self.state.amend)
+        watch = build_watch(settings, self.gate.engine.policy, self.state.update_score)
         if self._journal is None:
             return WatchThread(watch, queue=settings.watch.queue)
         watch.note = self._journal.note_campaign
@@ -159,7 +159,7 @@ class Site:
         clearances = build_clearances(settings, self._seals, self._sightings)
         gate = build_gate(
             settings, seals=self._seals, state=self.state, ledger=self.ledger, pages=self._pages,
-            account_of=self._account_of, clearances=clearances, lists=self.lists, acquaintance=self.acquaintance,
+            account_of=self._account_of, clearances=clearances, lists=self.lists, bot_cache=self.bot_cache,
         )  # fmt: skip
         self._look_up(settings)
         self.refused_agents = refused_agents(settings)
@@ -171,11 +171,11 @@ class Site:
             self.tarpit = Tarpit(settings.detain.connections, settings.detain.memory, settings.detain.seconds)
         if before is not None:
             gate.blocked = self.gate.blocked
-            gate.onlooker = self._onlooker()
+            gate.on_decision = self._onlooker()
             if self.stores.shared is not None:
                 self.stores.shared.follow(settings)
             if self.watch is not None:
-                use_watch(self.watch.watch, settings, gate.engine.ladder)
+                use_watch(self.watch.watch, settings, gate.engine.policy)
             self.challenging.close()
         hooks = self._hooks or gate
         counted = self.challenging.counted if before is not None else None
@@ -192,7 +192,7 @@ class Site:
 
     def _look_up(self, settings: Settings) -> None:
         """Answer questions about bots under these settings, or none."""
-        bots, known = settings.bots, self.acquaintance
+        bots, known = settings.bots, self.bot_cache
         if self.lookups is None or bots != self.settings.bots:
             if self.lookups is not None:
                 self.lookups.close()
@@ -300,9 +300,9 @@ _COOKIE_AGE = 30 * 86_400
 
 
 @lru_cache(maxsize=1 << 12)
-def _cookie_of(seal: TokenCodec, minted_for: bytes, known: bytes, *, secure: bool) -> bytes:
+def _cookie_of(seal: TokenCodec, issued_to: bytes, known: bytes, *, secure: bool) -> bytes:
     """The cookie for a visitor. Who does not keep it gets the same with every page."""
-    token = seal.seal("visitor", minted_for, bytes(VISITOR_BYTES), known)
+    token = seal.seal("visitor", issued_to, bytes(VISITOR_BYTES), known)
     more = b"; Secure" if secure else b""
     return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, more)
 

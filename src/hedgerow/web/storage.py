@@ -29,8 +29,8 @@ from hedgerow.watch.relay import Relay, send_to
 from hedgerow.web.build import (
     build_journal,
     build_ledger,
-    build_spent,
     build_state,
+    build_used_challenges,
     obedient_journal,
     postgresql_parts,
     state_path,
@@ -50,7 +50,7 @@ def build_stores(settings: Settings, *, state: StateStore | None = None, ledger:
         journal = build_journal(settings, state)
     # Not `ledger or ...`: a ledger that holds nothing yet may be false.
     return SiteStores(
-        state, build_ledger(settings) if ledger is None else ledger, build_spent(settings),
+        state, build_ledger(settings) if ledger is None else ledger, build_used_challenges(settings),
         journal=journal, watches=settings.watch.enabled,
     )  # fmt: skip
 
@@ -104,7 +104,8 @@ def worker_stores(settings: Settings, watch: socket.socket) -> SiteStores:
         return stores
     relay = Relay(send_to(watch), queue=settings.watch.queue) if settings.watch.enabled else None
     return SiteStores(
-        state, build_ledger(settings), build_spent(settings), LmdbClearanceUsage(state), LmdbRevokedBots(state),
+        state, build_ledger(settings), build_used_challenges(settings),
+        LmdbClearanceUsage(state), LmdbRevokedBots(state),
         watches=False, relay=relay, tallies=LmdbWorkerMetrics(state), pending=LmdbHeldVisits(state),
     )  # fmt: skip
 
@@ -118,6 +119,6 @@ def side_stores(settings: Settings, intake: socket.socket) -> SiteStores:
         return stores
     journal = obedient_journal(settings, state) if settings.state.durable else None
     return SiteStores(
-        state, NoLedger(), build_spent(settings), LmdbClearanceUsage(state), LmdbRevokedBots(state),
+        state, NoLedger(), build_used_challenges(settings), LmdbClearanceUsage(state), LmdbRevokedBots(state),
         journal=journal, watches=settings.watch.enabled, tallies=LmdbWorkerMetrics(state), intake=intake,
     )  # fmt: skip

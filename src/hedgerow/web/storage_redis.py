@@ -18,7 +18,7 @@ from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.watch.redis_streams import Make, SharedWatch, Streams
 from hedgerow.watch.relay import Relay
 from hedgerow.watch.watch import Watch
-from hedgerow.web.build import build_ladder, build_watch
+from hedgerow.web.build import build_policy, build_watch
 from hedgerow.web.holdings import SiteStores
 
 
@@ -56,10 +56,10 @@ def build(settings: Settings, *, ledger: Ledger) -> SiteStores:
 
 
 def _making(settings: Settings) -> Make:
-    ladder = build_ladder(settings)
+    policy = build_policy(settings)
 
-    def make(amend: Callable[[ScoreUpdate], None]) -> tuple[Watch, Watch]:
-        paths, sharing = build_watch(settings, ladder, amend), build_watch(settings, ladder, amend)
+    def make(update_score: Callable[[ScoreUpdate], None]) -> tuple[Watch, Watch]:
+        paths, sharing = build_watch(settings, policy, update_score), build_watch(settings, policy, update_score)
         paths.sharing, sharing.paths, sharing.windows = None, None, None
         return paths, sharing
 

@@ -246,8 +246,8 @@ class _Core(asgi.Hedgerow):
         self.site.gate.afar = None
 
     def _mind_robots(self, visit: Visit, scope: Scope) -> None:
-        manners = self.site.gate.identifier.welcome.manners
-        if manners is None or not manners.due(visit.host, visit.at):
+        robots_compliance = self.site.gate.identifier.bot_verifier.robots_compliance
+        if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
             return
         headers = [pair for pair in scope["headers"] if pair[0] in KEPT]
         headers += [(b"user-agent", b"Hedgerow"), (b"accept", b"text/plain")]
@@ -265,7 +265,9 @@ class _Core(asgi.Hedgerow):
                 log.info("the robots.txt of %s cannot be read: %s", ascii(visit.host), ascii(str(error)))
                 return
             with self.lock:
-                learn_robots(manners, visit, messages[0]["status"], b"".join(m.get("body", b"") for m in messages))
+                learn_robots(
+                    robots_compliance, visit, messages[0]["status"], b"".join(m.get("body", b"") for m in messages)
+                )
 
         threading.Thread(target=ask, name="hedgerow-robots", daemon=True).start()
 

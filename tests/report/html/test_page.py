@@ -19,8 +19,7 @@ from hedgerow.report.html.text import cut, escaped, percent
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
-
-from .weeks import BEGIN, DAY, HOSTILE, busy_log, hostile_log, line
+from report.weeks import BEGIN, DAY, HOSTILE, busy_log, hostile_log, line
 
 YEAR = 365 * DAY
 

@@ -13,7 +13,7 @@ from hedgerow.report.tables.ingest import rows_of_piece
 from hedgerow.report.tables.line_scanner import scan
 from hedgerow.report.tables.row_builder import RowBuilder
 
-from .test_reading import GOOD, lines
+from .test_ingest import GOOD, lines
 
 MEGABYTE = 1 << 20
 

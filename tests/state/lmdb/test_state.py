@@ -15,10 +15,9 @@ import pytest
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.errors import StoreError
 from hedgerow.state.lmdb.state import LmdbState, remove_environment
-
-from .shared_conformance import SharedConformance
-from .state_conformance import WINDOW, StateConformance, ask, block
-from .state_machine import compared
+from state.shared_conformance import SharedConformance
+from state.state_conformance import WINDOW, StateConformance, ask, block
+from state.state_machine import compared
 
 _numbers = itertools.count()
 
@@ -68,23 +67,23 @@ def test_many_addresses_stay_within_the_budget_and_the_late_ones_are_known(tmp_p
     budget = 1_000_000
     with closing(LmdbState(tmp_path / "state.lmdb", (RateLimit(count=40, seconds=1e6),), memory=budget)) as state:
         for n in range(30_000):
-            state.recall(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
+            state.record_visit(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
         assert state.spent <= budget * 1.1
         assert len(state) + state.forgotten == 30_000
         assert len(state) > 3_000
-        last = [state.recall(ask(30_000, f"10.0.{n >> 8 & 255}.{n & 255}")).counts for n in range(29_900, 30_000)]
+        last = [state.record_visit(ask(30_000, f"10.0.{n >> 8 & 255}.{n & 255}")).counts for n in range(29_900, 30_000)]
         assert last.count((2,)) > 95
         # Who was here first is gone.
-        first = [state.recall(ask(30_000, f"10.0.{n >> 8 & 255}.{n & 255}")).counts for n in range(100)]
+        first = [state.record_visit(ask(30_000, f"10.0.{n >> 8 & 255}.{n & 255}")).counts for n in range(100)]
         assert first.count((1,)) > 95
 
 
 def test_who_has_left_every_window_is_swept_out_as_others_come(tmp_path):
     with closing(LmdbState(tmp_path / "state.lmdb", WINDOW)) as state:
         for n in range(500):
-            state.recall(ask(0.0, f"10.0.{n // 250}.{n % 250}"))
+            state.record_visit(ask(0.0, f"10.0.{n // 250}.{n % 250}"))
         for n in range(500):
-            state.recall(ask(3.0 + n / 1000, f"10.1.{n // 250}.{n % 250}"))
+            state.record_visit(ask(3.0 + n / 1000, f"10.1.{n // 250}.{n % 250}"))
         assert len(state) < 600
         assert state.forgotten == 0
 
@@ -100,12 +99,12 @@ def _die_in_the_middle(path: Path) -> None:
 def test_a_process_that_is_killed_in_the_middle_leaves_nothing_behind_and_holds_nobody_up(tmp_path):
     path = tmp_path / "state.lmdb"
     with closing(LmdbState(path, WINDOW)) as state:
-        state.recall(ask(0.0))
+        state.record_visit(ask(0.0))
         dying = multiprocessing.get_context("spawn").Process(target=_die_in_the_middle, args=(path,))
         dying.start()
         dying.join(60)
         assert dying.exitcode == -signal.SIGKILL
-        assert state.recall(ask(0.1)).counts == (2,)
+        assert state.record_visit(ask(0.1)).counts == (2,)
         assert [one.key for one in state.blocks(ask().at)] == ["kept"]
         with state.writing() as txn:
             assert txn.get(b"half", db=state.more) is None
@@ -113,7 +112,7 @@ def test_a_process_that_is_killed_in_the_middle_leaves_nothing_behind_and_holds_
 
 def test_a_file_that_is_full_forgets_its_counters_and_goes_on(tmp_path):
     with closing(LmdbState(tmp_path / "state.lmdb", WINDOW, memory=1_000)) as state:
-        state.recall(ask(0.0))
+        state.record_visit(ask(0.0))
         state.commit(block("kept", "kept"))
 
         def fill() -> None:
@@ -123,8 +122,8 @@ def test_a_file_that_is_full_forgets_its_counters_and_goes_on(tmp_path):
 
         with pytest.raises(StoreError, match="set memory higher"):
             fill()
-        assert state.recall(ask(0.1)).counts == (1,)
-        assert state.recall(ask(0.1, "kept")).block is not None
+        assert state.record_visit(ask(0.1)).counts == (1,)
+        assert state.record_visit(ask(0.1, "kept")).block is not None
 
 
 def test_a_state_that_cannot_be_opened_says_so_in_one_line(tmp_path):

@@ -13,9 +13,8 @@ from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import prefix_key
 from hedgerow.state.memory import state as module
 from hedgerow.state.memory.state import MemoryState
-
-from .state_conformance import NETWORK, StateConformance, ask, block
-from .state_machine import compared
+from state.state_conformance import NETWORK, StateConformance, ask, block
+from state.state_machine import compared
 
 
 class TestMemoryState(StateConformance):
@@ -43,7 +42,7 @@ def test_many_addresses_stay_within_the_budget_and_the_oldest_are_forgotten_firs
     state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=budget)
     highest = 0
     for n in range(20_000):
-        state.recall(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
+        state.record_visit(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
         highest = max(highest, state.spent)
     assert highest <= budget
     assert state.spent == true_cost(state)
@@ -55,9 +54,9 @@ def test_many_addresses_stay_within_the_budget_and_the_oldest_are_forgotten_firs
 def test_who_comes_again_is_remembered_longer():
     state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=50_000)
     for n in range(5_000):
-        state.recall(ask(n, f"10.0.{n // 250}.{n % 250}"))
+        state.record_visit(ask(n, f"10.0.{n // 250}.{n % 250}"))
         if n % 50 == 0:
-            counts = state.recall(ask(n, "192.0.2.1")).counts
+            counts = state.record_visit(ask(n, "192.0.2.1")).counts
     assert counts == (41,)
 
 
@@ -69,17 +68,17 @@ def test_an_address_takes_less_than_300_bytes():
 def test_long_names_of_accounts_are_paid_for():
     state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=1_000_000)
     for n in range(10_000):
-        state.recall(ask(n, f"account:{n:0>100}"))
+        state.record_visit(ask(n, f"account:{n:0>100}"))
     assert sum(map(sys.getsizeof, state._trails)) < state.spent <= 1_000_000
 
 
 def test_who_has_left_every_window_is_swept_out_as_others_come():
     state = MemoryState((RateLimit(count=40, seconds=3.0),))
     for n in range(1000):
-        state.recall(ask(0.0, f"10.0.{n // 250}.{n % 250}"))
+        state.record_visit(ask(0.0, f"10.0.{n // 250}.{n % 250}"))
     assert len(state) == 1000
     for n in range(501):
-        state.recall(ask(3.0 + n / 1000, f"10.1.{n // 250}.{n % 250}"))
+        state.record_visit(ask(3.0 + n / 1000, f"10.1.{n // 250}.{n % 250}"))
     assert len(state) == 501
     assert state.forgotten == 0
 
@@ -87,8 +86,8 @@ def test_who_has_left_every_window_is_swept_out_as_others_come():
 def test_a_window_too_short_for_the_clock_breaks_nothing():
     state = MemoryState((RateLimit(count=1, seconds=1e-9),))
     for n in range(10):
-        state.recall(ask(0.0, "192.0.2.1"))
-        state.recall(ask(0.0, f"10.0.0.{n}"))
+        state.record_visit(ask(0.0, "192.0.2.1"))
+        state.record_visit(ask(0.0, f"10.0.0.{n}"))
     assert state.spent == true_cost(state)
 
 
@@ -114,12 +113,12 @@ class Costs(RuleBasedStateMachine):
         self.state = MemoryState(windows, memory=memory, most_blocks=3)
 
     @rule(at=times, key=keys, kind=kinds, network=st.sampled_from(["", NETWORK]))
-    def recall(self, at, key, kind, network):
-        self.state.recall(ask(at, key, kind=kind, network=network))
+    def record_visit(self, at, key, kind, network):
+        self.state.record_visit(ask(at, key, kind=kind, network=network))
 
     @rule(at=times, key=keys, kind=kinds, network=st.sampled_from(["", NETWORK]))
-    def recount(self, at, key, kind, network):
-        self.state.recount(ask(at, key, network=network), kind)
+    def reclassify(self, at, key, kind, network):
+        self.state.reclassify(ask(at, key, network=network), kind)
 
     @rule(at=times, key=keys, everyone=st.booleans())
     def commit(self, at, key, everyone):
@@ -152,5 +151,5 @@ TestCosts = Costs.TestCase
 def test_a_single_visitor_costs_what_it_has(visits):
     state = MemoryState((RateLimit(count=10, seconds=2.0, of="requests"),))
     for at, call in visits:
-        state.recall(ask(at / 8, "192.0.2.1", kind="call" if call else "page"))
+        state.record_visit(ask(at / 8, "192.0.2.1", kind="call" if call else "page"))
         assert state.spent == true_cost(state)

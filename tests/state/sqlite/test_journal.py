@@ -27,21 +27,25 @@ def state_at(path, now: float = START) -> tuple[MemoryState, SqliteJournal]:
     return state, journal
 
 
-def recall(state: MemoryState, key: str, at: float = START):
-    return state.recall(StateQuery(at, "page", key, "192.0.2.1", "", count=True))
+def record_visit(state: MemoryState, key: str, at: float = START):
+    return state.record_visit(StateQuery(at, "page", key, "192.0.2.1", "", count=True))
 
 
 def test_blocks_and_standings_are_there_after_a_restart(tmp_path):
     state, journal = state_at(tmp_path / "s.sqlite")
     state.commit(Block("account:ann", "192.0.2.1", START, START + 60, "refuse", WHY))
     state.commit(Block(prefix_key("192.0.2.9"), "192.0.2.9", START, START + 60, "detain", WHY))
-    state.amend(ScoreUpdate("odd \udcff key", START, 5, 3600.0, weight=0.4, codes=("a", "b"), identity="suspect"))
+    state.update_score(
+        ScoreUpdate("odd \udcff key", START, 5, 3600.0, weight=0.4, codes=("a", "b"), identity="suspect")
+    )
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite")
-    assert recall(again, "account:ann").block == Block("account:ann", "192.0.2.1", START, START + 60, "refuse", WHY)
+    assert record_visit(again, "account:ann").block == Block(
+        "account:ann", "192.0.2.1", START, START + 60, "refuse", WHY
+    )
     assert len(again.blocks(START)) == 2
-    assert recall(again, "account:bob").strikes == 1
-    assert recall(again, "odd \udcff key").standing == VisitorScore(
+    assert record_visit(again, "account:bob").strikes == 1
+    assert record_visit(again, "odd \udcff key").score == VisitorScore(
         "suspect", 0.4, START, 5, 0, 0, (("a", 1), ("b", 1))
     )
     journal.close()
@@ -51,18 +55,18 @@ def test_what_is_forgiven_or_over_is_not(tmp_path):
     state, journal = state_at(tmp_path / "s.sqlite")
     for key in ("a", "b"):
         state.commit(Block(key, key, START, START + 60, "refuse", WHY))
-        state.amend(ScoreUpdate(key, START, 1, 3600.0, weight=0.4))
+        state.update_score(ScoreUpdate(key, START, 1, 3600.0, weight=0.4))
     assert state.forgive("a")
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite", START + 30)
     assert [block.key for block in again.blocks(START)] == ["b"]
-    assert [key for key, _ in again.standings()] == ["b"]
+    assert [key for key, _ in again.scores()] == ["b"]
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite", START + 61)
     assert again.blocks(0.0) == []
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite", START + 8 * 86_400)
-    assert again.standings() == []
+    assert again.scores() == []
     journal.close()
 
 
@@ -84,32 +88,32 @@ def test_while_another_writes_nothing_is_lost(tmp_path, caplog):
     journal._connection.execute("PRAGMA busy_timeout=10")
     with sqlite3.connect(tmp_path / "s.sqlite", isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        state.amend(ScoreUpdate("a", START, 1, 3600.0, weight=0.4))
+        state.update_score(ScoreUpdate("a", START, 1, 3600.0, weight=0.4))
         journal._write()
         other.execute("COMMIT")
     assert "cannot be written" in caplog.text
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite")
-    assert [key for key, _ in again.standings()] == ["a"]
+    assert [key for key, _ in again.scores()] == ["a"]
     journal.close()
 
 
 def test_many_threads_note_at_once(tmp_path):
     state, journal = state_at(tmp_path / "s.sqlite")
 
-    def amend(name: str) -> None:
+    def update_score(name: str) -> None:
         for n in range(200):
-            state.amend(ScoreUpdate(f"{name}{n % 10}", START + n, 1, 1e9, weight=0.01))
+            state.update_score(ScoreUpdate(f"{name}{n % 10}", START + n, 1, 1e9, weight=0.01))
 
-    threads = [threading.Thread(target=amend, args=(name,)) for name in "abcd"]
+    threads = [threading.Thread(target=update_score, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite")
-    assert len(again.standings()) == 40
-    assert all(abs(standing.suspicion - 0.2) < 1e-6 for _, standing in again.standings())
+    assert len(again.scores()) == 40
+    assert all(abs(score.total - 0.2) < 1e-6 for _, score in again.scores())
     journal.close()
 
 
@@ -125,7 +129,7 @@ def test_the_word_of_a_watch_elsewhere_is_carried_out_within_a_second(tmp_path):
 
     def obey(key, what):
         assert key == "192.0.2.7"
-        state.amend(what)
+        state.update_score(what)
         told.set()
 
     journal.obey = obey
@@ -134,7 +138,7 @@ def test_the_word_of_a_watch_elsewhere_is_carried_out_within_a_second(tmp_path):
     order_changes(connection, [change])
     connection.close()
     assert told.wait(60.0)
-    assert recall(state, "192.0.2.7").standing.identity == "suspect"
+    assert record_visit(state, "192.0.2.7").score.identity == "suspect"
     journal.close()
 
 

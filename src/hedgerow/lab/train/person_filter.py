@@ -42,7 +42,7 @@ class Heuristics:
             self.suspects.add(who)
             return
         foreign = (
-            marker is not None and marker.minted_for != visitor_digest(who) and marker.minted_for not in visit.linked
+            marker is not None and marker.issued_to != visitor_digest(who) and marker.issued_to not in visit.linked
         )
         wrong = foreign or not _SIGNS.isdisjoint(visit.signs)
         visits, all_wrong = self._visits.get(who, (0, 0))

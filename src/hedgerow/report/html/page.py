@@ -141,8 +141,8 @@ def _headline(report: Report, shares: dict[str, float]) -> str:
 def _advice(report: Report, requests: int) -> Iterator[str]:
     ranked = report.ranked
     crawlers = ranked[report.judgements.label[ranked] == CRAWLER]
-    welcome = np.array([report.may_be_welcome(place) for place in crawlers.tolist()], np.bool_)
-    others = crawlers[~welcome]
+    claimed = np.array([report.may_be_welcome(place) for place in crawlers.tolist()], np.bool_)
+    others = crawlers[~claimed]
     if len(others):
         top, few = report.source(int(others[0])), others[:10]
         made = int(report.tables.requests[few].sum())
@@ -151,9 +151,9 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
             f"the requests. The {len(few)} busiest made {percent(made / requests)}. <code>--apply</code> puts crawlers "
             "on the black list of a running Hedgerow, <code>--export</code> writes them for other servers."
         )
-    if welcome.any():
+    if claimed.any():
         yield (
-            f"{counted(int(welcome.sum()), 'source says it is', 'sources say they are')} a search engine's or another "
+            f"{counted(int(claimed.sum()), 'source says it is', 'sources say they are')} a search engine's or another "
             "welcome bot, and nobody has checked; <code>--resolve</code> asks the DNS."
         )
     if report.campaigns:

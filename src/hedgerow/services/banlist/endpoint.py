@@ -165,7 +165,7 @@ class BanlistEndpoint:
         if seen.account:
             visit = msgspec.structs.replace(visit, account=seen.account, visitor=visitor_of(seen.account, visit.prefix))
         visit = as_answered(visit, seen.status, seen.content.encode("latin-1", "replace"))
-        self._site.record(visit, await gate.decide_afar(visit), seen.status)
+        self._site.record(visit, await gate.decide_async(visit), seen.status)
 
 
 def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:

@@ -54,14 +54,14 @@ class _Known(msgspec.Struct, array_like=True):
 
     key: str
     block: Block | None = None
-    standing: VisitorScore | None = None
+    score: VisitorScore | None = None
     entries: tuple[str, ...] = ()
     offence: int = 0
     offence_until: float = 0.0
     numbers: dict[bytes, int] = {}
 
     def is_empty(self) -> bool:
-        return self.block is None and self.standing is None and not self.entries and not self.offence
+        return self.block is None and self.score is None and not self.entries and not self.offence
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -157,7 +157,7 @@ class LmdbState:
             found = [(key, self._get(txn, name_of(key))) for key in keys]
         for key, known in found:
             journal.note_block(key, known.block if known is not None else None)
-            journal.note_standing(key, known.standing if known is not None else None)
+            journal.note_score(key, known.score if known is not None else None)
 
     def _note(self, txn: lmdb.Transaction, key: str) -> None:
         txn.put(name_of(key), key.encode("utf-8", "surrogateescape"), db=self._changed)
@@ -185,11 +185,11 @@ class LmdbState:
 
     # ---- The state
 
-    def recall(self, question: StateQuery) -> StateReply:
+    def record_visit(self, question: StateQuery) -> StateReply:
         with self.writing() as txn:
             return self._recall(txn, question, 1 if question.kind in _OF_A_DAY else 0)
 
-    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
+    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
         with self.writing() as txn:
             self._trails.take_back(txn, question, series_of(claimed))
             return self._recall(txn, question, (question.kind in _OF_A_DAY) - (claimed in _OF_A_DAY))
@@ -198,7 +198,7 @@ class LmdbState:
         with self.writing() as txn:
             self._commit(txn, block)
 
-    def amend(self, change: ScoreUpdate) -> None:
+    def update_score(self, change: ScoreUpdate) -> None:
         with self.writing() as txn:
             name = name_of(change.key)
             known = self._get(txn, name) or _Known(change.key)
@@ -206,7 +206,7 @@ class LmdbState:
                 known.entries = (*known.entries, change.entry)[-_MOST_ENTRIES:]
                 self._renumber(txn, name, known, b"e")
             if change.weight or change.identity or change.cleared or change.codes:
-                known.standing = updated_score(known.standing, change)
+                known.score = updated_score(known.score, change)
                 self._renumber(txn, name, known, b"s")
                 self._note(txn, change.key)
             self._put(txn, name, known)
@@ -220,7 +220,7 @@ class LmdbState:
             known = self._get(txn, name)
             if known is None:
                 return False
-            had = known.standing is not None
+            had = known.score is not None
             if had:
                 self._lose(txn, known, b"s")
                 self._note(txn, key)
@@ -233,18 +233,18 @@ class LmdbState:
         found = (known.block for known in self._in_order(b"b"))
         return [block for block in found if block is not None and block.until > at]
 
-    def standings(self) -> Sequence[tuple[str, VisitorScore]]:
-        return [(known.key, known.standing) for known in self._in_order(b"s") if known.standing is not None]
+    def scores(self) -> Sequence[tuple[str, VisitorScore]]:
+        return [(known.key, known.score) for known in self._in_order(b"s") if known.score is not None]
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
+    def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         """Take over what was remembered before a restart."""
         with self.writing() as txn:
             for block in blocks:
                 self._commit(txn, block)
-            for key, standing in standings[-self._most[b"s"] :]:
+            for key, score in scores[-self._most[b"s"] :]:
                 name = name_of(key)
                 known = self._get(txn, name) or _Known(key)
-                known.standing = standing
+                known.score = score
                 self._renumber(txn, name, known, b"s")
                 self._put(txn, name, known)
 
@@ -258,9 +258,9 @@ class LmdbState:
         if block is not None:
             return StateReply(block, _UNCOUNTED)
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
-        standing, entries = (own.standing, own.entries) if own is not None else (None, ())
+        score, entries = (own.score, own.entries) if own is not None else (None, ())
         counts = self._trails.count(txn, question) if self._trails.counts_kind(question) else _UNCOUNTED
-        return StateReply(None, counts, strikes, standing, today, entries, offences)
+        return StateReply(None, counts, strikes, score, today, entries, offences)
 
     def _count_today(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
@@ -351,9 +351,9 @@ class LmdbState:
         if self._remember:
             known.offence, known.offence_until = block.offence, block.until + self._remember
             self._renumber(txn, name, known, b"o")
-        if known.standing is not None:
-            before = known.standing
-            known.standing = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
+        if known.score is not None:
+            before = known.score
+            known.score = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
         self._put(txn, name, known)
         self._trails.forget(txn, block.key)
         if block.key == prefix_key(block.prefix):
@@ -408,7 +408,7 @@ class LmdbState:
         if sort == b"b":
             known.block = None
         elif sort == b"s":
-            known.standing = None
+            known.score = None
         elif sort == b"e":
             known.entries = ()
         else:

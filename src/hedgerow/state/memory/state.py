@@ -153,11 +153,11 @@ class MemoryState:
     def close(self) -> None:
         """There is nothing to close."""
 
-    def recall(self, question: StateQuery) -> StateReply:
+    def record_visit(self, question: StateQuery) -> StateReply:
         with self._lock:
             return self._recall(question, _of_today(question.kind))
 
-    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
+    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
         with self._lock:
             for key in self._keys(question):
                 self._take_back(key, question.at, series_of(claimed))
@@ -168,7 +168,7 @@ class MemoryState:
         visitor, prefix = question.visitor, question.prefix
         strikes = 0
         offences: tuple[tuple[str, int], ...] = ()
-        standing = self._standings.get(visitor) if self._standings else None
+        score = self._standings.get(visitor) if self._standings else None
         today = self._count_today(question, more) if question.day and question.count else 0
         if self._blocks or self._offences:
             keys = (visitor, prefix_key(prefix), question.network)
@@ -179,7 +179,7 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         counts = self._hit(question) if question.count else _UNCOUNTED
-        return StateReply(None, counts, strikes, standing, today, self._entries.get(visitor, ()), offences)
+        return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences)
 
     def _count_today(self, question: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
@@ -194,7 +194,7 @@ class MemoryState:
             self._today.popitem(last=False)
         return count
 
-    def amend(self, change: ScoreUpdate) -> None:
+    def update_score(self, change: ScoreUpdate) -> None:
         with self._lock:
             if change.entry:
                 before = self._entries.get(change.key, ())
@@ -203,7 +203,7 @@ class MemoryState:
                 if len(self._entries) * _ENTRY_COST > self._memory // 16:
                     self._entries.popitem(last=False)
             if change.weight or change.identity or change.cleared or change.codes:
-                self._set_standing(change.key, updated_score(self._standings.get(change.key), change))
+                self._set_score(change.key, updated_score(self._standings.get(change.key), change))
                 self._standings.move_to_end(change.key)
                 if len(self._standings) * _STANDING_COST > self._memory // 4:
                     self._standings.popitem(last=False)
@@ -232,7 +232,7 @@ class MemoryState:
             self._offences.pop(key, None)
             known = self._standings.pop(key, None) is not None
             if known and self.journal is not None:
-                self.journal.note_standing(key, None)
+                self.journal.note_score(key, None)
             self._today.pop(key, None)
             return self._unblock(key) or known
 
@@ -240,15 +240,15 @@ class MemoryState:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
+    def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         """Take over what was remembered before a restart."""
         for block in blocks:
             self.commit(block)
         with self._lock:
-            for key, standing in standings[-(self._memory // 4 // _STANDING_COST) :]:
-                self._standings[key] = standing
+            for key, score in scores[-(self._memory // 4 // _STANDING_COST) :]:
+                self._standings[key] = score
 
-    def standings(self) -> Sequence[tuple[str, VisitorScore]]:
+    def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         with self._lock:
             return list(self._standings.items())
 
@@ -400,14 +400,14 @@ class MemoryState:
 
     def _restart(self, key: str) -> None:
         """Who was blocked starts with no suspicion when the block has run out; its challenges are not forgotten."""
-        standing = self._standings.get(key)
-        if standing is not None:
-            self._set_standing(key, VisitorScore(at=standing.at, day=standing.day, challenges=standing.challenges))
+        score = self._standings.get(key)
+        if score is not None:
+            self._set_score(key, VisitorScore(at=score.at, day=score.day, challenges=score.challenges))
 
-    def _set_standing(self, key: str, standing: VisitorScore) -> None:
-        self._standings[key] = standing
+    def _set_score(self, key: str, score: VisitorScore) -> None:
+        self._standings[key] = score
         if self.journal is not None:
-            self.journal.note_standing(key, standing)
+            self.journal.note_score(key, score)
 
     def _forget(self, key: str) -> None:
         trail = self._trails.pop(key, None)

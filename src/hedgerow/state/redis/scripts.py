@@ -53,7 +53,7 @@ class _Standing(msgspec.Struct, array_like=True, gc=False):
 class _More(msgspec.Struct, array_like=True, gc=False):
     strikes: int
     today: int
-    standing: _Standing | bool
+    score: _Standing | bool
     entries: tuple[str, ...]
     offences: tuple[tuple[str, int], ...]
 
@@ -70,7 +70,7 @@ class RedisRecord(msgspec.Struct):
         return msgspec.json.decode(self.b, type=Block) if self.b is not None else None
 
     @property
-    def standing(self) -> VisitorScore | None:
+    def score(self) -> VisitorScore | None:
         return self.s.plain() if self.s is not None else None
 
 
@@ -220,7 +220,7 @@ class Scripts:
 
     # ---- What to send
 
-    def recall(self, question: StateQuery, claimed: Kind | None = None) -> bytes:
+    def record_visit(self, question: StateQuery, claimed: Kind | None = None) -> bytes:
         """Ask about a visit, and count it; one that was *claimed* to be of another kind is taken back there."""
         visitor, prefix, network = text(question.visitor), text(question.prefix), text(question.network)
         form = self._forms[visitor != prefix, network != b""]
@@ -241,10 +241,10 @@ class Scripts:
             msgspec.json.encode(block),
         )  # fmt: skip
 
-    def amend(self, change: ScoreUpdate) -> Command:
+    def update_score(self, change: ScoreUpdate) -> Command:
         return self.amend_script.call(
             text(change.key), _number(change.at), change.day, _number(change.half_life), _number(change.weight),
-            int(change.wrong), int(change.challenged), int(change.cleared), change.identity, text(change.entry),
+            int(change.suspicious), int(change.challenged), int(change.cleared), change.identity, text(change.entry),
             *change.codes,
         )  # fmt: skip
 
@@ -261,15 +261,15 @@ class Scripts:
     # ---- What the replies mean
 
     def memory(self, question: StateQuery, reply: Any) -> StateReply:
-        """The answer to `recall`."""
+        """The answer to `record_visit`."""
         if type(reply) is bytes:
             return StateReply(_BLOCK.decode(reply), ())
         counts = self._counts(question, reply) if question.count and series_of(question.kind) in self._series else ()
         if reply[0] is None:
             return StateReply(None, counts)
         more = _MORE.decode(reply[0])
-        standing = more.standing.plain() if isinstance(more.standing, _Standing) else None
-        return StateReply(None, counts, more.strikes, standing, more.today, more.entries, more.offences)
+        score = more.score.plain() if isinstance(more.score, _Standing) else None
+        return StateReply(None, counts, more.strikes, score, more.today, more.entries, more.offences)
 
     def _counts(self, question: StateQuery, reply: list[bytes | None]) -> tuple[int, ...]:
         """One count for each window, from the times that were told."""

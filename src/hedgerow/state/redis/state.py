@@ -139,7 +139,7 @@ class RedisState:
     def keep_in(self, journal: SqliteJournal) -> None:
         """Redis outlives a restart by itself."""
 
-    def restore(self, blocks: Sequence[Block], standings: Sequence[tuple[str, VisitorScore]]) -> None:
+    def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         """Likewise: nothing was kept elsewhere."""
 
     def close(self) -> None:
@@ -147,36 +147,36 @@ class RedisState:
 
     # ---- For threads
 
-    def recall(self, question: StateQuery) -> StateReply:
+    def record_visit(self, question: StateQuery) -> StateReply:
         try:
-            return self._understood(question, self._link.ask(self.scripts.recall(question)))
+            return self._understood(question, self._link.ask(self.scripts.record_visit(question)))
         except RedisUnavailable:
             return self._by_itself(question, None)
 
-    def recount(self, question: StateQuery, claimed: Kind) -> StateReply:
+    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
         try:
-            return self._understood(question, self._link.ask(self.scripts.recall(question, claimed)))
+            return self._understood(question, self._link.ask(self.scripts.record_visit(question, claimed)))
         except RedisUnavailable:
             return self._by_itself(question, claimed)
 
     # ---- For an event loop
 
-    async def recall_afar(self, question: StateQuery) -> StateReply:
-        """The same as `recall`; what is asked within one turn of the loop goes out together."""
+    async def record_visit_async(self, question: StateQuery) -> StateReply:
+        """The same as `record_visit`; what is asked within one turn of the loop goes out together."""
         link = self._loop_link
         if link is None:
             link = await self._open()
         try:
-            return self._understood(question, await link.ask(self.scripts.recall(question)))
+            return self._understood(question, await link.ask(self.scripts.record_visit(question)))
         except RedisUnavailable:
             return self._by_itself(question, None)
 
-    async def recount_afar(self, question: StateQuery, claimed: Kind) -> StateReply:
+    async def reclassify_async(self, question: StateQuery, claimed: Kind) -> StateReply:
         link = self._loop_link
         if link is None:
             link = await self._open()
         try:
-            return self._understood(question, await link.ask(self.scripts.recall(question, claimed)))
+            return self._understood(question, await link.ask(self.scripts.record_visit(question, claimed)))
         except RedisUnavailable:
             return self._by_itself(question, claimed)
 
@@ -191,7 +191,7 @@ class RedisState:
             self._loop_link, self._loop_thread = link, threading.get_ident()
         return link
 
-    async def close_afar(self) -> None:
+    async def close_async(self) -> None:
         """Close the connection of this loop."""
         if self._opening is not None:
             link, opening = self._opening
@@ -205,9 +205,9 @@ class RedisState:
         self._local.commit(block)
         self._tell(self.scripts.commit(block))
 
-    def amend(self, change: ScoreUpdate) -> None:
-        if not self._tell(self.scripts.amend(change)):
-            self._local.amend(change)
+    def update_score(self, change: ScoreUpdate) -> None:
+        if not self._tell(self.scripts.update_score(change)):
+            self._local.update_score(change)
 
     def forgive(self, key: str) -> bool | None:
         known = self._local.forgive(key)
@@ -225,11 +225,11 @@ class RedisState:
             return self._local.blocks(at)
         return [block for block in found if block is not None and block.until > at]
 
-    def standings(self) -> Sequence[tuple[str, VisitorScore]]:
+    def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         try:
-            return [(record.k, record.standing) for record in self._records("s") if record.standing is not None]
+            return [(record.k, record.score) for record in self._records("s") if record.score is not None]
         except RedisUnavailable:
-            return self._local.standings()
+            return self._local.scores()
 
     def _records(self, sort: Any) -> list[Any]:
         keys = self._link.ask(self.scripts.in_order(sort))
@@ -274,4 +274,4 @@ class RedisState:
         if self._closed:
             raise StateUnavailable
         self.alone += 1
-        return self._local.recall(question) if claimed is None else self._local.recount(question, claimed)
+        return self._local.record_visit(question) if claimed is None else self._local.reclassify(question, claimed)

@@ -52,7 +52,7 @@ class Journal(Protocol):
 
     def note_block(self, key: str, block: Block | None) -> None: ...
 
-    def note_standing(self, key: str, standing: VisitorScore | None) -> None: ...
+    def note_score(self, key: str, score: VisitorScore | None) -> None: ...
 
     def note_campaign(self, key: str, campaign: Campaign | None) -> None: ...
 
@@ -79,11 +79,11 @@ def read(connection: sqlite3.Connection, at: float) -> tuple[list[Block], list[t
         msgspec.json.decode(value, type=Block)
         for (value,) in connection.execute("SELECT value FROM blocks WHERE until > ? ORDER BY until", (at,))
     ]
-    standings = [
+    scores = [
         (_key(key), msgspec.json.decode(value, type=VisitorScore))
         for key, value in connection.execute("SELECT key, value FROM standings ORDER BY at")
     ]
-    return blocks, standings
+    return blocks, scores
 
 
 def read_campaigns(connection: sqlite3.Connection) -> list[Campaign]:
@@ -149,9 +149,9 @@ class SqliteJournal:
         with self._lock:
             self._noted["blocks", key] = block
 
-    def note_standing(self, key: str, standing: VisitorScore | None) -> None:
+    def note_score(self, key: str, score: VisitorScore | None) -> None:
         with self._lock:
-            self._noted["standings", key] = standing
+            self._noted["standings", key] = score
 
     def note_campaign(self, key: str, campaign: Campaign | None) -> None:
         with self._lock:

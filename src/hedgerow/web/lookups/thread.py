@@ -32,16 +32,16 @@ _MOST_DIRECTORY = 100_000
 
 class LookupThread:
     """
-    Answers what *acquaintance* asks.
+    Answers what *bot_cache* asks.
 
     *insecure* lets keys be read from private addresses and by http: for tests. Who failed to answer is asked again
     after *patience* seconds.
     """
 
     def __init__(
-        self, acquaintance: BotCache, resolver: Resolver, *, insecure: bool = False, patience: float = _PATIENCE
+        self, bot_cache: BotCache, resolver: Resolver, *, insecure: bool = False, patience: float = _PATIENCE
     ) -> None:
-        self._known = acquaintance
+        self._known = bot_cache
         self.resolver = resolver
         self.insecure = insecure
         self._patience = patience
@@ -52,8 +52,8 @@ class LookupThread:
         self._lock = threading.Lock()
         self._closed = False
         self.dropped = 0
-        acquaintance.proofs.ask = self._ask_name
-        acquaintance.keys.ask = self._ask_keys
+        bot_cache.proofs.ask = self._ask_name
+        bot_cache.keys.ask = self._ask_keys
 
     def _ask_name(self, question: Name) -> None:
         key = (question.bot.name, question.address)

@@ -15,8 +15,7 @@ from hedgerow.state.lmdb.revoked_bots import LmdbRevokedBots
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.lmdb.worker_metrics import LmdbWorkerMetrics
 from hedgerow.web.metrics import SiteMetrics, sum_metrics
-
-from .state_conformance import START, WINDOW
+from state.state_conformance import START, WINDOW
 
 
 @pytest.fixture
@@ -43,21 +42,21 @@ def test_sightings_are_those_of_one_process(state):
 
 
 def test_sightings_of_long_ago_are_forgotten_as_others_come(state):
-    sightings = LmdbClearanceUsage(state, window=10.0)
+    clearance_usage = LmdbClearanceUsage(state, window=10.0)
     for n in range(100):
-        sightings.see(b"old%d" % n, b"n", START)
+        clearance_usage.see(b"old%d" % n, b"n", START)
     for n in range(100):
-        sightings.see(b"new%d" % n, b"n", START + 60)
-    assert len(sightings) < 120
+        clearance_usage.see(b"new%d" % n, b"n", START + 60)
+    assert len(clearance_usage) < 120
 
 
 def test_a_lost_welcome_is_lost_in_all_workers(state):
     first, second = RobotsCompliance(unwelcome_for=60.0), RobotsCompliance(unwelcome_for=60.0)
-    first.unwelcome, second.unwelcome = LmdbRevokedBots(state), LmdbRevokedBots(state)
-    assert second.welcome("Bot", START)
+    first.revoked_bots, second.revoked_bots = LmdbRevokedBots(state), LmdbRevokedBots(state)
+    assert second.bot_verifier("Bot", START)
     first.send_away("Bot", START)
-    assert not second.welcome("Bot", START + 59)
-    assert second.welcome("Bot", START + 60)
+    assert not second.bot_verifier("Bot", START + 59)
+    assert second.bot_verifier("Bot", START + 60)
 
 
 def test_what_workers_have_counted_adds_up_and_who_has_ended_detains_nobody(state):
