@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from hedgerow import __version__
+from hedgerow.cli import main as cli_main
 from hedgerow.cli.interrupt import STATUS
 from hedgerow.cli.lazy_commands import LazyCommand
 from hedgerow.cli.main import app, main

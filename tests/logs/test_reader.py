@@ -21,6 +21,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datasets import LOGS
 from hedgerow.core.decision import PASS
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Marker, Visit
@@ -29,7 +30,6 @@ from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs import reader as reader_module
 from hedgerow.logs.reader import LONGEST_LINE, LogReader, spread
 
-REAL_LOGS = Path(__file__).parents[3] / "shared" / "data" / "logs"
 START = 1767225600
 
 
@@ -339,7 +339,7 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_real_logs_are_read_to_the_last_row(name):
-    path = REAL_LOGS / f"{name}.log.xz"
+    path = LOGS / f"{name}.log.xz"
     if not path.exists():
         pytest.skip(f"{path} is not here: real logs are kept outside the repository")
     reader = LogReader([str(path)])

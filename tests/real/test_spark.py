@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +13,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from datasets import DATA
 from report.logs import site_log
 
 from .spark import PATIENCE, SparkCluster
 
-DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[3] / "shared" / "data"))
 pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
 

@@ -1,16 +1,13 @@
 """Series of the real log that stands beside the checkout, where it does."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from datasets import LOGS
 from hedgerow.logs.reader import LogReader
 from hedgerow.report.shape.series import Counts, plan_of
 
-DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[3] / "shared" / "data"))
-LOG = DATA / "logs" / "french-site_2009-03_2009-04.log.xz"
+LOG = LOGS / "french-site_2009-03_2009-04.log.xz"
 
 
 def real_counts():

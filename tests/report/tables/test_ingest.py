@@ -15,6 +15,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from datasets import LOGS
 from hedgerow.logs.dialect import Dialect, parser
 from hedgerow.logs.formats import LineParser, recognise
 from hedgerow.logs.reader import LogReader
@@ -217,12 +218,9 @@ def test_more_different_texts_than_the_first_table_holds(tmp_path):
     assert numbering.agents.texts[2:4] == [b"Agent0/5.0", b"Agent1/5.0"]
 
 
-REAL_LOGS = Path(__file__).parents[2].parent / "shared" / "data" / "logs"
-
-
 @pytest.mark.parametrize("name", ["french-site_2009-03_2009-04", "honeynet-redhat_2004"])
 def test_a_real_log_gives_what_the_reference_gives(name):
-    path = REAL_LOGS / f"{name}.log.xz"
+    path = LOGS / f"{name}.log.xz"
     if not path.exists():
         pytest.skip(f"{path} is not here: real logs are kept outside the repository")
     assert table_of(path) == reference_of(path)
