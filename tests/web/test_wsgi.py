@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -176,6 +178,37 @@ def test_a_crawler_is_detained_piece_by_piece_and_its_place_is_free_when_it_leav
     whole = client.get("/two")
     assert whole.status == 200
     assert b"</html>" in whole.body
+
+
+def test_dropped_responses_that_are_collected_during_a_request_do_not_stop_the_site():
+    """
+    Some servers and test clients drop a response without `close()`. The garbage collector then finds it at any moment:
+    here while a request of the same thread is identified, and so holds the lock.
+    """
+    collects = threading.Event()
+
+    def collect(_: Any) -> None:
+        if collects.is_set():
+            gc.collect()
+
+    client = WsgiClient(WsgiApplication(b"1", b"2", headers=[(b"content-type", b"text/plain")]), account_of=collect)
+    gc.disable()
+    try:
+        for n in range(3):
+            result = client.hedgerow(environ_for(f"/{n}.txt", "192.0.2.1", "GET", {}, b""), lambda *_: None)
+            # A cycle, so that only the garbage collector ends it.
+            result.itself = result
+        del result
+        collects.set()
+        statuses: list[int] = []
+        thread = threading.Thread(target=lambda: statuses.append(client.get("/next.txt").status), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert statuses == [200]
+    finally:
+        gc.enable()
+    assert sorted(entry.visit.target for entry in client.entries) == ["/0.txt", "/1.txt", "/2.txt", "/next.txt"]
+    assert {entry.status for entry in client.entries} == {200}
 
 
 def test_sixteen_threads_count_exactly():

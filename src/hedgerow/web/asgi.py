@@ -259,10 +259,10 @@ class Hedgerow:
             (b"cache-control", b"no-store"),
             (b"x-robots-tag", b"noindex, nofollow"),
         ]
-        async with self.waiting.lookout(receive) as lookout:
+        async with self.waiting.watch_disconnect(receive) as watcher:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             for pause, piece in pieces:
-                if await lookout.wait(pause) or self.site.closing:
+                if await watcher.wait(pause) or self.site.closing:
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})

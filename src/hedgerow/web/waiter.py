@@ -33,7 +33,7 @@ class Waiter(Protocol):
     async def run(self, do: Callable[[], T], seconds: float) -> T:
         """What *do* returns, which may block; TimeoutError where that takes longer than *seconds*."""
 
-    def lookout(self, receive: Receive) -> DisconnectWatcher: ...
+    def watch_disconnect(self, receive: Receive) -> DisconnectWatcher: ...
 
 
 class EventLoopWaiter:
@@ -45,11 +45,11 @@ class EventLoopWaiter:
     async def run(self, do: Callable[[], T], seconds: float) -> T:
         return await asyncio.wait_for(asyncio.to_thread(do), seconds)
 
-    def lookout(self, receive: Receive) -> DisconnectWatcher:
-        return _LoopLookout(receive)
+    def watch_disconnect(self, receive: Receive) -> DisconnectWatcher:
+        return _LoopDisconnectWatcher(receive)
 
 
-class _LoopLookout:
+class _LoopDisconnectWatcher:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
 

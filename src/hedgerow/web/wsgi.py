@@ -5,9 +5,9 @@ The WSGI middleware: Hedgerow around a Flask or Django application, or any other
     app = Hedgerow(app, config="hedgerow.toml")          # settings from a file
     app = Hedgerow(app, account_of=lambda headers: ...)  # the site's own idea of an account
 
-It is the ASGI middleware, driven by hand (`driven`): the same decisions and the same answers, a page at a time in the
-thread that the server has for it. Put it outermost, so that it sees addresses from the root of the site. There are no
-websockets in WSGI.
+It is the ASGI middleware, run without an event loop (`sync_driver`): the same decisions and the same responses, in the
+thread that the server has for the request. Put it outermost, so that it sees addresses from the root of the site. WSGI
+has no websockets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hedgerow.web import asgi
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.robots_fetch import KEPT, learn_robots
 from hedgerow.web.site import Site
-from hedgerow.web.sync_driver import DRIVEN, Do, drive, say
+from hedgerow.web.sync_driver import IN_THREAD, Blocking, StepLock, drive, send
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Hedgerow:
             # Here and now: faults in the settings belong to the start.
             settings = load_settings(Path(config) if config is not None else None)
         self._make = partial(_Core, _Inner(app), settings=settings, account_of=account_of, site=site, clock=clock)
-        self._lock = threading.Lock()
+        self._lock = StepLock()
         self._core: _Core | None = None
         self._process = 0
 
@@ -91,7 +91,10 @@ class Hedgerow:
             core, self._core = self._core, None
         if core is not None and self._process == os.getpid():
             atexit.unregister(self.close)
-            core.site.close()
+            self._lock.close_given_up()
+            # Under the lock: what the garbage collector closes meanwhile must not wait for a store that this closes.
+            with self._lock:
+                core.site.close()
 
     def _here(self) -> _Core:
         core = self._core
@@ -109,7 +112,7 @@ class Hedgerow:
         closers: list[Callable[[], object]] = []
         scope = scope_of(environ)
         scope["hedgerow.environ"], scope["hedgerow.closers"] = environ, closers
-        messages = drive(core(scope, _received(environ), say), self._lock)
+        messages = drive(core(scope, _received(environ), send), self._lock)
         answer = _Answer(messages, closers)
         try:
             answer.begin(start_response)
@@ -221,7 +224,7 @@ def _received(environ: Environ) -> Receive:
     async def receive() -> Message:
         nonlocal length
         most = _PIECE if length is None else min(_PIECE, length)
-        body: bytes = await Do(partial(environ["wsgi.input"].read, most)) if most else b""
+        body: bytes = await Blocking(partial(environ["wsgi.input"].read, most)) if most else b""
         if length is not None:
             if most and not body:
                 return {"type": "http.disconnect"}
@@ -232,12 +235,12 @@ def _received(environ: Environ) -> Receive:
 
 
 class _Core(asgi.Hedgerow):
-    """The middleware itself, driven by hand."""
+    """The middleware itself, run by `sync_driver`."""
 
-    waiting = DRIVEN
+    waiting = IN_THREAD
     # An environ is a dictionary: some servers sort it, and then every browser would look like a forged one.
     in_order = False
-    lock: threading.Lock
+    lock: StepLock
 
     def __init__(self, app: _Inner, **options: Any) -> None:
         super().__init__(app, **options)
@@ -258,7 +261,7 @@ class _Core(asgi.Hedgerow):
 
         def ask() -> None:
             try:
-                messages = list(drive(self._inner(inner, _nothing, say), threading.Lock()))
+                messages = list(drive(self._inner(inner, _nothing, send), StepLock()))
                 for close in inner["hedgerow.closers"]:
                     close()
             except Exception as error:  # noqa: BLE001 - whatever the application breaks on, visits go on
@@ -293,13 +296,13 @@ class _Inner:
             return written.append
 
         sent = False
-        result = await Do(partial(self._app, environ_of(scope), start_response))
+        result = await Blocking(partial(self._app, environ_of(scope), start_response))
         if (close := getattr(result, "close", None)) is not None:
             scope["hedgerow.closers"].append(close)
         pieces = iter(result)
         left: int | None = None
         while True:
-            piece = await Do(partial(next, pieces, None))
+            piece = await Blocking(partial(next, pieces, None))
             body = b"".join((*written, piece or b""))
             written.clear()
             if not sent and (body or piece is None):

@@ -108,7 +108,7 @@ class BanlistEndpoint:
         headers = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         log.info("the client %s follows the lists", ascii(name))
-        async with ON_LOOP.lookout(receive) as lookout:
+        async with ON_LOOP.watch_disconnect(receive) as watcher:
             told_at = 0.0
             while not self._site.closing:
                 found = feed.since(version)
@@ -125,7 +125,7 @@ class BanlistEndpoint:
                     mark = msgspec.json.encode(ListMessage(at=version)) + b"\n"
                     await send({"type": "http.response.body", "body": b"".join((*found[1], mark)), "more_body": True})
                     told_at = self._clock()
-                if await lookout.wait(_LOOK_EVERY):
+                if await watcher.wait(_LOOK_EVERY):
                     return
             await send({"type": "http.response.body", "body": b""})
 
