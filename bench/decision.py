@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from bench.samples import BROWSER
 from bench.timing import measure
 from hedgerow.cli.processes import collect_less
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import NOBODY, Key, TokenCodecs, page_digest, visitor_digest
@@ -41,7 +42,7 @@ def main() -> None:
     decided: set[str] = set()
 
     def decide(found: Visit) -> None:
-        decision = gate.decide(found)
+        decision = run_now(gate.decide(found))
         gate.record(found, decision, 200)
         decided.add(decision.action)
 
@@ -63,7 +64,9 @@ def main() -> None:
     busy, marked = visits(["192.0.10.1"], 0.034, one), followed()
     blocked = gate.identifier.visit(1.8e9, "198.51.100.9", "GET", "/", BROWSER)
     for _ in range(200):
-        gate.decide(blocked)
+        run_now(gate.decide(blocked))
+    ready = list(itertools.islice(visits([a.replace("192", "194") for a in thousand], 0.01, one), 20_000))
+    again = itertools.cycle(ready)
     found = measure(
         {
             "identify the visitor": lambda: next(identified),
@@ -71,7 +74,8 @@ def main() -> None:
             "the same, a busy visitor (30 pages a second)": lambda: decide(next(busy)),
             "the same, an unmarked page new to its visitor": lambda: decide(next(strays)),
             "the same, a marked link": lambda: decide(next(marked)),
-            "decide on a blocked visitor": lambda: gate.decide(blocked),
+            "decide alone, as the middleware awaits it": lambda: run_now(gate.decide(next(again))),
+            "decide on a blocked visitor": lambda: run_now(gate.decide(blocked)),
         }
     )
     for name, seconds in found.items():

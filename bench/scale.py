@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from bench.samples import BROWSER
 from hedgerow.core.decision import PASS
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import Entry, NoLedger
 from hedgerow.core.state import StateQuery
 from hedgerow.core.visit import Visit
@@ -48,13 +49,18 @@ def _memory(state: RedisState) -> int:
     return int(next(line for line in info.splitlines() if line.startswith("used_memory:")).partition(":")[2])
 
 
+async def _directly(ask, _):
+    return ask()
+
+
 def _bytes_of_a_visitor(url: str) -> None:
     with closing(RedisState(parse_redis_address(url), DEFAULT_WINDOWS, prefix="bench:", patience=30.0)) as state:
+        state.use_threads(_directly)
         before = _memory(state)
         for n in range(VISITORS):
             address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
             for visit in range(3):
-                state.record_visit(StateQuery(1.8e9 + visit, "page", address, address, "", count=True))
+                run_now(state.record_visit(StateQuery(1.8e9 + visit, "page", address, address, "", count=True)))
         print(f"bytes in Redis of a visitor with three visits    {(_memory(state) - before) / VISITORS:10.0f}")
         state.ask(("FLUSHALL",))
 

@@ -121,7 +121,7 @@ def _failures(start: Callable[[], subprocess.Popen], port: int) -> None:
 
             async def one() -> None:
                 began = time.perf_counter()
-                await state.record_visit_async(_question(next(ticks)))
+                await state.record_visit(_question(next(ticks)))
                 found.append(time.perf_counter() - began)
 
             tasks = []
@@ -143,7 +143,7 @@ def _failures(start: Callable[[], subprocess.Popen], port: int) -> None:
         alone = state.alone
         await phase("Redis is there again")
         print(f"decided without Redis: {alone} while it was away, {state.alone - alone} afterwards")
-        await state.close_async()
+        await state.disconnect()
         state.close()
 
     try:
@@ -223,18 +223,18 @@ def _gate(port: int, number: int) -> tuple[int, float, float]:
         count = 0
         while time.monotonic() < end:
             for _ in range(50):
-                await gate.decide_async(next(mine))
+                await gate.decide(next(mine))
             count += 50
         return count
 
     async def run() -> tuple[int, float, float]:
         mine = itertools.cycle(visits)
-        await gate.decide_async(visits[0])
+        await gate.decide(visits[0])
         _start[0].wait()
         cpu, began = time.process_time(), time.monotonic()
         counts = await asyncio.gather(*(one_after_another(mine, began + SECONDS) for _ in range(AT_ONCE)))
         took, used = time.monotonic() - began, time.process_time() - cpu
-        await state.close_async()
+        await state.disconnect()
         return sum(counts), took, used
 
     result = uvloop.run(run())

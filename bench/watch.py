@@ -11,6 +11,7 @@ import tracemalloc
 
 from bench.samples import BROWSER
 from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
@@ -43,7 +44,7 @@ def visits(visitors: int, shared: float) -> list:
         parent = page_digest(f"/page/{chance.randrange(200)}")
         token = seal.seal("page", visitor_digest(issuer), parent, b"/page/%d" % chance.randrange(200)).decode()
         visit = gate.identifier.visit(1.8e9 + n * 0.01, name, "GET", "/~" + token, headers)
-        found.append((visit, gate.decide(visit)))
+        found.append((visit, run_now(gate.decide(visit))))
     return found
 
 

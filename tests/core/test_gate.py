@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from driving import KEY, START, Entries, settings
 from hedgerow.core.address import Proxies
-from hedgerow.core.gate import Gate
+from hedgerow.core.gate import Gate, run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.errors import StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
@@ -119,7 +119,7 @@ def test_deciding_counts_and_blocks_and_says_so_once(caplog):
     one = gate()
     visit = one.identifier.visit(START, "192.0.2.1", "GET", "/", [])
     with caplog.at_level(logging.INFO):
-        actions = [one.decide(visit).action for _ in range(5)]
+        actions = [run_now(one.decide(visit)).action for _ in range(5)]
     assert actions == ["pass", "pass", "refuse", "refuse", "refuse"]
     assert one.blocked == 1
     assert [record.getMessage() for record in caplog.records] == [
@@ -132,7 +132,7 @@ def test_what_is_logged_cannot_forge_a_line(caplog):
     visit = one.identifier.visit(START, "192.0.2.1", "GET", "/", [])
     with caplog.at_level(logging.INFO):
         for _ in range(3):
-            one.decide(visit)
+            run_now(one.decide(visit))
     assert caplog.records
     assert all(record.getMessage().isprintable() for record in caplog.records)
 
@@ -141,8 +141,8 @@ def test_a_visit_is_corrected_and_decided_anew():
     one = gate()
     image = one.identifier.visit(START, "192.0.2.1", "GET", "/", [(b"sec-fetch-dest", b"image")])
     for action in ("pass", "pass", "refuse"):
-        assert one.decide(image).action == "pass"
-        corrected, decision = one.correct(image, "page")
+        assert run_now(one.decide(image)).action == "pass"
+        corrected, decision = run_now(one.reclassify(image, "page"))
         assert (corrected.kind, decision.action) == ("page", action)
     assert one.blocked == 1
 
@@ -150,7 +150,7 @@ def test_a_visit_is_corrected_and_decided_anew():
 def test_a_record_is_an_entry():
     one = gate()
     visit = one.identifier.visit(START, "192.0.2.1", "GET", "/", [])
-    decision = one.decide(visit)
+    decision = run_now(one.decide(visit))
     one.record(visit, decision, 200, "ABCD")
     (entry,) = one.ledger
     assert (entry.visit, entry.decision, entry.status, entry.reference) == (visit, decision, 200, "ABCD")
@@ -191,19 +191,20 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
 def test_what_is_off_is_off():
     off = gate("[density]\nenabled = false\n[traps]\nenabled = false")
     visit = off.identifier.visit(START, "192.0.2.1", "GET", f"/~{TOKEN}", [(b"host", b"example.org")])
-    assert {off.decide(visit).action for _ in range(500)} == {"pass"}
+    assert {run_now(off.decide(visit)).action for _ in range(500)} == {"pass"}
     assert len(off.state) == 0
 
 
 def test_networks_are_counted_only_where_a_window_asks():
     by_network = gate("[density]\nwindows = [{ count = 2, seconds = 10, by = 'network' }]")
     actions = [
-        by_network.decide(by_network.identifier.visit(START, f"192.0.2.{n}", "GET", "/", [])).action for n in range(5)
+        run_now(by_network.decide(by_network.identifier.visit(START, f"192.0.2.{n}", "GET", "/", []))).action
+        for n in range(5)
     ]
     assert actions == ["pass", "pass", "refuse", "refuse", "refuse"]
     stranger = by_network.identifier.visit(START, "198.51.100.7", "GET", "/", [])
-    assert by_network.decide(stranger).action == "pass"
+    assert run_now(by_network.decide(stranger)).action == "pass"
     for _ in range(5):
         # A client of a Unix socket or a host name in a log has no network, and none is made up for it.
-        unknown = by_network.decide(by_network.identifier.visit(START, "host.example.org", "GET", "/", []))
+        unknown = run_now(by_network.decide(by_network.identifier.visit(START, "host.example.org", "GET", "/", [])))
     assert unknown.action == "pass"

@@ -28,14 +28,6 @@ def visit(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> li
         return found
 
 
-def open_redis(url: str, windows: Any, prefix: str, **options: Any) -> Any:
-    from hedgerow.state.redis.connection import parse_redis_address
-    from hedgerow.state.redis.state import RedisState
-
-    # A machine that is busy with other tests must not be taken for a Redis that is away.
-    return RedisState(parse_redis_address(url), windows, prefix=prefix, patience=20.0, **options)
-
-
 def append(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> int:
     """Write many entries to a ledger, and say how many it has lost."""
     make, arguments = opened

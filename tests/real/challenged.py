@@ -118,7 +118,11 @@ class Challenged:
         own = settings(text)
         site = Site(own, seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
         challenging.draw, challenging.speak = draw, speak
-        site.gate.decide = lambda _visit: PASS if self.solved_ else self.decision  # type: ignore[method-assign]
+
+        async def decide(_visit: object, _: str | None = None) -> Decision:
+            return PASS if self.solved_ else self.decision
+
+        site.gate.decide = decide  # type: ignore[method-assign]
         self.site = site
         server = uvicorn.Server(uvicorn.Config(Hedgerow(self, site=site), log_level="error", lifespan="off"))
         with socket.socket() as listener:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from driving import HTML, KEY, PAGE, Application, Client, settings, traps_in
 from hedgerow.core.decision import Decision
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
@@ -135,7 +136,7 @@ def test_a_replayed_ledger_decides_what_was_decided_live(traffic):
     assert visits == [msgspec.structs.replace(entry.visit, status=entry.status) for entry in ledger]
     gate = fresh_gate()
     for live, visit in zip(ledger, visits, strict=True):
-        again = gate.decide(visit)
+        again = run_now(gate.decide(visit))
         gate.settle(again)
         assert but_for_words(again) == but_for_words(live.decision), live
     actions = [entry.decision.action for entry in ledger]
@@ -170,7 +171,7 @@ def test_answers_that_overtake_each_other_change_nothing_in_the_order_of_time(tm
     live = [entry.decision.action for entry in sorted(ledger, key=lambda entry: entry.visit.at)]
     assert live == ["pass"] * 3 + ["refuse"] * 5
     gate = fresh_gate()
-    assert [gate.decide(v).action for v in sorted(LogReader([str(path)]), key=lambda v: v.at)] == live
+    assert [run_now(gate.decide(v)).action for v in sorted(LogReader([str(path)]), key=lambda v: v.at)] == live
 
 
 LINES = st.lists(

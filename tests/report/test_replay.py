@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from hedgerow.core.gate import Gate
+from hedgerow.core.gate import Gate, run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError, LogError, SettingsError
@@ -88,7 +88,7 @@ def test_the_crawler_is_stopped_and_the_person_is_not():
 
 def test_a_replayed_visit_gets_the_decision_of_a_live_one():
     live = gate()
-    decided = [live.decide(v).action for v in story()]
+    decided = [run_now(live.decide(v)).action for v in story()]
     assert replay(gate(), story()).totals()["decisions"] == {
         action: decided.count(action) for action in ("pass", "challenge", "detain", "refuse")
     }

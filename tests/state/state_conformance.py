@@ -172,9 +172,9 @@ class StateConformance:
         windows = (RateLimit(count=9, seconds=3.0), RateLimit(count=9, seconds=3.0, by="prefix", of="everything"))
         state = self.state(windows)
         assert state.record_visit(ask(0.0, ANN, kind="asset")).counts == (0, 1)
-        assert state.reclassify(ask(0.0, ANN), "asset").counts == (1, 1)
+        assert state.record_visit(ask(0.0, ANN), "asset").counts == (1, 1)
         assert state.record_visit(ask(0.1, ANN, kind="call")).counts == (1, 2)
-        assert state.reclassify(ask(0.1, ANN), "call").counts == (2, 2)
+        assert state.record_visit(ask(0.1, ANN), "call").counts == (2, 2)
         assert state.record_visit(ask(0.2)).counts == (1, 3)
 
     def test_a_visit_of_a_kind_that_nobody_counted_is_counted_when_it_turns_out_to_be_a_page(self):
@@ -182,7 +182,7 @@ class StateConformance:
         for number in range(1, 8):
             question = ask(number / 10, kind="asset")
             assert state.record_visit(question).counts == ()
-            assert state.reclassify(ask(number / 10), "asset").counts == (min(number, 6),)
+            assert state.record_visit(ask(number / 10), "asset").counts == (min(number, 6),)
 
     # ---- Concurrency
 
@@ -438,7 +438,7 @@ class StateConformance:
         assert state.record_visit(ask()).today == 0
         assert state.record_visit(on(7, ANN)).today == 1
         assert state.record_visit(on(7, kind="asset")).today == 3
-        assert state.reclassify(on(7), "asset").today == 4
-        assert state.reclassify(on(7, kind="asset"), "page").today == 3
+        assert state.record_visit(on(7), "asset").today == 4
+        assert state.record_visit(on(7, kind="asset"), "page").today == 3
         assert state.record_visit(on(8)).today == 1
         assert state.record_visit(on(7)).today == 1

@@ -178,7 +178,7 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
                 self.agree(self.state.record_visit(question), self.model.record_visit(question))
             if kind in {"asset", "call"} and question.count:
                 page = msgspec.structs.replace(question, kind="page")
-                self.agree(self.state.reclassify(page, kind), self.model.record_visit(page, kind))
+                self.agree(self.state.record_visit(page, kind), self.model.record_visit(page, kind))
 
         @rule(
             key=st.sampled_from(_KEYS), seconds=st.integers(1, 60), offence=st.integers(1, 3),

@@ -6,6 +6,7 @@ import random
 
 from driving import KEY, START, Entries, settings
 from hedgerow.core.decision import Decision
+from hedgerow.core.gate import run_now
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.web.build import build_gate, build_watch
 
@@ -32,7 +33,7 @@ class SharedSite:
         if cookie:
             headers.append((b"cookie", cookie.encode()))
         visit = self.gate.identifier.visit(self.now, address, "GET", link, headers)
-        decision = self.gate.decide(visit)
+        decision = run_now(self.gate.decide(visit))
         self.gate.record(visit, decision, 200)
         if decision.action != "pass":
             return decision, []

@@ -16,6 +16,7 @@ from protego import Protego
 
 from driving import KEY, Application, Client, settings, traps_in
 from fakedns import FakeDns
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
@@ -190,7 +191,12 @@ def test_a_replayed_ledger_decides_the_same_about_bots(client, tmp_path):
     one = client(text, ledger=ledger)
     decided = []
     decide = one.site.gate.decide
-    one.site.gate.decide = lambda visit: decided.append(decide(visit)) or decided[-1]
+
+    async def decide_and_remember(visit, counted_as=None):
+        decided.append(await decide(visit, counted_as))
+        return decided[-1]
+
+    one.site.gate.decide = decide_and_remember
     for peer, headers in ((TRUE, GOOGLE), (FALSE, GOOGLE), (TRUE, GPT), (FALSE, {}), (FALSE, {"user-agent": "curl/8"})):
         for target in ("/", "/private", "/a"):
             ask(one, target, peer=peer, headers=headers)
@@ -198,7 +204,7 @@ def test_a_replayed_ledger_decides_the_same_about_bots(client, tmp_path):
     gate = build_gate(settings(f"[bots]\n{text}"), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
     replayed = []
     for visit in LogReader([str(path)]):
-        replayed.append(gate.decide(visit))
+        replayed.append(run_now(gate.decide(visit)))
         gate.settle(replayed[-1])
     assert replayed == decided
     assert {decision.code for decision in decided} >= {"false-claim", "unwanted-bot", "robots"}

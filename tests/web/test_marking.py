@@ -9,6 +9,7 @@ import pytest
 
 import driving
 from driving import HTML, KEY, PAGE, Answer, Application, traps_in, without_bait
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
@@ -682,7 +683,7 @@ def test_the_ledger_has_parent_and_whose_and_a_replay_decides_the_same(tmp_path,
     assert second.target == "/wiki/Caf%C3%A9?a=1&b=2"
     gate = build_gate(settings(text), seals=SEALS, ledger=NoLedger())
     for visit, entry in zip(visits, entries, strict=True):
-        decision = gate.decide(visit)
+        decision = run_now(gate.decide(visit))
         gate.settle(decision)
         live = [(found.code, found.weight, found.details) for found in entry.decision.evidence]
         assert decision.action == entry.decision.action, visit

@@ -1,14 +1,15 @@
 """
-The gate: a request becomes a visit, the visit a decision, and both a line of the ledger.
+The gate decides on visits and records them: the one place where the pure engine meets its stores.
 
-The one place where the pure engine meets its stores. Every adapter (middleware, proxy, replay) goes through here, so
-the verdict is the same whatever the form. Takes the time as an argument; asks no clock.
+Middleware, proxy, services and replay all go through here, so a visit gets the same decision in every deployment. The
+time is that of the visit; no clock is asked.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,13 +17,14 @@ from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
-from hedgerow.core.state import AsyncState, State, StateQuery, StateReply, StateUnavailable
+from hedgerow.core.state import State, StateReply, StateUnavailable
 from hedgerow.core.visit import BY_SCRIPT, Kind, Visit
 from hedgerow.request.identify import Identifier
 from hedgerow.traps.bait import PageDigests
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
 OnDecision = Callable[[Visit, Decision], None]
 
@@ -31,18 +33,25 @@ _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site can
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
-def _corrected(visit: Visit, kind: Kind) -> Visit:
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends, such as `Gate.decide` with a store that answers at once."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise RuntimeError("the coroutine waits for something; await it on an event loop")
+
+
+def reclassified(visit: Visit, kind: Kind) -> Visit:
+    """Return the visit as the *kind* that its response shows it to be."""
     signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
     return msgspec.structs.replace(visit, kind=kind, signs=signs)
 
 
-def _away(visit: Visit) -> Decision:
-    """What becomes of a visit that the settings let nobody decide on: the site is closed for a moment."""
-    return msgspec.structs.replace(_CLOSED, until=visit.at + _CLOSED_FOR)
-
-
 class Gate:
-    """Decides on visits and writes them down."""
+    """Decides on visits and records them."""
 
     def __init__(
         self, engine: Engine, state: State, ledger: Ledger, identifier: Identifier, pages: PageDigests
@@ -54,115 +63,86 @@ class Gate:
         self.pages = pages
         self.blocked = 0
         """Visitors blocked since the start."""
-        self.afar: AsyncState | None = state if isinstance(state, AsyncState) else None
-        """The state, where it is on another machine: adapters that can serve others meanwhile then do."""
         self.needs_ledger = False
         """Whether nobody is let in while the ledger loses visits."""
         self.on_decision: OnDecision | None = None
-        """Sees every visit that was answered: the watch. It may not wait, nor fail."""
+        """Called with every visit that was answered: the watch. It must neither wait nor fail."""
 
-    def decide(self, visit: Visit) -> Decision:
+    async def decide(self, visit: Visit, counted_as: Kind | None = None) -> Decision:
         """
-        One look-up in the lists; for who is on none one trip to the state, the judgement, and the block it leads to.
-        """
-        return self._decide(visit, self.state.record_visit)
+        Look the visit up in the lists; if it is on none, record it in the state and judge it.
 
-    async def decide_async(self, visit: Visit, claimed: Kind | None = None) -> Decision:
+        *counted_as* is the kind as which the same visit was recorded before, if it turned out to be another kind.
         """
-        The same where the trip to the state takes a while, and others are served meanwhile.
-
-        *claimed* is what the visit was counted as before, where it turned out to be another kind.
-        """
-        if self.afar is None:
-            return self.decide(visit)
-        listed = self.engine.listed(visit)
-        volume = self.engine.white_volume
         if self.needs_ledger and self.ledger.failing:
-            return _away(visit)
-        if listed is not None and (listed.action != "pass" or not volume):
-            return listed
-        question = self.engine.question(visit)
-        try:
-            if claimed is None:
-                memory = await self.afar.record_visit_async(question)
-            else:
-                memory = await self.afar.reclassify_async(question, claimed)
-        except StateUnavailable:
-            return _away(visit)
-        return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
-
-    def correct(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
-        """
-        The visit as the *kind* that it turned out to be when its answer was seen, and the decision on that.
-
-        Decided anew, because a crawler that claims images alone would never be asked how many pages it had. The ledger
-        gets this visit and this decision, and so a replay, which knows the answer from the start, decides the same.
-        """
-        corrected = _corrected(visit, kind)
-        return corrected, self._decide(corrected, lambda question: self.state.reclassify(question, visit.kind))
-
-    async def correct_async(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
-        """The same where the trip to the state takes a while."""
-        if self.afar is None:
-            return self.correct(visit, kind)
-        corrected = _corrected(visit, kind)
-        return corrected, await self.decide_async(corrected, visit.kind)
-
-    def _decide(self, visit: Visit, record_visit: Callable[[StateQuery], StateReply]) -> Decision:
-        """What the lists say, and where they say nothing, or a white source has asked for too much, the engine."""
-        if self.needs_ledger and self.ledger.failing:
-            return _away(visit)
-        listed = self.engine.listed(visit)
-        volume = self.engine.white_volume
+            return self._closed(visit)
+        engine = self.engine
+        listed, volume = engine.listed(visit), engine.white_volume
         if listed is not None and (listed.action != "pass" or not volume):
             return listed
         try:
-            memory = record_visit(self.engine.question(visit))
+            reply = self.state.record_visit(engine.question(visit), counted_as)
+            if not isinstance(reply, StateReply):
+                reply = await reply
         except StateUnavailable:
-            return _away(visit)
-        return listed if listed is not None and memory.today <= volume else self._judge(visit, memory)
-
-    def _judge(self, visit: Visit, memory: StateReply) -> Decision:
-        decision, block = self.engine.judge(visit, memory)
+            return self._closed(visit)
+        if listed is not None and reply.today <= volume:
+            return listed
+        decision, block = engine.judge(visit, reply)
         if block is not None:
             self.state.commit(block)
-            if memory.block is None:
+            if reply.block is None:
                 self.blocked += 1
                 log.info("blocked %s: %s", ascii(block.key), ascii(block.evidence.text))
         return decision
 
+    async def reclassify(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
+        """
+        Decide again on a visit whose response shows it to be of another *kind* than it claimed.
+
+        Without this, a crawler that claims to load nothing but images could ask for any number of pages. The ledger
+        gets this visit and this decision; a replay, which knows the response from the start, decides the same.
+        """
+        corrected = reclassified(visit, kind)
+        return corrected, await self.decide(corrected, visit.kind)
+
+    @staticmethod
+    def _closed(visit: Visit) -> Decision:
+        """Refuse for a moment: the settings let nobody in without the state, or without the ledger."""
+        return msgspec.structs.replace(_CLOSED, until=visit.at + _CLOSED_FOR)
+
     def settle(self, decision: Decision) -> None:
-        """Remember what a decision says about its visitor."""
+        """Store what a decision changes in its visitor's score."""
         if decision.change is not None:
             self.state.update_score(decision.change)
 
-    # ---- What becomes of challenges: see `challenge.hooks.Hooks`
+    # ---- The results of challenges: see `challenge.hooks.ChallengeHooks`
 
     def issued(self, visit: Visit, kind: ChallengeKind, at: float, *, again: bool) -> None:
-        """A challenge was shown. It was counted when its visitor became a suspect."""
+        """Do nothing: a challenge was counted when its visitor became a suspect."""
 
     def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float) -> None:  # noqa: ARG002 - one shape
         """
-        A challenge was solved, and its solver is *key* from now on.
+        Clear the visitor who solved a challenge, and whose key is *key* from now on.
 
-        An account, or who has a clearance, is a person again. Who has neither gets a clearance, and a standing of its
-        own with it; those behind the same address have not solved anything.
+        A visitor with an account or a clearance keeps its key. Any other gets a clearance, and with it a score of its
+        own: visitors behind the same address have not solved anything.
         """
         change = self.engine.policy.cleared(key, at)
         self.state.update_score(change if key == visit.visitor else msgspec.structs.replace(change, challenged=True))
 
     def failed(self, visit: Visit, failure: ChallengeFailure, at: float) -> None:
-        """An answer was not right: that is suspicious, if it was not only late."""
+        """Add to the score of a visitor whose answer was wrong; a late answer is not held against it."""
         if failure in _SUSPICIOUS:
             change = self.engine.policy.failed(visit.visitor, at, f"challenge-{failure}")
             self.state.update_score(change)
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """
-        The visit is answered: write it down, and remember what it says about its visitor. Never waits.
+        Write an answered visit to the ledger and update its visitor's score. Never waits.
 
-        Not earlier: only the answer tells whether it was a page that somebody asked for, or a file of an API. A replay
-        has no answers to wait for; where many slow ones overlap, a suspicion may so begin a visit earlier there.
+        The score changes no earlier, because only the response tells whether the visit was to a page or to a file of an
+        API. In a replay, which has no responses to wait for, a suspicion may begin one visit earlier.
         """
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))

@@ -1,14 +1,14 @@
 """
-What the state is asked about a visit, and what it answers: one atomic trip. Nouns; no behaviour.
+The query to the state store for a visit, its reply, and the protocols of stores and detectors.
 
-Asking counts the visit. That is what makes the answer right under concurrency: the count that comes back already
-holds this visit and every one before it.
+A query also counts the visit. That keeps the reply right under concurrency: the counts in it already contain this visit
+and every one before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Coroutine, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -82,42 +82,27 @@ class Detector(Protocol):
 
 
 class State(Protocol):
-    """
-    The small hot memory, shared by all gates of a site.
+    """Counters, blocks and scores, shared by all gates of a site."""
 
-    `record_visit` counts and answers atomically. `commit` makes or renews a block, `update_score` changes a score.
-    `forgive` takes block and standing back; it is false where there was neither. `blocks` lists those in force at *at*,
-    `scores` those that are known.
-    """
-
-    def record_visit(self, question: StateQuery) -> StateReply: ...
-
-    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
+    def record_visit(
+        self, query: StateQuery, counted_as: Kind | None = None
+    ) -> StateReply | Coroutine[Any, Any, StateReply]:
         """
-        Count a visit, which was recalled as *claimed*, as the kind that it turned out to be; the same answer.
+        Count a visit and return what is known about its visitor, atomically.
 
-        It is one visit, so it moves: what it was counted as first is taken back.
+        A store in this process answers at once; the answer of a remote one must be awaited. A visit that was recorded
+        before *counted_as* another kind is moved: it is one visit, so what it was counted as is taken back.
         """
 
-    def commit(self, block: Block) -> None: ...
+    def commit(self, block: Block) -> None:
+        """Make or renew a block."""
 
     def update_score(self, change: ScoreUpdate) -> None: ...
 
     def forgive(self, key: str) -> bool | None:
-        """Whether there was anything to forgive; None where that is not known: it is done once the store is back."""
+        """Remove block and score; return whether there was any, or None if the store will only do it later."""
 
-    def blocks(self, at: float) -> Sequence[Block]: ...
+    def blocks(self, at: float) -> Sequence[Block]:
+        """Return the blocks in force at *at*."""
 
     def scores(self) -> Sequence[tuple[str, VisitorScore]]: ...
-
-
-@runtime_checkable
-class AsyncState(Protocol):
-    """A state on another machine, for who can do something else while it is asked."""
-
-    async def record_visit_async(self, question: StateQuery) -> StateReply: ...
-
-    async def reclassify_async(self, question: StateQuery, claimed: Kind) -> StateReply: ...
-
-    async def close_async(self) -> None:
-        """Close the connection of this event loop."""

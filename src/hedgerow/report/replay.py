@@ -16,7 +16,7 @@ from typing import Any, get_args
 import msgspec
 
 from hedgerow.core.decision import Action, Campaign, Decision, Evidence, ScoreUpdate
-from hedgerow.core.gate import Gate
+from hedgerow.core.gate import Gate, run_now
 from hedgerow.core.visit import Visit
 from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import ReadCounts
@@ -159,7 +159,7 @@ def replay(
     fates = result.fates
     if watch is not None:
         watch.host, watch.update_score = host, partial(_take, result, gate)
-    unmark, decide = gate.identifier.unmark, gate.decide
+    unmark = gate.identifier.unmark
     began = time.perf_counter()
     for visit in visits:
         seen = visit
@@ -169,7 +169,7 @@ def replay(
                 seen = msgspec.structs.replace(
                     visit, target=target, marker=marker, tampered=tampered, asked=visit.target
                 )
-        decision = decide(seen)
+        decision = run_now(gate.decide(seen))
         gate.settle(decision)
         if watch is not None:
             watch.see(seen, decision)

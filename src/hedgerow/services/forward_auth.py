@@ -51,8 +51,7 @@ class ForwardAuth(Hedgerow):
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self._give_up(self.site.stores.pending.leave())
-        if self.site.gate.afar is not None:
-            await self.site.gate.afar.close_async()
+        await self.site.state.disconnect()
         self.site.close()
         await send({"type": "lifespan.shutdown.complete"})
 
@@ -77,7 +76,7 @@ class ForwardAuth(Hedgerow):
             await say_plainly(send, 400, fault.encode() + b"\n")
             return
         visit = self._visit(asked, asked["method"])
-        decision = await self._decide(visit)
+        decision = await self.site.gate.decide(visit)
         if path == _LATER and not self._lets_in(visit, decision):
             headers = [
                 (b"hedgerow-ref", self._hold(asked, visit, decision).encode()),
@@ -110,7 +109,7 @@ class ForwardAuth(Hedgerow):
     async def question(self, asked: Scope) -> str:
         """The name under which the answer to a request waits, or "" where it is let in."""
         visit = self._visit(asked, asked["method"])
-        decision = await self._decide(visit)
+        decision = await self.site.gate.decide(visit)
         if self._lets_in(visit, decision):
             self.site.record(visit, decision, _UNKNOWN_STATUS)
             return ""

@@ -101,8 +101,7 @@ class Hedgerow:
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
-                if self.site.gate.afar is not None:
-                    await self.site.gate.afar.close_async()
+                await self.site.state.disconnect()
                 self.site.close()
             await send(message)
 
@@ -133,11 +132,8 @@ class Hedgerow:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = self._visit(scope, scope["method"])
-        await self._act(visit, await self._decide(visit), scope, receive, send)
-
-    async def _decide(self, visit: Visit) -> Decision:
-        gate = self.site.gate
-        return gate.decide(visit) if gate.afar is None else await gate.decide_async(visit)
+        decision = await self.site.gate.decide(visit)
+        await self._act(visit, decision, scope, receive, send)
 
     def _lets_in(self, visit: Visit, decision: Decision) -> bool:
         """Whether a visit that is not to a path of ours goes on to the application."""
@@ -287,7 +283,7 @@ class Hedgerow:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         visit = self._visit(scope, "GET")
-        decision = await self.site.gate.decide_async(visit)
+        decision = await self.site.gate.decide(visit)
         if decision.action == "pass" or self.site.settings.observe:
             self.site.record(visit, decision, 101)
             await self.app(scope, receive, send)

@@ -97,7 +97,7 @@ class ResponseRewriter:
             is_xml = content_type[: len(_XML)].lower() == _XML
             if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _GOOD and not is_xml:
                 # Its address looked like a page's: an API, a download, git. Such visits come by the hundred.
-                self.visit, self.decision = await self._site.gate.correct_async(self.visit, "asset")
+                self.visit, self.decision = await self._site.gate.reclassify(self.visit, "asset")
             return False
         if self._page is None:
             # Nothing is read, so a fragment is not told from a page; but no image is written in HTML.
@@ -168,7 +168,7 @@ class ResponseRewriter:
         kind: Kind = "prefetch" if self.visit.prefetch else "page"
         if self.visit.kind == kind or self.status not in _GOOD:
             return
-        self.visit, self.decision = await self._site.gate.correct_async(self.visit, kind)
+        self.visit, self.decision = await self._site.gate.reclassify(self.visit, kind)
         self.is_stopped = (
             self.decision.action != "pass" and self.visit.method == "GET" and not self._site.settings.observe
         )

@@ -189,6 +189,8 @@ class Site:
     def wait_by(self, waiting: Waiter) -> None:
         """Wait in this way from now on."""
         self._waiting = self.challenging.waiting = waiting
+        if waiting is not ON_LOOP:
+            self.state.use_threads(waiting.run)
 
     def _look_up(self, settings: Settings) -> None:
         """Answer questions about bots under these settings, or none."""

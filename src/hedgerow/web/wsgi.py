@@ -245,8 +245,6 @@ class _Core(asgi.Hedgerow):
     def __init__(self, app: _Inner, **options: Any) -> None:
         super().__init__(app, **options)
         self._inner = app
-        # A state on another machine is waited for here: there is no event loop that would do something else meanwhile.
-        self.site.gate.afar = None
 
     def _mind_robots(self, visit: Visit, scope: Scope) -> None:
         robots_compliance = self.site.gate.identifier.bot_verifier.robots_compliance

@@ -118,7 +118,7 @@ class Costs(RuleBasedStateMachine):
 
     @rule(at=times, key=keys, kind=kinds, network=st.sampled_from(["", NETWORK]))
     def reclassify(self, at, key, kind, network):
-        self.state.reclassify(ask(at, key, network=network), kind)
+        self.state.record_visit(ask(at, key, network=network), kind)
 
     @rule(at=times, key=keys, everyone=st.booleans())
     def commit(self, at, key, everyone):

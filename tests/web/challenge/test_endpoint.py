@@ -19,6 +19,7 @@ from hedgerow.challenge.captcha import Captcha
 from hedgerow.challenge.clearance import COOKIE
 from hedgerow.challenge.hooks import TOO_MANY
 from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.core.visit import Visit
 from hedgerow.web.challenge import endpoint as challenging
 from hedgerow.web.challenge import pages as challenge_pages
 
@@ -75,7 +76,11 @@ class Suspect(Client):
         self.told = Told()
         self.site._hooks = self.site.challenging.hooks = self.told
         self.decision = decision
-        self.site.gate.decide = lambda visit: PASS if visit.visitor in self.told.solved_ else self.decision
+
+        async def decide(visit: Visit, _: str | None = None) -> Decision:
+            return PASS if visit.visitor in self.told.solved_ else self.decision
+
+        self.site.gate.decide = decide
 
     def window(self, target: str = "/docs/?page=2", **more: Any):
         more["headers"] = {**CHROME, **more.get("headers", {})}

@@ -20,7 +20,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from hedgerow.core.visit import BY_SCRIPT, Kind, Visit
+from hedgerow.core.gate import reclassified
+from hedgerow.core.visit import Kind, Visit
 from hedgerow.errors import StoreAwayError
 from hedgerow.request.account import visitor_of
 from hedgerow.services.banlist.change_feed import ChangeFeed
@@ -165,7 +166,7 @@ class BanlistEndpoint:
         if seen.account:
             visit = msgspec.structs.replace(visit, account=seen.account, visitor=visitor_of(seen.account, visit.prefix))
         visit = as_answered(visit, seen.status, seen.content.encode("latin-1", "replace"))
-        self._site.record(visit, await gate.decide_async(visit), seen.status)
+        self._site.record(visit, await gate.decide(visit), seen.status)
 
 
 def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:
@@ -178,10 +179,7 @@ def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:
             kind = "page"
     elif kind == "page" and visit.method == "GET" and not content_type.startswith(b"application/xhtml+xml"):
         kind = "asset"
-    if kind == visit.kind:
-        return visit
-    signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
-    return msgspec.structs.replace(visit, kind=kind, signs=signs)
+    return visit if kind == visit.kind else reclassified(visit, kind)
 
 
 async def _tell_all(feed: ChangeFeed, send: Send) -> str:

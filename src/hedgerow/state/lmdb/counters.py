@@ -44,21 +44,21 @@ class LmdbCounters:
     def use(self, windows: Sequence[RateLimit]) -> None:
         self._counted = Counted(windows)
 
-    def counts_kind(self, question: StateQuery) -> bool:
+    def counts_kind(self, query: StateQuery) -> bool:
         """Whether any window counts this visit."""
-        return question.count and series_of(question.kind) in self._counted.series
+        return query.count and series_of(query.kind) in self._counted.series
 
     def size(self, txn: lmdb.Transaction) -> int:
         """Bytes that the counters take now."""
         stat = txn.stat(self.database)
         return int((stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) * self._page)
 
-    def count(self, txn: lmdb.Transaction, question: StateQuery) -> tuple[int, ...]:
+    def count(self, txn: lmdb.Transaction, query: StateQuery) -> tuple[int, ...]:
         """Count the visit, and give one count for each window."""
-        counted, at, visitor, prefix = self._counted, question.at, question.visitor, question.prefix
-        series = series_of(question.kind)
+        counted, at, visitor, prefix = self._counted, query.at, query.visitor, query.prefix
+        series = series_of(query.kind)
         own = self._add(txn, name_of(visitor), at, series)
-        network = self._add(txn, name_of(question.network), at, series) if question.network else None
+        network = self._add(txn, name_of(query.network), at, series) if query.network else None
         # Of a prefix are the visits of who has no account there, and those of everyone else.
         plain: HitTimes | None = own
         others: HitTimes | None = None
@@ -80,15 +80,15 @@ class LmdbCounters:
             counts.append(total)
         return tuple(counts)
 
-    def take_back(self, txn: lmdb.Transaction, question: StateQuery, series: int) -> None:
+    def take_back(self, txn: lmdb.Transaction, query: StateQuery, series: int) -> None:
         """The visit was counted in *series*, and is not of it."""
-        keys = [question.visitor, question.network]
-        if question.visitor != question.prefix:
-            keys.append(prefix_key(question.prefix))
+        keys = [query.visitor, query.network]
+        if query.visitor != query.prefix:
+            keys.append(prefix_key(query.prefix))
         for name in [name_of(key) for key in keys if key]:
             trail = self._get(txn, name)
             if trail is not None:
-                trail.drop(question.at, series)
+                trail.drop(query.at, series)
                 if trail:
                     txn.put(name, trail.to_bytes(), db=self.database)
                 else:

@@ -139,6 +139,12 @@ class LmdbState:
         with self._environment.begin() as txn:
             return self._trails.size(txn)
 
+    def use_threads(self, run: object) -> None:
+        """Do nothing: no answer takes long."""
+
+    async def disconnect(self) -> None:
+        """Do nothing: there is no connection."""
+
     def close(self) -> None:
         self._environment.close()
 
@@ -185,14 +191,12 @@ class LmdbState:
 
     # ---- The state
 
-    def record_visit(self, question: StateQuery) -> StateReply:
+    def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
         with self.writing() as txn:
-            return self._recall(txn, question, 1 if question.kind in _OF_A_DAY else 0)
-
-    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
-        with self.writing() as txn:
-            self._trails.take_back(txn, question, series_of(claimed))
-            return self._recall(txn, question, (question.kind in _OF_A_DAY) - (claimed in _OF_A_DAY))
+            if counted_as is None:
+                return self._reply(txn, query, 1 if query.kind in _OF_A_DAY else 0)
+            self._trails.take_back(txn, query, series_of(counted_as))
+            return self._reply(txn, query, (query.kind in _OF_A_DAY) - (counted_as in _OF_A_DAY))
 
     def commit(self, block: Block) -> None:
         with self.writing() as txn:
@@ -250,34 +254,34 @@ class LmdbState:
 
     # ---- Counting
 
-    def _recall(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> StateReply:
+    def _reply(self, txn: lmdb.Transaction, query: StateQuery, more: int) -> StateReply:
         """Answer, with *more* requests counted for the day."""
-        at, visitor, prefix = question.at, question.visitor, question.prefix
-        today = self._count_today(txn, question, more) if question.day and question.count else 0
-        block, offences, own = self._known_of(txn, question)
+        at, visitor, prefix = query.at, query.visitor, query.prefix
+        today = self._count_today(txn, query, more) if query.day and query.count else 0
+        block, offences, own = self._known_of(txn, query)
         if block is not None:
             return StateReply(block, _UNCOUNTED)
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         score, entries = (own.score, own.entries) if own is not None else (None, ())
-        counts = self._trails.count(txn, question) if self._trails.counts_kind(question) else _UNCOUNTED
+        counts = self._trails.count(txn, query) if self._trails.counts_kind(query) else _UNCOUNTED
         return StateReply(None, counts, strikes, score, today, entries, offences)
 
-    def _count_today(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> int:
+    def _count_today(self, txn: lmdb.Transaction, query: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
-        name = name_of(question.visitor)
+        name = name_of(query.visitor)
         newest = _DAY.unpack(txn.get(b"day", default=_DAY.pack(0, 0), db=self.more))[0]
-        if question.day > newest:
+        if query.day > newest:
             txn.drop(self._days, delete=False)
-            txn.put(b"day", _DAY.pack(question.day, 0), db=self.more)
-            newest = question.day
+            txn.put(b"day", _DAY.pack(query.day, 0), db=self.more)
+            newest = query.day
         data = txn.get(name, db=self._days)
         count = _UNTIL.unpack(data)[0] if data is not None else 0.0
-        if question.day == newest:
+        if query.day == newest:
             count += more
         txn.put(name, _UNTIL.pack(count), db=self._days)
         if txn.stat(self._days)["entries"] > self._most_days:
             with txn.cursor(self._days) as cursor:
-                if not cursor.set_range(name_of(question.visitor) + b"\0"):
+                if not cursor.set_range(name_of(query.visitor) + b"\0"):
                     cursor.first()
                 cursor.delete()
         return int(count)
@@ -295,26 +299,26 @@ class LmdbState:
             txn.put(name, _ENCODER.encode(known), db=self._known)
 
     def _known_of(
-        self, txn: lmdb.Transaction, question: StateQuery
+        self, txn: lmdb.Transaction, query: StateQuery
     ) -> tuple[Block | None, tuple[tuple[str, int], ...], _Known | None]:
         """The block in force, the offences, and what is known of the visitor."""
         block, own, offences = None, None, []
-        for key in (question.visitor, prefix_key(question.prefix), question.network):
+        for key in (query.visitor, prefix_key(query.prefix), query.network):
             name = name_of(key)
             data = txn.get(name, db=self._known) if key else None
             if data is None:
                 continue
             known = _DECODER.decode(data)
-            if key == question.visitor:
+            if key == query.visitor:
                 own = known
             changed = False
             if known.block is not None and block is None:
-                if known.block.until > question.at:
+                if known.block.until > query.at:
                     block = known.block
                 else:
                     changed = self._unblock(txn, known)
             if known.offence:
-                if known.offence_until > question.at:
+                if known.offence_until > query.at:
                     offences.append((key, known.offence))
                 else:
                     self._lose(txn, known, b"o")

@@ -150,46 +150,50 @@ class MemoryState:
         """Note what changes in blocks and standings in *journal*."""
         self.journal = journal
 
+    def use_threads(self, run: object) -> None:
+        """Do nothing: no answer takes long."""
+
+    async def disconnect(self) -> None:
+        """Do nothing: there is no connection."""
+
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing: there is no file."""
 
-    def record_visit(self, question: StateQuery) -> StateReply:
+    def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
         with self._lock:
-            return self._recall(question, _of_today(question.kind))
+            if counted_as is None:
+                return self._reply(query, _of_today(query.kind))
+            for key in self._keys(query):
+                self._take_back(key, query.at, series_of(counted_as))
+            return self._reply(query, _of_today(query.kind) - _of_today(counted_as))
 
-    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
-        with self._lock:
-            for key in self._keys(question):
-                self._take_back(key, question.at, series_of(claimed))
-            return self._recall(question, _of_today(question.kind) - _of_today(claimed))
-
-    def _recall(self, question: StateQuery, more: int) -> StateReply:
+    def _reply(self, query: StateQuery, more: int) -> StateReply:
         """Answer, with *more* requests counted for the day."""
-        visitor, prefix = question.visitor, question.prefix
+        visitor, prefix = query.visitor, query.prefix
         strikes = 0
         offences: tuple[tuple[str, int], ...] = ()
         score = self._standings.get(visitor) if self._standings else None
-        today = self._count_today(question, more) if question.day and question.count else 0
+        today = self._count_today(query, more) if query.day and query.count else 0
         if self._blocks or self._offences:
-            keys = (visitor, prefix_key(prefix), question.network)
-            if not self._blocks.keys().isdisjoint(keys) and (block := self._block_of(keys, question.at)) is not None:
+            keys = (visitor, prefix_key(prefix), query.network)
+            if not self._blocks.keys().isdisjoint(keys) and (block := self._block_of(keys, query.at)) is not None:
                 return StateReply(block, _UNCOUNTED)
             if not self._offences.keys().isdisjoint(keys):
-                offences = self._offences_of(keys, question.at)
+                offences = self._offences_of(keys, query.at)
             if visitor != prefix and prefix in self._strikes:
-                strikes = self._count_strikes(prefix, question.at)
-        counts = self._hit(question) if question.count else _UNCOUNTED
+                strikes = self._count_strikes(prefix, query.at)
+        counts = self._hit(query) if query.count else _UNCOUNTED
         return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences)
 
-    def _count_today(self, question: StateQuery, more: int) -> int:
+    def _count_today(self, query: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
-        if question.day > self._day:
-            self._day = question.day
+        if query.day > self._day:
+            self._day = query.day
             self._today.clear()
-        count = self._today.pop(question.visitor, 0)
-        if question.day == self._day:
+        count = self._today.pop(query.visitor, 0)
+        if query.day == self._day:
             count += more
-        self._today[question.visitor] = count
+        self._today[query.visitor] = count
         if len(self._today) * _TODAY_COST > self._memory // 4:
             self._today.popitem(last=False)
         return count
@@ -296,27 +300,27 @@ class MemoryState:
             self._unblock(key)
         return len(self._strikes.get(prefix, ()))
 
-    def _keys(self, question: StateQuery) -> Iterator[str]:
+    def _keys(self, query: StateQuery) -> Iterator[str]:
         """Whose visit it is: its visitor's, that of the accounts at its address if it has one, and its network's."""
-        yield question.visitor
-        if question.visitor != question.prefix:
-            yield prefix_key(question.prefix)
-        if question.network:
-            yield question.network
+        yield query.visitor
+        if query.visitor != query.prefix:
+            yield prefix_key(query.prefix)
+        if query.network:
+            yield query.network
 
-    def _hit(self, question: StateQuery) -> tuple[int, ...]:
+    def _hit(self, query: StateQuery) -> tuple[int, ...]:
         """Count a visit, and give the counts of all windows; none where no window counts visits of its kind."""
-        series = series_of(question.kind)
+        series = series_of(query.kind)
         if series not in self._series:
             return _UNCOUNTED
-        self._hit_key(question.visitor, question.at, series)
-        if question.visitor != question.prefix:
-            self._hit_key(prefix_key(question.prefix), question.at, series)
-        if question.network:
-            self._hit_key(question.network, question.at, series)
+        self._hit_key(query.visitor, query.at, series)
+        if query.visitor != query.prefix:
+            self._hit_key(prefix_key(query.prefix), query.at, series)
+        if query.network:
+            self._hit_key(query.network, query.at, series)
         if self.spent > self._memory:
             self._make_room()
-        return self._counts(question)
+        return self._counts(query)
 
     def _hit_key(self, key: str, at: float, series: int) -> None:
         trail = self._trails.get(key)
@@ -358,14 +362,14 @@ class MemoryState:
             trail.cost -= (before - len(hits)) * _TIME_COST
             self.spent -= (before - len(hits)) * _TIME_COST
 
-    def _counts(self, question: StateQuery) -> tuple[int, ...]:
+    def _counts(self, query: StateQuery) -> tuple[int, ...]:
         """
         One count for each window.
 
         A prefix's count is that of the visitor without an account plus that of all accounts there: kept apart, no visit
         is written twice for the common visitor who has none.
         """
-        at, visitor, prefix, trails = question.at, question.visitor, question.prefix, self._trails
+        at, visitor, prefix, trails = query.at, query.visitor, query.prefix, self._trails
         own = trails.get(visitor)
         everyone = trails.get(prefix_key(prefix))
         if everyone is None and visitor == prefix and not self._by_network:
@@ -378,7 +382,7 @@ class MemoryState:
                 alone = own if visitor == prefix else trails.get(prefix)
                 counts.append(_count(alone, counted, at, seconds) + _count(everyone, counted, at, seconds))
             else:
-                counts.append(_count(trails.get(question.network), counted, at, seconds))
+                counts.append(_count(trails.get(query.network), counted, at, seconds))
         return tuple(counts)
 
     def _sweep(self, at: float) -> None:

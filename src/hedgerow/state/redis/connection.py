@@ -364,7 +364,7 @@ class LoopConnection:
         self._out.clear()
 
     def _tick(self, due: float) -> None:
-        """Look whether the oldest question has waited too long."""
+        """Look whether the oldest query has waited too long."""
         now = self._loop.time()
         if not self._pending:
             self._ticking = False

@@ -1,5 +1,5 @@
 """
-What is said to Redis and what it answers: one script for each question of the state, its arguments, its reply.
+What is said to Redis and what it answers: one script for each query of the state, its arguments, its reply.
 
 Here is no connection. The windows, limits and the prefix of all keys stand in the scripts' text, so that a visit sends
 no more than itself; settings that are read again make other scripts.
@@ -122,7 +122,7 @@ def text(key: str) -> bytes:
 
 class _Form:
     """
-    The question about a visit as it goes over the wire, but for who it is about.
+    The query about a visit as it goes over the wire, but for who it is about.
 
     There is one for visits with an account and one without, with a network and without: which keys are asked for is the
     same in each. What follows the keys is one of few texts, and kept.
@@ -157,7 +157,7 @@ class _Form:
     def filled(
         self, at: float, visitor: bytes, prefix: bytes, network: bytes, *, day: int, more: int, written: int, taken: int
     ) -> bytes:
-        """The question about one visit. *written* and *taken* are series, or -1."""
+        """The query about one visit. *written* and *taken* are series, or -1."""
         names = (visitor, prefix + b"/*", network, prefix, b"")
         values: list[int | bytes] = []
         for length, whose in self._keys:
@@ -220,19 +220,19 @@ class Scripts:
 
     # ---- What to send
 
-    def record_visit(self, question: StateQuery, claimed: Kind | None = None) -> bytes:
-        """Ask about a visit, and count it; one that was *claimed* to be of another kind is taken back there."""
-        visitor, prefix, network = text(question.visitor), text(question.prefix), text(question.network)
+    def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> bytes:
+        """Ask about a visit, and count it; one that was *counted_as* to be of another kind is taken back there."""
+        visitor, prefix, network = text(query.visitor), text(query.prefix), text(query.network)
         form = self._forms[visitor != prefix, network != b""]
-        more = int(question.kind in _OF_A_DAY)
+        more = int(query.kind in _OF_A_DAY)
         taken = -1
-        if claimed is not None:
-            more -= claimed in _OF_A_DAY
-            taken = series_of(claimed)
+        if counted_as is not None:
+            more -= counted_as in _OF_A_DAY
+            taken = series_of(counted_as)
         return form.filled(
-            question.at, visitor, prefix, network,
-            day=question.day if question.count else 0, more=more,
-            written=series_of(question.kind) if question.count else -1, taken=taken,
+            query.at, visitor, prefix, network,
+            day=query.day if query.count else 0, more=more,
+            written=series_of(query.kind) if query.count else -1, taken=taken,
         )  # fmt: skip
 
     def commit(self, block: Block) -> Command:
@@ -260,24 +260,24 @@ class Scripts:
 
     # ---- What the replies mean
 
-    def memory(self, question: StateQuery, reply: Any) -> StateReply:
+    def memory(self, query: StateQuery, reply: Any) -> StateReply:
         """The answer to `record_visit`."""
         if type(reply) is bytes:
             return StateReply(_BLOCK.decode(reply), ())
-        counts = self._counts(question, reply) if question.count and series_of(question.kind) in self._series else ()
+        counts = self._counts(query, reply) if query.count and series_of(query.kind) in self._series else ()
         if reply[0] is None:
             return StateReply(None, counts)
         more = _MORE.decode(reply[0])
         score = more.score.plain() if isinstance(more.score, _Standing) else None
         return StateReply(None, counts, more.strikes, score, more.today, more.entries, more.offences)
 
-    def _counts(self, question: StateQuery, reply: list[bytes | None]) -> tuple[int, ...]:
+    def _counts(self, query: StateQuery, reply: list[bytes | None]) -> tuple[int, ...]:
         """One count for each window, from the times that were told."""
-        counted, series, at = self._counted, self._series, question.at
+        counted, series, at = self._counted, self._series, query.at
         width = len(series)
         # Where the series of each begin; a prefix is its visitor without an account and everyone else there.
         network = _TOLD + width * (2 if counted.by_prefix else 1)
-        prefix = network + (width if question.network else 0) if question.visitor != question.prefix else _TOLD
+        prefix = network + (width if query.network else 0) if query.visitor != query.prefix else _TOLD
         times: dict[int, array[float]] = {}
         counts = []
         for by, kinds, seconds in counted.windows:

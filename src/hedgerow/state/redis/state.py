@@ -13,6 +13,7 @@ import contextlib
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
@@ -23,6 +24,7 @@ from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.redis.connection import PATIENCE, LoopConnection, RedisAddress, RedisUnavailable, ThreadConnection
 from hedgerow.state.redis.scripts import Command, Script, Scripts
 from hedgerow.state.sqlite.journal import SqliteJournal
+from hedgerow.state.store import RunBlocking
 
 _MOST_OWED = 100_000
 _MOST_SEEN = 10_000
@@ -60,6 +62,7 @@ class RedisState:
         self._loop_link: LoopConnection | None = None
         self._opening: tuple[LoopConnection, asyncio.Task[None]] | None = None
         self._loop_thread = 0
+        self._run: RunBlocking | None = None
         self.alone = 0
         """Visits decided without Redis."""
         self._link = ThreadConnection(address, self.greeting, patience=patience, owe=self.owe)
@@ -145,40 +148,23 @@ class RedisState:
     def close(self) -> None:
         self._link.close()
 
-    # ---- For threads
+    # ---- Visits
 
-    def record_visit(self, question: StateQuery) -> StateReply:
+    def use_threads(self, run: RunBlocking) -> None:
+        """Answer threads that have no event loop: *run* makes what blocks them awaitable."""
+        self._run = run
+
+    async def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
+        """Queries of one turn of the event loop, or of threads at the same time, go out together."""
+        command = self.scripts.record_visit(query, counted_as)
         try:
-            return self._understood(question, self._link.ask(self.scripts.record_visit(question)))
+            if self._run is not None:
+                reply = await self._run(partial(self._link.ask, command), self._patience)
+            else:
+                reply = await (self._loop_link or await self._open()).ask(command)
         except RedisUnavailable:
-            return self._by_itself(question, None)
-
-    def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
-        try:
-            return self._understood(question, self._link.ask(self.scripts.record_visit(question, claimed)))
-        except RedisUnavailable:
-            return self._by_itself(question, claimed)
-
-    # ---- For an event loop
-
-    async def record_visit_async(self, question: StateQuery) -> StateReply:
-        """The same as `record_visit`; what is asked within one turn of the loop goes out together."""
-        link = self._loop_link
-        if link is None:
-            link = await self._open()
-        try:
-            return self._understood(question, await link.ask(self.scripts.record_visit(question)))
-        except RedisUnavailable:
-            return self._by_itself(question, None)
-
-    async def reclassify_async(self, question: StateQuery, claimed: Kind) -> StateReply:
-        link = self._loop_link
-        if link is None:
-            link = await self._open()
-        try:
-            return self._understood(question, await link.ask(self.scripts.record_visit(question, claimed)))
-        except RedisUnavailable:
-            return self._by_itself(question, claimed)
+            return self._by_itself(query, counted_as)
+        return self._understood(query, reply)
 
     async def _open(self) -> LoopConnection:
         """The connection of this loop. Whoever comes while it is being made waits for it, as long as for an answer."""
@@ -191,8 +177,8 @@ class RedisState:
             self._loop_link, self._loop_thread = link, threading.get_ident()
         return link
 
-    async def close_async(self) -> None:
-        """Close the connection of this loop."""
+    async def disconnect(self) -> None:
+        """Close the connection of this event loop."""
         if self._opening is not None:
             link, opening = self._opening
             await asyncio.wait([opening])
@@ -257,21 +243,21 @@ class RedisState:
 
     # ---- What is answered
 
-    def _understood(self, question: StateQuery, reply: Any) -> StateReply:
+    def _understood(self, query: StateQuery, reply: Any) -> StateReply:
         """A block is understood once, and known from then on should Redis go away."""
         if type(reply) is not bytes:
-            return self.scripts.memory(question, reply)
+            return self.scripts.memory(query, reply)
         memory = self._seen.get(reply)
         if memory is None:
-            memory = self._seen[reply] = self.scripts.memory(question, reply)
+            memory = self._seen[reply] = self.scripts.memory(query, reply)
             if memory.block is not None:
                 self._local.commit(memory.block)
             if len(self._seen) > _MOST_SEEN:
                 self._seen.popitem(last=False)
         return memory
 
-    def _by_itself(self, question: StateQuery, claimed: Kind | None) -> StateReply:
+    def _by_itself(self, query: StateQuery, counted_as: Kind | None) -> StateReply:
         if self._closed:
             raise StateUnavailable
         self.alone += 1
-        return self._local.record_visit(question) if claimed is None else self._local.reclassify(question, claimed)
+        return self._local.record_visit(query, counted_as)
