@@ -16,7 +16,7 @@ from hedgerow.cli.processes import collect_less
 from hedgerow.markers.html.scanner import Scanner
 from hedgerow.markers.prepare import Fill, Preparer, based
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rewrite import PageWriter, Rewriter, SkeletonCache
 from hedgerow.markers.rules import Mode, Rules, Spacing
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.traps.bait import Bait
@@ -40,7 +40,7 @@ def by_lxml(body: bytes) -> bytes:
 RULES: dict[Mode, Rules] = {mode: Rules(mode, (), lambda _: True) for mode in ("opaque", "readable", "off")}
 
 
-def rewriter(skeletons: Skeletons, mode: Mode = "opaque") -> Rewriter:
+def rewriter(skeletons: SkeletonCache, mode: Mode = "opaque") -> Rewriter:
     rules = RULES[mode]
     bait = Bait(VISITOR, PARENT)
     fills: dict[Fill, bytes] = {
@@ -60,12 +60,12 @@ def main() -> None:
     body = page()
     large = page(links=1500, size=400_000)
     packed = gzip.compress(body, 6)
-    warm = Skeletons()
+    warm = SkeletonCache()
     found = measure(
         {
             "lxml parses, changes and serialises it": lambda: by_lxml(body),
             "scan alone": lambda: Scanner().feed(body, final=True),
-            "marked and baited, page not seen before": lambda: rewriter(Skeletons()).feed(body, final=True),
+            "marked and baited, page not seen before": lambda: rewriter(SkeletonCache()).feed(body, final=True),
             "marked and baited, page seen before": lambda: rewriter(warm).feed(body, final=True),
             "marked in readable mode, page seen before": lambda: rewriter(warm, "readable").feed(body, final=True),
             "bait alone, page seen before": lambda: rewriter(warm, "off").feed(body, final=True),
@@ -73,7 +73,9 @@ def main() -> None:
                 packed, final=True
             ),
             "lxml, 400 KB and 1,500 links": lambda: by_lxml(large),
-            "marked, 400 KB and 1,500 links, not seen before": lambda: rewriter(Skeletons()).feed(large, final=True),
+            "marked, 400 KB and 1,500 links, not seen before": lambda: rewriter(SkeletonCache()).feed(
+                large, final=True
+            ),
         }
     )
     reference = found["lxml parses, changes and serialises it"]

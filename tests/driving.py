@@ -12,7 +12,7 @@ from hedgerow.core.ledger import Entry
 from hedgerow.lists.model import Lists
 from hedgerow.markers.prepare import Preparer
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rewrite import PageWriter, Rewriter, SkeletonCache
 from hedgerow.markers.rules import Mode, Placement, Rules, Spacing
 from hedgerow.markers.token import Key, TokenCodec, TokenCodecs
 from hedgerow.settings import Settings, read_settings
@@ -59,7 +59,7 @@ def bait_rewriter(
     rules = Rules(mode, (), lambda _: True)
     preparer = Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every))
     writer = PageWriter(seal, visitor, page, {"style": bait.style, "lure": bait.lure})
-    return Rewriter(lambda: preparer, writer, Skeletons(), place)
+    return Rewriter(lambda: preparer, writer, SkeletonCache(), place)
 
 
 class Clock:

@@ -20,7 +20,7 @@ from hedgerow.errors import HedgerowError
 from hedgerow.markers.html.charset import carried_charset
 from hedgerow.markers.prepare import Preparer
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rewrite import PageWriter, Rewriter, SkeletonCache
 from hedgerow.markers.token import NOBODY, TokenCodec, page_digest
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.build import build_rules, build_seals
@@ -76,4 +76,4 @@ def mark(page: bytes, target: str, host: str, seal: TokenCodec, settings: Settin
     place = PageLocation(b"http", host.encode(), where.encode("latin-1", "replace"))
     preparer = Preparer(place, build_rules(settings), settings.marker.prefix.encode(), marked=False)
     writer = PageWriter(seal, NOBODY, page_digest(where), {})
-    return Rewriter(lambda: preparer, writer, Skeletons(0), place).feed(page, final=True)
+    return Rewriter(lambda: preparer, writer, SkeletonCache(0), place).feed(page, final=True)

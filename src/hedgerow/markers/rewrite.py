@@ -2,7 +2,7 @@
 Rewrite a page: every link that stays on the site is sealed for one visitor; every other byte stays.
 
 A page is first prepared (`marker/prepare.py`), for nobody in particular, and then *written*, for this visitor: tokens
-into the gaps. A page that comes again, for whomever, need not be prepared again (`Skeletons`).
+into the gaps. A page that comes again, for whomever, need not be prepared again (`SkeletonCache`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PageWriter:
         return plan.places, seal.planned(plan, self._minted_for, self._parent)
 
 
-class Skeletons:
+class SkeletonCache:
     """
     Prepared pages, so that a page that comes again need not be read again.
 
@@ -110,7 +110,7 @@ class Rewriter:
     _FAR = 65_536
 
     def __init__(
-        self, make_preparer: Callable[[], Preparer], writer: PageWriter, skeletons: Skeletons, place: object
+        self, make_preparer: Callable[[], Preparer], writer: PageWriter, skeletons: SkeletonCache, place: object
     ) -> None:
         self._make_preparer = make_preparer
         self._writer = writer
