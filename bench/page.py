@@ -13,14 +13,13 @@ import lxml.html
 from bench.samples import page
 from bench.timing import measure
 from hedgerow.cli.processes import collect_less
+from hedgerow.markers.html.content_coding import codec
 from hedgerow.markers.html.scanner import Scanner
-from hedgerow.markers.prepare import Fill, Preparer, based
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.markers.rules import Mode, Rules, Spacing
+from hedgerow.markers.rewrite import PageRewriter, SkeletonCache, Spacing
+from hedgerow.markers.rules import Mode, Rules
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.traps.bait import Bait
-from hedgerow.web.html_response import Outgoing
 
 SEAL = TokenCodecs([Key(1, bytes(range(64)), 0.0)]).of("example.org")
 PLACE = PageLocation(b"http", b"example.org", b"/docs/hedges.html")
@@ -37,21 +36,23 @@ def by_lxml(body: bytes) -> bytes:
     return lxml.html.tostring(tree)
 
 
-RULES: dict[Mode, Rules] = {mode: Rules(mode, (), lambda _: True) for mode in ("opaque", "readable", "off")}
+RULES: dict[Mode, Rules] = {mode: Rules(mode) for mode in ("opaque", "readable", "off")}
 
 
-def rewriter(skeletons: Skeletons, mode: Mode = "opaque") -> Rewriter:
-    rules = RULES[mode]
+def rewriter(skeletons: SkeletonCache, mode: Mode = "opaque") -> PageRewriter:
     bait = Bait(VISITOR, PARENT)
-    fills: dict[Fill, bytes] = {
-        "here": b"/~here", "base": based(PLACE.target), "style": bait.style, "lure": bait.lure,
-    }  # fmt: skip
-    writer = PageWriter(SEAL, VISITOR, PARENT, fills)
+    one = PageRewriter(PLACE, RULES[mode], b"/~", skeletons, SEAL, VISITOR, PARENT, shown_at=b"/~here")
+    one.add_bait(bait.style, bait.link_start, Spacing())
+    return one
 
-    def preparer() -> Preparer:
-        return Preparer(PLACE, rules, b"/~", marked=True, spacing=Spacing())
 
-    return Rewriter(preparer, writer, skeletons, (PLACE, mode))
+def gzipped(one: PageRewriter, packed: bytes) -> bytes:
+    coding = codec(b"gzip")
+    assert coding is not None
+    decoder, encoder = coding
+    text = b"".join(decoder.feed(packed))
+    decoder.end()
+    return encoder.feed(one.feed(text, final=True)) + encoder.flush(final=True)
 
 
 def main() -> None:
@@ -60,20 +61,20 @@ def main() -> None:
     body = page()
     large = page(links=1500, size=400_000)
     packed = gzip.compress(body, 6)
-    warm = Skeletons()
+    warm = SkeletonCache()
     found = measure(
         {
             "lxml parses, changes and serialises it": lambda: by_lxml(body),
             "scan alone": lambda: Scanner().feed(body, final=True),
-            "marked and baited, page not seen before": lambda: rewriter(Skeletons()).feed(body, final=True),
+            "marked and baited, page not seen before": lambda: rewriter(SkeletonCache()).feed(body, final=True),
             "marked and baited, page seen before": lambda: rewriter(warm).feed(body, final=True),
             "marked in readable mode, page seen before": lambda: rewriter(warm, "readable").feed(body, final=True),
             "bait alone, page seen before": lambda: rewriter(warm, "off").feed(body, final=True),
-            "marked in a gzipped page, seen before": lambda: Outgoing(b"text/html", b"gzip", rewriter(warm)).feed(
-                packed, final=True
-            ),
+            "marked in a gzipped page, seen before": lambda: gzipped(rewriter(warm), packed),
             "lxml, 400 KB and 1,500 links": lambda: by_lxml(large),
-            "marked, 400 KB and 1,500 links, not seen before": lambda: rewriter(Skeletons()).feed(large, final=True),
+            "marked, 400 KB and 1,500 links, not seen before": lambda: rewriter(SkeletonCache()).feed(
+                large, final=True
+            ),
         }
     )
     reference = found["lxml parses, changes and serialises it"]

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from hedgerow.core.ledger import Entry
 from hedgerow.lists.model import Lists
-from hedgerow.markers.prepare import Preparer
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.markers.rules import Mode, Placement, Rules, Spacing
+from hedgerow.markers.rewrite import PageRewriter, SkeletonCache, Spacing
+from hedgerow.markers.rules import Mode, Placement, Rules
 from hedgerow.markers.token import Key, TokenCodec, TokenCodecs
 from hedgerow.settings import Settings, read_settings
 from hedgerow.traps.bait import Bait
@@ -52,14 +51,13 @@ def without_bait(body: bytes) -> bytes:
 
 def bait_rewriter(
     seal: TokenCodec, visitor: bytes, page: bytes, placement: Placement = "spread", every: int = 3, mode: Mode = "off"
-) -> Rewriter:
+) -> PageRewriter:
     """What puts bait into a page, and leaves its links alone unless *mode* says otherwise."""
     place = PageLocation(b"http", b"example.org", b"/")
     bait = Bait(visitor, page)
-    rules = Rules(mode, (), lambda _: True)
-    preparer = Preparer(place, rules, b"/~", marked=False, spacing=Spacing(placement, every))
-    writer = PageWriter(seal, visitor, page, {"style": bait.style, "lure": bait.lure})
-    return Rewriter(lambda: preparer, writer, Skeletons(), place)
+    rewriter = PageRewriter(place, Rules(mode), b"/~", SkeletonCache(), seal, visitor, page)
+    rewriter.add_bait(bait.style, bait.link_start, Spacing(placement, every))
+    return rewriter
 
 
 class Clock:

@@ -16,7 +16,7 @@ from hedgerow.core.request_kind import kind_of
 from hedgerow.markers.html.entities import attribute_text
 from hedgerow.markers.prepare import Prepared, Preparer, based
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rewrite import PageWriter, Rewriter, SkeletonCache
 from hedgerow.markers.rules import Rules
 from hedgerow.markers.token import Key, TokenCodec, page_digest
 from markers.html.nasty import pages, random_page
@@ -44,7 +44,7 @@ def rewriter(
     place = PageLocation(b"http", host, target)
     preparer = Preparer(place, how or rules(), b"/~", marked=bool(asked))
     writer = PageWriter(SEAL, VISITOR, PARENT, {"here": asked, "base": based(target)})
-    return Rewriter(lambda: preparer, writer, Skeletons(), place)
+    return Rewriter(lambda: preparer, writer, SkeletonCache(), place)
 
 
 def rewritten(page: bytes, *args, cuts=(), **options) -> bytes:
@@ -633,11 +633,11 @@ def test_the_time_grows_with_the_page_and_no_faster(hard):
     assert large < 3 or large < 40 * small
 
 
-# ---- Skeletons
+# ---- SkeletonCache
 
 
 def test_skeletons_are_right_and_bounded():
-    skeletons = Skeletons(memory=200_000)
+    skeletons = SkeletonCache(memory=200_000)
     place = PageLocation(b"http", b"example.org", b"/")
 
     def prepare(page):
@@ -652,7 +652,7 @@ def test_skeletons_are_right_and_bounded():
 
 
 def test_a_skeleton_is_prepared_once_for_each_place():
-    skeletons, calls = Skeletons(), []
+    skeletons, calls = SkeletonCache(), []
 
     def prepare(page):
         calls.append(page)
@@ -665,7 +665,7 @@ def test_a_skeleton_is_prepared_once_for_each_place():
 
 
 def test_the_page_not_asked_for_the_longest_goes_first():
-    skeletons = Skeletons(memory=16_000)
+    skeletons = SkeletonCache(memory=16_000)
 
     def prepare(page):
         return Prepared([page], [], [], [])
@@ -680,7 +680,7 @@ def test_the_page_not_asked_for_the_longest_goes_first():
 
 
 def test_pages_that_differ_in_one_byte_are_never_taken_for_each_other():
-    skeletons = Skeletons()
+    skeletons = SkeletonCache()
     pages = [b"x" * n + b"y" + b"x" * (2_999 - n) for n in range(3_000)]
     for page in pages * 2:
         assert skeletons.prepared(page, 1, lambda found: Prepared([found], [], [], [])).parts == [page]
@@ -689,13 +689,13 @@ def test_pages_that_differ_in_one_byte_are_never_taken_for_each_other():
 
 
 def test_a_page_larger_than_a_sixteenth_is_not_kept():
-    skeletons = Skeletons(memory=16_000)
+    skeletons = SkeletonCache(memory=16_000)
     skeletons.prepared(b"x" * 1_001, 1, lambda page: Prepared([page], [], [], []))
     assert skeletons.spent == 0
 
 
 def test_a_page_from_its_skeleton_is_the_same():
-    skeletons = Skeletons()
+    skeletons = SkeletonCache()
     place = PageLocation(b"http", b"example.org", b"/a/b")
     page = b"<base href=/c/><a href=x></a><a href='#y'></a><form action=z></form>"
     outs = []
@@ -709,11 +709,11 @@ def test_a_page_from_its_skeleton_is_the_same():
 
 def test_a_page_of_many_links_under_another_key():
     """Many are sealed by a plan, which belongs to the key that it was made for."""
-    skeletons = Skeletons()
+    skeletons = SkeletonCache()
     place = PageLocation(b"http", b"example.org", b"/a/b")
     page = b"".join(b"<a href=/%d></a>" % number for number in range(30))
 
-    def written(seal: TokenCodec, visitor: bytes, kept: Skeletons) -> bytes:
+    def written(seal: TokenCodec, visitor: bytes, kept: SkeletonCache) -> bytes:
         writer = PageWriter(seal, visitor, PARENT, {})
         return Rewriter(lambda: Preparer(place, rules(), b"/~", marked=False), writer, kept, place).feed(
             page, final=True
@@ -723,7 +723,7 @@ def test_a_page_of_many_links_under_another_key():
     for seal in (SEAL, SEAL, other, SEAL):
         for visitor in (b"visitr", b"other1"):
             out = written(seal, visitor, skeletons)
-            assert out == written(seal, visitor, Skeletons())
+            assert out == written(seal, visitor, SkeletonCache())
             markers = [seal.unseal(token) for token in _OPAQUE.findall(out.decode())]
             assert [marker.target for marker in markers] == [f"/{number}" for number in range(30)]
             assert {marker.issued_to for marker in markers} == {visitor}

@@ -27,7 +27,7 @@ def test_a_plan_seals_as_the_library_does(texts, start, key, head):
     texts = [text or b"x" for text in texts]
     plan = SivPlan(Blocks(key), texts, range(len(texts)), len(start), head)
     one_by_one = AESSIV(key)
-    for sealed, place in zip(plan.seal(start, urlsafe_b64encode), plan.places, strict=True):
+    for sealed, place in zip(plan.seal(start), plan.places, strict=True):
         assert sealed == encoded(head + one_by_one.encrypt(start + texts[place], None))
 
 
@@ -37,14 +37,14 @@ def test_every_length_up_to_some_blocks():
     plan = SivPlan(Blocks(KEY), texts, range(len(texts)), 0)
     one_by_one = AESSIV(KEY)
     expected = [encoded(one_by_one.encrypt(texts[place], None)) for place in plan.places]
-    assert list(plan.seal(b"", urlsafe_b64encode)) == expected
+    assert list(plan.seal(b"")) == expected
 
 
 def test_a_counter_that_runs_over_a_byte():
     """Of 3,000 tags some end in 0xff: the counter behind it must carry into the byte before, not into a neighbour."""
     texts = [number.to_bytes(40, "big") for number in range(3000)]
     plan = SivPlan(Blocks(KEY), texts, range(len(texts)), 0)
-    sealed = list(plan.seal(b"", urlsafe_b64encode))
+    sealed = list(plan.seal(b""))
     assert any(urlsafe_b64decode(one + b"==")[15] >= 0xFE for one in sealed)
     one_by_one = AESSIV(KEY)
     assert sealed == [encoded(one_by_one.encrypt(texts[place], None)) for place in plan.places]
@@ -55,6 +55,6 @@ def test_a_plan_is_used_again_and_again(one, other):
     texts = [b"/a", b"/a/long/address/of/some/page.html", b"/b"]
     plan = SivPlan(Blocks(KEY), texts, [5, 6, 7], 12)
     assert plan.places == [6, 5, 7]
-    before = list(plan.seal(one, urlsafe_b64encode))
-    plan.seal(other, urlsafe_b64encode)
-    assert list(plan.seal(one, urlsafe_b64encode)) == before
+    before = list(plan.seal(one))
+    plan.seal(other)
+    assert list(plan.seal(one)) == before

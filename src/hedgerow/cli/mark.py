@@ -18,9 +18,8 @@ from rich.progress import Progress
 from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import HedgerowError
 from hedgerow.markers.html.charset import carried_charset
-from hedgerow.markers.prepare import Preparer
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
+from hedgerow.markers.rewrite import PageRewriter, SkeletonCache
 from hedgerow.markers.token import NOBODY, TokenCodec, page_digest
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.build import build_rules, build_seals
@@ -74,6 +73,6 @@ def mark(page: bytes, target: str, host: str, seal: TokenCodec, settings: Settin
     folder, _, name = target.rpartition("/")
     where = folder + "/" if name in _INDEX else target
     place = PageLocation(b"http", host.encode(), where.encode("latin-1", "replace"))
-    preparer = Preparer(place, build_rules(settings), settings.marker.prefix.encode(), marked=False)
-    writer = PageWriter(seal, NOBODY, page_digest(where), {})
-    return Rewriter(lambda: preparer, writer, Skeletons(0), place).feed(page, final=True)
+    rules, prefix = build_rules(settings), settings.marker.prefix.encode()
+    rewriter = PageRewriter(place, rules, prefix, SkeletonCache(0), seal, NOBODY, page_digest(where))
+    return rewriter.feed(page, final=True)

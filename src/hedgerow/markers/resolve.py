@@ -8,6 +8,7 @@ forms, so those come first: a plain absolute path, and a plain name relative to 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 # Bytes that a browser sends as they are in a path and query, less those that need a second look.
@@ -42,7 +43,7 @@ def resolve(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
     """
     The target on this site that *url* leads to, and its fragment with "#"; None where it leads elsewhere or nowhere.
 
-    >>> here = Place(b"http", b"example.org", b"/docs/start.html?x=1")
+    >>> here = PageLocation(b"http", b"example.org", b"/docs/start.html?x=1")
     >>> resolve(b"next.html#top", here), resolve(b"../a b", here), resolve(b"//other.example/", here)
     ((b'/docs/next.html', b'#top'), (b'/a%20b', b''), None)
     """
@@ -56,6 +57,11 @@ def resolve(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
         path = place.target.partition(b"?")[0]
         return path[: path.rfind(b"/") + 1] + head, fragment
     return _resolve_slowly(url, place)
+
+
+def resolve_all(urls: Iterable[bytes], place: PageLocation) -> list[tuple[bytes, bytes] | None]:
+    """Resolve each of *urls*: see `resolve`."""
+    return [resolve(url, place) for url in urls]
 
 
 def _resolve_slowly(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:

@@ -1,109 +1,96 @@
-"""Rules: which links of a site are marked and how, and behind which of them bait stands."""
+"""Marking rules: which links of a site are marked, and how."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
-import msgspec
+from hedgerow.core.request_kind import kind_of
 
 Mode = Literal["opaque", "readable", "off"]
-Lure = tuple[bytes, int]
-"""How the address of a hidden link begins, and how much its token seals: as the link before it."""
-Link = tuple[bytes, bytes, bytes, Lure] | tuple[()]
+Placement = Literal["spread", "links", "end"]
 """
-What a link becomes: what stands before its token, what the token seals, what stands behind it, and how a hidden link
-after it looks. Empty where the link stays.
+Where hidden links stand. "links": after the first link, after every n-th, and at the end. "spread": the same, but
+ever further apart, because a page of a thousand links needs no hundred traps. "end": only at the end.
 """
+LinkShape = tuple[bytes, int]
+"""How a hidden link imitates the link before it: the start of its address, and how many bytes its token seals."""
+Link = tuple[bytes, bytes, bytes, LinkShape] | tuple[()]
+"""
+The new value of a link's attribute: the text before its token, the bytes that the token seals, the text after it, and
+its shape. Empty where the link stays as it is.
+"""
+LinkCache = dict["bytes | tuple[bytes, bytes]", Link]
+"""Links by their address as it is written; relative ones also by what they are relative to."""
 
-# A target is as long as its client likes: only short ones are remembered, or the cache would have no bound.
+# A client chooses how long a target is: only short ones are cached, or the cache would have no bound.
 _LONGEST_CACHED = 200
+_MOST_LINKS = 50_000
+
+
+def _expression(pattern: str) -> str:
+    path, question, query = map(re.escape, pattern.partition("?"))
+    # In the path `*` stops at the first "?": this keeps the search linear.
+    return path.replace(r"\*", "[^?]*") + (question + query.replace(r"\*", ".*") if question else r"(?:\?.*)?")
 
 
 class Patterns:
     """
-    Paths in which `*` stands for anything. One without a "?" fits whatever the query is, one with it goes on there.
+    Paths in which `*` stands for anything. A pattern without a "?" fits any query; one with a "?" goes on into it.
 
     >>> Patterns(["/app/*"]).match("/app/a?x=1"), Patterns(["*?*tab=*"]).match("/a?x=1&tab=2")
     (True, True)
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        whole = "|".join(map(self._expression, patterns))
-        self._pattern = re.compile(f"(?:{whole})\\Z" if whole else r"(?!)", re.DOTALL)
-
-    @staticmethod
-    def _expression(text: str) -> str:
-        path, question, query = map(re.escape, text.partition("?"))
-        # Nothing before the first "?" is of the query: so it takes no long looking for it.
-        return path.replace(r"\*", "[^?]*") + (question + query.replace(r"\*", ".*") if question else r"(?:\?.*)?")
+        whole = "|".join(f"({_expression(pattern)})" for pattern in patterns)
+        self._match = re.compile(f"(?:{whole})\\Z" if whole else r"(?!)", re.DOTALL).match
 
     def match(self, target: str) -> bool:
-        return self._pattern.match(target) is not None
+        return self._match(target) is not None
+
+    def first(self, targets: Iterable[str]) -> list[int | None]:
+        """Return for each of *targets* the number of the first pattern that fits it, counted from 1."""
+        return [found.lastindex if found else None for found in map(self._match, targets)]
 
 
 class Rules:
     """
-    Which links are marked, and how: by path, the first pattern that fits decides.
+    Which links are marked, and how: the first of *patterns* that fits a path decides; else pages are marked in *mode*.
 
-    A pattern is a path in which `*` stands for anything; one with a "?" goes on into the query.
+    Also remembers what links became on earlier pages: the pages of a site share most of their links.
     """
 
-    def __init__(self, mode: Mode, patterns: Sequence[tuple[str, Mode]], is_page: Callable[[str], bool]) -> None:
+    def __init__(self, mode: Mode, patterns: Sequence[tuple[str, Mode]] = ()) -> None:
         self._mode = mode
-        self._is_page = is_page
-        self._patterns = tuple((Patterns((text,)), m) for text, m in patterns)
-        self.known = _Known()
-        self.known_on_scripted = _Known()
-        self._cached_mode = lru_cache(maxsize=1 << 13)(self._look_up)
-        self.marks = mode != "off" or any(mode != "off" for _, mode in patterns)
-        """Whether anything is marked at all."""
+        self._patterns = Patterns(text for text, _ in patterns)
+        self._modes = [mode for _, mode in patterns]
+        self._cached_mode = lru_cache(maxsize=1 << 13)(lambda target: self.modes_of([target])[0])
+        self.known_links: LinkCache = {}
+        self.known_links_of_scripts: LinkCache = {}
+        """The same on pages that a script has taken over, where no link is opaque."""
+        self.marks = mode != "off" or any(mode != "off" for mode in self._modes)
+        """Whether any link is marked."""
 
     def mode_of(self, target: str) -> Mode:
-        """How links to *target* are marked."""
-        return self._cached_mode(target) if len(target) <= _LONGEST_CACHED else self._look_up(target)
+        """Return how links to *target* are marked."""
+        return self._cached_mode(target) if len(target) <= _LONGEST_CACHED else self.modes_of([target])[0]
 
-    def _look_up(self, target: str) -> Mode:
-        for pattern, mode in self._patterns:
-            if pattern.match(target):
-                return mode
-        return self._mode if self._is_page(target) else "off"
+    def modes_of(self, targets: Sequence[str]) -> list[Mode]:
+        """Return how links to each of *targets* are marked."""
+        numbers = self._patterns.first(targets)
+        others = [target for target, number in zip(targets, numbers, strict=True) if number is None]
+        kinds = iter([kind_of("GET", target) for target in others])
+        return [
+            self._modes[number - 1] if number is not None else self._mode if next(kinds) == "page" else "off"
+            for number in numbers
+        ]
 
-
-class _Known(dict["bytes | tuple[bytes, bytes]", "Link"]):
-    """What became of links before. Pages of a site share most of theirs. Emptied when it is full."""
-
-    _MOST = 50_000
-
-    def __setitem__(self, key: bytes | tuple[bytes, bytes], value: Link) -> None:
-        if len(self) >= self._MOST:
-            self.clear()
-        super().__setitem__(key, value)
-
-
-Placement = Literal["spread", "links", "end"]
-"""
-spread: behind the first link and every n-th after it, ever further apart, and at the end: a page of a thousand links
-needs no hundred traps. links: behind the first and strictly every n-th, and at the end. end: only there.
-"""
-
-
-class Spacing(msgspec.Struct, frozen=True):
-    """Behind which links of a page bait stands. The same for all visitors, so that a prepared page has its spots."""
-
-    placement: Placement = "spread"
-    every: int = 3
-
-    AT_ONE_DISTANCE: ClassVar[int] = 4
-
-    def distances(self) -> Iterator[int]:
-        """How many links to the next bait, each time."""
-        if self.placement == "end":
-            return
-        yield 1
-        placed = 1
-        while True:
-            yield self.every << ((placed - 1) // self.AT_ONE_DISTANCE if self.placement == "spread" else 0)
-            placed += 1
+    @staticmethod
+    def remember(known: LinkCache, links: Mapping[bytes | tuple[bytes, bytes], Link]) -> None:
+        """Add *links* to *known*, one of the two caches, which is emptied when it is full."""
+        if len(known) + len(links) > _MOST_LINKS:
+            known.clear()
+        known.update(links)

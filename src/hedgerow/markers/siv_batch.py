@@ -1,16 +1,15 @@
 """
-AES-SIV (RFC 5297) of many short texts at once, that are sealed again and again and differ only in how they begin.
+AES-SIV (RFC 5297) of many short texts at once: the links of a page, which are sealed for every visitor who gets it.
 
-The links of a page are sealed for every visitor who gets it. One by one, each costs a call of the library that takes
-ten times as long as the cipher inside. Here the texts stand side by side: one number of many bytes holds one block of
-each, so that one XOR and one call of AES work on all of them. What does not depend on the visitor is worked out once.
-
-What comes out is, to the bit, what `AESSIV` gives.
+Sealed one by one, each link costs a library call that takes ten times as long as the cipher inside. Here the texts
+stand side by side: one large integer holds one block of each text, so one XOR and one call of AES work on all of them.
+What does not depend on the visitor is computed once, in a `SivPlan`. The result is, to the bit, that of `AESSIV`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import binascii
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from struct import Struct
@@ -23,10 +22,16 @@ _BLOCK = 16
 _ZERO = bytes(_BLOCK)
 _END = b"\x80"
 _CARRY = 0x87
-# What SIV takes off the tag before it counts on from it: no sum runs over from one half to the next.
+# SIV clears these bits of the tag before it counts up from it, so no sum carries from one half into the next.
 _CLEAR = bytes.fromhex("ffffffffffffffff7fffffff7fffffff")
-COST = 400
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+MEMORY_PER_TEXT = 400
 """About how many bytes of memory a text takes in a plan."""
+
+
+def url_base64(data: bytes) -> bytes:
+    """Return *data* in the base64 of URLs, padded."""
+    return binascii.b2a_base64(data, newline=False).translate(_TO_URL)
 
 
 def _xor(one: bytes, other: bytes) -> bytes:
@@ -40,22 +45,22 @@ def _double(block: bytes) -> bytes:
 
 @lru_cache(maxsize=512)
 def _cutter(runs: tuple[tuple[int, int], ...]) -> Struct:
-    """What cuts a column into its blocks, of which only so many bytes are wanted: by size and how many have it."""
+    """Return what cuts a column into its blocks. *runs* are sizes, and how many blocks are cut off at each size."""
     return Struct("".join(f"{size}s{_BLOCK - size}x" * count for size, count in runs))
 
 
 @lru_cache(maxsize=512)
 def _joiner(before: int, count: int) -> Struct:
-    """What makes a column of *count* blocks: *before* empty bytes, then a text, cut or filled up to the block's end."""
+    """Return what packs *count* texts into blocks, each after *before* zero bytes and padded to the block's end."""
     return Struct(f"{before}x{_BLOCK - before}s" * count)
 
 
 @lru_cache(maxsize=512)
 def _rows(head: int, runs: tuple[tuple[int, int], ...]) -> Struct:
     """
-    What puts sealed texts together, one after the other: head, tag, blocks, and what fills up to three bytes.
+    Return what joins sealed texts: for each its head, tag and blocks, padded to a multiple of three bytes.
 
-    *runs* are the sizes of texts and how many have each; all have as many blocks, of which the last may be empty.
+    *runs* are the sizes of texts and how many have each. All have the same number of blocks; the last may be empty.
     """
     most = max(size for size, _ in runs)
     formats = []
@@ -67,7 +72,7 @@ def _rows(head: int, runs: tuple[tuple[int, int], ...]) -> Struct:
 
 @lru_cache(maxsize=512)
 def _encoded(head: int, runs: tuple[tuple[int, int], ...]) -> Struct:
-    """What cuts the same in base64, four characters for three bytes, less those that say nothing."""
+    """Return what cuts the base64 of joined texts (see `_rows`) into tokens without padding."""
     formats = []
     for size, count in runs:
         whole = head + _BLOCK + size
@@ -77,11 +82,11 @@ def _encoded(head: int, runs: tuple[tuple[int, int], ...]) -> Struct:
 
 
 class Blocks:
-    """AES under both halves of a key, and what SIV adds to a text before it goes through the first."""
+    """AES under both halves of a key, and the masks that SIV adds to a text before it goes through the first."""
 
     def __init__(self, key: bytes) -> None:
         half = len(key) // 2
-        # One block at a time is what SIV itself is made of; nothing is encrypted by it alone.
+        # SIV is built from single blocks; nothing is encrypted by ECB alone.
         self.authenticate = Cipher(AES(key[:half]), ECB()).encryptor().update  # noqa: S305
         self.encrypt = Cipher(AES(key[half:]), ECB()).encryptor().update  # noqa: S305
         self._whole = _double(self.authenticate(_ZERO))
@@ -90,7 +95,7 @@ class Blocks:
         self._masks: dict[int, bytes] = {}
 
     def mask(self, length: int) -> bytes:
-        """What is added to a text of *length* bytes, in whole blocks."""
+        """Return what is added to a text of *length* bytes, in whole blocks."""
         mask = self._masks.get(length)
         if mask is None:
             mask = self._masks[length] = self._make_mask(length)
@@ -111,9 +116,9 @@ class Blocks:
 
 class SivPlan:
     """
-    How *texts* are sealed, each behind the same *lead* bytes that are given later, and put behind *head*.
+    How to seal *texts*, each after the same *lead* bytes that are given later; a token is *head* and the sealed text.
 
-    They come in the order of `places`: those that are given, one for each text, but the longest text first.
+    Tokens are returned in the order of `places`: the given places, one per text, sorted by the longest text first.
     """
 
     def __init__(
@@ -135,14 +140,14 @@ class SivPlan:
         self._cut = _encoded(len(head), tuple(runs)).unpack
 
     def _column(self, rows: Sequence[bytes], runs: Sequence[tuple[int, int]], at: int, lead: int) -> _Column:
-        """The block at *at* of each row that has one; *runs* are the sizes of rows and how many have each."""
+        """Return the block at *at* of each row that has one. *runs* are the sizes of rows and how many have each."""
         runs = [run for run in runs if run[0] > at]
         count = sum(number for _, number in runs)
         if at:
             start, end = at - lead, at - lead + _BLOCK
             column = _joiner(0, count).pack(*[row[start:end] for row in rows[:count]])
         else:
-            # The lead comes later.
+            # The lead is added in `seal`.
             column = _joiner(lead, count).pack(*rows)
         masks = [self._blocks.mask(size)[at : at + _BLOCK] * number for size, number in runs]
         plain = int.from_bytes(column, "big")
@@ -155,8 +160,8 @@ class SivPlan:
             (b"",) * (len(rows) - count),
         )
 
-    def seal(self, start: bytes, encode: Callable[[bytes], bytes]) -> Sequence[bytes]:
-        """All texts, behind *start*, sealed, and by *encode* in base64, without the signs that only fill it up."""
+    def seal(self, start: bytes) -> Sequence[bytes]:
+        """Return the tokens of all texts, each sealed after *start*, in the base64 of URLs without padding."""
         first = int.from_bytes((start + self._first_rest) * self._count, "big")
         tags = self._tags(first)
         stream = self._stream(int.from_bytes(tags, "big") & self._clear)
@@ -168,10 +173,10 @@ class SivPlan:
             at += column.size
             first = 0
         rows = chain.from_iterable(zip(repeat(self._head), *parts, strict=False))
-        return self._cut(encode(self._rows(*rows)))
+        return self._cut(url_base64(self._rows(*rows)))
 
     def _tags(self, first: int) -> bytes:
-        """What authenticates each text: AES over its masked blocks, one after the other."""
+        """Return the tag of each text: AES over its masked blocks, one after the other."""
         authenticate = self._blocks.authenticate
         done: list[bytes] = []
         state = b""
@@ -186,7 +191,7 @@ class SivPlan:
         return b"".join([state, *reversed(done)])
 
     def _stream(self, counter: int) -> bytes:
-        """What hides each text, column by column."""
+        """Return the key stream of each text, column by column."""
         size = self._count * _BLOCK
         counters = [
             ((counter >> 8 * (size - column.size)) + column.step).to_bytes(column.size, "big")

@@ -24,7 +24,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.state.held_visits import HeldVisit
 from hedgerow.web.asgi import Hedgerow, RawHeaders
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
-from hedgerow.web.html_response import header
+from hedgerow.web.response_headers import header
 from hedgerow.web.response_pages import header_word
 
 log = logging.getLogger(__name__)

@@ -47,12 +47,11 @@ class Bait:
     def __init__(self, issued_to: bytes, page: bytes) -> None:
         name = blake2b(issued_to + page, digest_size=7).digest().translate(_LETTERS)
         self._rule = b".%b.%b{display:none!important}" % (name, name)
-        self.lure = b'<a class="%b" href="' % name
+        self.link_start = b'<a class="%b" href="' % name
         """What stands before the address of each."""
         self.style = b"<style>" + self._rule + b"</style>"
         """What stands, once, before the first."""
 
-    @property
     def style_hash(self) -> bytes:
         """What a content security policy must allow, such as `'sha256-...'`."""
         return b"'sha256-" + binascii.b2a_base64(sha256(self._rule).digest(), newline=False) + b"'"

@@ -30,9 +30,10 @@ from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web import response_pages as pages
 from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
-from hedgerow.web.html_response import has_our_etag, header, restored_etags
-from hedgerow.web.response import ResponseRewriter, RobotsResponseRewriter
+from hedgerow.web.response import ResponseRewriter
+from hedgerow.web.response_headers import has_our_etag, header, restored_etags
 from hedgerow.web.robots_fetch import read_robots
+from hedgerow.web.robots_response import RobotsResponseRewriter
 from hedgerow.web.site import Site
 from hedgerow.web.waiter import ON_LOOP, Waiter
 

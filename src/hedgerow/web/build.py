@@ -20,7 +20,6 @@ from hedgerow.core.decision import Block, ScoreUpdate
 from hedgerow.core.engine import Engine
 from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import Ledger, NoLedger
-from hedgerow.core.request_kind import kind_of
 from hedgerow.core.state import Detector
 from hedgerow.detectors.bot_claim import BotClaimDetector
 from hedgerow.detectors.clearance import detect_clearance
@@ -83,9 +82,7 @@ def build_rules(settings: Settings) -> Rules:
     """Which links are marked, and how."""
     marker = settings.marker
     rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
-    return Rules(
-        marker.mode, [(rule.path, rule.mode) for rule in rules], lambda target: kind_of("GET", target) == "page"
-    )
+    return Rules(marker.mode, [(rule.path, rule.mode) for rule in rules])
 
 
 def build_bot_verifier(settings: Settings, bot_cache: BotCache) -> BotVerifier:

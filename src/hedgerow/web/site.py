@@ -10,7 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from threading import Event, Thread
 
 import msgspec
@@ -21,20 +21,14 @@ from hedgerow.core.gate import Gate, OnDecision
 from hedgerow.core.ledger import Ledger
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Lists
-from hedgerow.markers.html.csp import allow_base, allow_style
-from hedgerow.markers.prepare import PARAMETER, Fill, Preparer, based, is_deep
-from hedgerow.markers.resolve import PageLocation, resolve
-from hedgerow.markers.response_headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
-from hedgerow.markers.rewrite import PageWriter, Rewriter, Skeletons
-from hedgerow.markers.rules import Spacing
-from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, TokenCodecs, page_digest, visitor_digest
+from hedgerow.markers.rewrite import SkeletonCache
+from hedgerow.markers.token import TokenCodec, TokenCodecs
 from hedgerow.request.account import AccountOf
 from hedgerow.request.bot_verifier import BotCache
-from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
 from hedgerow.state.store import StateStore
-from hedgerow.traps.bait import Bait, PageDigests
+from hedgerow.traps.bait import PageDigests
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
 from hedgerow.watch.relay import Intake
@@ -100,7 +94,7 @@ class Site:
         self.lists = self.follower.lists if self.follower is not None else Lists() if lists is None else lists
         if self.follower is not None:
             self.follower.start()
-        self.skeletons = Skeletons()
+        self.skeletons = SkeletonCache()
         self._pages = PageDigests()
         self.bot_cache = BotCache()
         self.bot_cache.robots_compliance.revoked_bots = stores.revoked_bots
@@ -183,7 +177,7 @@ class Site:
         self.challenging.waiting = self._waiting
         self.rules = build_rules(settings)
         # Prepared under the rules and the prefix of before.
-        self.skeletons = Skeletons()
+        self.skeletons = SkeletonCache()
         self.settings, self.gate, self.maze = settings, gate, maze
 
     def wait_by(self, waiting: Waiter) -> None:
@@ -216,10 +210,6 @@ class Site:
     def changes(self, visit: Visit) -> bool:
         """Whether the pages for this visit are changed at all. A verified bot gets them as they are."""
         return not visit.bot and (self.settings.traps.enabled or self.rules.marks)
-
-    def page(self, visit: Visit, scheme: str) -> Page:
-        """What becomes of the page that answers this visit."""
-        return Page(self, visit, scheme)
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """Count a visit that is answered, or about to be, and write it down. Once for each visit."""
@@ -292,143 +282,3 @@ class Site:
         if self._own_state:
             self.tell_tally()
             self.state.close()
-
-
-Headers = list[tuple[bytes, bytes]]
-
-_POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
-_MOST_LINKED = 4
-_COOKIE_AGE = 30 * 86_400
-
-
-@lru_cache(maxsize=1 << 12)
-def _cookie_of(seal: TokenCodec, issued_to: bytes, known: bytes, *, secure: bool) -> bytes:
-    """The cookie for a visitor. Who does not keep it gets the same with every page."""
-    token = seal.seal("visitor", issued_to, bytes(VISITOR_BYTES), known)
-    more = b"; Secure" if secure else b""
-    return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, more)
-
-
-def _readable(target: bytes, token: bytes) -> bytes:
-    return target + (b"&" if b"?" in target else b"?") + PARAMETER + b"=" + token
-
-
-class Page:
-    """The answer to one visit: which of its headers change, and how its HTML does."""
-
-    def __init__(self, site: Site, visit: Visit, scheme: str) -> None:
-        self._site = site
-        self._visit = visit
-        self._seal = site.seal(visit)
-        self._prefix = site.settings.marker.prefix.encode()
-        self._place = PageLocation(scheme.encode(), visit.host.encode("latin-1"), visit.target.encode("latin-1"))
-        self._minted_for = visitor_digest(visit.visitor)
-        self._parent = site.gate.pages.remember(visit.target)
-        self._secure = scheme == "https"
-        # Only an opaque address hides where the page is.
-        self._marked = visit.asked.startswith(site.settings.marker.prefix) if visit.marker else False
-
-    def rewriter(self) -> tuple[Rewriter, Bait | None]:
-        """What rewrites the page, and the bait in it."""
-        site, traps = self._site, self._site.settings.traps
-        bait = Bait(self._minted_for, self._parent) if traps.enabled else None
-
-        def preparer() -> Preparer:
-            spacing = Spacing(traps.placement, traps.every) if traps.enabled else None
-            return Preparer(self._place, site.rules, self._prefix, marked=self._marked, spacing=spacing)
-
-        fills: dict[Fill, bytes] = {"here": self._visit.asked.encode("latin-1"), "base": based(self._place.target)}
-        if bait is not None:
-            fills |= {"style": bait.style, "lure": bait.lure}
-        writer = self._writer = PageWriter(self._seal, self._minted_for, self._parent, fills)
-        return Rewriter(preparer, writer, site.skeletons, (self._place, self._marked, id(site.rules))), bait
-
-    def shown_at(self) -> bytes:
-        """
-        Where the page must be shown instead, as far as it has been written: in readable mode, because it is a script's.
-
-        Such a script (Next, Nuxt, Angular, ...) looks at the address to tell which page it is. b"" where the page may
-        stay where it is.
-        """
-        visit = self._visit
-        if not self._marked or visit.marker is None or not self._writer.is_scripted:
-            return b""
-        token = self._seal.seal("page", self._minted_for, visit.marker.parent, page_digest(visit.target))
-        return _readable(visit.target.encode("latin-1"), token)
-
-    def fragment_rewriter(self) -> Rewriter | None:
-        """
-        What rewrites a fragment that a script has asked for, to put it into its page; None where links stay.
-
-        Its links are marked as those of that page are, which the referrer names. It gets nothing else.
-        """
-        site = self._site
-        if not site.rules.marks:
-            return None
-        page = resolve(self._visit.referrer.encode("latin-1"), self._place)
-        parent = site.gate.pages.remember(page[0].decode("latin-1")) if page else self._parent
-
-        def preparer() -> Preparer:
-            return Preparer(self._place, site.rules, self._prefix, marked=False, inserted=True)
-
-        writer = PageWriter(self._seal, self._minted_for, parent, {})
-        return Rewriter(preparer, writer, site.skeletons, (self._place, "inserted", id(site.rules)))
-
-    def headers(self, headers: Headers) -> Headers:
-        """The headers of any answer, changed where they carry addresses."""
-        if not self._site.rules.marks:
-            return headers
-        return [(name, self._header(name.lower(), value)) for name, value in headers]
-
-    def page_headers(self, headers: Headers, bait: Bait | None = None) -> Headers:
-        """Those that a page needs besides: it is for one visitor, no other site's business, and our style must hold."""
-        if bait is not None:
-            headers = [(n, allow_style(v, bait.style_hash) if n.lower() in _POLICIES else v) for n, v in headers]
-        if self._marked and is_deep(self._place.target):
-            headers = [(n, allow_base(v) if n.lower() in _POLICIES else v) for n, v in headers]
-        if not self._site.rules.marks:
-            return headers
-        names = {name.lower() for name, _ in headers}
-        kept = [
-            (n, private(v) if n.lower() == b"cache-control" else v)
-            for n, v in headers
-            if n.lower() != b"referrer-policy" or keeps_referrers(v)
-        ]
-        if b"cache-control" not in names:
-            kept.append((b"cache-control", b"private"))
-        if not any(name.lower() == b"referrer-policy" for name, _ in kept):
-            kept.append((b"referrer-policy", b"strict-origin-when-cross-origin"))
-        cookie = self._cookie()
-        return [*kept, (b"set-cookie", cookie)] if cookie else kept
-
-    def _header(self, name: bytes, value: bytes) -> bytes:
-        if name in {b"location", b"content-location"}:
-            marked = self.mark(value)
-            return value if marked is None else marked
-        if name == b"refresh":
-            return marked_refresh(value, self.mark)
-        if name == b"link":
-            return marked_link(value, self.mark)
-        return widened_cookie(value) if name == b"set-cookie" else value
-
-    def mark(self, url: bytes) -> bytes | None:
-        """The marked form of a link of this page, or None where it stays as it is."""
-        found = resolve(url, self._place)
-        if found is None:
-            return None
-        target, fragment = found
-        mode = self._site.rules.mode_of(target.decode("latin-1"))
-        if mode == "opaque":
-            return self._prefix + self._seal.seal("page", self._minted_for, self._parent, target) + fragment
-        if mode == "readable":
-            token = self._seal.seal("page", self._minted_for, self._parent, page_digest(target.decode("latin-1")))
-            return _readable(target, token) + fragment
-        return None
-
-    def _cookie(self) -> bytes:
-        """A cookie that links this visitor to those that the browser was before; b"" where it has it already."""
-        known = self._visit.linked
-        if self._minted_for in known:
-            return b""
-        all_known = b"".join([*known, self._minted_for][-_MOST_LINKED:])
-        return _cookie_of(self._seal, self._minted_for, all_known, secure=self._secure)

@@ -52,7 +52,7 @@ def parse(page: bytes, *, scripting: bool = True) -> ElementTree.Element:
 
 def with_probes(page: bytes, probe: bytes = b"<!--probe-->") -> tuple[bytes, int]:
     finds = Scanner().feed(page, final=True)[1]
-    spots = [start for start, _, kind, _ in finds if kind in {"head", "spot", "end"}]
+    spots = [start for start, _, kind, _ in finds if kind in {"head-end", "after-link", "body-end"}]
     for offset in reversed(spots):
         page = page[:offset] + probe + page[offset:]
     return page, len(spots)

@@ -141,7 +141,7 @@ FUZZED = {
 # ---- Three readers
 
 
-_OURS = {"page": "page", "form": "form", "query": "form", "frame": "frame", "base": "base"}
+_OURS = {"link": "page", "form-post": "form", "form-get": "form", "frame": "frame", "base": "base"}
 _THEIRS = {
     "a": ("href", "page"),
     "area": ("href", "page"),

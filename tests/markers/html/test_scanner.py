@@ -12,18 +12,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.markers.html import scanner as scan
-from hedgerow.markers.html.scanner import LONGEST_TAG, Find, Scanner
+from hedgerow.markers.html.scanner import LONGEST_TAG, Finding, Scanner
 
 from .nasty import FRAGMENTS, pages, random_page
 
-SPOTS = {"head": b"{h}", "spot": b"{l}", "end": b"{e}"}
+SPOTS = {"head-end": b"{h}", "after-link": b"{l}", "body-end": b"{e}"}
 
 
-def finds_of(page: bytes) -> list[Find]:
+def finds_of(page: bytes) -> list[Finding]:
     return Scanner().feed(page, final=True)[1]
 
 
-def spots_of(page: bytes) -> list[Find]:
+def spots_of(page: bytes) -> list[Finding]:
     """Where bait may stand."""
     return [find for find in finds_of(page) if find[2] in SPOTS]
 
@@ -35,7 +35,7 @@ def marked(page: bytes) -> bytes:
     return page
 
 
-def feed(chunks: list[bytes]) -> tuple[bytes, list[Find]]:
+def feed(chunks: list[bytes]) -> tuple[bytes, list[Finding]]:
     """Page and finds of a page that comes in pieces, the finds counted from its start."""
     scanner, page, finds = Scanner(), b"", []
     for number, chunk in enumerate(chunks, 1):
@@ -134,7 +134,7 @@ def test_a_page_deeper_than_any_is_left_alone():
 
 
 def targets_of(page: bytes) -> list[bytes]:
-    return [text for start, end, kind, text in finds_of(page) if kind == "page" and start < end]
+    return [text for start, end, kind, text in finds_of(page) if kind == "link" and start < end]
 
 
 @pytest.mark.parametrize("name", [b"script", b"style", b"textarea", b"xmp", b"noframes"])
@@ -187,7 +187,7 @@ def test_text_behind_a_link_is_not_kept_waiting():
     assert scanner.feed(b"<a>x</a>", final=False)[0] == b"<a>x"
     assert scanner.feed(b" and then some more text", final=False) == (
         b"</a> and then some more text",
-        [(4, 4, "spot", b"")],
+        [(4, 4, "after-link", b"")],
     )
     assert scanner.feed(b" and more", final=False)[0] == b" and more"
 

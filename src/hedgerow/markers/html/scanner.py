@@ -3,7 +3,7 @@ Read a page as a browser would, byte for byte: where its links are, and where a 
 
 A tokenizer on compiled expressions, with the rules of the HTML standard. `_TOKEN` jumps from one tag that matters to
 the next. That is right as long as no quoted value holds a `<` or `>`, because only then could a `</a>` be something
-else than the end of a link; `_ODD` finds such values, and behind one `_SKIP` walks tag by tag, exactly. Possessive
+else than the end of a link; `_ODD` findings such values, and behind one `_SKIP` walks tag by tag, exactly. Possessive
 quantifiers keep everything linear. Fed in pieces, the scanner holds back an unfinished tag, and only that: a page of
 any size passes in bounded memory, and what is found is the same however the page was cut.
 
@@ -19,11 +19,11 @@ from typing import Literal
 
 from hedgerow.markers.html.entities import attribute_text
 
-FindKind = Literal[
-    "start", "head", "spot", "end", "page", "form", "query", "fields", "frame", "refresh", "base", "srcdoc", "referrer",
-    "scripted", "action",
+FindingKind = Literal[
+    "head-start", "head-end", "after-link", "body-end", "form-action", "form-fields", "scripted",
+    "link", "form-post", "form-get", "frame", "refresh", "base", "srcdoc", "referrer",
 ]  # fmt: skip
-Find = tuple[int, int, FindKind, bytes]
+Finding = tuple[int, int, FindingKind, bytes]
 """
 Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
@@ -148,11 +148,11 @@ _RAW = {
 }  # fmt: skip
 # Inside these a link is drawn by script, or not as a link at all, or by nobody whose scripts run.
 _CLOSED = frozenset({b"template", b"svg", b"math", b"select", b"noscript"})
-_TARGETS: dict[bytes, tuple[tuple[bytes, FindKind], ...]] = {
-    b"a": ((b"xlink:href", "page"),),
-    b"area": ((b"href", "page"),),
-    b"button": ((b"formaction", "form"),),
-    b"input": ((b"formaction", "form"),),
+_TARGETS: dict[bytes, tuple[tuple[bytes, FindingKind], ...]] = {
+    b"a": ((b"xlink:href", "link"),),
+    b"area": ((b"href", "link"),),
+    b"button": ((b"formaction", "form-post"),),
+    b"input": ((b"formaction", "form-post"),),
     b"iframe": ((b"src", "frame"), (b"srcdoc", "srcdoc")),
     b"frame": ((b"src", "frame"),),
     b"base": ((b"href", "base"),),
@@ -211,7 +211,7 @@ class Scanner:
         # no spot at all.
         self._forbidden = False
 
-    def feed(self, data: bytes, *, final: bool) -> tuple[bytes, list[Find]]:
+    def feed(self, data: bytes, *, final: bool) -> tuple[bytes, list[Finding]]:
         """
         The next piece of the page in; the bytes now settled, and what was found in them, out.
 
@@ -227,9 +227,9 @@ class Scanner:
             self._held.clear()
         if self._done:
             return data, []
-        finds: list[Find] = []
+        findings: list[Finding] = []
         self._unfinished = True
-        if not self._begun and not self._begin(data, finds, final=final):
+        if not self._begun and not self._begin(data, findings, final=final):
             self._unfinished = False
             self._held.append(data)
             self._held_size = len(data)
@@ -237,48 +237,48 @@ class Scanner:
         odd = _ODD.search(data)
         spelt = odd is not None and any(name in data for name in _POLICY_SPELT)
         unmarked: list[tuple[int, int]] | None = [] if spelt else None
-        settled = self._scan(data, finds, odd, unmarked, final=final)
+        settled = self._scan(data, findings, odd, unmarked, final=final)
         if unmarked is not None:
-            _note_policies(data, settled, unmarked, finds)
+            _note_policies(data, settled, unmarked, findings)
         self._blank = self._blank and not data.strip()
         if settled < len(data):
             if final or len(data) - settled > LONGEST_TAG:
                 self._done = True
-                return data, finds
+                return data, findings
             self._held.append(data[settled:])
             self._held_size = len(data) - settled
-            return data[:settled], finds
+            return data[:settled], findings
         if final and not (self._ended or self._inside or self._closed or self._forbidden or self._blank):
-            finds.append((len(data), len(data), "end", b""))
-        return data, finds
+            findings.append((len(data), len(data), "body-end", b""))
+        return data, findings
 
-    def _begin(self, data: bytes, finds: list[Find], *, final: bool) -> bool:
-        """Find where the head begins, or would; False where too little of the page is there to tell."""
+    def _begin(self, data: bytes, findings: list[Finding], *, final: bool) -> bool:
+        """Finding where the head begins, or would; False where too little of the page is there to tell."""
         prologue = _PROLOGUE.match(data)
         assert prologue is not None
         at = prologue.end()
         if not final and len(data) <= LONGEST_TAG and _PROLOGUE_GOES_ON.match(data, at):
             return False
         self._begun = True
-        finds.append((at, at, "start", b""))
+        findings.append((at, at, "head-start", b""))
         return True
 
     def _scan(  # noqa: C901, PLR0912 - the loop of every page
         self,
         data: bytes,
-        finds: list[Find],
+        findings: list[Finding],
         odd: re.Match[bytes] | None,
         unmarked: list[tuple[int, int]] | None,
         *,
         final: bool,
     ) -> int:
         """
-        Find finds in *data*; returns up to where it is settled.
+        Finding findings in *data*; returns up to where it is settled.
 
         *odd* is the first that is odd in it; *unmarked* gets the stretches that are no markup.
         """
         position = 0
-        search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, finds.append, len(data)
+        search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, findings.append, len(data)
         barren = self._is_barren
         while True:
             if self._inside is not None:
@@ -311,7 +311,7 @@ class Scanner:
                     start, end = token.span(_TARGET)
                     if start < end:
                         raw = data[start + 1 : end - 1] if data[start] in _QUOTES else data[start:end]
-                        add((start, end, "page", attribute_text(raw) if b"&" in raw else raw))
+                        add((start, end, "link", attribute_text(raw) if b"&" in raw else raw))
                     group -= _OPENED
                     near_end = group == _END_OF_LINK and not final and length - token.end() < _LOOK_AHEAD
                     if group < _END_OF_LINK or near_end:
@@ -321,10 +321,10 @@ class Scanner:
                 # Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last
                 # child (its rounded corner, its missing comma), and the page would look different.
                 if not (barren or (group == _CLOSES and self._in_row)):
-                    add((position, position, "spot", b""))
+                    add((position, position, "after-link", b""))
                 self._in_row = group == _LINK_NEXT
                 continue
-            after = self._token(data, at, finds, final=final)
+            after = self._token(data, at, findings, final=final)
             if after is None:
                 return at
             position = after
@@ -335,7 +335,7 @@ class Scanner:
         """Whether there is no spot behind a link here."""
         return bool(self._closed) or self._ended or self._hydrated or self._forbidden
 
-    def _token(self, data: bytes, at: int, finds: list[Find], *, final: bool) -> int | None:
+    def _token(self, data: bytes, at: int, findings: list[Finding], *, final: bool) -> int | None:
         """Look at what stands at *at*; returns where to go on, or None where more must come first."""
         if data.startswith((b"<!", b"<?"), at):
             return self._declaration(data, at)
@@ -344,7 +344,7 @@ class Scanner:
             return None
         closing, name, end = bool(tag[1]), tag[2].lower(), tag.end()
         if name in _MAY_TELL and not (self._hydrated and self._scripted):
-            self._note_script(name, data, at, end, finds)
+            self._note_script(name, data, at, end, findings)
         after = end
         if name in _CLOSED:
             self._open_or_close(name, closing=closing, self_closed=_SELF_CLOSED.search(tag[0]) is not None)
@@ -358,74 +358,74 @@ class Scanner:
                 self._inside = name
                 self._script = [False, False]
         elif not self._closed and not self._forbidden:
-            self._note_parts(name, at, finds, closing=closing)
+            self._note_parts(name, at, findings, closing=closing)
         if not closing:
-            self._note_targets(name, data, at, end, finds)
+            self._note_targets(name, data, at, end, findings)
         return after
 
-    def _note_script(self, name: bytes, data: bytes, at: int, end: int, finds: list[Find]) -> None:
+    def _note_script(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
         """Signs of a page that is a script's."""
         self._hydrated = self._hydrated or _HYDRATED.search(data, at, end) is not None
         # No other `<div>` is looked at.
         if not self._scripted and (self._hydrated or name in _SHELLS):
             self._scripted = True
-            finds.append((at, at, "scripted", b""))
+            findings.append((at, at, "scripted", b""))
 
-    def _note_parts(self, name: bytes, at: int, finds: list[Find], *, closing: bool) -> None:
+    def _note_parts(self, name: bytes, at: int, findings: list[Finding], *, closing: bool) -> None:
         """The parts of a page: where its head ends, and its body."""
         if (name == b"head" and closing) or (name == b"body" and not closing):
             if not self._headed:
                 self._headed = True
-                finds.append((at, at, "head", b""))
+                findings.append((at, at, "head-end", b""))
         elif name in {b"body", b"html"} and closing and not self._ended:
             self._ended = True
-            finds.append((at, at, "end", b""))
+            findings.append((at, at, "body-end", b""))
 
-    def _note_targets(self, name: bytes, data: bytes, at: int, end: int, finds: list[Find]) -> None:
+    def _note_targets(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
         """The attributes of a start tag that lead somewhere."""
         if name in _TARGETS:
             values = _attributes(data, at, end)
             for attribute, kind in _TARGETS[name]:
                 start, stop, raw = values.get(attribute, _NO_VALUE)
                 if start < stop:
-                    finds.append((start, stop, kind, attribute_text(raw)))
+                    findings.append((start, stop, kind, attribute_text(raw)))
         elif name == b"form":
-            self._note_form(_attributes(data, at, end), end, finds)
+            self._note_form(_attributes(data, at, end), end, findings)
         elif name == b"meta":
-            self._note_meta(_attributes(data, at, end), finds)
+            self._note_meta(_attributes(data, at, end), findings)
         elif name == b"link":
-            self._note_relation(_attributes(data, at, end), finds)
+            self._note_relation(_attributes(data, at, end), findings)
 
     @staticmethod
-    def _note_form(values: Attributes, end: int, finds: list[Find]) -> None:
+    def _note_form(values: Attributes, end: int, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"action", _NO_VALUE)
         posts = _said(values, b"method") == b"post"
         action = attribute_text(raw)
         if start < stop:
-            finds.append((start, stop, "form" if posts else "query", action))
+            findings.append((start, stop, "form-post" if posts else "form-get", action))
         elif b"action" not in values:
-            finds.append((end - 1, end - 1, "action", b"form" if posts else b"query"))
+            findings.append((end - 1, end - 1, "form-action", b"post" if posts else b"get"))
         if not posts:
-            finds.append((end, end, "fields", action))
+            findings.append((end, end, "form-fields", action))
 
-    def _note_meta(self, values: Attributes, finds: list[Find]) -> None:
+    def _note_meta(self, values: Attributes, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"content", _NO_VALUE)
         what = _said(values, b"http-equiv")
         if what == b"content-security-policy" and not self._closed:
             self._forbidden = True
         elif what == b"refresh" and start < stop:
-            finds.append((start, stop, "refresh", attribute_text(raw)))
+            findings.append((start, stop, "refresh", attribute_text(raw)))
         elif _said(values, b"name") == b"referrer" and start < stop:
-            finds.append((start, stop, "referrer", attribute_text(raw)))
+            findings.append((start, stop, "referrer", attribute_text(raw)))
 
     @staticmethod
-    def _note_relation(values: Attributes, finds: list[Find]) -> None:
+    def _note_relation(values: Attributes, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"href", _NO_VALUE)
         relations = set(_said(values, b"rel").split())
         if start < stop and relations & FOLLOWED and not relations & _NOT_FOLLOWED:
             kind = _said(values, b"type")
             if not kind or kind.startswith(b"text/html"):
-                finds.append((start, stop, "page", attribute_text(raw)))
+                findings.append((start, stop, "link", attribute_text(raw)))
 
     def _open_or_close(self, name: bytes, *, closing: bool, self_closed: bool) -> None:
         """
@@ -579,13 +579,13 @@ def _attributes(data: bytes, at: int, end: int) -> Attributes:
     return found
 
 
-def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], finds: list[Find]) -> None:
+def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], findings: list[Finding]) -> None:
     """
-    What elements say on referrers themselves, put among *finds*.
+    What elements say on referrers themselves, put among *findings*.
 
     Any element that loads or leads to something may say it; those that matter otherwise are few.
     """
-    found: dict[int, Find] = {}
+    found: dict[int, Finding] = {}
     for match in _OWN_POLICY.finditer(data, 0, settled):
         at = match.start()
         tag = _TAG.match(data, max(0, data.rfind(b"<", 0, at)))
@@ -595,8 +595,8 @@ def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], f
         if start < stop:
             found[start] = (start, stop, "referrer", attribute_text(value))
     if found:
-        finds.extend(found.values())
-        finds.sort(key=lambda find: find[0])
+        findings.extend(found.values())
+        findings.sort(key=lambda find: find[0])
 
 
 def _said(values: Attributes, name: bytes) -> bytes:

@@ -35,7 +35,7 @@ from hedgerow.services.banlist.messages import (
     VisitsReceived,
 )
 from hedgerow.web.asgi_types import Receive, Scope, Send
-from hedgerow.web.html_response import header, is_html
+from hedgerow.web.response_headers import header, is_html
 from hedgerow.web.site import Site
 from hedgerow.web.waiter import ON_LOOP
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from hedgerow.services.banlist.client import Client, ClientRequest
 from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
-from hedgerow.web.html_response import header
+from hedgerow.web.response_headers import header
 from hedgerow.web.wsgi import Environ, StartResponse, Write, WsgiApp, scope_of
 
 _POLICY_VIOLATION = 1008

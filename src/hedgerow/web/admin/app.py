@@ -28,7 +28,7 @@ from hedgerow.watch.models.panel import Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web.admin.lists import ListsApi
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
-from hedgerow.web.html_response import header
+from hedgerow.web.response_headers import header
 from hedgerow.web.site import Site
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")

@@ -30,7 +30,7 @@ from hedgerow.lists.importer import FORMATS, Defaults, ListImport
 from hedgerow.lists.model import LISTS, SORTS, Listing, ListName, clean_text, parse_subject
 from hedgerow.lists.times import parse_duration, parse_moment
 from hedgerow.web.asgi_types import Message, Receive, Scope
-from hedgerow.web.html_response import header
+from hedgerow.web.response_headers import header
 from hedgerow.web.site import Site
 
 JSON = b"application/json"

@@ -35,7 +35,7 @@ from hedgerow.web.challenge import pages as said
 from hedgerow.web.challenge.captcha_pool import CaptchaPool
 from hedgerow.web.challenge.question_page import question
 from hedgerow.web.challenge.siteverify import SiteVerify
-from hedgerow.web.html_response import header
+from hedgerow.web.response_headers import header
 from hedgerow.web.response_pages import ResponsePage, header_word, not_found
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
