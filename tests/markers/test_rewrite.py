@@ -8,13 +8,13 @@ import time
 from html import unescape
 
 import pytest
+from hedgerow.markers.prepare import Prepared, Preparer, based
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.core.request_kind import kind_of
 from hedgerow.markers.html.entities import attribute_text
-from hedgerow.markers.prepare import Prepared, Preparer, based
 from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageWriter, Rewriter, SkeletonCache
 from hedgerow.markers.rules import Rules

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from hedgerow.markers.response_headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hypothesis import given
 from hypothesis import strategies as st
-
-from hedgerow.markers.response_headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 
 
 def mark(url: bytes) -> bytes | None:

@@ -26,7 +26,7 @@ import lmdb
 import msgspec
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import RateLimit, series_of
+from hedgerow.core.rate_limit import RateLimit, series_of, updated_rate
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
 from hedgerow.errors import StoreError
@@ -38,6 +38,7 @@ _ROOM = 33_554_432
 _NUMBER = struct.Struct(">Q")
 _DAY = struct.Struct("<qq")
 _UNTIL = struct.Struct("<d")
+_RATE = struct.Struct("<dd")
 _STANDING_COST = 700
 _TODAY_COST = 250
 _ENTRY_COST = 1_000
@@ -194,9 +195,9 @@ class LmdbState:
     def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
         with self.writing() as txn:
             if counted_as is None:
-                return self._reply(txn, query, 1 if query.kind in _OF_A_DAY else 0)
+                return self._reply(txn, query, 1 if query.kind in _OF_A_DAY else 0, 1)
             self._trails.take_back(txn, query, series_of(counted_as))
-            return self._reply(txn, query, (query.kind in _OF_A_DAY) - (counted_as in _OF_A_DAY))
+            return self._reply(txn, query, (query.kind in _OF_A_DAY) - (counted_as in _OF_A_DAY), 0)
 
     def commit(self, block: Block) -> None:
         with self.writing() as txn:
@@ -254,8 +255,8 @@ class LmdbState:
 
     # ---- Counting
 
-    def _reply(self, txn: lmdb.Transaction, query: StateQuery, more: int) -> StateReply:
-        """Answer, with *more* requests counted for the day."""
+    def _reply(self, txn: lmdb.Transaction, query: StateQuery, more: int, visits: int) -> StateReply:
+        """Answer, with *more* requests counted for the day, and *visits* for the rate of the site."""
         at, visitor, prefix = query.at, query.visitor, query.prefix
         today = self._count_today(txn, query, more) if query.day and query.count else 0
         block, offences, own = self._known_of(txn, query)
@@ -264,7 +265,14 @@ class LmdbState:
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         score, entries = (own.score, own.entries) if own is not None else (None, ())
         counts = self._trails.count(txn, query) if self._trails.counts_kind(query) else _UNCOUNTED
-        return StateReply(None, counts, strikes, score, today, entries, offences)
+        rate = self._count_site(txn, at, visits) if query.site_rate and query.count else 0.0
+        return StateReply(None, counts, strikes, score, today, entries, offences, rate)
+
+    def _count_site(self, txn: lmdb.Transaction, at: float, visits: int) -> float:
+        rate, since = _RATE.unpack(txn.get(b"rate", default=_RATE.pack(0.0, 0.0), db=self.more))
+        rate = updated_rate(rate, since, at, visits)
+        txn.put(b"rate", _RATE.pack(rate, max(since, at)), db=self.more)
+        return rate
 
     def _count_today(self, txn: lmdb.Transaction, query: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""

@@ -16,7 +16,16 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import PAGES, RateLimit, add_hit, count_hits, counted_by, drop_hit, series_of
+from hedgerow.core.rate_limit import (
+    PAGES,
+    RateLimit,
+    add_hit,
+    count_hits,
+    counted_by,
+    drop_hit,
+    series_of,
+    updated_rate,
+)
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
 from hedgerow.policy.score import updated_score
@@ -122,6 +131,7 @@ class MemoryState:
         self._today: OrderedDict[str, int] = OrderedDict()
         self._entries: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._day = 0
+        self._site_rate = (0.0, 0.0)
         self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._remember = remember
         self.spent = 0
@@ -162,13 +172,13 @@ class MemoryState:
     def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
         with self._lock:
             if counted_as is None:
-                return self._reply(query, _of_today(query.kind))
+                return self._reply(query, _of_today(query.kind), 1)
             for key in self._keys(query):
                 self._take_back(key, query.at, series_of(counted_as))
-            return self._reply(query, _of_today(query.kind) - _of_today(counted_as))
+            return self._reply(query, _of_today(query.kind) - _of_today(counted_as), 0)
 
-    def _reply(self, query: StateQuery, more: int) -> StateReply:
-        """Answer, with *more* requests counted for the day."""
+    def _reply(self, query: StateQuery, more: int, visits: int) -> StateReply:
+        """Answer, with *more* requests counted for the day, and *visits* for the rate of the site."""
         visitor, prefix = query.visitor, query.prefix
         strikes = 0
         offences: tuple[tuple[str, int], ...] = ()
@@ -183,7 +193,14 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, query.at)
         counts = self._hit(query) if query.count else _UNCOUNTED
-        return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences)
+        rate = self._count_site(query.at, visits) if query.site_rate and query.count else 0.0
+        return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences, rate)
+
+    def _count_site(self, at: float, visits: int) -> float:
+        rate, since = self._site_rate
+        rate = updated_rate(rate, since, at, visits)
+        self._site_rate = (rate, max(since, at))
+        return rate
 
     def _count_today(self, query: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""
