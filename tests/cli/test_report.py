@@ -136,10 +136,14 @@ def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     assert list(place.iterdir()) == []
 
 
-def test_sql_gives_the_same_bytes(log, tmp_path):
-    for engine in ("local", "duckdb"):
-        assert run(str(log), "--engine", engine, "--json", str(tmp_path / engine)).exit_code == 0
+def test_the_engine_that_was_removed_is_an_alias_and_warns_in_one_line(log, tmp_path):
+    found = {
+        engine: run(str(log), "--engine", engine, "--json", str(tmp_path / engine)) for engine in ("local", "duckdb")
+    }
+    assert [result.exit_code for result in found.values()] == [0, 0]
     assert (tmp_path / "local").read_bytes() == (tmp_path / "duckdb").read_bytes()
+    assert found["duckdb"].stderr == "--engine duckdb is deprecated: --engine local is used.\n"
+    assert found["local"].stderr == ""
 
 
 def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypatch):

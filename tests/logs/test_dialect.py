@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import msgspec
 import pytest
@@ -243,3 +244,11 @@ def test_parquet(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(LogError, match="is no Parquet"):
         list(LogReader([str(path)]))
+
+
+def test_parquet_without_pyarrow_is_one_line_that_names_the_extra(tmp_path, monkeypatch):
+    path = tmp_path / "log.parquet"
+    path.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(LogError, match=r"^[^\n]*: Parquet needs pyarrow; install hedgerow\[parquet\]$"):
+        LogReader([str(path)])

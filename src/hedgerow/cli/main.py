@@ -201,7 +201,7 @@ def report(
         bool, typer.Option("--resolve", help="Verify bots by the names of their addresses, asked of the DNS.")
     ] = False,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="What holds the rows: local or duckdb on this machine, or spark.")
+        str, typer.Option(metavar="NAME", help="Where the log is analysed: local (this machine) or spark.")
     ] = "local",
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark's master, such as spark://host:7077; without, this machine.")

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from hedgerow.report.tables.queries import TableStore
     from hedgerow.web.lookups.dns import Resolver
 
-LOCAL, DUCKDB, SPARK = ENGINES = ("local", "duckdb", "spark")
+LOCAL, SPARK = ENGINES = ("local", "spark")
+DEPRECATED_ENGINES = {"duckdb": LOCAL}
 THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
 STANDARD_OUTPUT = "-"
@@ -81,7 +82,7 @@ def run(
             from hedgerow.report.terminal import print_report
         except ImportError as error:
             raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
-        _check_engine(engine, master)
+        engine = _engine(engine, master)
         settings = load_settings(config)
         dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by, cookies=True)
         try:
@@ -185,7 +186,12 @@ def _interruptible() -> Iterator[Callable[[], None]]:
             signal.signal(number, handler)
 
 
-def _check_engine(engine: str, master: str) -> None:
+def _engine(engine: str, master: str) -> str:
+    """The engine that *engine* names, which may be one that has been replaced; SettingsError where there is none."""
+    if engine in DEPRECATED_ENGINES:
+        instead = DEPRECATED_ENGINES[engine]
+        Console(stderr=True).print(f"--engine {engine} is deprecated: --engine {instead} is used.", soft_wrap=True)
+        engine = instead
     if engine not in ENGINES:
         raise SettingsError([f"--engine is one of {', '.join(ENGINES)}; not {readable(engine)!r}"])
     if master and engine != SPARK:
@@ -194,6 +200,7 @@ def _check_engine(engine: str, master: str) -> None:
         raise SettingsError(
             [f"--master is such as spark://host:7077, local[2], yarn or k8s://host; not {readable(master)!r}"]
         )
+    return engine
 
 
 def _by(text: str) -> By | None:
@@ -212,12 +219,6 @@ def _resolver(server: str) -> Resolver:
 
 def _store(engine: str, master: str, memory: int) -> TableStore | None:
     """What holds the rows; None where that is as usual."""
-    if engine == DUCKDB:
-        try:
-            from hedgerow.report.tables.duckdb_store import DuckdbStore
-        except ImportError as error:
-            raise HedgerowError(f"--engine duckdb needs {error.name}; install hedgerow[report]") from None
-        return DuckdbStore(memory=memory)
     if engine == SPARK:
         try:
             from hedgerow.report.tables.spark_store import SparkStore

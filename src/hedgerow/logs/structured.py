@@ -91,7 +91,7 @@ def parquet_rows(path: str, names: FieldNames) -> Iterator[list[dict[str, str] |
     try:
         from pyarrow import parquet
     except ImportError:
-        raise LogError(f"{path}: Parquet needs pyarrow; install hedgerow[report]") from None
+        raise LogError(f"{path}: Parquet needs pyarrow; install hedgerow[parquet]") from None
     try:
         file = parquet.ParquetFile(path)
         for batch in file.iter_batches(batch_size=20_000):

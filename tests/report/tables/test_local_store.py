@@ -13,13 +13,13 @@ import pytest
 from hedgerow.errors import StoreError
 from hedgerow.report.tables import distinct_count as different
 from hedgerow.report.tables.distinct_count import DistinctCount
-from hedgerow.report.tables.duckdb_store import DuckdbStore
 from hedgerow.report.tables.figures import FOREIGN, OWN, Kinds
 from hedgerow.report.tables.local_store import LocalStore
-from hedgerow.report.tables.queries import Columns, TableStore
+from hedgerow.report.tables.queries import Columns
 from hedgerow.report.tables.row_builder import COLUMNS, Rows
 from hedgerow.report.tables.row_order import PARTS
 from hedgerow.report.tables.url_features import ASSET, PAGE
+from tests.report.tables.sql_store import SqlStore, sql_store
 
 SECOND, DAY = 1_000_000, 86_400 * 1_000_000
 AMPLE, SCANT = 500_000_000, 100_000
@@ -46,7 +46,7 @@ def rows_of(seed: int, count: int = 4000, *, loud: bool = False) -> Rows:
     return {name: given[name].astype(kind) for name, kind in COLUMNS.items()}
 
 
-def filled(store: LocalStore | DuckdbStore, rows: Rows) -> LocalStore | DuckdbStore:
+def filled(store: LocalStore, rows: Rows) -> LocalStore:
     """*rows*, some at a time."""
     for start in range(0, len(rows["t"]), 1000):
         store.add({name: column[start : start + 1000] for name, column in rows.items()})
@@ -58,7 +58,7 @@ def sorted_by(columns: Columns, *names: str) -> dict[str, list[int]]:
     return {name: np.asarray(column)[order].astype(object).tolist() for name, column in columns.items()}
 
 
-def answers(store: TableStore) -> list[object]:
+def answers(store: LocalStore | SqlStore) -> list[object]:
     """What a report asks."""
     places = np.array([0, FOREIGN, OWN, FOREIGN], np.uint8)
     flags = np.arange(20) % 2 == 0
@@ -73,7 +73,7 @@ def answers(store: TableStore) -> list[object]:
         sorted_by(store.series(0, 1800 * SECOND), "source", "bin"),
         sorted_by(store.series_of(some, 0, 7200 * SECOND), "source", "bin"),
         sorted_by(store.days(some), "n"),
-        {name: column.astype(object).tolist() for name, column in store.first_pages(some, 30).items()},
+        sorted_by(store.first_pages(some, 30), "source", "t"),
     ]
 
 
@@ -82,7 +82,7 @@ def answers(store: TableStore) -> list[object]:
 def test_it_answers_as_sql_does(memory: int, loud: bool) -> None:
     """With scant memory rows go to files, and a part that is too large is divided by source and time."""
     rows = rows_of(1, loud=loud)
-    with filled(LocalStore(memory=memory), rows) as store, filled(DuckdbStore(memory=AMPLE), rows) as other:
+    with filled(LocalStore(memory=memory), rows) as store, sql_store(rows) as other:
         assert answers(store) == answers(other)
 
 
@@ -92,7 +92,6 @@ def test_rows_come_by_source_and_time_and_else_as_they_came(memory: int) -> None
     rows["t"] -= rows["t"] % (3600 * SECOND)
     rows["ord"] = np.arange(len(rows["t"]), dtype=np.uint64)
     with filled(LocalStore(memory=memory), rows) as store:
-        assert isinstance(store, LocalStore)
         found = [[row[k].tolist() for row in some.values()] for some in store.rows() for k in range(len(some["t"]))]
     order = np.lexsort((rows["t"], rows["source"]))
     assert sorted(found, key=lambda row: row[0]) == [[rows[name][k].tolist() for name in COLUMNS] for k in order]
@@ -100,7 +99,6 @@ def test_rows_come_by_source_and_time_and_else_as_they_came(memory: int) -> None
 
 def test_nothing_is_left_and_a_place_without_room_is_one_line(tmp_path: Path) -> None:
     with filled(LocalStore(memory=SCANT, directory=tmp_path), rows_of(3)) as store:
-        assert isinstance(store, LocalStore)
         assert sum(len(rows["t"]) for rows in store.rows()) == 4000
         (place,) = tmp_path.iterdir()
         assert 1 < len(list(place.iterdir())) <= PARTS * 40
@@ -109,10 +107,7 @@ def test_nothing_is_left_and_a_place_without_room_is_one_line(tmp_path: Path) ->
         LocalStore(memory=SCANT, directory=tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("kind", [LocalStore, DuckdbStore])
-def test_who_interrupts_while_a_place_is_made_leaves_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[LocalStore | DuckdbStore]
-) -> None:
+def test_an_interrupt_while_the_directory_is_made_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory is there already, and nothing else."""
     make = os.mkdir
 
@@ -123,7 +118,7 @@ def test_who_interrupts_while_a_place_is_made_leaves_none(
 
     monkeypatch.setattr(os, "mkdir", interrupted)
     with suppress(KeyboardInterrupt):
-        kind(memory=SCANT, directory=tmp_path)
+        LocalStore(memory=SCANT, directory=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

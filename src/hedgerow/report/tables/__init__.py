@@ -4,7 +4,7 @@ Analyse: the off-line tables. Log lines become rows of numbers, rows become one 
 Knows how lines are read fast (`scanning`, a compiled parser for ordinary lines, which `splitting` takes apart in memory
 that is used again, `shelf`; every other line goes through `logs`, which stays the reference), how text becomes numbers
 (`numbering`), which sessions sources came with (`kept`), where the rows are kept and sorted within a limit of memory
-(`store`; `duckdb_store` and `spark_store` answer the same `questions` in SQL) and what is counted for each source
+(`local_store`; `spark_store` answers the same `queries` in SQL) and what is counted for each source
 (`counting`). Never judges: that is `report`'s. Called by `report` and the command line. Tests: `tests/analyse/`.
 """
 

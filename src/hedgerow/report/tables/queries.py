@@ -1,8 +1,8 @@
 """
-Questions: what is asked about the rows of a log, whatever holds them; and how, where that understands SQL.
+Queries: the questions that a report asks about the rows of a log, and their answers in SQL.
 
-The queries are written so that DuckDB and Spark SQL both take them; only the sign `//` of whole division is DuckDB's.
-`store` answers the same questions without any.
+`LocalStore` answers them without SQL. The SQL is standard but for `//`, whole division, which has another sign in every
+dialect: `SqlQueries.ask` replaces it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ Columns = dict[str, NDArray[Any]]
 DAY = 86_400_000_000
 """In microseconds."""
 
-SERIES = "SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows GROUP BY ALL"
-"""Requests by source and interval; from when on, and how long an interval is, in microseconds."""
+SERIES = "SELECT source, bin, count(*) AS n FROM (SELECT source, (t - ?) // ? AS bin FROM rows) GROUP BY source, bin"
+"""Requests by source and interval; parameters: from when on, and how long an interval is, in microseconds."""
 
 _SERIES_OF = """
-SELECT source, (t - ?) // ? AS bin, count(*) AS n FROM rows WHERE source IN (SELECT source FROM chosen)
-GROUP BY ALL ORDER BY ALL
+SELECT source, bin, count(*) AS n FROM (
+  SELECT source, (t - ?) // ? AS bin FROM rows WHERE source IN (SELECT source FROM chosen)
+) GROUP BY source, bin ORDER BY source, bin
 """
 
 _HOSTS = """
 WITH pages AS (SELECT DISTINCT page FROM rows WHERE kind = 0 AND status < 400),
-led AS (SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets FROM rows WHERE place > 1 GROUP BY ALL)
+led AS (SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets FROM rows WHERE place > 1 GROUP BY place, parent)
 SELECT place, sum(assets) AS assets, count(*) FILTER (WHERE parent <> ?) AS parents,
   count(*) FILTER (WHERE parent <> ? AND page IS NOT NULL) AS there
 FROM led LEFT JOIN pages ON parent = page GROUP BY place ORDER BY place
