@@ -1,4 +1,4 @@
-"""Signs: what real browsers and programs send gives none or little, and what contradicts itself is seen."""
+"""Header anomalies: real browsers have none, and contradictions are found."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def signs(headers, scheme="https", **more):
 
 
 @pytest.mark.parametrize("name", OVER_HTTPS)
-def test_browsers_have_no_sign(name):
+def test_browsers_have_no_anomalies(name):
     assert signs(OVER_HTTPS[name]) == ()
 
 
 @pytest.mark.parametrize("name", ["chrome", "firefox"])
-def test_over_plain_http_they_send_less_and_have_no_sign(name):
+def test_browsers_have_no_anomalies_over_plain_http(name):
     bare = {k: v for k, v in OVER_HTTPS[name].items() if not k.startswith("sec-")} | {
         "accept-encoding": "gzip, deflate"
     }
@@ -112,17 +112,17 @@ def without(name, *dropped):
         ),
     ],
 )  # fmt: skip
-def test_what_is_odd(headers, expected):
+def test_anomalies_are_found(headers, expected):
     assert signs(headers) == expected
 
 
-def test_a_proxy_of_ours_may_change_order_and_version():
+def test_header_order_and_version_do_not_count_behind_a_proxy():
     mixed = dict(reversed(OVER_HTTPS["chrome"].items()))
     assert signs(mixed, version="1.0", direct=False) == ()
     assert signs(mixed, version="1.0") == ("browser-http", "browser-order")
 
 
-def test_a_bot_that_names_itself_is_no_browser():
+def test_a_self_identified_bot_is_not_compared_with_a_browser():
     agent = CHROME + " (compatible; Somebot/1.0; +https://bot.example/)"
     assert signs({"host": "a", "user-agent": agent, "accept": "*/*"}) == ("no-language",)
 
@@ -138,7 +138,7 @@ ANY = st.dictionaries(
 
 
 @given(ANY, st.sampled_from(["", "http", "https"]), st.sampled_from(["1.0", "1.1", "2"]), st.booleans())
-def test_whatever_comes_is_read_and_together_never_decides(fields, scheme, version, direct):
+def test_arbitrary_headers_never_add_up_to_a_decision(fields, scheme, version, direct):
     found = find_anomalies(fields, scheme=scheme, host="example.org", version=version, direct=direct)
     assert found == find_anomalies(dict(fields), scheme=scheme, host="example.org", version=version, direct=direct)
     assert set(found) <= set(WEIGHTS)
@@ -156,25 +156,25 @@ def judged(*, cookies: bool = True, **fields):
     return [e.code for e in HeaderAnomalyDetector(cookies=cookies)(visit, StateReply(None, ()))]
 
 
-def test_only_pages_count():
+def test_header_anomalies_count_for_pages_only():
     for kind in ("call", "asset", "prefetch"):
         assert judged(kind=kind, signs=("no-agent",)) == []
     assert judged(signs=("no-agent",)) == ["no-agent", "no-referrer"]
 
 
-def test_a_missing_referrer_is_nothing_by_itself():
+def test_a_missing_referrer_alone_is_no_evidence():
     assert judged() == []
     assert judged(signs=("program",), origin="same") == ["program"]
     assert judged(signs=("program",), target="/") == ["program"]
 
 
-def test_an_honest_bot_need_not_look_like_a_browser():
+def test_a_verified_or_pending_bot_has_no_header_evidence():
     for proof in ("pending", "verified"):
         assert judged(signs=("no-language", "no-accept"), claim="Googlebot", proof=proof) == []
     assert judged(signs=("no-language",), claim="Slackbot", proof="unprovable", origin="same") == ["no-language"]
 
 
-def test_a_cookie_that_was_refused():
+def test_a_refused_cookie_is_evidence():
     mine = Marker("page", visitor_digest("192.0.2.1"), bytes(6), "/x")
     assert judged(marker=mine) == ["cookie-refused"]
     assert judged(marker=mine, cookies=False) == []
@@ -184,7 +184,7 @@ def test_a_cookie_that_was_refused():
     assert judged(marker=Marker("trap", visitor_digest("192.0.2.1"), bytes(6), "/x")) == []
 
 
-def test_a_disguise_is_what_contradicts_itself_in_many_ways():
+def test_several_contradictions_make_a_disguise():
     bare = {"host": "a", "user-agent": CHROME, "accept": "*/*"}
     assert "disguised" in judged(signs=signs(bare))
     for name in ("accept-encoding", "accept-language", "sec-ch-ua", "sec-fetch-mode"):
@@ -197,7 +197,7 @@ def test_a_disguise_is_what_contradicts_itself_in_many_ways():
     assert judged(signs=("automation",), origin="same") == ["automation"], "who says so hides nothing"
 
 
-def test_every_sign_has_a_weight_that_is_fair():
+def test_every_anomaly_has_a_small_weight_and_a_sentence():
     for code, (weight, text) in WEIGHTS.items():
         assert 0 < weight <= 0.3
         assert text.endswith(".")
