@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger

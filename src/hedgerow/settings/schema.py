@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from hedgerow.challenge.external import Name
-from hedgerow.challenge.hooks import ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeKind
 from hedgerow.core.address import check_network
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.markers.rules import Mode, Placement
