@@ -1,4 +1,4 @@
-"""Signs: what real browsers and programs send gives none or little, and what contradicts itself is seen."""
+"""Header anomalies: real browsers have none, and contradictions are found."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def signs(headers, scheme="https", **more):
 
 
 @pytest.mark.parametrize("name", OVER_HTTPS)
-def test_browsers_have_no_sign(name):
+def test_browsers_have_no_anomalies(name):
     assert signs(OVER_HTTPS[name]) == ()
 
 
 @pytest.mark.parametrize("name", ["chrome", "firefox"])
-def test_over_plain_http_they_send_less_and_have_no_sign(name):
+def test_browsers_have_no_anomalies_over_plain_http(name):
     bare = {k: v for k, v in OVER_HTTPS[name].items() if not k.startswith("sec-")} | {
         "accept-encoding": "gzip, deflate"
     }
@@ -109,17 +109,17 @@ def without(name, *dropped):
         ),
     ],
 )  # fmt: skip
-def test_what_is_odd(headers, expected):
+def test_anomalies_are_found(headers, expected):
     assert signs(headers) == expected
 
 
-def test_a_proxy_of_ours_may_change_order_and_version():
+def test_header_order_and_version_do_not_count_behind_a_proxy():
     mixed = dict(reversed(OVER_HTTPS["chrome"].items()))
     assert signs(mixed, version="1.0", direct=False) == ()
     assert signs(mixed, version="1.0") == ("browser-http", "browser-order")
 
 
-def test_a_bot_that_names_itself_is_no_browser():
+def test_a_self_identified_bot_is_not_compared_with_a_browser():
     agent = CHROME + " (compatible; Somebot/1.0; +https://bot.example/)"
     assert signs({"host": "a", "user-agent": agent, "accept": "*/*"}) == ("no-language",)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
-from hedgerow.core.ip_bytes import V4, V6, packed, written_network_v4, written_v6
+from hedgerow.core.ip_bytes import V4, V6, format_ipv4_network, format_ipv6, pack_address
 
 
 class Note(Protocol):
@@ -261,19 +261,19 @@ class NetworksV4(Networks[_T]):
         self._over: list[tuple[Chain[_T], ...]] = [()] * _BUCKETS
 
     def find(self, at: float, address: str) -> tuple[_T, str] | None:
-        number, n, low = _parts_v4(octets := packed(V4, address))
+        number, n, low = _parts_v4(octets := pack_address(V4, address))
         offsets, starts, chains = self._chunks[number]
         chain = chains[bisect_right(starts, low, offsets[n], offsets[n + 1]) - 1]
         while chain:
             note, shift, chain = chain
             if note.ends > at:
-                return note, written_network_v4(address, octets, shift) if shift else address
+                return note, format_ipv4_network(address, octets, shift) if shift else address
         if over := self._over[number]:
             chain = over[n]
             while chain:
                 note, shift, chain = chain
                 if note.ends > at:
-                    return note, written_network_v4(address, octets, shift)
+                    return note, format_ipv4_network(address, octets, shift)
         return None
 
     def _bucket(self, start: int) -> int:
@@ -297,7 +297,7 @@ class NetworksV4(Networks[_T]):
 
 def _text_v6(number: int, shift: int) -> str:
     """The network that leaves *shift* bits open and holds an address."""
-    text = written_v6((number >> shift << shift).to_bytes(16))
+    text = format_ipv6((number >> shift << shift).to_bytes(16))
     return f"{text}/{128 - shift}" if shift else text
 
 
@@ -315,7 +315,7 @@ def _narrow(inside: list[tuple[int, Chain[_T], str]]) -> tuple[_Alone[_T] | _Dee
 def _inner(held: _Alone[_T] | _Deep[_T], text: str, address: str, octets: bytes) -> tuple[Chain[_T], str]:
     """The chain of an address of whose /64 not all is alike, and the text of its first network."""
     if isinstance(held, _Alone):
-        if held.address == address or packed(V6, held.address) == octets:
+        if held.address == address or pack_address(V6, held.address) == octets:
             return held.inside, held.address
         return held.outside, text
     (low,) = _low_half(octets)
@@ -340,7 +340,7 @@ class NetworksV6(Networks[_T]):
         self._over: list[tuple[()] | tuple[list[int], list[Chain[_T]]]] = [()] * _BUCKETS
 
     def find(self, at: float, address: str) -> tuple[_T, str] | None:
-        octets = packed(V6, address)
+        octets = pack_address(V6, address)
         (high,) = _high_half(octets)
         number, n = octets[2], octets[3]
         offsets, starts, chains, texts = self._chunks[number]
@@ -407,7 +407,7 @@ class NetworksV6(Networks[_T]):
         if isinstance(held, _Deep):
             return ((start << _HALF | low, chain) for low, chain in zip(held.starts, held.chains, strict=True))
         if isinstance(held, _Alone):
-            return (start << _HALF, held.outside), (int.from_bytes(packed(V6, held.address)), held.inside)
+            return (start << _HALF, held.outside), (int.from_bytes(pack_address(V6, held.address)), held.inside)
         return ((start << _HALF, held),)
 
     def _settle_large(self, made: _Made[_T]) -> None:

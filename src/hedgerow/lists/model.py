@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from hedgerow.core.decision import Action, Decision, Evidence
-from hedgerow.core.ip_bytes import packed_v4, packed_v6, written_v4, written_v6
+from hedgerow.core.ip_bytes import format_ipv4, format_ipv6, pack_ipv4, pack_ipv6
 from hedgerow.lists.lookup import NetworksV4, NetworksV6
 
 ListName = Literal["white", "black"]
@@ -110,7 +110,7 @@ def _quick(text: str) -> Subject | None:
         return None
     is_v6 = ":" in address
     try:
-        start = int.from_bytes(packed_v6(address) if is_v6 else packed_v4(address))
+        start = int.from_bytes(pack_ipv6(address) if is_v6 else pack_ipv4(address))
     except (OSError, ValueError):
         return None
     version, bits = (_V6, _V6_BITS) if is_v6 else (_V4, _V4_BITS)
@@ -145,9 +145,9 @@ def _network(text: str) -> Subject:
 def network_text(version: int, start: int, shift: int) -> str:
     """A network as one writes it; an address where it holds no other."""
     if version == _V4:
-        text = written_v4(start.to_bytes(4))
+        text = format_ipv4(start.to_bytes(4))
         return f"{text}/{_V4_BITS - shift}" if shift else text
-    text = written_v6(start.to_bytes(16))
+    text = format_ipv6(start.to_bytes(16))
     return f"{text}/{_V6_BITS - shift}" if shift else text
 
 

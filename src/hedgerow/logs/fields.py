@@ -194,7 +194,7 @@ class FieldParser:
         kind: Kind = "asset" if code == _PARTIAL_CONTENT else kind_of(method, target)
         origin: Origin = origin_of_referrer(referrer, host) if host else "unknown"
         account = _text(found, "user") if self._accounts and code != _UNAUTHORIZED else ""
-        seen = self._welcome.of_address(at, address, agent) if self._welcome is not None else _NOBODY
+        seen = self._welcome.match_address(at, address, agent) if self._welcome is not None else _NOBODY
         return Visit(
             at, address, session or visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
             referrer, origin, False, seen.bot, None, code, "", False,

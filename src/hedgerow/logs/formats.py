@@ -161,7 +161,7 @@ class LineParser:
             host = _DEFAULT_PORT.sub("", host)
             origin = origin_of_referrer(referrer, host)
         if self._welcome is not None:
-            seen = self._welcome.of_address(at, address, agent)
+            seen = self._welcome.match_address(at, address, agent)
         return Visit(
             at, address, visitor, prefix, method, target, kind, account, host, agent,
             referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from hedgerow.challenge.external import Name
-from hedgerow.challenge.hooks import ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeKind
 from hedgerow.core.address import check_network
 from hedgerow.core.settings_table import Faults, Table
 from hedgerow.core.settings_table import positive_faults as _positive

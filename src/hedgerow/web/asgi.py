@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
-from hedgerow.challenge.hooks import TOO_MANY
+from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 from hedgerow.errors import UpstreamError

@@ -14,7 +14,7 @@ from types import ModuleType
 from zoneinfo import ZoneInfo
 
 from hedgerow.challenge.clearance import Clearances, ClearanceUsage
-from hedgerow.challenge.used_challenges import UsedChallenges
+from hedgerow.challenge.interfaces import UsedChallenges
 from hedgerow.core.address import Proxies
 from hedgerow.core.decision import Block, ScoreUpdate
 from hedgerow.core.engine import Engine

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Protocol
 
 from hedgerow.challenge.clearance import ClearanceUsage
-from hedgerow.challenge.used_challenges import UsedChallenges
+from hedgerow.challenge.interfaces import UsedChallenges
 from hedgerow.core.decision import Campaign
 from hedgerow.core.ledger import Ledger
 from hedgerow.request.robots_compliance import RevokedBots

@@ -53,10 +53,10 @@ def test_sightings_of_long_ago_are_forgotten_as_others_come(state):
 def test_a_lost_welcome_is_lost_in_all_workers(state):
     first, second = RobotsCompliance(unwelcome_for=60.0), RobotsCompliance(unwelcome_for=60.0)
     first.revoked_bots, second.revoked_bots = LmdbRevokedBots(state), LmdbRevokedBots(state)
-    assert second.bot_verifier("Bot", START)
-    first.send_away("Bot", START)
-    assert not second.bot_verifier("Bot", START + 59)
-    assert second.bot_verifier("Bot", START + 60)
+    assert not second.is_revoked("Bot", START)
+    first.revoke("Bot", START)
+    assert second.is_revoked("Bot", START + 59)
+    assert not second.is_revoked("Bot", START + 60)
 
 
 def test_what_workers_have_counted_adds_up_and_who_has_ended_detains_nobody(state):

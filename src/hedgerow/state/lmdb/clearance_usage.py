@@ -22,8 +22,10 @@ _SIGHTING = msgspec.msgpack.Decoder(dict[bytes, float])
 class LmdbClearanceUsage(ClearanceUsage):
     """From which networks each clearance has been seen lately, in whatever worker."""
 
-    def __init__(self, state: LmdbState, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
-        super().__init__(networks=networks, window=window, most=most)
+    def __init__(
+        self, state: LmdbState, *, networks: int = 3, window: float = 600.0, max_entries: int = 100_000
+    ) -> None:
+        super().__init__(networks=networks, window=window, max_entries=max_entries)
         self._state = state
         self._hand = _SEEN
 

@@ -16,15 +16,14 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from hedgerow.challenge.captcha import Captcha, draw, speak
+from hedgerow.challenge.captcha import Captcha, make_audio, make_image
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.client_preferences import wants_page
 from hedgerow.challenge.external import PROVIDERS, Provider
 from hedgerow.challenge.form_data import Form, read_form
-from hedgerow.challenge.hooks import ChallengeFailure, ChallengeHooks, ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeHooks, ChallengeKind, UsedChallenges
 from hedgerow.challenge.protocol import Challenges, Failed, Issued, Solved, Ticket, Unconfirmed
 from hedgerow.challenge.redirect_target import HOME
-from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import TokenCodecs
@@ -83,7 +82,7 @@ class ChallengeEndpoint:
             self._verify = SiteVerify(self._external.verify, external.secret, external.timeout)
         self._pools: dict[ChallengeKind, CaptchaPool[Captcha]] = {
             kind: CaptchaPool(make, self._own.pool, name)
-            for kind, make, name in (("image", draw, "image"), ("audio", speak, "recording"))
+            for kind, make, name in (("image", make_image, "image"), ("audio", make_audio, "recording"))
             if kind in self._own.kinds
         }
         self.clearances = clearances
