@@ -91,7 +91,7 @@ def _watch(url: str) -> None:
         began, clock = time.process_time(), time.monotonic()
         # Those by marked links are in two streams.
         while watch.seen < 2 * VISITS:
-            watch.turn()
+            watch.process()
         cpu, took = time.process_time() - began, time.monotonic() - clock
         print(f"CPU of a shared watch for one visit              {cpu / VISITS * 1e6:10.1f} µs")
         print(f"visits that one shared watch looks at            {VISITS / took:10,.0f} a second")

@@ -93,7 +93,7 @@ def whole_bytes(share: float, visitors: int = 1_000) -> float:
     gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     # Standings are the state's, not the watch's.
     watch = build_watch(settings, gate.engine.policy, lambda _: None)
-    watch.sharing = LinkSharing(watch.sharing.limits, most_links=visitors)
+    watch.sharing = LinkSharing(watch.sharing.limits, max_links=visitors)
     # What is there once, whoever comes, is no visitor's.
     for step in range(LONG):
         watch.see(*_visit("192.0.2.1", "192.0.2.1", step))

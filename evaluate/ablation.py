@@ -12,7 +12,7 @@ from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import area, at_false_positives, roc
 from hedgerow.lab.train.samples import PERSON, Sample, samples_of
 from hedgerow.lab.train.walks import Walk
-from hedgerow.watch.sessions.path import SIX, WIDE
+from hedgerow.watch.sessions.path import ALL_FEATURES, PATHMARKER_FEATURES
 
 SIZE = 20
 GROUPS = {
@@ -23,10 +23,10 @@ GROUPS = {
     "beside (assets)": ("beside",),
 }
 WAYS = {
-    "all": WIDE,
-    **{f"all without {name}": tuple(f for f in WIDE if f not in group) for name, group in GROUPS.items()},
-    "PathMarker's six alone": SIX,
-    **{f"the six with {name}": (*SIX, *group) for name, group in GROUPS.items()},
+    "all": ALL_FEATURES,
+    **{f"all without {name}": tuple(f for f in ALL_FEATURES if f not in group) for name, group in GROUPS.items()},
+    "PathMarker's six alone": PATHMARKER_FEATURES,
+    **{f"the six with {name}": (*PATHMARKER_FEATURES, *group) for name, group in GROUPS.items()},
 }
 
 
@@ -34,7 +34,7 @@ def scores_of(
     train: Sequence[Sample], test: Sequence[Sample], features: Sequence[str], logs: Sequence[str], seeds: Sequence[int]
 ) -> list[list[float]]:
     """Of models that were trained alike, with these features only."""
-    columns = [n for n, feature in enumerate(WIDE) if feature in features]
+    columns = [n for n, feature in enumerate(ALL_FEATURES) if feature in features]
     truth, rows, weights = is_crawler(train), matrix(train)[:, columns], balance(train, logs)
     models = [fit_trees(rows, truth, seed, weights)[0] for seed in seeds]
     return [[model.score([sample.features[n] for n in columns]) for sample in test] for model in models]

@@ -19,8 +19,8 @@ from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.samples import PERSON, Sample, windows_along
 from hedgerow.lab.train.simulated_data import Size, draw_walks
 from hedgerow.lab.train.walks import Walk, take
-from hedgerow.watch.sessions.path import WIDE, PathSession
-from hedgerow.watch.sessions.window import LEAST, NAMES
+from hedgerow.watch.sessions.path import ALL_FEATURES, PathSession
+from hedgerow.watch.sessions.window import MIN_WINDOW, WINDOW_FEATURES
 
 COOKIES = ("cookie_absent", "cookie_wrong", "cookie_good", "cookies")
 SESSIONS = ("sessions", "session_shared", "session_most")
@@ -40,18 +40,20 @@ TRAINED = Size(sites=40, people=1000, crawlers=1000)
 def path_at(walk: Walk) -> tuple[float, ...]:
     """The features of a path when the window is first asked."""
     session = PathSession()
-    for stride in walk.strides[:LEAST]:
+    for stride in walk.strides[:MIN_WINDOW]:
         take(session, stride)
-    return session.wide()
+    return session.all_features()
 
 
 def joined(walk: Walk, window: Sequence[float]) -> Sample:
-    return Sample(walk.visitor, walk.label, walk.source, walk.site, 0, LEAST, (*path_at(walk), *window))
+    return Sample(walk.visitor, walk.label, walk.source, walk.site, 0, MIN_WINDOW, (*path_at(walk), *window))
 
 
 def drawn(walks: Iterable[Walk], chance: Random) -> list[Sample]:
     """One row a visitor; what walks do not tell is drawn."""
-    return [joined(walk, next(windows_along(walk, chance))[1].features) for walk in walks if len(walk.strides) >= LEAST]
+    return [
+        joined(walk, next(windows_along(walk, chance))[1].features) for walk in walks if len(walk.strides) >= MIN_WINDOW
+    ]
 
 
 def recorded() -> list[Sample]:
@@ -67,7 +69,7 @@ def recorded() -> list[Sample]:
 
 def table_of(parts: list[str], people: list[Walk]) -> None:
     chance = Random(f"consistency {SEED}")
-    wiki = real.wiki_walks(0, least=LEAST) if real.there() else []
+    wiki = real.wiki_walks(0, least=MIN_WINDOW) if real.there() else []
     train = drawn([*draw_walks(SEED, TRAINED), *wiki], chance)
     walks = list(people)
     if wiki:
@@ -75,16 +77,16 @@ def table_of(parts: list[str], people: list[Walk]) -> None:
         walks += [walk for site in real.LOGS for walk in [*readers(site), *real.stitched(site, 100, SEED)]]
     crawlers = recorded()
     test = [*drawn(walks, chance), *crawlers]
-    names = (*WIDE, *NAMES)
+    names = (*ALL_FEATURES, *WINDOW_FEATURES)
     truth, labels = [row.label != PERSON for row in train], [row.label != PERSON for row in test]
     rows = []
     for name, more in ADDED.items():
         # Both have a gap_middle: the path's comes first.
-        columns = [n for n, feature in enumerate(names) if n < len(WIDE) or feature in more]
+        columns = [n for n, feature in enumerate(names) if n < len(ALL_FEATURES) or feature in more]
         models = [fit_trees(matrix(train)[:, columns], truth, seed)[0] for seed in TRAININGS]
         scores = [[model.score([row.features[n] for n in columns]) for row in test] for model in models]
         rows.append([name, *mean_row(scores, labels)])
-    good = len(WIDE) + NAMES.index("cookie_good")
+    good = len(ALL_FEATURES) + WINDOW_FEATURES.index("cookie_good")
     kept = sum(row.features[good] > 0.5 for row in crawlers)
     parts.append(
         "### Cookies and headers\n\nThe sliding window's features, added to those of paths at 27 pages. Trained on "

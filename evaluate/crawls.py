@@ -15,7 +15,7 @@ from hedgerow.lab.train.site_graphs import folder
 from hedgerow.lab.train.walks import Walk
 from hedgerow.watch.models.bundle import Bundle, load_window, shipped
 from hedgerow.watch.sessions.path import LONG
-from hedgerow.watch.sessions.window import LEAST
+from hedgerow.watch.sessions.window import MIN_WINDOW
 
 KINDS = ("person", "depth-first", "width-first", "random-like")
 PAPER = {
@@ -121,7 +121,7 @@ def alarms_by_window(people: dict[str, list[Walk]], crawls: dict[str, list[Walk]
     for walk in (walk for walks in people.values() for walk in walks):
         rows[walk.visitor] = [(pages, sample.features) for pages, sample in windows_along(walk, chance)]
     return {
-        visitor: [pages for pages, row in its if bundle.judge(row, LEAST).identity != PERSON]
+        visitor: [pages for pages, row in its if bundle.judge(row, MIN_WINDOW).identity != PERSON]
         for visitor, its in rows.items()
     }
 
@@ -285,7 +285,7 @@ def window(parts: list[str], people: list[Walk], others: list[Walk]) -> None:
 
     def live_ones(training: bool) -> str:
         runs = [walk for name, its in crawls.items() if (name in six) is training for walk in its]
-        asked = [walk for walk in runs if len(walk.strides) >= LEAST]
+        asked = [walk for walk in runs if len(walk.strides) >= MIN_WINDOW]
         return percent(sum(bool(alarms[walk.visitor]) for walk in asked), len(asked))
 
     def drawn(walks: list[Walk]) -> str:

@@ -20,7 +20,7 @@ from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import area, at_false_positives, roc
 from hedgerow.lab.train.samples import PERSON, Sample
 from hedgerow.lab.train.walks import Stride, Walk, take
-from hedgerow.watch.sessions.path import WIDE, PathSession
+from hedgerow.watch.sessions.path import ALL_FEATURES, PathSession
 
 SIZE = 20
 TRIED = ("sections", "sorted", "followed", "night", "agents")
@@ -87,7 +87,7 @@ def rows_of(walks: Iterable[Walk], place: Place, agents: Mapping[str, int]) -> l
             session = PathSession()
             for stride in walk.strides[:SIZE]:
                 take(session, stride)
-            features = session.wide() + tried(walk.strides[:SIZE], place, agents.get(walk.visitor, 1))
+            features = session.all_features() + tried(walk.strides[:SIZE], place, agents.get(walk.visitor, 1))
             rows.append(Sample(walk.visitor, walk.label, walk.source, walk.site, 0, SIZE, features))
     return rows
 
@@ -129,7 +129,7 @@ def recorded() -> list[Sample]:
 
 
 def judge(train: Sequence[Sample], test: Sequence[Sample], more: Sequence[str]) -> list[float]:
-    columns = [*range(len(WIDE)), *(len(WIDE) + TRIED.index(name) for name in more)]
+    columns = [*range(len(ALL_FEATURES)), *(len(ALL_FEATURES) + TRIED.index(name) for name in more)]
     truth = [sample.label != PERSON for sample in train]
     model, _ = fit_trees(matrix(train)[:, columns], truth, SEED)
     return [model.score([sample.features[n] for n in columns]) for sample in test]

@@ -18,7 +18,7 @@ from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import likely_host, replay
 from hedgerow.settings import read_settings
 from hedgerow.watch.models.bundle import Bundle, shipped
-from hedgerow.watch.sessions.path import PREFIXES, WIDE
+from hedgerow.watch.sessions.path import ALL_FEATURES, PREFIXES
 from hedgerow.web.build import build_gate, build_watch
 
 LEAKY = ("beside", "entries")
@@ -46,7 +46,7 @@ def scores_at_the_end(walks: list[Walk], score) -> tuple[list[float], list[bool]
 
 def fitted_without(samples: list[Sample], sites: list[str], hidden: tuple[str, ...]):
     """A score by boosting at each prefix, with some features hidden."""
-    columns = [n for n, name in enumerate(WIDE) if name not in hidden]
+    columns = [n for n, name in enumerate(ALL_FEATURES) if name not in hidden]
     models = {}
     for size in PREFIXES:
         its = [sample for sample in samples if sample.size == size]

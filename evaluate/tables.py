@@ -33,7 +33,7 @@ def verdict(bundle: Bundle, sample: Sample) -> str:
 def first_alarm(bundle: Bundle, walk: Walk) -> int | None:
     """After how many pages of all its sessions the walk is first held to be a crawler's."""
     for sample in samples_of(walk):
-        if bundle.asked_at(sample.size) and verdict(bundle, sample) != PERSON:
+        if bundle.has_stage(sample.size) and verdict(bundle, sample) != PERSON:
             return sample.number * LONG + sample.size
     return None
 
@@ -47,7 +47,7 @@ def long_sessions(bundle: Bundle, walk: Walk) -> list[str]:
     judged: dict[int, str] = {}
     whole = set()
     for sample in samples_of(walk):
-        said = verdict(bundle, sample) if bundle.asked_at(sample.size) else PERSON
+        said = verdict(bundle, sample) if bundle.has_stage(sample.size) else PERSON
         if said != PERSON or sample.number not in judged:
             judged[sample.number] = said
         if sample.size == LONG:

@@ -39,7 +39,7 @@ class Served:
     def start(self) -> None:
         self.entries = Entries()
         self.site = Site(self.settings, ledger=self.entries)
-        self.server = make_server(DecisionService(self.site), "127.0.0.1", self.port, graceful=1)
+        self.server = make_server(DecisionService(self.site), "127.0.0.1", self.port, grace_period=1)
         self._thread = threading.Thread(target=asyncio.run, args=(self.server.serve(),))
         self._thread.start()
         wait_for("the service", lambda: self.server.started or not self._thread.is_alive())

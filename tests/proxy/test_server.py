@@ -147,7 +147,7 @@ def running(limits: ServerLimits | None = None) -> Iterator[Server]:
     """Our server in a thread of its own."""
     door = socket.create_server(("127.0.0.1", 0))
     app = App()
-    server = make_server(app, "127.0.0.1", 0, limits=limits, graceful=2)
+    server = make_server(app, "127.0.0.1", 0, limits=limits, grace_period=2)
     thread = threading.Thread(target=lambda: uvloop.run(server.serve(sockets=[door])))
     thread.start()
     while not server.started:
@@ -200,11 +200,11 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def hasty() -> Iterator[Server]:
     """A server with little patience, which looks at its clock ten times a second."""
-    before, module._TICKS_A_SECOND = module._TICKS_A_SECOND, 1
+    before, module._TICKS_PER_SECOND = module._TICKS_PER_SECOND, 1
     limits = ServerLimits(head_timeout=1.5, body_timeout=1.5, write_timeout=1.5, keep_alive=1.5)
     with running(limits) as server:
         yield server
-    module._TICKS_A_SECOND = before
+    module._TICKS_PER_SECOND = before
 
 
 def get(path: bytes = b"/", *headers: bytes, close: bool = True) -> bytes:
@@ -249,7 +249,7 @@ def assert_refused(answer: bytes, status: int) -> None:
 # Requests as they should be
 
 
-def test_a_request(server):
+def test_a_request_reaches_the_application_unchanged(server):
     seen = shown(server.ask(get(b"/?a=%20b&&c", b"X-Thing: \xe9", b"Cookie: a", b"Cookie: b")))
     assert seen["method"] == "GET"
     assert (seen["path"], seen["raw_path"], seen["query"]) == ("/", "/", "a=%20b&&c")
@@ -277,29 +277,29 @@ def test_a_request(server):
         (b"/#part", "/", "/", ""),
     ],
 )
-def test_targets(server, target, path, raw_path, query):
+def test_targets_are_split_into_path_and_query(server, target, path, raw_path, query):
     if path.strip("/") not in {"", "index"}:
         server.app.__dict__[path.strip("/")] = server.app.index
     seen = shown(server.ask(get(target)))
     assert (seen["path"], seen["raw_path"], seen["query"]) == (path, raw_path, query)
 
 
-def test_a_question_to_the_server_itself(server):
+def test_an_options_request_for_the_server_itself(server):
     server.app.__dict__["*"] = server.app.index
     seen = shown(server.ask(get(b"*").replace(b"GET", b"OPTIONS")))
     assert (seen["path"], seen["raw_path"]) == ("*", "*")
 
 
-def test_forwarded_headers_are_not_believed(server):
+def test_forwarded_headers_do_not_change_the_client_address(server):
     seen = shown(server.ask(get(b"/", b"X-Forwarded-For: 192.0.2.1", b"X-Forwarded-Proto: https")))
     assert (seen["client"][0], seen["scheme"]) == ("127.0.0.1", "http")
 
 
-def test_no_header_of_our_own(server):
+def test_the_server_adds_no_headers_of_its_own(server):
     assert set(parsed(server.ask(get()))[1]) == {"content-length", "connection"}
 
 
-def test_many_requests_on_one_connection(server):
+def test_one_connection_serves_many_requests(server):
     with server.connect() as client:
         for _ in range(5):
             client.sendall(get(b"/stream", close=False))
@@ -309,7 +309,7 @@ def test_many_requests_on_one_connection(server):
             assert said == (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
-def test_requests_sent_without_waiting_are_answered_in_order(server):
+def test_pipelined_requests_are_answered_in_order(server):
     answer = server.ask(get(b"/slow", close=False) + get(b"/early", close=False) + post(b"/", b"abc"))
     bodies = re.findall(rb"\r\n\r\n(slow|early|\{.*\})", answer)
     assert bodies[:2] == [b"slow", b"early"]
@@ -317,7 +317,7 @@ def test_requests_sent_without_waiting_are_answered_in_order(server):
     assert answer.count(b"HTTP/1.1 200 OK") == 3
 
 
-def test_a_request_byte_by_byte(server):
+def test_a_request_that_arrives_byte_by_byte(server):
     with server.connect() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for number in post(b"/", b"abc"):
@@ -325,7 +325,7 @@ def test_a_request_byte_by_byte(server):
         assert shown(rest(client))["body"] == "abc"
 
 
-def test_chunks_and_trailers(server):
+def test_chunks_are_decoded_and_trailers_dropped(server):
     """Trailers come after the headers were judged, so they must not become headers."""
     body = b"3\r\nabc\r\n4;ext\r\ndefg\r\n0\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n"
     seen = shown(server.ask(post(b"/", body, b"Transfer-Encoding: chunked")))
@@ -333,7 +333,7 @@ def test_chunks_and_trailers(server):
     assert "x-forwarded-for" not in dict(seen["headers"])
 
 
-def test_a_client_that_waits_for_leave_to_send(server):
+def test_a_client_with_expect_100_continue_gets_it(server):
     with server.connect() as client:
         client.sendall(post(b"/", b"", b"Expect: 100-continue", length=3))
         assert client.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -341,12 +341,12 @@ def test_a_client_that_waits_for_leave_to_send(server):
         assert shown(rest(client))["body"] == "abc"
 
 
-def test_a_client_that_waits_and_is_answered_at_once(server):
+def test_a_client_with_expect_100_continue_may_get_the_response_at_once(server):
     answer = server.ask(post(b"/early", b"", b"Expect: 100-continue", length=3))
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_an_answer_before_the_end_of_the_body_leaves_the_connection_usable(server):
+def test_a_response_before_the_end_of_the_body_keeps_the_connection_usable(server):
     with server.connect() as client:
         client.sendall(post(b"/early", b"x", length=100_000).replace(b"Connection: close\r\n", b""))
         assert client.recv(1000).endswith(b"early")
@@ -355,7 +355,7 @@ def test_an_answer_before_the_end_of_the_body_leaves_the_connection_usable(serve
 
 
 @pytest.mark.parametrize("upgrade", [b"h2c", b"foo", b"websocket"])
-def test_an_upgrade_that_is_not_made_is_an_ordinary_request(server, upgrade):
+def test_an_unsupported_upgrade_is_an_ordinary_request(server, upgrade):
     """The parser would read the body as the next request."""
     smuggled = get(b"/crash")
     request = post(b"/", smuggled, b"Upgrade: " + upgrade)
@@ -365,12 +365,12 @@ def test_an_upgrade_that_is_not_made_is_an_ordinary_request(server, upgrade):
     assert "upgrade" not in dict(seen["headers"])
 
 
-def test_http_1_0(server):
+def test_http_1_0_requests_close_the_connection(server):
     request = b"GET /stream HTTP/1.0\r\n\r\n"
     assert server.ask(request) == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nonetwo"
 
 
-def test_answers_without_a_body(server):
+def test_responses_without_a_body(server):
     head = server.ask(get(b"/bye").replace(b"GET", b"HEAD"))
     assert head == b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\n"
     unmodified = server.ask(get(b"/unmodified"))
@@ -414,7 +414,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("name", NONSENSE)
-def test_nonsense_gets_a_short_answer_and_a_line_in_the_log(server, name, caplog):
+def test_a_malformed_request_gets_a_short_response_and_a_log_line(server, name, caplog):
     with caplog.at_level(logging.INFO):
         assert_refused(server.ask(NONSENSE[name]), 400)
     (record,) = caplog.records
@@ -434,17 +434,17 @@ def test_nonsense_gets_a_short_answer_and_a_line_in_the_log(server, name, caplog
         (post(b"/", b"0\r\n\r\n", b"Transfer-Encoding: xchunked"), 501),
     ],
 )
-def test_what_we_do_not_do(server, request_, status):
+def test_unsupported_methods_and_versions_are_refused(server, request_, status):
     assert_refused(server.ask(request_), status)
 
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"3\nabc\r\n0\r\n\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"])
-def test_nonsense_in_a_body(server, body):
+def test_a_malformed_body_is_refused(server, body):
     """The application is told that the client has left, and its client what was wrong."""
     assert_refused(server.ask(post(b"/", body, b"Transfer-Encoding: chunked")), 400)
 
 
-def test_nonsense_in_a_body_after_the_answer_has_begun(server):
+def test_a_malformed_body_after_the_start_of_the_response(server):
     with server.connect() as client:
         client.sendall(post(b"/flood", b"", b"Transfer-Encoding: chunked"))
         client.recv(1000)
@@ -454,20 +454,20 @@ def test_nonsense_in_a_body_after_the_answer_has_begun(server):
         assert server.app.ended.wait(120)
 
 
-def test_nonsense_behind_a_good_request_does_not_spoil_its_answer(server):
+def test_a_malformed_request_does_not_spoil_the_response_to_the_one_before(server):
     for nonsense in (b"nonsense\r\n\r\n", post(b"/", b"zz", b"Transfer-Encoding: chunked")):
         answer = server.ask(get(b"/slow", close=False) + nonsense)
         assert answer.endswith(b"\r\n\r\nslow")
         assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_an_upgrade_behind_another_request(server):
+def test_an_upgrade_behind_another_request_is_refused(server):
     wish = b"Connection: Upgrade", b"Upgrade: websocket"
     answer = server.ask(get(b"/slow", close=False) + get(b"/", *wish, close=False))
     assert answer.endswith(b"\r\n\r\nslow")
 
 
-def test_a_websocket_with_more_headers_than_its_library_takes(server):
+def test_a_websocket_with_more_headers_than_its_library_accepts_is_refused(server):
     wish = b"Connection: Upgrade", b"Upgrade: websocket", b"Cookie: " + b"x" * 9000
     assert_refused(server.ask(get(b"/", *wish, close=False)), 431)
 
@@ -475,7 +475,7 @@ def test_a_websocket_with_more_headers_than_its_library_takes(server):
 # Limits
 
 
-def test_requests_within_the_limits(server):
+def test_requests_within_the_limits_are_served(server):
     longest = b"/?" + b"x" * (16_384 - 2)
     many = [b"X-%d: y" % number for number in range(98)]
     assert len(shown(server.ask(get(longest, *many)))["headers"]) == 100
@@ -492,7 +492,7 @@ def test_requests_within_the_limits(server):
         (get(b"/", *[b"X-%d: " % number + b"y" * 7000 for number in range(10)]), 431),
     ],
 )
-def test_requests_beyond_the_limits(server, request_, status):
+def test_requests_beyond_the_limits_are_refused(server, request_, status):
     assert_refused(server.ask(request_), status)
 
 
@@ -507,7 +507,7 @@ def test_requests_beyond_the_limits(server, request_, status):
         (post(b"/", b"0\r\nX: ", b"Transfer-Encoding: chunked"), b"x" * 1000, 431),
     ],
 )
-def test_limits_are_kept_while_the_request_comes(server, start, more, status):
+def test_limits_apply_while_the_request_arrives(server, start, more, status):
     """A head without end is refused long before its end, and the client can still read why."""
     with server.connect() as client:
         client.sendall(start)
@@ -532,7 +532,7 @@ def test_memory_is_bounded_by_the_limits(server):
     until(lambda: not server.state.connections)
 
 
-def test_too_many_requests_at_once(server):
+def test_too_many_pipelined_requests_are_refused(server):
     """As many as may wait are answered, then the connection is closed between two answers."""
     answer = server.ask(get(b"/early", close=False) * 5000)
     status, _, _ = parsed(answer)
@@ -633,11 +633,11 @@ def waiting(hasty) -> Iterator[dict]:
 
 
 @pytest.mark.parametrize("case", WAITING, ids=lambda case: case.__name__)
-def test_time(waiting, case):
+def test_slow_clients_are_disconnected_in_time(waiting, case):
     waiting[case].result(120)
 
 
-def test_nothing_is_left_of_those_who_waited(waiting, hasty):
+def test_no_connection_is_left_after_the_slow_clients(waiting, hasty):
     for case in waiting.values():
         case.exception(20)
     until(lambda: not hasty.state.connections)
@@ -657,7 +657,7 @@ def test_nothing_is_left_of_those_who_waited(waiting, hasty):
         (b"/too_long", "the application failed", True),
     ],
 )
-def test_an_application_that_fails_before_its_answer(server, path, lines, traceback, caplog):
+def test_an_application_that_fails_before_its_response_is_a_500(server, path, lines, traceback, caplog):
     assert_refused(server.ask(get(path, close=False)), 500)
     until(lambda: len(caplog.records) == 1)
     (record,) = caplog.records
@@ -666,21 +666,21 @@ def test_an_application_that_fails_before_its_answer(server, path, lines, traceb
 
 
 @pytest.mark.parametrize("path", [b"/half", b"/half_stream"])
-def test_an_application_that_fails_in_its_answer(server, path, caplog):
+def test_an_application_that_fails_during_its_response_cuts_the_connection(server, path, caplog):
     _, headers, body = parsed(server.ask(get(path, close=False)))
     assert body in {b"half", b"4\r\nhalf\r\n"}
     assert headers.get("content-length") != str(len(body))
     until(lambda: len(caplog.records) == 1)
 
 
-def test_to_http_1_0_a_broken_answer_is_a_reset(server):
+def test_a_broken_response_to_http_1_0_is_a_reset(server):
     with server.connect() as client:
         client.sendall(b"GET /half_stream HTTP/1.0\r\n\r\n")
         with pytest.raises(ConnectionResetError):
             rest(client)
 
 
-def test_clients_that_leave_are_noticed_even_if_more_requests_wait(server):
+def test_disconnected_clients_are_noticed_even_with_pipelined_requests(server):
     before = server.app.disconnects
     with server.connect() as client:
         client.sendall(get(b"/leaver", close=False) + get(b"/early", close=False) * 3)
@@ -711,7 +711,7 @@ async def app(scope, receive, send):
 
 door = socket.create_server(("127.0.0.1", 0))
 print(door.getsockname()[1], flush=True)
-server = make_server(app, "127.0.0.1", 0, graceful=int(sys.argv[1]))
+server = make_server(app, "127.0.0.1", 0, grace_period=int(sys.argv[1]))
 signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
 server.run([door])
 """

@@ -155,7 +155,7 @@ class AsgiServer:
         async def current(scope: Any, receive: Any, send_: Any) -> None:
             await self.app(scope, receive, send_)
 
-        self._server = make_server(current, "127.0.0.1", 0, graceful=1, lifespan=False)
+        self._server = make_server(current, "127.0.0.1", 0, grace_period=1, lifespan=False)
         self._thread = threading.Thread(target=asyncio.run, args=(self._server.serve(),))
         self._thread.start()
         wait_for("uvicorn", lambda: self._server.started or not self._thread.is_alive())

@@ -71,7 +71,7 @@ def test_whoever_dies_is_started_again_and_nothing_is_forgotten(workers):
     assert not set(before) & set(children(workers))
     wait_for("an answer", lambda: ask(workers) == 429)
     wait_for("the operator's side", lambda: list(workers.blocked()) == ["127.0.0.1"])
-    assert workers.said().count("is started again") == WORKERS + 1
+    assert workers.said().count("will be restarted") == WORKERS + 1
 
 
 def test_all_reload(workers):

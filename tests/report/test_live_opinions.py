@@ -14,7 +14,7 @@ from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
 from hedgerow.watch.models.bundle import load_window
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import LEAST, SessionWindow, access_of
+from hedgerow.watch.sessions.window import MIN_WINDOW, SessionWindow, access_of
 
 from .logs import BROWSER, line
 
@@ -43,7 +43,7 @@ def test_windows_are_judged_as_the_watch_would(tables):
     found = WindowOpinion(tables, bundle, None)
     assert np.isnan(found.probability).tolist() == [False, False, True, True]
     window = SessionWindow()
-    for k in range(LEAST):
+    for k in range(MIN_WINDOW):
         visit = Visit(1_700_000_000.0 + k, "192.0.2.2", "192.0.2.2", "192.0.2.2", "GET", f"/{k}", user_agent=BROWSER)
         window.add(access_of(visit, step_of(visit)))
     assert found.probability[1] == pytest.approx(bundle.judge_window(window).probability)

@@ -1,4 +1,4 @@
-"""Campaigns of visitors that share links, found by visits through the real gate; and people, who are none."""
+"""Visitors that share links are found as campaigns through the real gate; people are not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from driving import START
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import visitor_digest
-from hedgerow.watch.link_sharing import _LEAST_PAGES, LinkSharing, SharingLimits, tail
+from hedgerow.watch.link_sharing import _MIN_PAGES, LinkSharing, SharingLimits, poisson_tail
 
 from .sharing_site import PAGES, SharedSite
 
 
 def crawl(site: SharedSite, workers: int, requests: int, seed: int, wait: float = 1.0) -> int | None:
-    """Workers that take links out of one pool; after how many requests the first campaign was found."""
+    """Crawl with workers that share a pool of links. Return the number of requests before the first campaign."""
     chance = random.Random(seed)
     addresses = [f"198.51.100.{n}" for n in range(workers)]
     pool = list(site.get(addresses[0], "/")[1])
@@ -31,7 +31,7 @@ def crawl(site: SharedSite, workers: int, requests: int, seed: int, wait: float 
 
 
 def browse(site: SharedSite, chance: random.Random, people: int, visits: int, share: float) -> None:
-    """People who follow their own links, and with a chance of *share* one that somebody has sent them."""
+    """Browse as people who follow their own links, and with probability *share* one that somebody sent them."""
     links: dict[str, list[str]] = {f"10.{n // 250}.{n % 250}.7": [] for n in range(people)}
     names = list(links)
     for _ in range(visits):
@@ -56,7 +56,7 @@ def test_ten_workers_with_one_pool_are_one_campaign_within_a_hundred_requests(se
     # All of them, but for one at the most whose links nobody has come to use before the others were challenged.
     assert len(campaign.members) >= 9
     assert all(member.startswith("198.51.100.") for member in campaign.members)
-    assert "links that were minted for one another" in campaign.text
+    assert "links that were issued to one another" in campaign.text
 
 
 def test_members_are_challenged_together():
@@ -70,7 +70,7 @@ def test_members_are_challenged_together():
     assert site.get("203.0.113.5")[0].action == "pass"
 
 
-def test_where_it_is_only_recorded_nobody_is_challenged():
+def test_members_are_not_challenged_if_campaigns_are_only_recorded():
     site = SharedSite("[campaigns]\nresponse = 'record'")
     assert crawl(site, 10, 40, 1) is not None
     (campaign,) = site.campaigns
@@ -79,8 +79,8 @@ def test_where_it_is_only_recorded_nobody_is_challenged():
     assert all(("campaign", 1) in scores[member].reasons for member in campaign.members)
 
 
-def test_each_address_used_once_is_found_all_the_same():
-    """As those do who rent addresses: each asks for one page, by a link of the one before it."""
+def test_crawlers_that_use_each_address_once_are_found():
+    """Rented addresses: each requests one page, by a link issued to an earlier one."""
     site, links, asked = SharedSite(), [], 0
     chance = random.Random(3)
     for n in range(60):
@@ -93,7 +93,7 @@ def test_each_address_used_once_is_found_all_the_same():
     assert asked < 60
 
 
-def test_one_that_hands_out_links_to_others_is_found():
+def test_workers_that_get_their_links_from_one_scout_are_found():
     site = SharedSite()
     scout, workers, links = "198.51.100.1", ["198.51.100.7", "198.51.100.8", "198.51.100.9"], []
     links += site.get(scout)[1]
@@ -108,13 +108,13 @@ def test_one_that_hands_out_links_to_others_is_found():
 @pytest.mark.no_cover
 @pytest.mark.parametrize("share", [0.0023, 0.01, 0.05])
 @pytest.mark.parametrize("seed", range(2))
-def test_people_who_now_and_then_share_a_link_are_no_campaign(share, seed):
+def test_people_who_sometimes_share_a_link_are_not_a_campaign(share, seed):
     site = SharedSite()
     browse(site, random.Random(seed), 200, 6_000, share)
     assert site.campaigns == []
 
 
-def test_a_chat_of_three_that_reads_little_else_is_no_campaign():
+def test_three_people_who_only_read_links_of_their_chat_are_not_a_campaign():
     site, names = SharedSite(), ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     chance = random.Random(4)
     for n in range(20):
@@ -129,7 +129,7 @@ def test_a_chat_of_three_that_reads_little_else_is_no_campaign():
 
 
 @pytest.mark.parametrize("posted", [1, 3])
-def test_a_link_that_was_posted_is_no_campaign(posted):
+def test_readers_of_a_posted_link_are_not_a_campaign(posted):
     site = SharedSite()
     poster = "10.0.0.1"
     links = site.get(poster)[1][:posted]
@@ -157,12 +157,12 @@ def test_readers_of_a_search_engine_that_crawled_marked_links_do_not_join_its_ca
     assert set(site.campaigns[0].members) == engine
 
 
-def test_two_campaigns_that_meet_are_one():
+def test_two_campaigns_with_a_common_member_merge():
     sharing = LinkSharing()
-    borrow(sharing, ["a", "b", "c"], 30)
-    borrow(sharing, ["x", "y", "z"], 30)
+    share(sharing, ["a", "b", "c"], 30)
+    share(sharing, ["x", "y", "z"], 30)
     assert len(sharing.campaigns()) == 2
-    # One that was in none borrows from both, and lends.
+    # A visitor outside both uses links of both, and they use its links.
     for n, issuer in enumerate(["a", "x"] * 6):
         found = sharing.see(visit("new", START + 100 + n, f"/n{n}", issuer), visitor_digest(issuer))
         sharing.see(visit(issuer, START + 100 + n, f"/m{n}", "new"), visitor_digest("new"))
@@ -173,19 +173,19 @@ def test_two_campaigns_that_meet_are_one():
     assert len(found.merged) == 1
 
 
-def test_campaigns_outlive_a_restart():
+def test_campaigns_survive_a_restart():
     before, after = LinkSharing(), LinkSharing()
-    borrow(before, ["a", "b", "c"], 30)
+    share(before, ["a", "b", "c"], 30)
     after.restore(before.campaigns())
     assert after.campaigns() == before.campaigns()
-    borrow(after, ["a", "b", "c", "d"], 40, START + 60)
+    share(after, ["a", "b", "c", "d"], 40, START + 60)
     (campaign,) = after.campaigns()
     assert campaign.id == before.campaigns()[0].id
     assert set(campaign.members) == {"a", "b", "c", "d"}
 
 
 def restarted(sharing: LinkSharing, store: dict[bytes, tuple[float, bytes]]) -> LinkSharing:
-    """The same after a restart: what has changed is kept, and another takes it over."""
+    """Return another instance, restored from what this one reports as changed."""
     for who, kept in sharing.changed().items():
         store.pop(who, None)
         if kept is not None:
@@ -206,11 +206,11 @@ def restarted(sharing: LinkSharing, store: dict[bytes, tuple[float, bytes]]) -> 
      (1, 3, 1), (2, 1, 0), (2, 1, 1)],
     {1},
 )  # fmt: skip
-def test_ties_outlive_a_restart(visits, restarts):
+def test_link_records_survive_a_restart(visits, restarts):
     """
-    Whenever it is stopped and started again, the same campaigns are found at the same visit.
+    Restarts at any visit do not change at which visit a campaign is found.
 
-    Only who has just begun, and is tied to nobody, begins anew.
+    Only visitors that have just begun, without any shared link, are lost.
     """
     straight, kept, store = LinkSharing(), LinkSharing(), {}
     kept.keep()
@@ -219,15 +219,15 @@ def test_ties_outlive_a_restart(visits, restarts):
             kept = restarted(kept, store)
             for begun in straight._nodes.keys() - kept._nodes.keys():
                 node = straight._nodes.pop(begun)
-                assert node.pages < _LEAST_PAGES
-                assert not node.tied
+                assert node.pages < _MIN_PAGES
+                assert not node.is_connected
         name, owner = f"v{who}", f"v{issuer}"
         seen = visit(name, START + n * 30.0, f"/{page}", owner)
         found = [one.see(seen, visitor_digest(owner) if name != owner else None) for one in (straight, kept)]
         joined = [f and f.joined for f in found]
         assert joined[0] == joined[1]
         if found[0] is not None:
-            # What members of a campaign do with links is not kept.
+            # The link use of members of a campaign is not stored.
             return
 
 
@@ -247,22 +247,34 @@ def test_a_restart_in_the_middle_of_a_crawl_hides_nobody():
     assert set(stopped.campaigns[0].members) == set(straight.campaigns[0].members)
 
 
-def test_what_another_version_wrote_is_no_tie():
+def test_link_records_of_another_version_are_ignored():
     sharing = LinkSharing()
     sharing.restore_ties([(b"who", b"\xff")])
     assert len(sharing) == 0
 
 
-def test_what_fades_is_gone():
+def test_sharing_that_chance_explains_is_not_a_campaign():
+    """With a high setting of `chance`, enough members and links are not enough: chance must be ruled out as well."""
+    unlikely, likely = LinkSharing(SharingLimits(chance=0.01)), LinkSharing(SharingLimits(chance=0.35))
+    for sharing in (unlikely, likely):
+        share(sharing, ["a", "b", "c"], 15)
+    assert len(unlikely.campaigns()) == 1
+    assert likely.campaigns() == []
+    # More of the same cannot be chance any more.
+    share(likely, ["a", "b", "c"], 30, START + 15, salt=1)
+    assert len(likely.campaigns()) == 1
+
+
+def test_slow_sharing_fades_before_it_becomes_a_campaign():
     limits = SharingLimits(half_life=60.0)
     sharing = LinkSharing(limits)
     for n in range(40):
-        borrow(sharing, ["a", "b", "c"], 1, START + 120.0 * n, salt=n)
+        share(sharing, ["a", "b", "c"], 1, START + 120.0 * n, salt=n)
     assert sharing.campaigns() == []
 
 
-def test_the_memory_is_bounded():
-    sharing = LinkSharing(most_visitors=100, most_links=50)
+def test_visitors_and_links_in_memory_are_bounded():
+    sharing = LinkSharing(max_visitors=100, max_links=50)
     for n in range(2_000):
         issuer = f"v{n * 7 % 500}"
         sharing.see(visit(f"v{n % 500}", START + n, f"/{n}", issuer), visitor_digest(issuer))
@@ -270,7 +282,7 @@ def test_the_memory_is_bounded():
     assert len(sharing._links) <= 50
 
 
-def test_assets_entries_and_prepared_pages_say_nothing():
+def test_assets_and_unmarked_and_unassigned_links_are_ignored():
     sharing = LinkSharing()
     image = Visit(START, "a", "a", "a", "GET", "/i.png", kind="asset", marker=Marker("page", b"x" * 6, b"p", "/i"))
     entry = Visit(START, "a", "a", "a", "GET", "/")
@@ -281,17 +293,17 @@ def test_assets_entries_and_prepared_pages_say_nothing():
 
 
 @given(st.floats(0, 50), st.floats(0, 20))
-def test_a_tail_is_a_probability(count, expected):
-    assert 0 <= tail(count, expected) <= 1
-    assert tail(count + 1, expected) <= tail(count, expected) + 1e-9
+def test_a_poisson_tail_is_a_probability(count, expected):
+    assert 0 <= poisson_tail(count, expected) <= 1
+    assert poisson_tail(count + 1, expected) <= poisson_tail(count, expected) + 1e-9
 
 
 def visit(who: str, at: float, target: str, issuer: str) -> Visit:
     return Visit(at, who, who, who, "GET", target, marker=Marker("page", visitor_digest(issuer), b"parent", target))
 
 
-def borrow(sharing: LinkSharing, names: list[str], links: int, at: float = START, salt: int = 0) -> None:
-    """Each in turn borrows a link from another."""
+def share(sharing: LinkSharing, names: list[str], links: int, at: float = START, salt: int = 0) -> None:
+    """Each visitor in turn uses a link issued to the next."""
     for n in range(links):
         who, issuer = names[n % len(names)], names[(n + 1) % len(names)]
         sharing.see(visit(who, at + n, f"/{names[0]}/{salt}/{n % PAGES}", issuer), visitor_digest(issuer))

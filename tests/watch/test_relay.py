@@ -1,4 +1,4 @@
-"""Visits on their way to a watch: none is lost while there is room, and whose were left out is told."""
+"""Visits reach a watch in another process; when the queue is full, the watch learns whose were dropped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 
 from hedgerow.core.decision import PASS, Decision, Evidence, ScoreUpdate
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.watch.relay import Intake, Relay, decode, encode, pair, send_to
+from hedgerow.watch.relay import Intake, Relay, decode, encode, send_to, socket_pair
 
 
 def visit(n: int, visitor: str = "192.0.2.1", **fields) -> Visit:
@@ -22,7 +22,7 @@ def wait_until(met) -> None:
         time.sleep(0.01)
 
 
-def test_a_batch_is_the_same_on_the_other_side_but_for_what_is_done_already():
+def test_a_batch_arrives_unchanged_except_for_score_updates():
     marked = visit(1, marker=Marker("page", b"123456", b"abcdef", "/x"), linked=(b"123456",), signs=("a",))
     evidence = Evidence("integrity", "minted-for-another", 0.2, "A link of another.", details="00ff")
     change = ScoreUpdate("192.0.2.1", 1.0, 1, 60.0, weight=0.2)
@@ -31,8 +31,8 @@ def test_a_batch_is_the_same_on_the_other_side_but_for_what_is_done_already():
     assert batch.missed == ("somebody",)
 
 
-def test_from_a_relay_to_the_intake_in_the_order_of_their_times():
-    sending, listening = pair()
+def test_visits_of_several_relays_all_arrive():
+    sending, listening = socket_pair()
     seen: list[Visit] = []
     missed: list[str] = []
     with sending, listening:
@@ -48,8 +48,8 @@ def test_from_a_relay_to_the_intake_in_the_order_of_their_times():
     assert missed == []
 
 
-def test_a_visit_too_large_for_the_way_is_left_out_and_told():
-    sending, listening = pair()
+def test_a_visit_too_large_for_a_datagram_is_dropped_and_reported():
+    sending, listening = socket_pair()
     with sending, listening:
         deliver = send_to(sending)
         assert deliver([(visit(1), PASS), (visit(2, "large", user_agent="x" * 100_000), PASS), (visit(3), PASS)], ["a"])
@@ -58,12 +58,12 @@ def test_a_visit_too_large_for_the_way_is_left_out_and_told():
     assert {name for batch in batches for name in batch.missed} == {"a", "large"}
 
 
-def test_what_does_not_fit_is_counted_and_whose_it_was_is_told_later():
-    there, told = threading.Event(), []
+def test_visits_beyond_the_queue_are_counted_and_their_visitors_reported():
+    there, delivered = threading.Event(), []
 
     def deliver(seen, missed) -> bool:
         if there.is_set():
-            told.append((len(seen), set(missed)))
+            delivered.append((len(seen), set(missed)))
         return there.is_set()
 
     relay = Relay(deliver, queue=10)
@@ -71,6 +71,6 @@ def test_what_does_not_fit_is_counted_and_whose_it_was_is_told_later():
         relay.add(visit(n, f"192.0.2.{n}"), PASS)
     assert relay.left_out >= 20
     there.set()
-    wait_until(lambda: sum(count for count, _ in told) + relay.left_out >= 30 and not relay.waiting)
+    wait_until(lambda: sum(count for count, _ in delivered) + relay.left_out >= 30 and not relay.waiting)
     relay.close()
-    assert len(set().union(*(missed for _, missed in told))) == relay.left_out
+    assert len(set().union(*(missed for _, missed in delivered))) == relay.left_out

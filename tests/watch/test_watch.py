@@ -44,7 +44,7 @@ class Says:
     def judge(self, session, _visitor, _at):
         return self.says(session)
 
-    def take(self, _record) -> None: ...
+    def restore(self, _record) -> None: ...
 
 
 def watch_with(judge, **options) -> tuple[Watch, list[ScoreUpdate]]:

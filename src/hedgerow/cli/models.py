@@ -14,7 +14,7 @@ from hedgerow.errors import ModelError
 from hedgerow.logs.formats import iso, readable
 from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import connect
-from hedgerow.watch.models.drift import ENOUGH, FAR, MOVED
+from hedgerow.watch.models.drift import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT
 from hedgerow.watch.models.panel import ModelKind, Panel, PanelRecord
 from hedgerow.watch.session_store import read_records
 from hedgerow.web.build import build_panel, shelf, state_path
@@ -49,7 +49,7 @@ def show(
     settings = load_settings(default_config(config))
     panels = _panels(settings)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode([panel.told() for panel in panels])).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode([panel.status() for panel in panels])).decode())
         return
     if not panels:
         typer.echo("paths and windows are both off in [watch]")
@@ -105,7 +105,7 @@ def _panels(settings: Settings) -> list[Panel]:
             records = read_records(connection)
         for panel in panels:
             for record in records:
-                panel.take(record)
+                panel.restore(record)
     return panels
 
 
@@ -151,20 +151,20 @@ def _print_shadow(record: PanelRecord) -> None:
 
 
 def _print_drift(panel: Panel) -> None:
-    moved = [one for one in panel.moved() if one.sessions >= ENOUGH]
+    moved = [one for one in panel.drift() if one.sessions >= MIN_SESSIONS]
     if not any(stage.bins for stage in panel.bundle.stages):
         typer.echo("  whether visitors have changed cannot be told: the bundle does not say what people were like")
         return
     if not moved:
-        typer.echo(f"  whether visitors have changed will be told after {ENOUGH} judgements of people")
+        typer.echo(f"  whether visitors have changed will be told after {MIN_SESSIONS} judgements of people")
         return
-    far = [one for one in moved if one.off > FAR]
-    some = [one for one in moved if MOVED < one.off <= FAR]
+    far = [one for one in moved if one.drift > MAJOR_DRIFT]
+    some = [one for one in moved if MINOR_DRIFT < one.drift <= MAJOR_DRIFT]
     typer.echo(
         f"  against the training, {len(far)} of {len(moved)} features (each at every number of visits) moved far, "
         f"{len(some)} a little"
     )
-    for one in sorted(moved, key=lambda m: -m.off)[:_FEATURES_SHOWN]:
-        typer.echo(f"    {one.feature} at {one.size} visits: {one.off:.2f} (above {FAR} is far)")
+    for one in sorted(moved, key=lambda m: -m.drift)[:_FEATURES_SHOWN]:
+        typer.echo(f"    {one.feature} at {one.size} visits: {one.drift:.2f} (above {MAJOR_DRIFT} is far)")
     if warning := panel.warning():
         typer.echo(f"  warning: {warning}")

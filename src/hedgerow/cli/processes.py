@@ -21,7 +21,7 @@ from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import split_listen
-from hedgerow.watch.relay import pair
+from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.holdings import SiteStores
 from hedgerow.web.site import Site
@@ -54,7 +54,7 @@ def run_processes(
         return
     settings = read()
     prepare_shared(settings)
-    sending, listening = pair()
+    sending, listening = socket_pair()
 
     def beside() -> None:
         _run_site(read, None, side, application, lambda settings: side_stores(settings, listening))
@@ -83,7 +83,7 @@ def _run_site(
     if door is not None:
         server = make_server(
             application(settings, site), *door.getsockname()[:2],
-            limits=_limits_of(settings), graceful=math.ceil(settings.proxy.shutdown_timeout),
+            limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
         servers.append((server, door))
     if side is not None:

@@ -62,7 +62,7 @@ def build_proxy(settings: Settings) -> Proxy:
     proxy = settings.proxy
     upstream = Upstream(
         proxy.upstream,
-        most_connections=proxy.connections,
+        max_connections=proxy.connections,
         connect_timeout=proxy.connect_timeout,
         head_timeout=proxy.response_timeout,
         read_timeout=proxy.idle_timeout,

@@ -1,13 +1,13 @@
 """
-How uvicorn is run for a site that strangers attack: with limits, deadlines, and short answers to nonsense.
+The uvicorn server, configured for a public site: with limits, deadlines, and short responses to malformed requests.
 
-    make_server(app, host, port)             a `uvicorn.Server`, ready to run
-    └── _Server                              looks at the deadlines of all connections once a second
-        └── server_protocol.py: Protocol     uvicorn's HTTP protocol, with limits on what clients send and how slowly
-            └── server_cycle.py: Cycle       uvicorn's request and response: cheaper, and quiet if the upstream fails
+    make_server(app, host, port)                   a `uvicorn.Server`, ready to run
+    └── _Server                                    checks the deadlines of all connections once a second
+        └── server_protocol.py: ServerProtocol     uvicorn's HTTP protocol, with limits on size and slowness
+            └── server_cycle.py: RequestCycle      uvicorn's request and response, cheaper and with clean failures
 
-Limits are kept while bytes arrive, so no client takes more memory than they allow. Deadlines are numbers that
-a sweep looks at: a timer for each would cost more than the rest of what is done around a short request.
+Limits apply while bytes arrive, so no client takes more memory than they allow. Deadlines are numbers that a sweep
+checks: a timer for each would cost more than all other work on a short request.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol
 
-_TICKS_A_SECOND = 10
+_TICKS_PER_SECOND = 10
 
 
 def make_server(
-    app: Any, host: str, port: int, *, limits: ServerLimits | None = None, graceful: int = 10, lifespan: bool = True
+    app: Any, host: str, port: int, *, limits: ServerLimits | None = None, grace_period: int = 10, lifespan: bool = True
 ) -> uvicorn.Server:
     """
-    A server for *app*; `run()` it, with a list of sockets if there are several workers.
+    Return a server for *app*. Call its `run()`, with a list of sockets if there are several workers.
 
-    When `should_exit` is set, requests under way have *graceful* seconds to finish. Logging is left to the program:
-    refusals and failures go to `hedgerow.server`, the rest to uvicorn's own loggers. Forwarded headers are
-    not read here, for whether to believe them is decided where visitors are identified.
+    After `should_exit` is set, running requests have *grace_period* seconds to finish. The program configures logging:
+    refusals and failures go to `hedgerow.server`, the rest to uvicorn's loggers. Forwarded headers are not read here;
+    `request.address` decides whether to trust them.
     """
     limits = limits or ServerLimits()
     config = uvicorn.Config(
@@ -51,24 +51,23 @@ def make_server(
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        timeout_graceful_shutdown=graceful,
+        timeout_graceful_shutdown=grace_period,
     )
     return _Server(config)
 
 
 class _Server(uvicorn.Server):
     """
-    uvicorn's server, which also looks for connections that are overdue.
+    uvicorn's server, with a sweep for overdue connections.
 
-    Signals are left to the program: uvicorn would raise them once more after a graceful end, and the process would die
-    of what it was asked for politely.
+    The program handles signals. uvicorn would raise them again after a graceful shutdown and kill the process.
     """
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
 
     async def on_tick(self, counter: int) -> bool:
-        if counter % _TICKS_A_SECOND == 0:
+        if counter % _TICKS_PER_SECOND == 0:
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
                 if isinstance(connection, ServerProtocol):
@@ -77,7 +76,7 @@ class _Server(uvicorn.Server):
 
 
 class _Websocket(WebSocketsSansIOProtocol):
-    """uvicorn's websocket, which takes an HTTP answer to a handshake for the end of it and not for an omission."""
+    """uvicorn's websocket, which accepts an HTTP response to a handshake as its end."""
 
     async def send(self, message: Any) -> None:
         await super().send(message)

@@ -30,8 +30,8 @@ def _status_lines() -> Iterator[tuple[int, bytes]]:
 _STATUS_LINES = dict(_status_lines())
 
 
-def plain_answer(status: int) -> bytes:
-    """A whole answer that says no more than its status."""
+def plain_response(status: int) -> bytes:
+    """Return a complete response that contains only its status."""
     phrase = HTTPStatus(status).phrase
     body = f"{status} {phrase}\n"
     return (
@@ -44,23 +44,22 @@ class RequestCycle(RequestResponseCycle):
     """
     One request and its response.
 
-    The head waits for the first of the body and goes out with it: one system call and one packet less, and until
-    then an error can still be told.
+    The head waits for the first part of the body and is sent with it. That saves a system call and a packet, and until
+    then the response can still become an error.
     """
 
     task: asyncio.Task[None]
     tasks: set[asyncio.Task[None]]
     ends_by_closing = False
-    told = False
+    head_sent = False
     _head = b""
 
     async def run_asgi(self, app: Any) -> None:
         """
         Run the application.
 
-        A failure of the upstream after the response has begun is no fault of the program and gets no
-        traceback; the connection is closed before the promised end, so the client knows that something is
-        missing.
+        A failure of the upstream after the start of the response is logged without a traceback. The connection is then
+        closed before the announced end, so that the client notices that the response is incomplete.
         """
         try:
             await app(self.scope, self.receive, self.send)
@@ -69,7 +68,7 @@ class RequestCycle(RequestResponseCycle):
             self._fail()
         except asyncio.CancelledError:
             self._fail()
-        except Exception:  # noqa: BLE001 - the server must outlive any application
+        except Exception:  # noqa: BLE001 - the server must survive any application error
             _log.exception("the application failed")
             self._fail()
         else:
@@ -97,33 +96,33 @@ class RequestCycle(RequestResponseCycle):
         lines = [_STATUS_LINES[status], *map(b": ".join, headers)]
         if self.default_headers:
             lines += map(b": ".join, self.default_headers)
-        says_close = False
+        has_close = False
         for pair in headers:
             name = pair[0].lower()
             if name in _FRAMING:
-                says_close |= self._heed(name, pair[1])
-        if not self.keep_alive and not says_close:
+                has_close |= self._read_framing(name, pair[1])
+        if not self.keep_alive and not has_close:
             lines.append(b"connection: close")
         if status in _WITHOUT_BODY or self.scope["method"] == "HEAD":
             self.chunked_encoding = False
             self.expected_content_length = 0
         elif self.chunked_encoding is None:
-            # HTTP/1.0 knows no chunks: there the end of the connection is the end of the body.
+            # HTTP/1.0 has no chunks: the end of the connection is the end of the body.
             self.ends_by_closing = self.scope["http_version"] == "1.0"
             self.chunked_encoding = not self.ends_by_closing
             if self.chunked_encoding:
                 lines.append(b"transfer-encoding: chunked")
-        ends = len(lines) + 1
+        line_ends = len(lines) + 1
         lines += (b"", b"")
         head = b"\r\n".join(lines)
-        if head.count(b"\n") != ends or head.count(b"\r") != ends or b"\0" in head:
-            raise RuntimeError("a response's headers must not hold line ends")
+        if head.count(b"\n") != line_ends or head.count(b"\r") != line_ends or b"\0" in head:
+            raise RuntimeError("response headers must not contain line breaks")
         self.response_started = True
         self.waiting_for_100_continue = False
         self._head = head
 
-    def _heed(self, name: bytes, value: bytes) -> bool:
-        """Note what a header says of the body's end; the answer is whether it says that the connection ends."""
+    def _read_framing(self, name: bytes, value: bytes) -> bool:
+        """Apply a framing header of the response. Return whether it closes the connection."""
         if name == b"content-length":
             self.expected_content_length = int(value)
             self.chunked_encoding = False
@@ -137,8 +136,8 @@ class RequestCycle(RequestResponseCycle):
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
         pieces = self._framed(body, more=more)
-        if not self.told:
-            self.told = True
+        if not self.head_sent:
+            self.head_sent = True
             pieces.insert(0, self._head)
         if len(pieces) == 1:
             self.transport.write(pieces[0])
@@ -155,7 +154,7 @@ class RequestCycle(RequestResponseCycle):
         self.on_response()
 
     def _framed(self, body: bytes, *, more: bool) -> list[bytes]:
-        """What goes on the wire for a piece of the body."""
+        """Return the bytes to send for a part of the body."""
         if self.chunked_encoding:
             if body:
                 return [b"%x\r\n" % len(body), body, b"\r\n" if more else b"\r\n0\r\n\r\n"]
@@ -169,14 +168,14 @@ class RequestCycle(RequestResponseCycle):
         return [body] if body else []
 
     def _fail(self) -> None:
-        """Answer with an error while that is possible; else end before the promised end."""
+        """Respond with an error if the head is not sent yet; otherwise end the connection early."""
         if self.disconnected or self.response_complete:
             return
-        if not self.told:
-            self.told = self.response_started = True
-            self.transport.write(plain_answer(500))
+        if not self.head_sent:
+            self.head_sent = self.response_started = True
+            self.transport.write(plain_response(500))
         elif self.ends_by_closing:
-            # Here only a reset tells a broken body from a whole one.
+            # Only a reset distinguishes an incomplete body from a complete one here.
             connected = self.transport.get_extra_info("socket")
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self.transport.abort()
@@ -185,4 +184,4 @@ class RequestCycle(RequestResponseCycle):
 
 
 def _do_nothing() -> None:
-    """What a finished cycle calls; it must not hold on to its connection."""
+    """Replaces the callback of a finished cycle, so that the cycle does not keep its connection alive."""

@@ -1,4 +1,4 @@
-"""One connection of a client: what it may send, how slowly, and what becomes of nonsense."""
+"""One client connection: limits on what it may send and how slowly, and refusal of malformed requests."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
-from hedgerow.proxy.server_cycle import RequestCycle, plain_answer
+from hedgerow.proxy.server_cycle import RequestCycle, plain_response
 
 _log = logging.getLogger("hedgerow.server")
 
-_MOST_PIPELINED = 32
+_MAX_PIPELINED = 32
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1_048_576
 _VERSIONS = frozenset({"1.0", "1.1"})
-_NOTED = frozenset({b"expect", b"host", b"transfer-encoding"})
+_CHECKED_HEADERS = frozenset({b"expect", b"host", b"transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,8 @@ class ServerLimits:
     """
     What a client may send, in bytes, and how long it may take, in seconds.
 
-    *head_timeout* is for a whole request head, *body_timeout* and *write_timeout* for standing still while a
-    body is sent to us or an answer taken from us, *keep_alive* for the time between two requests. *message*
-    is for one websocket message.
+    *head_timeout* is for a complete request head. *body_timeout* and *write_timeout* are for a stalled request body and
+    a stalled response. *keep_alive* is the time between two requests. *message* is for one websocket message.
     """
 
     request_line: int = 16_384
@@ -47,20 +46,19 @@ class ServerLimits:
 
 
 class _Refusal(Exception):  # noqa: N818 - the client's error, not ours
-    """A request that is answered here, with *status*, and never reaches the application."""
+    """A request that the server answers itself with *status*; it never reaches the application."""
 
-    def __init__(self, status: int, why: str) -> None:
+    def __init__(self, status: int, reason: str) -> None:
         self.status = status
-        super().__init__(why)
+        super().__init__(reason)
 
 
 class ServerProtocol(HttpToolsProtocol):
     """
-    One connection of a client.
+    One client connection.
 
-    *deadline* is in the loop's time and infinite while the client owes us nothing. A request that breaks a
-    rule is answered here, in a few words, and is the connection's last: where one message ends and the next
-    begins is no longer certain.
+    *deadline* is in the loop's time and infinite while nothing is expected of the client. A request that breaks a rule
+    gets a short response and is the last of its connection: where the next message would begin is uncertain.
     """
 
     cycle: RequestCycle
@@ -69,20 +67,20 @@ class ServerProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._limits = limits
         self._running: RequestCycle | None = None
-        self._asgi = {"version": self.asgi_version, "spec_version": "2.3"}
+        self._asgi_info = {"version": self.asgi_version, "spec_version": "2.3"}
         self._in_head = False
-        self._whole = True
-        self._timed = False
+        self._complete = True
+        self._deadline_set = False
         self._upgrading = False
-        self._over = False
+        self._closing = False
         self._hosts = 0
-        self._coding = b""
-        self._fed = 0
+        self._transfer_encoding = b""
+        self._unparsed = 0
         self._unsent = -1
-        self._stuck_since = 0.0
+        self._stalled_since = 0.0
         self.deadline = inf
 
-    # asyncio's side
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -95,13 +93,13 @@ class ServerProtocol(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         self.flow.resume_writing()
-        # The parser holds on to us.
+        # Break the reference cycle with the parser.
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        self._fed += len(data)
-        if self._over:
-            if self._fed > _LINGER_BYTES:
+        self._unparsed += len(data)
+        if self._closing:
+            if self._unparsed > _LINGER_BYTES:
                 self.transport.abort()
             return
         try:
@@ -113,8 +111,8 @@ class ServerProtocol(HttpToolsProtocol):
             cause = error.__context__
             self._refuse(cause if isinstance(cause, _Refusal) else _Refusal(400, str(error)))
             return
-        if not self._whole or self._fed:
-            self._limit_the_rest()
+        if not self._complete or self._unparsed:
+            self._limit_incomplete()
         elif self.cycle.response_complete:
             self.deadline = self.loop.time() + self._limits.keep_alive
         else:
@@ -130,22 +128,22 @@ class ServerProtocol(HttpToolsProtocol):
         self._unsent = -1
         super().resume_writing()
 
-    # llhttp's side: called while data_received feeds it
+    # Called by llhttp, from data_received
 
     def on_message_begin(self) -> None:
-        if len(self.pipeline) >= _MOST_PIPELINED:
+        if len(self.pipeline) >= _MAX_PIPELINED:
             raise _Refusal(400, "too many requests at once")
-        self._whole = False
+        self._complete = False
         self._in_head = True
-        self._timed = False
+        self._deadline_set = False
         self._hosts = 0
-        self._coding = b""
+        self._transfer_encoding = b""
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
         self.scope = {  # type: ignore[typeddict-item]
             "type": "http",
-            "asgi": self._asgi,  # type: ignore[typeddict-item]
+            "asgi": self._asgi_info,  # type: ignore[typeddict-item]
             "server": self.server,
             "client": self.client,
             "scheme": self.scheme,  # type: ignore[typeddict-item]
@@ -160,18 +158,18 @@ class ServerProtocol(HttpToolsProtocol):
             raise _Refusal(414, "the request line is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # After the head these are trailers: the application has its headers already, and is not to get others.
+        # Headers after the head are trailers. They are dropped: the application already has its headers.
         if not self._in_head:
             return
         name = name.lower()
         self.headers.append((name, value))
-        if name in _NOTED:
-            self._note(name, value)
+        if name in _CHECKED_HEADERS:
+            self._check_header(name, value)
 
     def on_headers_complete(self) -> None:
         version = self.parser.get_http_version()
         method = self.parser.get_method().decode("ascii")
-        if self._hosts != 1 or version != "1.1" or self._coding or method == "CONNECT":
+        if self._hosts != 1 or version != "1.1" or self._transfer_encoding or method == "CONNECT":
             self._check_head(version, method)
         self._check_size()
         scope = self.scope
@@ -184,11 +182,11 @@ class ServerProtocol(HttpToolsProtocol):
         path = raw_path.decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
         self._in_head = False
-        self._fed = 0
-        self._begin(keep_alive=version == "1.1" and self.parser.should_keep_alive())
+        self._unparsed = 0
+        self._start_cycle(keep_alive=version == "1.1" and self.parser.should_keep_alive())
 
     def on_body(self, body: bytes) -> None:
-        self._fed = 0
+        self._unparsed = 0
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
@@ -199,25 +197,25 @@ class ServerProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._upgrading:
             return
-        self._fed = 0
-        self._whole = True
+        self._unparsed = 0
+        self._complete = True
         cycle = self.cycle
         cycle.more_body = False
         cycle.message_event.set()
 
-    # The server's and the cycle's side
+    # Called by the server and the request cycle
 
     def check(self, now: float) -> None:
-        """Called once a second: end what is overdue at *now*."""
+        """Close or refuse what is overdue at *now*. Called once a second."""
         if now >= self.deadline:
             self._overdue(now)
         if self.flow.write_paused:
             unsent = self.transport.get_write_buffer_size()
             if unsent != self._unsent:
                 self._unsent = unsent
-                self._stuck_since = now
-            elif now - self._stuck_since >= self._limits.write_timeout:
-                _log.info("%s takes nothing of its answer", self._client_name())
+                self._stalled_since = now
+            elif now - self._stalled_since >= self._limits.write_timeout:
+                _log.info("%s: does not read its response; connection closed", self._client_name())
                 self.transport.abort()
 
     def on_response_complete(self) -> None:
@@ -227,18 +225,16 @@ class ServerProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._run(self.pipeline.pop()[0])
-        elif self._whole:
+        elif self._complete:
             self.deadline = self.loop.time() + self._limits.keep_alive
         elif not self._in_head:
             self.deadline = self.loop.time() + self._limits.body_timeout
 
-    # The rest
-
-    def _note(self, name: bytes, value: bytes) -> None:
+    def _check_header(self, name: bytes, value: bytes) -> None:
         if name == b"host":
             self._hosts += 1
         elif name == b"transfer-encoding":
-            self._coding += value
+            self._transfer_encoding += value
         elif value.lower() == b"100-continue":
             self.expect_100_continue = True
 
@@ -246,8 +242,8 @@ class ServerProtocol(HttpToolsProtocol):
         limits = self._limits
         if len(self.headers) > limits.header_count:
             raise _Refusal(431, "too many headers")
-        # No more was fed than this, so usually there is nothing to add up.
-        if self._fed > limits.header_bytes:
+        # The head is not longer than the bytes received for it, so usually no sum is needed.
+        if self._unparsed > limits.header_bytes:
             size = sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > limits.header_bytes:
                 raise _Refusal(431, "the headers are too long")
@@ -257,16 +253,16 @@ class ServerProtocol(HttpToolsProtocol):
             raise _Refusal(505, f"HTTP version {version}")
         if self._hosts != 1 and (self._hosts or version == "1.1"):
             raise _Refusal(400, f"{self._hosts} Host headers")
-        if self._coding:
+        if self._transfer_encoding:
             if version == "1.0":
                 raise _Refusal(400, "chunks in HTTP/1.0")
-            if self._coding.lower() != b"chunked":
-                raise _Refusal(501, f"transfer encoding {self._coding!r}")
+            if self._transfer_encoding.lower() != b"chunked":
+                raise _Refusal(501, f"transfer encoding {self._transfer_encoding!r}")
         if method == "CONNECT":
             raise _Refusal(501, "CONNECT")
 
-    def _begin(self, *, keep_alive: bool) -> None:
-        """The head of a request is here: run the application, or queue it behind the requests before."""
+    def _start_cycle(self, *, keep_alive: bool) -> None:
+        """Run the application for a complete head, or queue the request behind earlier ones."""
         previous = cast("RequestCycle | None", self.cycle)
         cycle = self.cycle = RequestCycle(
             scope=self.scope,
@@ -290,36 +286,36 @@ class ServerProtocol(HttpToolsProtocol):
 
     def _run(self, cycle: RequestResponseCycle) -> None:
         running = self._running = cast("RequestCycle", cycle)
-        # The cycle takes itself off the set; a done-callback would cost another turn of the event loop.
+        # The cycle removes its task from the set. A done-callback would cost another iteration of the event loop.
         task = running.task = self.loop.create_task(running.run_asgi(self.app))
         self.tasks.add(task)
 
-    def _limit_the_rest(self) -> None:
+    def _limit_incomplete(self) -> None:
         """
-        A message is incomplete: limit what may come before it makes progress, and for how long.
+        Limit size and time of an incomplete message until it makes progress.
 
-        Blank lines before a request are no progress, and leave the deadline as it is.
+        Blank lines before a request are no progress, and do not move the deadline.
         """
         limits = self._limits
         if self._in_head and len(self.headers) > limits.header_count:
             self._refuse(_Refusal(431, "too many headers"))
-        elif self._fed > limits.request_line + limits.header_bytes:
+        elif self._unparsed > limits.request_line + limits.header_bytes:
             self._refuse(_Refusal(431, "the headers are too long"))
-        elif self._in_head and not self._timed:
-            self._timed = True
+        elif self._in_head and not self._deadline_set:
+            self._deadline_set = True
             self.deadline = self.loop.time() + limits.head_timeout
-        elif not self._whole and not self._in_head:
+        elif not self._complete and not self._in_head:
             self.deadline = self.loop.time() + limits.body_timeout
 
     def _overdue(self, now: float) -> None:
-        if self._over:
+        if self._closing:
             self.transport.abort()
-        elif self._whole:
+        elif self._complete:
             self.transport.close()
         elif self._in_head:
             self._refuse(_Refusal(408, "the request took too long"))
         elif self.flow.read_paused or self.cycle.waiting_for_100_continue:
-            # It is the application that does not take the body.
+            # The application does not read the body; the client is not to blame.
             self.deadline = now + self._limits.body_timeout
         else:
             self._refuse(_Refusal(408, "the request's body took too long"))
@@ -328,50 +324,50 @@ class ServerProtocol(HttpToolsProtocol):
         """
         End the connection because of what the client sent.
 
-        What it is owed for requests before this one it still gets, and then no answer to this one: an error
-        must not land in the middle of another response.
+        Responses to earlier requests are still sent. The refusal itself is dropped then, because it must not land in
+        the middle of another response.
         """
         _log.info("%s: refused with %d: %s", self._client_name(), refusal.status, refusal)
-        self._over = True
-        self._fed = 0
+        self._closing = True
+        self._unparsed = 0
         self.deadline = inf
-        if not self._whole and not self._in_head and not self._give_up_body():
+        if not self._complete and not self._in_head and not self._abandon_body():
             return
         earlier = list(self._unfinished())
         if earlier:
             earlier[-1].keep_alive = False
             return
-        self.transport.write(plain_answer(refusal.status))
-        # To close with bytes unread resets the connection, and the client may then never see the answer.
+        self.transport.write(plain_response(refusal.status))
+        # Closing with unread bytes resets the connection, and the client might never see the response.
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self.flow.resume_reading()
         self.deadline = self.loop.time() + _LINGER_SECONDS
 
-    def _give_up_body(self) -> bool:
-        """The body of the newest request is broken. Whether its client can still be told."""
+    def _abandon_body(self) -> bool:
+        """Abandon the broken body of the newest request. Return whether a response is still possible."""
         cycle = self.cycle
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
             return True
-        if cycle.told:
+        if cycle.head_sent:
             self.transport.close()
         cycle.disconnected = cycle.response_complete = True
         cycle.message_event.set()
-        return not cycle.told
+        return not cycle.head_sent
 
     def _unfinished(self) -> Iterator[RequestCycle]:
-        """The requests without a complete response, oldest first."""
+        """Yield the requests without a complete response, oldest first."""
         if self._running is not None and not self._running.response_complete:
             yield self._running
         for cycle, _ in reversed(self.pipeline):
             yield cast("RequestCycle", cycle)
 
     def _upgrade(self, rest: bytes) -> None:
-        """The client asks for another protocol; *rest* is what it sent after the head."""
+        """Handle a request for another protocol; *rest* is what the client sent after the head."""
         self._upgrading = self._in_head = False
-        self._whole = True
-        self._fed = 0
+        self._complete = True
+        self._unparsed = 0
         scope = self.scope
         if self._get_upgrade() != b"websocket" or scope["method"] != "GET" or scope["http_version"] != "1.1":
             self._decline_upgrade(rest)
@@ -384,7 +380,7 @@ class ServerProtocol(HttpToolsProtocol):
             self.handle_websocket_upgrade()
 
     def _fits_websockets(self) -> bool:
-        """Whether the `websockets` library takes this head: it has limits of its own, and then says nothing."""
+        """Return whether the head is within the limits of `websockets`, which refuses without a response."""
         longest = MAX_LINE_LENGTH - len(b"GET  HTTP/1.1\r\n")
         return (
             len(self.url) <= longest
@@ -394,10 +390,10 @@ class ServerProtocol(HttpToolsProtocol):
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """
-        Read the request once more, without its wish.
+        Parse the request again without its `Upgrade` header.
 
-        The parser takes the head for the whole request, though a body may follow (Java's client offers `h2c`
-        with any request): what the client means as a body must never be read as another request.
+        The parser takes the head for the whole request, though a body may follow: Java's client offers `h2c` with any
+        request. The body must never be parsed as another request.
         """
         method, version = self.scope["method"].encode("ascii"), self.scope["http_version"].encode("ascii")
         lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
@@ -411,7 +407,7 @@ class ServerProtocol(HttpToolsProtocol):
 
 
 def _split_target(target: bytes) -> tuple[bytes, bytes]:
-    """Path and query as they were sent. Of an absolute address (`GET http://...`) the host is dropped."""
+    """Return path and query as they were sent. The host of an absolute target (`GET http://...`) is dropped."""
     if not target.isascii():
         raise _Refusal(400, "the target is not ASCII")
     if target.startswith(b"/") and b"#" not in target:

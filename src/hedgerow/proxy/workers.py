@@ -1,8 +1,8 @@
 """
-Several processes for one site: workers that serve, and one beside them that does what must be done once.
+Worker processes for one site, and one process for tasks that must run once.
 
-The first process only looks after the others: it starts again whoever dies, passes on the signals that it gets, and
-ends when all have ended. It starts no thread and opens no store while it has any: its children are its forks.
+The supervisor process restarts processes that die, forwards its signals, and ends when all have ended. It starts no
+thread and opens no store, because its children are forks.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from hedgerow.errors import HedgerowError
 
 log = logging.getLogger("hedgerow")
 
-_SHORT_LIFE = 1.0
+_MIN_LIFETIME = 1.0
 _PAUSE = 0.05
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FORWARDED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _DIE_WITH_PARENT = 1
 
 
 class Workers:
     """
-    Runs each of *duties* in a process of its own, under its name, until a SIGTERM or SIGINT.
+    Runs each of the named *tasks* in its own process until a SIGTERM or SIGINT.
 
-    A duty that ends by itself is begun again, after a second where it had just begun. SIGHUP goes to all of them.
+    A task that ends by itself is restarted, after a second if it had only just started. SIGHUP is forwarded to all.
     """
 
-    def __init__(self, duties: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        self._duties = tuple(duties)
+    def __init__(self, tasks: Sequence[tuple[str, Callable[[], None]]]) -> None:
+        self._tasks = tuple(tasks)
         self._running: dict[int, tuple[int, float]] = {}
         self._due: dict[int, float] = {}
         self._stopping = False
 
     def run(self) -> None:
-        """Returns when all have ended; raises nothing of theirs."""
-        before = {number: signal.signal(number, self._pass_on) for number in _PASSED_ON}
+        """Run until all processes have ended."""
+        previous = {number: signal.signal(number, self._forward) for number in _FORWARDED_SIGNALS}
         try:
-            for index in range(len(self._duties)):
+            for index in range(len(self._tasks)):
                 self._start(index)
             while self._running or (self._due and not self._stopping):
                 self._reap()
@@ -55,10 +55,10 @@ class Workers:
                     self._start(index)
                 time.sleep(_PAUSE)
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - a signal handler's shape
+    def _forward(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - signature of a signal handler
         if number != signal.SIGHUP:
             self._stopping = True
         for process in self._running:
@@ -66,31 +66,31 @@ class Workers:
                 os.kill(process, number)
 
     def _start(self, index: int) -> None:
-        # A signal that comes between the fork and the note of it would reach everybody but the new one.
-        signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+        # Block signals: one that arrives before the process is recorded would not reach it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED_SIGNALS)
         parent = os.getpid()
         process = os.fork()
         if process == 0:
-            self._become(index, parent)
+            self._run_child(index, parent)
         self._running[process] = (index, time.monotonic())
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
 
-    def _become(self, index: int, parent: int) -> NoReturn:
-        """Be a child, and nothing else ever after."""
+    def _run_child(self, index: int, parent: int) -> NoReturn:
+        """Run a task in the child process and exit."""
         status = 1
         try:
-            for number in _PASSED_ON:
+            for number in _FORWARDED_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
-            # Whatever becomes of the first process, nobody is left behind with its port.
+            # If the supervisor dies, no child may stay behind with its port.
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGTERM)
-            # A SIGHUP waits until the duty has a handler for it, and unblocks it: what it read may be old by then.
+            # SIGHUP stays blocked until the task has a handler: settings may change while it starts.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
             if os.getppid() == parent:
-                self._duties[index][1]()
+                self._tasks[index][1]()
             status = 0
         except HedgerowError as error:
-            log.error("%s", error)  # noqa: TRY400 - the fault is the operator's, not ours
-        except BaseException:  # noqa: BLE001 - it must end here: the stack above belongs to the first process
+            log.error("%s", error)  # noqa: TRY400 - a fault of the operator
+        except BaseException:  # noqa: BLE001 - the stack above belongs to the supervisor
             traceback.print_exc()
         finally:
             logging.shutdown()
@@ -105,8 +105,7 @@ class Workers:
             index, since = self._running.pop(process, (-1, 0.0))
             if index < 0 or self._stopping:
                 continue
-            said = os.waitstatus_to_exitcode(status)
-            name = self._duties[index][0]
-            log.error("the %s (process %d) has ended with %d, and is started again", name, process, said)
+            name, code = self._tasks[index][0], os.waitstatus_to_exitcode(status)
+            log.error("the %s (process %d) ended with status %d and will be restarted", name, process, code)
             lived = time.monotonic() - since
-            self._due[index] = time.monotonic() + (0.0 if lived > _SHORT_LIFE else _SHORT_LIFE)
+            self._due[index] = time.monotonic() + (0.0 if lived > _MIN_LIFETIME else _MIN_LIFETIME)

@@ -18,7 +18,7 @@ from hedgerow.report.path_opinion import probabilities
 from hedgerow.report.tables.line_scanner import OTHER_CLIENT
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.watch.models.bundle import Bundle
-from hedgerow.watch.sessions.window import NAMES
+from hedgerow.watch.sessions.window import WINDOW_FEATURES
 
 _AGENTS = {PROGRAM: "agent_unknown", FALSE: "agent_false", VERIFIED: "agent_true"}
 _LEAST, _MOST = 27, 40
@@ -66,11 +66,11 @@ def _rows(tables: Tables, declared: DeclaredBots | None) -> NDArray[np.float64]:
         # Of a source the user agent that made most of its requests speaks, here as elsewhere.
         share = np.where(agent == figures["agent"][source], visits / rows[:, 0], 0.0)
         for state, name in _AGENTS.items():
-            rows[:, NAMES.index(name)] = np.where(declared.state[source] == state, share, 0.0)
+            rows[:, WINDOW_FEATURES.index(name)] = np.where(declared.state[source] == state, share, 0.0)
     # Who is known by an account or a session has sent a cookie, or as much as one.
     places = np.unique(source[figures.sources[source] >= OTHER_CLIENT])
     known = [k for k in places.tolist() if tables.sources[k].startswith((ACCOUNT, CLEARANCE, SESSION))]
     named = np.isin(source, known)
     for name, value in (("cookie_absent", 0.0), ("cookie_good", 1.0), ("cookies", 1.0)):
-        rows[named, NAMES.index(name)] = value
+        rows[named, WINDOW_FEATURES.index(name)] = value
     return rows

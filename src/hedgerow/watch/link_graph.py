@@ -1,7 +1,7 @@
 """
-Ties: who has borrowed whose links and to whom one has lent, in few bytes for each visitor; and who has used a link.
+Records of who used whose links: one `VisitorNode` for each visitor, and `LinkUsers` with the users of each link.
 
-Whether ties make a campaign is for `sharing` to say.
+`link_sharing` decides whether the visitors in these records form a campaign.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import msgspec
 from hedgerow.markers.token import VISITOR_BYTES
 from hedgerow.watch.sessions.lru import forget_oldest
 
-PUBLIC = 4
-"""So many visitors that have used a link make it public; more of them are not told apart."""
+PUBLIC_USERS = 4
+"""A link with this many users is public. No more users of a link are recorded."""
 
-_MOST_BORROWED = 32
-_MOST_LENT = 64
-# A link, since when, whose it is; a visitor, since when. What is looked for comes first. Whole seconds are enough for
-# what fades in hours.
-_BORROWED = struct.Struct(f"<II{VISITOR_BYTES}s")
-_LENT = struct.Struct(f"<{VISITOR_BYTES}sI")
-_LATEST = 2**32 - 1
+_MAX_USED_LINKS = 32
+_MAX_USERS = 64
+# A used link: its number, the time, and the visitor it was issued to. A user: the visitor, and the time. The search key
+# comes first. Whole seconds are precise enough for records that fade within hours.
+_USED_LINK = struct.Struct(f"<II{VISITOR_BYTES}s")
+_USER = struct.Struct(f"<{VISITOR_BYTES}sI")
+_MAX_SECONDS = 2**32 - 1
 _LINK = struct.Struct("<I")
 
 
 class LinkGroup:
-    """A campaign that goes on."""
+    """A campaign that is still active."""
 
-    __slots__ = ("crossed", "id", "into", "links", "members", "over", "pages", "seen", "since")
+    __slots__ = ("crossed", "id", "links", "members", "merged_into", "over", "pages", "seen", "since")
 
     def __init__(self, name: str, at: float) -> None:
         self.id = name
@@ -40,101 +40,101 @@ class LinkGroup:
         self.members: dict[str, None] = {}
         self.links = self.pages = 0.0
         self.crossed: Counter[str] = Counter()
-        self.into: LinkGroup | None = None
+        self.merged_into: LinkGroup | None = None
         self.over = False
 
 
-class Node(msgspec.Struct, gc=False, eq=False):
+class VisitorNode(msgspec.Struct, gc=False, eq=False):
     """
-    What is known of one visitor: marked *pages* as of *at*, links borrowed (when, and whose), and to whom it has lent.
+    A visitor's marked *pages* as of time *at*, the links of others that it used, and the users of its own links.
 
-    >>> node = Node(0.0)
-    >>> node.borrow(7, 5.0, b"lender")
-    >>> node.lend(b"friend", 6.0)
-    >>> list(node.borrowed()), list(node.lent())
-    ([(7, 5, b'lender')], [(b'friend', 6)])
+    >>> node = VisitorNode(0.0)
+    >>> node.add_used_link(7, 5.0, b"issuer")
+    >>> node.add_user(b"friend", 6.0)
+    >>> list(node.used_links()), list(node.users())
+    ([(7, 5, b'issuer')], [(b'friend', 6)])
     """
 
     at: float
     name: str = ""
     pages: float = 0.0
     _campaign: LinkGroup | None = None
-    # Records one after the other: a dictionary of one entry takes four times as much.
-    _borrowed: bytes = b""
-    _lent: bytes = b""
+    # Consecutive fixed-size records: a dictionary with one entry takes four times as much memory.
+    _used_links: bytes = b""
+    _users: bytes = b""
 
     @property
     def campaign(self) -> LinkGroup | None:
-        """The campaign that a visitor is in now: that into which its own was merged; None once it is over."""
+        """The visitor's campaign, after mergers; None once the campaign is over."""
         group = self._campaign
         if group is None:
             return None
-        while group.into is not None:
-            group = group.into
+        while group.merged_into is not None:
+            group = group.merged_into
         self._campaign = None if group.over else group
         return self._campaign
 
     @property
-    def tied(self) -> bool:
-        return bool(self._borrowed or self._lent)
+    def is_connected(self) -> bool:
+        """Whether the visitor used a link of another visitor, or another visitor used one of its links."""
+        return bool(self._used_links or self._users)
 
-    def borrowed(self) -> Iterator[tuple[int, float, bytes]]:
-        """Links that were borrowed, the oldest first: which, when, and whose."""
-        return _BORROWED.iter_unpack(self._borrowed)
+    def used_links(self) -> Iterator[tuple[int, float, bytes]]:
+        """Yield link, time and issuer of each link of another visitor, oldest first."""
+        return _USED_LINK.iter_unpack(self._used_links)
 
-    def lent(self) -> Iterator[tuple[bytes, float]]:
-        """To whom it has lent, and when last; the oldest first."""
-        return _LENT.iter_unpack(self._lent)
+    def users(self) -> Iterator[tuple[bytes, float]]:
+        """Yield each visitor that used a link issued to this one, and when it last did, oldest first."""
+        return _USER.iter_unpack(self._users)
 
-    def borrow(self, link: int, at: float, issuer: bytes) -> None:
-        borrowed = _without(self._borrowed, _LINK.pack(link), _BORROWED.size) + _BORROWED.pack(
-            link, _second(at), issuer
-        )
-        if len(borrowed) > _MOST_BORROWED * _BORROWED.size:
-            # The oldest makes room, and takes its part of the pages along: the share stays what it is.
-            borrowed = borrowed[_BORROWED.size :]
-            self.pages *= _MOST_BORROWED / (_MOST_BORROWED + 1)
-        self._borrowed = borrowed
+    def add_used_link(self, link: int, at: float, issuer: bytes) -> None:
+        record = _USED_LINK.pack(link, _second(at), issuer)
+        records = _without(self._used_links, _LINK.pack(link), _USED_LINK.size) + record
+        if len(records) > _MAX_USED_LINKS * _USED_LINK.size:
+            # Dropping the oldest link also drops its part of the pages, so the share of foreign links stays the same.
+            records = records[_USED_LINK.size :]
+            self.pages *= _MAX_USED_LINKS / (_MAX_USED_LINKS + 1)
+        self._used_links = records
 
-    def lend(self, who: bytes, at: float) -> None:
-        lent = _without(self._lent, who, _LENT.size) + _LENT.pack(who, _second(at))
-        self._lent = lent[-_MOST_LENT * _LENT.size :]
+    def add_user(self, user: bytes, at: float) -> None:
+        records = _without(self._users, user, _USER.size) + _USER.pack(user, _second(at))
+        self._users = records[-_MAX_USERS * _USER.size :]
 
     def join(self, group: LinkGroup) -> None:
-        """Belong to a campaign: that is all that need be known from now on, and the room is for others."""
+        """Make the visitor a member of a campaign. Its link records are no longer needed and are freed."""
         self._campaign = group
-        self._borrowed = self._lent = b""
+        self._used_links = self._users = b""
 
     def to_bytes(self) -> bytes:
-        """The visitor as it is kept over a restart."""
+        """Serialise the node, so that it survives a restart."""
         name = self.name.encode("utf-8", "surrogateescape")
-        return _ENCODER.encode(NodeSnapshot(name, self.at, self.pages, tuple(self.borrowed()), tuple(self.lent())))
+        return _ENCODER.encode(NodeSnapshot(name, self.at, self.pages, tuple(self.used_links()), tuple(self.users())))
 
-    def restore(self, kept: NodeSnapshot) -> None:
-        """Go on from what was kept. Of who is in a campaign that is known already nothing more need be."""
-        self.name = kept.name.decode("utf-8", "surrogateescape") or self.name
-        self.at, self.pages = max(kept.at, self.at), kept.pages
+    def restore(self, snapshot: NodeSnapshot) -> None:
+        """Continue from a snapshot. A member of a known campaign needs no link records."""
+        self.name = snapshot.name.decode("utf-8", "surrogateescape") or self.name
+        self.at, self.pages = max(snapshot.at, self.at), snapshot.pages
         if self.campaign is None:
-            for link, at, issuer in kept.borrowed:
-                self.borrow(link, at, issuer)
-            for who, at in kept.lent:
-                self.lend(who, at)
+            for link, at, issuer in snapshot.used_links:
+                self.add_used_link(link, at, issuer)
+            for user, at in snapshot.users:
+                self.add_user(user, at)
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A node as it is kept over a restart."""
+    """The serialised form of a `VisitorNode`."""
 
     name: bytes
     at: float
     pages: float
-    borrowed: tuple[tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**32)], float, bytes], ...]
-    lent: tuple[tuple[bytes, float], ...]
+    used_links: tuple[tuple[Annotated[int, msgspec.Meta(ge=0, lt=2**32)], float, bytes], ...]
+    users: tuple[tuple[bytes, float], ...]
 
     @classmethod
-    def read(cls, kept: bytes) -> NodeSnapshot | None:
-        """What was kept as *kept*, or None where that is none of ours."""
+    def from_bytes(cls, data: bytes) -> NodeSnapshot | None:
+        """Return the snapshot in *data*, or None if *data* is not a valid snapshot."""
         try:
-            return _DECODER.decode(kept)
+            return _DECODER.decode(data)
         except msgspec.MsgspecError:
             return None
 
@@ -142,48 +142,45 @@ class NodeSnapshot(msgspec.Struct, frozen=True, array_like=True):
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(NodeSnapshot)
 
 
-class LinkGraph:
-    """
-    Who has used a link that was minted for another. There is room for *most*: those that were not used for the longest
-    are forgotten.
-    """
+class LinkUsers:
+    """The visitors that used each link issued to another. At most *max_links*; the least recently used are dropped."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_links: int) -> None:
+        self._max_links = max_links
         self._users: dict[int, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._users)
 
-    def use(self, link: int, who: bytes) -> bool:
-        """Take down that one has used a link; false where it had before."""
+    def add(self, link: int, user: bytes) -> bool:
+        """Record that *user* used *link*. Return false if it had used the link before."""
         users = self._users.pop(link, b"")
-        fresh = _place(users, who, VISITOR_BYTES) < 0
-        if fresh and len(users) < PUBLIC * VISITOR_BYTES:
-            users += who
-        if len(self._users) >= self._most:
+        is_new = _find_record(users, user, VISITOR_BYTES) < 0
+        if is_new and len(users) < PUBLIC_USERS * VISITOR_BYTES:
+            users += user
+        if len(self._users) >= self._max_links:
             forget_oldest(self._users)
         self._users[link] = users
-        return fresh
+        return is_new
 
-    def worth(self, link: int) -> float:
-        """What a link that was borrowed counts: less the more use it, and nothing once it is public."""
+    def weight(self, link: int) -> float:
+        """Return the weight of a link: one divided by its users, and zero once the link is public."""
         users = len(self._users.get(link, b"")) // VISITOR_BYTES
-        return 1 / users if 0 < users < PUBLIC else 0.0
+        return 1 / users if 0 < users < PUBLIC_USERS else 0.0
 
 
-def _place(records: bytes, key: bytes, width: int) -> int:
-    """Where the record is that begins with *key*; -1 where none does."""
-    found = records.find(key)
-    while found % width and found != -1:
-        found = records.find(key, found + 1)
-    return found
+def _find_record(records: bytes, key: bytes, width: int) -> int:
+    """Return the offset of the record that begins with *key*, or -1."""
+    offset = records.find(key)
+    while offset % width and offset != -1:
+        offset = records.find(key, offset + 1)
+    return offset
 
 
 def _without(records: bytes, key: bytes, width: int) -> bytes:
-    found = _place(records, key, width)
-    return records if found < 0 else records[:found] + records[found + width :]
+    offset = _find_record(records, key, width)
+    return records if offset < 0 else records[:offset] + records[offset + width :]
 
 
 def _second(at: float) -> int:
-    return min(max(int(at), 0), _LATEST)
+    return min(max(int(at), 0), _MAX_SECONDS)

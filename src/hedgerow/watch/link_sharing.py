@@ -1,16 +1,16 @@
 """
-Sharing: who uses links that were minted for another, whose links they are, and who so belongs together.
+Detection of campaigns among visitors that use links issued to one another.
 
-A visitor *borrows* when it uses a link that was minted for another, who *lends*. People do so now and then: PathMarker
-saw 0.23 % of their visits. Workers of one crawler that share a pool of links do hardly anything else. So a visitor is
-held to be a sharer when it borrows a good part of its pages, and lends as well or has borrowed a lot; sharers that
-borrow from each other are a community; and a community with enough links is a campaign.
+A marked link is issued to one visitor. People sometimes use a link that was issued to another visitor: PathMarker
+measured 0.23 % of their visits. Workers of one crawler that share a pool of links do it for nearly every page. A
+visitor is a sharer if foreign links are a large part of its pages, and others use its links or it used many. Sharers
+that use each other's links form a community. A community with enough links is a campaign.
 
-A link is worth less the more visitors use it, and nothing once it is public: of those who follow a link that somebody
-has posted nobody becomes a sharer. Crawlers that hide behind this must fetch each page several times, and each such
-visit is still evidence against its maker.
+A link counts less the more visitors use it, and nothing once it is public. Readers of a link that somebody posted
+therefore never become sharers. Crawlers can only hide behind this by fetching each page several times. Each such visit
+is still evidence against the visitor.
 
-What is remembered fades: pages and links halve every few hours, and there is room for so many of each.
+All counts fade: pages and links halve every few hours. The number of visitors and links in memory is bounded.
 """
 
 from __future__ import annotations
@@ -27,54 +27,54 @@ import msgspec
 from hedgerow.core.decision import Campaign
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import NOBODY, visitor_digest
-from hedgerow.watch.link_graph import LinkGraph, LinkGroup, Node, NodeSnapshot
+from hedgerow.watch.link_graph import LinkGroup, LinkUsers, NodeSnapshot, VisitorNode
 from hedgerow.watch.sessions.lru import forget_oldest
 
-_MOST_PAGES = 64.0
-_SURE = 1e-6
-_FORGOTTEN = 6
-_CROSSED = 3
-_MOST_CAMPAIGNS = 256
-_MOST_MEMBERS = 10_000
-_LEAST_PAGES = 3
+_MAX_PAGES = 64.0
+_MAX_CHANCE = 1e-6
+_FORGET_AFTER_HALF_LIVES = 6
+_MERGE_AFTER_CROSSINGS = 3
+_MAX_CAMPAIGNS = 256
+_MAX_MEMBERS = 10_000
+_MIN_PAGES = 3
 
 
 class SharingLimits(msgspec.Struct, frozen=True):
     """
-    What makes a campaign.
+    The limits that define a campaign.
 
-    At least *members* sharers that have borrowed *links* links in all, each at least *share* of its own marked pages.
-    *chance* is the share that people borrow. A sharer that lends nothing has borrowed *taken* links. All of it halves
-    every *half_life* seconds.
+    A campaign has at least *members* sharers that used *links* foreign links in total. For each sharer, foreign links
+    are at least *share* of its marked pages. *chance* is the share that people use by chance. A sharer whose own links
+    nobody uses has used *heavy_use* foreign links. All counts halve every *half_life* seconds.
     """
 
     members: int = 3
     links: float = 10.0
     share: float = 0.4
     chance: float = 0.0023
-    taken: float = 5.0
+    heavy_use: float = 5.0
     half_life: float = 14_400.0
 
 
 class SharingFinding(NamedTuple):
-    """A campaign, the visitors that are new in it, and the ids of campaigns that have turned out to be this one."""
+    """A campaign, the visitors that joined it with this visit, and the ids of campaigns merged into it."""
 
     campaign: Campaign
     joined: tuple[str, ...]
     merged: tuple[str, ...] = ()
 
 
-def _link(issuer: bytes, parent: bytes, target: str, asked: str) -> int:
-    """The short name of a link, the same after a restart."""
-    whole = b"\0".join((issuer, parent, f"{target}\0{asked}".encode("utf-8", "surrogateescape")))
-    return int.from_bytes(blake2b(whole, digest_size=4).digest(), "big")
+def _link_number(issuer: bytes, parent: bytes, target: str, requested: str) -> int:
+    """Return the number of a link. It is the same after a restart."""
+    data = b"\0".join((issuer, parent, f"{target}\0{requested}".encode("utf-8", "surrogateescape")))
+    return int.from_bytes(blake2b(data, digest_size=4).digest(), "big")
 
 
-def tail(count: float, expected: float) -> float:
+def poisson_tail(count: float, expected: float) -> float:
     """
-    How likely *count* or more of a rare thing are, where *expected* are normal.
+    Return the Poisson probability of *count* or more events where *expected* are normal.
 
-    >>> round(tail(2, 0.35), 3), tail(0, 1.0)
+    >>> round(poisson_tail(2, 0.35), 3), poisson_tail(0, 1.0)
     (0.049, 1.0)
     """
     whole = math.floor(count)
@@ -84,95 +84,99 @@ def tail(count: float, expected: float) -> float:
         term *= expected / (n + 1)
     if below < 1 - 1e-9:
         return 1 - below
-    # What is left is too small for a difference: the first term of the rest is nearly all of it.
+    # The difference would lose all precision. The first remaining term is nearly the whole tail.
     return min(1.0, term)
 
 
 class LinkSharing:
     """
-    Finds campaigns among visitors that share links. At most *most_visitors* and *most_links* are remembered; who was
-    silent for the longest is forgotten first.
+    Finds campaigns among visitors that share links.
+
+    At most *max_visitors* and *max_links* are in memory. The visitors and links that were idle longest are forgotten
+    first.
     """
 
     def __init__(
-        self, limits: SharingLimits | None = None, *, most_visitors: int = 100_000, most_links: int = 50_000
+        self, limits: SharingLimits | None = None, *, max_visitors: int = 100_000, max_links: int = 50_000
     ) -> None:
         self.limits = limits or SharingLimits()
-        self._most_visitors = most_visitors
-        self._nodes: dict[bytes, Node] = {}
-        self._links = LinkGraph(most_links)
+        self._max_visitors = max_visitors
+        self._nodes: dict[bytes, VisitorNode] = {}
+        self._links = LinkUsers(max_links)
         self._groups: OrderedDict[str, LinkGroup] = OrderedDict()
         self._changed: set[bytes] | None = None
 
     def keep(self) -> None:
-        """From now on remember what changes: somebody is going to ask."""
+        """Start to record which visitors change, for `changed`."""
         if self._changed is None:
             self._changed = set()
 
     def __len__(self) -> int:
-        """How many visitors are remembered."""
         return len(self._nodes)
 
     def campaigns(self) -> Sequence[Campaign]:
-        """All campaigns that are remembered, the oldest first. Any thread may ask."""
-        return [self._told(group) for group in list(self._groups.values())]
+        """Return all campaigns in memory, oldest first. Safe to call from any thread."""
+        return [self._to_campaign(group) for group in list(self._groups.values())]
 
     def restore(self, campaigns: Sequence[Campaign]) -> None:
-        """Take over the campaigns that were known before a restart."""
-        for campaign in campaigns[-_MOST_CAMPAIGNS:]:
+        """Restore the campaigns that were known before a restart."""
+        for campaign in campaigns[-_MAX_CAMPAIGNS:]:
             group = self._groups[campaign.id] = LinkGroup(campaign.id, campaign.since)
             group.seen, group.links, group.pages = campaign.seen, campaign.links, campaign.pages
-            for name in campaign.members[:_MOST_MEMBERS]:
+            for name in campaign.members[:_MAX_MEMBERS]:
                 group.members[name] = None
                 node = self._node(visitor_digest(name), campaign.seen)
                 node.name = name
                 node.join(group)
 
-    def changed(self, most: int | None = None) -> dict[bytes, tuple[float, bytes] | None]:
+    def changed(self, limit: int | None = None) -> dict[bytes, tuple[float, bytes] | None]:
         """
-        What is known of visitors and has changed since this was asked last, at most *most*: when each was last seen,
-        and what it is; None: it is forgotten, or has just begun.
+        Return at most *limit* of the visitors that changed since the last call.
+
+        Each value is when the visitor was last seen, and its serialised node. The value is None if the visitor is
+        forgotten or has only just begun.
         """
-        names = list(islice(self._changed or (), most))
+        names = list(islice(self._changed or (), limit))
         (self._changed or set()).difference_update(names)
         changed: dict[bytes, tuple[float, bytes] | None] = {}
-        for who in names:
-            node = self._nodes.get(who)
-            worth = node is not None and (node.pages >= _LEAST_PAGES or node.tied)
-            changed[who] = (node.at, node.to_bytes()) if worth and node is not None else None
+        for visitor in names:
+            node = self._nodes.get(visitor)
+            is_significant = node is not None and (node.pages >= _MIN_PAGES or node.is_connected)
+            changed[visitor] = (node.at, node.to_bytes()) if is_significant and node is not None else None
         return changed
 
-    def restore_ties(self, kept: Sequence[tuple[bytes, bytes]]) -> None:
+    def restore_ties(self, snapshots: Sequence[tuple[bytes, bytes]]) -> None:
         """
-        Take over who borrowed from whom before a restart, the oldest first; after the campaigns.
+        Restore visitors and their link use, oldest first. Call it after `restore`.
 
-        Who has used a link is told by those who have borrowed it. What members of campaigns have used is not known any
-        more: their campaign is.
+        The users of a link are rebuilt from the visitors that used it. Links used by members of a campaign are not
+        known any more, but the campaign is.
         """
-        for who, value in kept[-self._most_visitors :]:
-            its = NodeSnapshot.read(value)
-            if its is not None:
-                node = self._node(who, its.at)
-                node.restore(its)
-                for link, _, _ in node.borrowed():
-                    self._links.use(link, who)
+        for visitor, value in snapshots[-self._max_visitors :]:
+            snapshot = NodeSnapshot.from_bytes(value)
+            if snapshot is not None:
+                node = self._node(visitor, snapshot.at)
+                node.restore(snapshot)
+                for link, _, _ in node.used_links():
+                    self._links.add(link, visitor)
         if self._changed is not None:
             self._changed.clear()
 
     def see(self, visit: Visit, issuer: bytes | None) -> SharingFinding | None:
         """
-        One more visit; *issuer* is whom its link was minted for, where that is another. What it brings to light.
+        Take one more visit into account and return what it reveals.
 
-        Only marked pages count: what a page brings along and what somebody types in says nothing.
+        *issuer* is the visitor that the link was issued to, if that is another one. Only marked page views count:
+        assets and typed addresses prove nothing.
         """
         marker = visit.marker
         if visit.kind != "page" or marker is None or marker.issued_to == NOBODY or not visit.visitor:
             return None
-        who, at = visitor_digest(visit.visitor), visit.at
-        node = self._node(who, at)
-        # The same string as its session is kept under: two would take more room.
+        visitor, at = visitor_digest(visit.visitor), visit.at
+        node = self._node(visitor, at)
+        # The session of the visitor has the same string as its key. A second string would take more memory.
         node.name = visit.visitor
-        node.pages = min(self._pages(node, at) + 1, _MOST_PAGES)
+        node.pages = min(self._pages(node, at) + 1, _MAX_PAGES)
         node.at = max(at, node.at)
         group = node.campaign
         if group is not None:
@@ -180,105 +184,105 @@ class LinkSharing:
             group.seen = max(group.seen, at)
         if issuer is None:
             return None
-        link = _link(issuer, marker.parent, marker.target, visit.target)
-        if not self._borrow(node, who, issuer, link, at):
+        link = _link_number(issuer, marker.parent, marker.target, visit.target)
+        if not self._record_use(node, visitor, issuer, link, at):
             return None
         mine, other = node.campaign, self._nodes[issuer].campaign
         if mine is not None and other is not None and mine is not other:
             return self._cross(mine, other)
-        # Who asks but once is not seen again: it becomes a sharer when its links are used.
-        for one, key in ((node, who), (self._nodes[issuer], issuer)):
-            found = self._look(one, key, at) if one.name and self._shares(one, at) else None
-            if found is not None:
-                return found
+        # The issuer is checked as well: it may never return, and becomes a sharer when others use its links.
+        for one, key in ((node, visitor), (self._nodes[issuer], issuer)):
+            finding = self._find_campaign(one, key, at) if one.name and self._is_sharer(one, at) else None
+            if finding is not None:
+                return finding
         return None
 
     def _cross(self, mine: LinkGroup, other: LinkGroup) -> SharingFinding | None:
-        """A member of one campaign has borrowed from one of another: after a few times both are one."""
+        """Count a link use between two campaigns. After a few of them the campaigns merge."""
         mine.crossed[other.id] += 1
-        if mine.crossed[other.id] + other.crossed[mine.id] < _CROSSED:
+        if mine.crossed[other.id] + other.crossed[mine.id] < _MERGE_AFTER_CROSSINGS:
             return None
-        group = self._joined((mine, other))
-        return SharingFinding(self._told(group), (), (other.id if group is mine else mine.id,))
+        group = self._merge((mine, other))
+        return SharingFinding(self._to_campaign(group), (), (other.id if group is mine else mine.id,))
 
-    def _node(self, who: bytes, at: float) -> Node:
-        node = self._nodes.pop(who, None)
+    def _node(self, visitor: bytes, at: float) -> VisitorNode:
+        node = self._nodes.pop(visitor, None)
         if node is None:
-            node = Node(at)
-            if len(self._nodes) >= self._most_visitors:
-                gone = forget_oldest(self._nodes)
+            node = VisitorNode(at)
+            if len(self._nodes) >= self._max_visitors:
+                forgotten = forget_oldest(self._nodes)
                 if self._changed is not None:
-                    self._changed.update(gone)
-        self._nodes[who] = node
+                    self._changed.update(forgotten)
+        self._nodes[visitor] = node
         if self._changed is not None:
-            self._changed.add(who)
+            self._changed.add(visitor)
         return node
 
-    def _faded(self, since: float, at: float) -> float:
+    def _decay(self, since: float, at: float) -> float:
         return math.exp2(-max(0.0, at - since) / self.limits.half_life)
 
-    def _pages(self, node: Node, at: float) -> float:
-        return node.pages * self._faded(node.at, at)
+    def _pages(self, node: VisitorNode, at: float) -> float:
+        return node.pages * self._decay(node.at, at)
 
-    def _borrow(self, node: Node, who: bytes, issuer: bytes, link: int, at: float) -> bool:
-        """Take down who used whose link; false where it had used the very same before."""
-        if not self._links.use(link, who):
-            # A page that is read once more is neither one's own nor borrowed.
+    def _record_use(self, node: VisitorNode, visitor: bytes, issuer: bytes, link: int, at: float) -> bool:
+        """Record a link use. Return false if the visitor had used the same link before."""
+        if not self._links.add(link, visitor):
+            # A repeated page view counts neither as a page of its own nor as a foreign link.
             node.pages -= 1
             return False
         group = node.campaign
         if group is not None:
             group.links += 1
         else:
-            node.borrow(link, at, issuer)
+            node.add_used_link(link, at, issuer)
         owner = self._node(issuer, at)
         if owner.campaign is None:
-            owner.lend(who, at)
+            owner.add_user(visitor, at)
         return True
 
-    def _borrowed(self, node: Node, at: float) -> float:
-        return sum(self._links.worth(link) * self._faded(since, at) for link, since, _ in node.borrowed())
+    def _foreign_links(self, node: VisitorNode, at: float) -> float:
+        return sum(self._links.weight(link) * self._decay(since, at) for link, since, _ in node.used_links())
 
-    def _takes(self, node: Node, at: float) -> bool:
-        """Whether a visitor has borrowed so much that it need not lend."""
+    def _is_heavy_user(self, node: VisitorNode, at: float) -> bool:
+        """Return whether a visitor used so many foreign links that nobody need use its own."""
         if node.campaign is not None:
             return True
-        borrowed = self._borrowed(node, at)
-        return borrowed >= self.limits.taken and borrowed >= self.limits.share * self._pages(node, at)
+        used_links = self._foreign_links(node, at)
+        return used_links >= self.limits.heavy_use and used_links >= self.limits.share * self._pages(node, at)
 
-    def _shares(self, node: Node, at: float) -> bool:
-        """Whether a visitor is a sharer; who is in a campaign is one."""
+    def _is_sharer(self, node: VisitorNode, at: float) -> bool:
+        """Return whether a visitor is a sharer. Every member of a campaign is one."""
         if node.campaign is not None:
             return True
-        borrowed = self._borrowed(node, at)
-        if not borrowed or borrowed < self.limits.share * self._pages(node, at):
+        used_links = self._foreign_links(node, at)
+        if not used_links or used_links < self.limits.share * self._pages(node, at):
             return False
-        oldest = at - _FORGOTTEN * self.limits.half_life
-        lends = any(since > oldest for _, since in node.lent())
-        return lends or borrowed >= self.limits.taken
+        oldest = at - _FORGET_AFTER_HALF_LIVES * self.limits.half_life
+        has_users = any(since > oldest for _, since in node.users())
+        return has_users or used_links >= self.limits.heavy_use
 
-    def _look(self, node: Node, who: bytes, at: float) -> SharingFinding | None:
-        """The community around a sharer, where it is a campaign, or belongs to one."""
+    def _find_campaign(self, node: VisitorNode, visitor: bytes, at: float) -> SharingFinding | None:
+        """Return the campaign around a sharer, if its community founds or joins one."""
         if node.campaign is not None:
             return None
-        community, met = self._community(node, who, at)
-        links = sum(self._borrowed(one, at) for one in community)
+        community, met = self._community(node, visitor, at)
+        links = sum(self._foreign_links(one, at) for one in community)
         pages = sum(self._pages(one, at) for one in community)
         if met:
-            group = self._joined(met)
+            group = self._merge(met)
         else:
             limits = self.limits
             if len(community) < limits.members or links < limits.links:
                 return None
-            if tail(links, limits.chance * pages) > _SURE:
+            if poisson_tail(links, limits.chance * pages) > _MAX_CHANCE:
                 return None
-            group = self._founded(community, at)
+            group = self._new_group(community, at)
         group.links += links
         group.pages += pages
         group.seen = max(group.seen, at)
         joined = []
         for one in community:
-            if len(group.members) < _MOST_MEMBERS:
+            if len(group.members) < _MAX_MEMBERS:
                 one.join(group)
                 if self._changed is not None:
                     self._changed.add(visitor_digest(one.name))
@@ -286,78 +290,78 @@ class LinkSharing:
                     group.members[one.name] = None
                     joined.append(one.name)
         merged = tuple(one.id for one in met if one is not group)
-        return SharingFinding(self._told(group), tuple(joined), merged) if joined else None
+        return SharingFinding(self._to_campaign(group), tuple(joined), merged) if joined else None
 
-    def _community(self, node: Node, who: bytes, at: float) -> tuple[list[Node], list[LinkGroup]]:
+    def _community(self, node: VisitorNode, visitor: bytes, at: float) -> tuple[list[VisitorNode], list[LinkGroup]]:
         """
-        The sharers that are tied to one, and the campaigns that they are in already.
+        Return the sharers connected to one, and the campaigns that some of them are already in.
 
-        Those in a campaign are not looked behind. The others are few, or they would be a campaign.
+        The search stops at members of campaigns. Other sharers are few, or they would be a campaign.
         """
-        seen, waiting = {who}, [node]
-        community: list[Node] = []
+        seen, pending = {visitor}, [node]
+        community: list[VisitorNode] = []
         met: dict[str, LinkGroup] = {}
-        while waiting:
-            one = waiting.pop()
+        while pending:
+            one = pending.pop()
             community.append(one)
             for key in self._neighbours(one, at):
                 if key in seen:
                     continue
                 seen.add(key)
                 other = self._nodes.get(key)
-                if other is None or not other.name or not self._shares(other, at):
+                if other is None or not other.name or not self._is_sharer(other, at):
                     continue
                 group = other.campaign
                 if group is None:
-                    waiting.append(other)
+                    pending.append(other)
                 else:
                     met[group.id] = group
         return community, list(met.values())
 
-    def _neighbours(self, node: Node, at: float) -> Iterator[bytes]:
+    def _neighbours(self, node: VisitorNode, at: float) -> Iterator[bytes]:
         """
-        Who is tied to a sharer: those it has borrowed from and lent to.
+        Yield the visitors connected to a sharer: issuers of links it used, and users of its own links.
 
-        Those who have taken a lot from the same lender are tied, too, whatever the lender is: one that collects links
-        and hands them out.
+        Heavy users of the same issuer are also connected, even if the issuer only collects links and hands them out.
         """
-        takes = self._takes(node, at)
-        for link, _, issuer in node.borrowed():
-            if not self._links.worth(link):
+        is_heavy = self._is_heavy_user(node, at)
+        for link, _, issuer in node.used_links():
+            if not self._links.weight(link):
                 continue
             yield issuer
             owner = self._nodes.get(issuer)
-            if takes and owner is not None:
-                yield from [key for key, _ in owner.lent() if key in self._nodes and self._takes(self._nodes[key], at)]
-        yield from [key for key, _ in node.lent()]
+            if is_heavy and owner is not None:
+                known = [key for key, _ in owner.users() if key in self._nodes]
+                yield from [key for key in known if self._is_heavy_user(self._nodes[key], at)]
+        yield from [key for key, _ in node.users()]
 
-    def _founded(self, community: Sequence[Node], at: float) -> LinkGroup:
+    def _new_group(self, community: Sequence[VisitorNode], at: float) -> LinkGroup:
         names = "\n".join(sorted(one.name for one in community))
         digest = blake2b(f"{at} {names}".encode("utf-8", "surrogateescape"), digest_size=3).hexdigest().upper()
         group = self._groups[digest] = LinkGroup(digest, at)
-        oldest = at - _FORGOTTEN * self.limits.half_life
+        oldest = at - _FORGET_AFTER_HALF_LIVES * self.limits.half_life
         for name in [name for name, one in self._groups.items() if one.seen < oldest]:
             self._groups.pop(name).over = True
-        if len(self._groups) > _MOST_CAMPAIGNS:
+        if len(self._groups) > _MAX_CAMPAIGNS:
             self._groups.popitem(last=False)[1].over = True
         return group
 
-    def _joined(self, met: Sequence[LinkGroup]) -> LinkGroup:
-        """One campaign out of those that have met: the oldest."""
+    def _merge(self, met: Sequence[LinkGroup]) -> LinkGroup:
+        """Merge campaigns into the oldest of them."""
         group = min(met, key=lambda one: one.since)
         for other in met:
             if other is not group:
                 del self._groups[other.id]
-                other.into = group
+                other.merged_into = group
                 group.members |= other.members
                 group.links += other.links
                 group.pages += other.pages
         return group
 
-    def _told(self, group: LinkGroup) -> Campaign:
+    def _to_campaign(self, group: LinkGroup) -> Campaign:
         members, share = tuple(group.members), min(1.0, group.links / max(group.pages, 1.0))
         text = (
-            f"{len(members)} visitors used {group.links:,.0f} links that were minted for one another: {share:.0%} of"
-            f" the pages they asked for by a link, where {self.limits.chance:.1%} is chance."
+            f"{len(members)} visitors used {group.links:,.0f} links that were issued to one another: {share:.0%} of"
+            f" the pages they requested by a marked link. {self.limits.chance:.1%} is expected by chance."
         )
         return Campaign(group.id, "sharing", group.since, group.seen, members, text, group.links, group.pages)

@@ -1,10 +1,9 @@
 """
-Visits on their way to a watch in another process.
+Transport of visits to a watch in another process.
 
-`Relay` takes them from a gate: a request only leaves its visit in a queue, and a thread delivers them in batches. When
-the queue is full visits are left out, and the watch is told whose: a session with a hole is worth nothing. `send_to`
-and `Intake` are the way between processes of one machine: datagrams over a pair of sockets that all of them inherit,
-so that either side may end and be started again.
+`Relay` queues the visits of a gate, and a thread delivers them in batches. When the queue is full, visits are dropped
+and the watch learns whose: a session with a gap is worthless. `send_to` and `Intake` connect processes on one
+machine by datagrams over an inherited socket pair, so that either side can be restarted.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ log = logging.getLogger(__name__)
 
 Seen = tuple[Visit, Decision]
 Deliver = Callable[[Sequence[Seen], Sequence[str]], bool]
-"""Takes visits, and the visitors of whom some were left out; false where it could not take them now."""
+"""Delivers visits, and the names of visitors with dropped visits. Returns false if delivery is not possible now."""
 
 _PAUSE = 0.05
-_BATCH = 200
-_MOST_MISSED = 100_000
-_DATAGRAM = 60_000
-_BUFFER = 4_194_304
-_PATIENCE = 0.5
+_MAX_BATCH = 200
+_MAX_MISSED = 100_000
+_MAX_DATAGRAM = 60_000
+_SEND_BUFFER = 4_194_304
+_TIMEOUT = 0.5
 _GATHER = 0.02
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """What is on its way: visits with what was decided, and visitors of whom some were left out."""
+    """Visits with their decisions, and visitors of whom some visits were dropped."""
 
     seen: tuple[Seen, ...]
     missed: tuple[str, ...] = ()
@@ -49,9 +48,11 @@ _DECODER = msgspec.msgpack.Decoder(Batch)
 
 
 def encode(seen: Sequence[Seen], missed: Sequence[str] = ()) -> bytes:
-    """A batch as bytes. What a decision changes in a standing is done already, and stays here."""
-    plain = tuple((visit, msgspec.structs.replace(d, change=None) if d.change is not None else d) for visit, d in seen)
-    return _ENCODER.encode(Batch(plain, tuple(missed)))
+    """Encode a batch. A decision's score update is already applied, and is not sent."""
+    without_change = tuple(
+        (visit, msgspec.structs.replace(d, change=None) if d.change is not None else d) for visit, d in seen
+    )
+    return _ENCODER.encode(Batch(without_change, tuple(missed)))
 
 
 def decode(data: bytes) -> Batch:
@@ -59,10 +60,10 @@ def decode(data: bytes) -> Batch:
 
 
 class Relay:
-    """Takes visits from a gate, at most *queue* of them waiting, and has them delivered. Closes with *then*."""
+    """Queues at most *queue* visits of a gate and has a thread deliver them. `close` also calls *on_close*."""
 
-    def __init__(self, deliver: Deliver, *, queue: int = 10_000, then: Callable[[], None] | None = None) -> None:
-        self._then = then
+    def __init__(self, deliver: Deliver, *, queue: int = 10_000, on_close: Callable[[], None] | None = None) -> None:
+        self._on_close = on_close
         self._deliver = deliver
         self._queue = queue
         self._waiting: deque[Seen] = deque()
@@ -70,7 +71,7 @@ class Relay:
         self._wake = threading.Event()
         self._stop = False
         self.left_out = 0
-        """Visits that were not delivered because there were too many."""
+        """Visits that were dropped because the queue was full."""
         self._thread = threading.Thread(target=self._run, name="hedgerow-relay", daemon=True)
         self._thread.start()
 
@@ -79,47 +80,47 @@ class Relay:
         return len(self._waiting)
 
     def add(self, visit: Visit, decision: Decision) -> None:
-        """Leave a visit to the watch. Never waits."""
+        """Queue a visit for the watch. Never blocks."""
         if len(self._waiting) >= self._queue:
-            self._leave_out(visit.visitor)
+            self._drop(visit.visitor)
             return
         self._waiting.append((visit, decision))
         if not self._wake.is_set():
             self._wake.set()
 
     def close(self) -> None:
-        """Deliver what waits, and stop."""
+        """Deliver the queued visits and stop."""
         self._stop = True
         self._wake.set()
         self._thread.join()
-        if self._then is not None:
-            self._then()
+        if self._on_close is not None:
+            self._on_close()
 
-    def _leave_out(self, visitor: str) -> None:
+    def _drop(self, visitor: str) -> None:
         self.left_out += 1
-        if len(self._missed) < _MOST_MISSED:
+        if len(self._missed) < _MAX_MISSED:
             self._missed.add(visitor)
 
     def _run(self) -> None:
         while not self._stop:
             self._wake.wait()
             if not self._stop:
-                # Not for every single visit: some come together.
+                # Wait a moment, so that visits are delivered in batches.
                 time.sleep(_PAUSE)
             self._wake.clear()
             while self._waiting or self._missed:
-                if not self._deliver_some() and self._stop:
+                if not self._deliver_batch() and self._stop:
                     return
 
-    def _deliver_some(self) -> bool:
-        batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+    def _deliver_batch(self) -> bool:
+        batch = [self._waiting.popleft() for _ in range(min(_MAX_BATCH, len(self._waiting)))]
         missed = list(self._missed)
         self._missed.difference_update(missed)
         try:
             if self._deliver(batch, missed):
                 return True
         except Exception:
-            log.exception("visits cannot be told to the watch")
+            log.exception("cannot deliver visits to the watch")
         if self._stop:
             return False
         self._missed.update(missed)
@@ -127,25 +128,25 @@ class Relay:
             self._waiting.extendleft(reversed(batch))
         else:
             for visit, _ in batch:
-                self._leave_out(visit.visitor)
+                self._drop(visit.visitor)
         time.sleep(_PAUSE)
         return False
 
 
-def pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends: one on which all workers send, one on which the watch listens."""
-    sending, listening = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-    sending.settimeout(_PATIENCE)
-    return sending, listening
+def socket_pair() -> tuple[socket.socket, socket.socket]:
+    """Return a sending socket for all workers, and the receiving socket of the watch."""
+    sender, receiver = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+    sender.settimeout(_TIMEOUT)
+    return sender, receiver
 
 
-def send_to(sending: socket.socket) -> Deliver:
-    """Delivers by *sending*; a batch too large for a datagram is cut in two, and a visit too large is left out."""
+def send_to(sender: socket.socket) -> Deliver:
+    """Return a `Deliver` over *sender*. Large batches are split; a visit too large for a datagram is dropped."""
 
     def deliver(seen: Sequence[Seen], missed: Sequence[str]) -> bool:
         data = encode(seen, missed)
-        if len(data) > _DATAGRAM:
+        if len(data) > _MAX_DATAGRAM:
             if len(seen) > 1:
                 half = len(seen) // 2
                 return deliver(seen[:half], missed) and deliver(seen[half:], ())
@@ -154,7 +155,7 @@ def send_to(sending: socket.socket) -> Deliver:
                 return deliver((), missed[:half]) and deliver(seen, missed[half:])
             data = encode((), [*missed, *(visit.visitor for visit, _ in seen)])
         try:
-            sending.send(data)
+            sender.send(data)
         except (TimeoutError, BlockingIOError, ConnectionError):
             return False
         return True
@@ -163,21 +164,21 @@ def send_to(sending: socket.socket) -> Deliver:
 
 
 class Intake:
-    """Listens on *listening* in a thread: visits go to *add*, visitors of whom some are missing to *miss*."""
+    """Receives on *receiver* in a thread. Passes visits to *add*, and visitors with dropped visits to *miss*."""
 
     def __init__(
-        self, listening: socket.socket, add: Callable[[Visit, Decision], None], miss: Callable[[str], None]
+        self, receiver: socket.socket, add: Callable[[Visit, Decision], None], miss: Callable[[str], None]
     ) -> None:
-        self._socket = listening
+        self._socket = receiver
         self._add = add
         self._miss = miss
         self._stop = False
-        listening.settimeout(_PATIENCE)
+        receiver.settimeout(_TIMEOUT)
         self._thread = threading.Thread(target=self._run, name="hedgerow-intake", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Take what is there, and stop."""
+        """Process the datagrams that have arrived, and stop."""
         self._stop = True
         self._thread.join()
 
@@ -189,9 +190,9 @@ class Intake:
                     return
                 continue
             if not self._stop:
-                # A visitor's requests may go to several workers: a moment later theirs are here as well.
+                # Requests of one visitor may go to several workers. Wait for their datagrams, and sort all by time.
                 time.sleep(_GATHER)
-            batches = [first, *self._rest()]
+            batches = [first, *self._receive_rest()]
             for batch in batches:
                 for visitor in batch.missed:
                     self._miss(visitor)
@@ -200,11 +201,11 @@ class Intake:
 
     def _receive(self, flags: int = 0) -> Batch | None:
         with contextlib.suppress(TimeoutError, BlockingIOError, msgspec.MsgspecError):
-            return decode(self._socket.recv(_DATAGRAM * 2, flags))
+            return decode(self._socket.recv(_MAX_DATAGRAM * 2, flags))
         return None
 
-    def _rest(self) -> Iterator[Batch]:
-        for _ in range(_BATCH):
+    def _receive_rest(self) -> Iterator[Batch]:
+        for _ in range(_MAX_BATCH):
             batch = self._receive(socket.MSG_DONTWAIT)
             if batch is None:
                 return

@@ -1,4 +1,4 @@
-"""Pending sessions in the SQLite file of the state, so that they outlive a restart. Written in batches."""
+"""Pending sessions in the SQLite file of the state, so that they survive a restart. Written in batches."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ CREATE TABLE IF NOT EXISTS ties (key BLOB PRIMARY KEY, at REAL NOT NULL, value B
 CREATE TABLE IF NOT EXISTS panels (kind TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS positions (ledger TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID;
 """
-_KEPT_FOR = 86_400.0
+_MAX_AGE = 86_400.0
 
 
 class SqliteSessions:
-    """
-    Keeps the sessions and ties of those who were seen within the last day, counted from the last one that was; and what
-    panels have recorded.
-    """
+    """Stores sessions and link records of the last day, counted from the most recent one, and panel records."""
 
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
@@ -37,14 +34,14 @@ class SqliteSessions:
             raise StoreError(f"cannot open {path}: {error}") from None
 
     def read(self) -> WatchSnapshot:
-        """All that is kept, the oldest first."""
+        """Return all stored data, oldest first."""
         rows = self._connection.execute("SELECT key, value FROM sessions ORDER BY at").fetchall()
         ties = self._connection.execute("SELECT key, value FROM ties ORDER BY at").fetchall()
         sessions = [(key.decode("utf-8", "surrogateescape"), value) for key, value in rows]
         return WatchSnapshot(sessions, ties, read_records(self._connection))
 
     def position(self, ledger: str) -> int | None:
-        """Up to which row of *ledger* the sessions go, or None where nobody knows."""
+        """Return the last row of *ledger* that the sessions include, or None if unknown."""
         row = self._connection.execute("SELECT id FROM positions WHERE ledger = ?", (ledger,)).fetchone()
         return int(row[0]) if row is not None else None
 
@@ -52,21 +49,21 @@ class SqliteSessions:
         self, changes: SnapshotChanges, records: Sequence[PanelRecord] = (), position: tuple[str, int] | None = None
     ) -> None:
         """
-        Keep these, in one step: a crash leaves all of it or nothing.
+        Write changes and records in one transaction, so that a crash never leaves half of them.
 
-        *position*: they go up to this row of that ledger, and no further.
+        *position* names a ledger and its last row that the sessions include.
         """
         connection = self._connection
-        sessions = {_text(key): value for key, value in changes.sessions.items()}
+        sessions = {_encode(key): value for key, value in changes.sessions.items()}
         connection.execute("BEGIN IMMEDIATE")
         try:
             for table, changed in (("sessions", sessions), ("ties", changes.ties)):
-                gone = [(key,) for key, value in changed.items() if value is None]
-                kept = [(key, *value) for key, value in changed.items() if value is not None]
-                connection.executemany(f"DELETE FROM {table} WHERE key = ?", gone)  # noqa: S608 - of two
-                connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", kept)  # noqa: S608
-                last = f"(SELECT max(at) FROM {table})"  # noqa: S608
-                connection.execute(f"DELETE FROM {table} WHERE at < {last} - ?", (_KEPT_FOR,))  # noqa: S608
+                removed = [(key,) for key, value in changed.items() if value is None]
+                updated = [(key, *value) for key, value in changed.items() if value is not None]
+                connection.executemany(f"DELETE FROM {table} WHERE key = ?", removed)  # noqa: S608 - one of two constants
+                connection.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)", updated)  # noqa: S608
+                latest = f"(SELECT max(at) FROM {table})"  # noqa: S608
+                connection.execute(f"DELETE FROM {table} WHERE at < {latest} - ?", (_MAX_AGE,))  # noqa: S608
             encoded = [(record.kind, msgspec.json.encode(record)) for record in records]
             connection.executemany("INSERT OR REPLACE INTO panels VALUES (?, ?)", encoded)
             if position is not None:
@@ -81,18 +78,18 @@ class SqliteSessions:
 
 
 def read_records(connection: sqlite3.Connection) -> list[PanelRecord]:
-    """What panels have recorded; what another version wrote is left out."""
-    found = []
+    """Return the stored panel records. Records written by another version are skipped."""
+    records = []
     try:
         rows = connection.execute("SELECT value FROM panels ORDER BY kind").fetchall()
     except sqlite3.OperationalError:
-        # No watch has ever written here.
+        # No watch has written to this file yet.
         return []
     for (value,) in rows:
         with contextlib.suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(value, type=PanelRecord))
-    return found
+            records.append(msgspec.json.decode(value, type=PanelRecord))
+    return records
 
 
-def _text(key: str) -> bytes:
+def _encode(key: str) -> bytes:
     return key.encode("utf-8", "surrogateescape")

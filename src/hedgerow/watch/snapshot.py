@@ -1,4 +1,4 @@
-"""Kept: what a watch hands over to be kept, and what it gets back after a restart. Nouns."""
+"""The parts of a watch's memory that survive a restart, as passed to and from its store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hedgerow.watch.models.panel import PanelRecord
 
 
 class SnapshotChanges(NamedTuple):
-    """What has changed: sessions by visitor, ties by digest; when each was last seen, and what it is; None: gone."""
+    """Sessions by visitor and link records by visitor digest: (last seen, value), or None if removed."""
 
     sessions: Mapping[str, tuple[float, bytes] | None]
     ties: Mapping[bytes, tuple[float, bytes] | None]
@@ -19,7 +19,7 @@ class SnapshotChanges(NamedTuple):
 
 
 class WatchSnapshot(NamedTuple):
-    """What was pending before a restart, the oldest first, and what panels have recorded."""
+    """Sessions and link records from before a restart, oldest first, and the records of the model panels."""
 
     sessions: Sequence[tuple[str, bytes]] = ()
     ties: Sequence[tuple[bytes, bytes]] = ()

@@ -153,7 +153,7 @@ class Watch:
                 self._sessions[visitor] = pending
         for panel in self.panels:
             for record in kept.records:
-                panel.take(record)
+                panel.restore(record)
         if self.sharing is not None:
             self.sharing.restore(campaigns)
             self.sharing.restore_ties(kept.ties)
@@ -213,7 +213,7 @@ class Watch:
         if step is None:
             session = self._sessions.get(visit.visitor)
             if session is not None and session.path is not None:
-                session.path.note()
+                session.path.add_side_request()
             return
         session = self._pending(visit.visitor)
         if paths is not None:

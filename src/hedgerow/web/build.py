@@ -226,7 +226,7 @@ def use_watch(watch: Watch, settings: Settings, policy: DecisionPolicy) -> None:
     watch.on_window = windows if windows != "off" else "record"
     for panel in watch.panels:
         for record in known:
-            panel.take(record)
+            panel.restore(record)
 
 
 @cache

@@ -15,7 +15,7 @@ from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.scripts import Scripts
 from hedgerow.state.redis.state import RedisState
 from hedgerow.state.redis.used_challenges import RedisUsedChallenges
-from hedgerow.watch.redis_streams import Make, SharedWatch, Streams
+from hedgerow.watch.redis_streams import SharedWatch, Streams, WatchFactory
 from hedgerow.watch.relay import Relay
 from hedgerow.watch.watch import Watch
 from hedgerow.web.build import build_policy, build_watch
@@ -50,12 +50,12 @@ def build(settings: Settings, *, ledger: Ledger) -> SiteStores:
         state, ledger,
         RedisUsedChallenges(state, most=settings.challenge.spent, closed=settings.state.on_failure == "closed"),
         RedisClearanceUsage(state), RedisRevokedBots(state), watches=settings.watch.enabled,
-        relay=Relay(streams.deliver, queue=settings.watch.queue, then=streams.close),
+        relay=Relay(streams.deliver, queue=settings.watch.queue, on_close=streams.close),
         shared=SiteWatch(settings, state),
     )  # fmt: skip
 
 
-def _making(settings: Settings) -> Make:
+def _making(settings: Settings) -> WatchFactory:
     policy = build_policy(settings)
 
     def make(update_score: Callable[[ScoreUpdate], None]) -> tuple[Watch, Watch]:

@@ -19,13 +19,13 @@ def sessions_of(rows: list[tuple[float, int, int | None, int]]) -> list[tuple[in
     session = PathSession()
     for at, page, parent, kind in rows:
         if kind:
-            session.note()
+            session.add_side_request()
             continue
         if session.full:
-            found.append((session.size, session.wide()))
+            found.append((session.size, session.all_features()))
         session.add(at, page.to_bytes(PAGE_BYTES), None if parent is None else parent.to_bytes(PAGE_BYTES))
     if session.size >= 10:
-        found.append((session.size, session.wide()))
+        found.append((session.size, session.all_features()))
     return found[:MOST_SESSIONS]
 
 

@@ -26,8 +26,8 @@ from hedgerow.lab.train.samples import PERSON, samples_of, windows_of
 from hedgerow.lab.train.simulated_data import Size, draw_walks
 from hedgerow.watch.models.bundle import SHIPPED, Bundle, encoded, load, load_window, save, shipped
 from hedgerow.watch.models.inference import Linear
-from hedgerow.watch.sessions.path import PREFIXES, SIX, WIDE, PathSession
-from hedgerow.watch.sessions.window import LEAST, NAMES, Access, SessionWindow
+from hedgerow.watch.sessions.path import ALL_FEATURES, PATHMARKER_FEATURES, PREFIXES, PathSession
+from hedgerow.watch.sessions.window import MIN_WINDOW, WINDOW_FEATURES, Access, SessionWindow
 
 
 @pytest.fixture(scope="module")
@@ -40,38 +40,38 @@ def samples(walks):
     return [sample for walk in walks for sample in samples_of(walk, (20, 60))]
 
 
-def test_one_class_as_scikit_learn_has_it(samples):
+def test_one_class_svm_scores_equal_those_of_scikit_learn(samples):
     people = matrix([s for s in samples if s.label == PERSON], 6)
-    kernel, model = fit_one_class(people, SIX)
+    kernel, model = fit_one_class(people, PATHMARKER_FEATURES)
     rows = matrix(samples, 6)
     told = model.decision_function(scaled(rows, kernel.scaling))
     assert [-kernel.score(s.features) for s in samples] == pytest.approx(told, abs=1e-9)
 
 
 @pytest.mark.parametrize("names", [("depth-first", "width-first"), ("depth-first", "width-first", "random-like")])
-def test_kinds_as_scikit_learn_has_them(samples, names):
+def test_svc_classes_equal_those_of_scikit_learn(samples, names):
     crawlers = [s for s in samples if s.label in names]
-    kinds, model = fit_kinds(matrix(crawlers, 6), [s.label for s in crawlers], SIX)
+    kinds, model = fit_kinds(matrix(crawlers, 6), [s.label for s in crawlers], PATHMARKER_FEATURES)
     told = model.predict(scaled(matrix(samples, 6), kinds.scaling))
     assert [kinds.name(s.features) for s in samples] == list(told)
 
 
-def test_branches_as_scikit_learn_has_them(samples):
+def test_decision_tree_classes_equal_those_of_scikit_learn(samples):
     crawlers = [s for s in samples if s.label != PERSON]
     branches, model = fit_branches(matrix(crawlers), [s.label for s in crawlers], 1)
-    assert not list(branches.faults(len(WIDE)))
+    assert not list(branches.faults(len(ALL_FEATURES)))
     assert [branches.name(s.features) for s in samples] == list(model.predict(matrix(samples)))
     assert fit_branches(matrix(crawlers), ["depth-first"] * len(crawlers), 1) is None
 
 
-def test_linear_as_scikit_learn_has_it(walks):
+def test_linear_scores_equal_those_of_scikit_learn(walks):
     rows = windows_of(walks, Random(1))
-    linear, model = fit_linear(matrix(rows), [s.label != PERSON for s in rows], NAMES, 1)
+    linear, model = fit_linear(matrix(rows), [s.label != PERSON for s in rows], WINDOW_FEATURES, 1)
     told = model.decision_function(scaled(matrix(rows), linear.scaling))
     assert [linear.score(s.features) for s in rows] == pytest.approx(told, abs=1e-9)
 
 
-def test_trees_as_scikit_learn_has_them(samples):
+def test_boosted_tree_scores_equal_those_of_scikit_learn(samples):
     trees, model = fit_trees(matrix(samples), [s.label != PERSON for s in samples], 1)
     told = model.decision_function(matrix(samples))
     assert [trees.score(s.features) for s in samples] == pytest.approx(told, abs=1e-9)
@@ -91,7 +91,7 @@ def test_trees_compare_in_single_precision(samples):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_what_comes_with_the_package(name, samples, walks):
+def test_shipped_bundles_are_valid_and_tell_crawlers_from_people(name, samples, walks):
     bundle = shipped(name)
     assert bundle.provenance["recipe"] == name
     assert sum(stage.share for stage in bundle.stages) <= bundle.budget * 1.0001
@@ -108,9 +108,9 @@ def test_what_comes_with_the_package(name, samples, walks):
     assert all(0 <= j.probability <= 1 for j in judged)
 
 
-def test_stages_are_asked_in_turn():
+def test_the_stage_with_the_most_visits_that_fit_is_used():
     bundle = load()
-    assert [size for size in range(70) if bundle.asked_at(size)] == list(PREFIXES)
+    assert [size for size in range(70) if bundle.has_stage(size)] == list(PREFIXES)
     session = PathSession()
     for number in range(25):
         session.add(number * 1.0, f"/{number}", "/0")
@@ -119,25 +119,25 @@ def test_stages_are_asked_in_turn():
     assert judged.identity == "width-first"
 
 
-def test_nothing_is_known_of_the_first_visits():
+def test_before_the_first_stage_everybody_is_a_person():
     session = PathSession()
     session.add(0.0, "/", None)
     assert load().judge_session(session).identity == "person"
     assert load().judge_session(session).probability == 0.0
 
 
-def test_the_window_is_asked_from_27_visits_on():
+def test_the_window_bundle_is_used_from_27_visits_on():
     bundle = load_window()
     window = SessionWindow()
     page = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "unknown")
-    for number in range(LEAST - 1):
+    for number in range(MIN_WINDOW - 1):
         window.add(page._replace(at=number * 0.1))
     assert bundle.judge_window(window).identity == "person"
-    window.add(page._replace(at=LEAST * 0.1))
+    window.add(page._replace(at=MIN_WINDOW * 0.1))
     assert bundle.judge_window(window).identity == "suspect"
 
 
-def test_a_bundle_of_paths_judges_no_windows(tmp_path):
+def test_a_path_bundle_is_refused_for_windows(tmp_path):
     save(load(), tmp_path / "paths.json")
     save(load_window(), tmp_path / "window.json")
     assert load_window(tmp_path / "window.json") == load_window()
@@ -145,12 +145,12 @@ def test_a_bundle_of_paths_judges_no_windows(tmp_path):
         load_window(tmp_path / "paths.json")
 
 
-def test_a_row_of_another_width_is_a_mistake():
+def test_a_row_of_another_width_is_an_error():
     with pytest.raises(ValueError, match="wants 17 features"):
         load().judge((0.0,) * 6, 60)
 
 
-def test_saved_and_loaded_it_is_the_same(tmp_path):
+def test_a_saved_bundle_loads_unchanged(tmp_path):
     save(load(), tmp_path / "bundle.json")
     assert load(tmp_path / "bundle.json") == load()
     with pytest.raises(ModelError, match="cannot be written"):
@@ -191,7 +191,7 @@ def broken(name, change):
         ("window", lambda t: t["stages"][0]["model"].update(type="exec"), "no bundle"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(tmp_path, name, change, said):
+def test_an_inconsistent_bundle_is_refused(tmp_path, name, change, said):
     (tmp_path / "bundle.json").write_bytes(broken(name, change))
     with pytest.raises(ModelError, match=said):
         load(tmp_path / "bundle.json")
@@ -199,14 +199,14 @@ def test_what_does_not_fit_together_is_refused(tmp_path, name, change, said):
 
 @given(st.binary(max_size=300))
 @settings(max_examples=50)
-def test_other_bytes_are_no_bundle(tmp_path_factory, data):
+def test_arbitrary_bytes_are_refused_as_a_bundle(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("b") / "bundle.json"
     path.write_bytes(data)
     with pytest.raises(ModelError):
         load(path)
 
 
-def test_numbers_that_are_none_are_refused():
+def test_infinite_and_undefined_numbers_are_refused():
     bundle = shipped("window")
     stage = bundle.stages[0]
     assert isinstance(stage.model, Linear)
@@ -216,7 +216,7 @@ def test_numbers_that_are_none_are_refused():
     assert list(bad.faults())
 
 
-def test_the_gate_needs_no_scikit_learn():
+def test_loading_a_bundle_does_not_import_scikit_learn():
     code = (
         "import sys; from hedgerow.watch.models.bundle import load;"
         "from hedgerow.watch.sessions.path import PathSession;"

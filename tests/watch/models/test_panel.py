@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hedgerow.lab.train.samples import draw_people, draw_sites
 from hedgerow.lab.train.walks import take
 from hedgerow.watch.models.bundle import Bins, encoded, load, shipped
-from hedgerow.watch.models.drift import ENOUGH, FAR, Drift, index
+from hedgerow.watch.models.drift import MAJOR_DRIFT, MIN_SESSIONS, Drift, stability_index
 from hedgerow.watch.models.panel import Panel, PanelRecord
 from hedgerow.watch.sessions.path import PathSession
 
@@ -38,7 +38,7 @@ def sessions_of_people(count: int, seed: int = 99, steps: int = 60):
                 yield session
 
 
-def test_a_shadow_is_compared_and_not_heeded():
+def test_a_shadow_is_compared_and_has_no_effect():
     panel = Panel("paths", BOOSTED, PATHMARKER)
     said = panel.judge(crawl(20), "192.0.2.1", 1.8e9)
     assert said == BOOSTED.judge_session(crawl(20)).identity != "person"
@@ -52,7 +52,7 @@ def test_a_shadow_is_compared_and_not_heeded():
     assert len(panel.record.differences) == 50
 
 
-def test_a_record_is_taken_over_by_the_same_bundles_only():
+def test_a_record_is_restored_only_for_the_same_bundles():
     before = Panel("paths", BOOSTED, PATHMARKER)
     before.judge(crawl(), "192.0.2.1", 1.8e9)
     kept = msgspec.json.decode(msgspec.json.encode(before.record), type=PanelRecord)
@@ -62,41 +62,41 @@ def test_a_record_is_taken_over_by_the_same_bundles_only():
         Panel("paths", BOOSTED),
     )
     for panel in (same, promoted, unshadowed):
-        panel.take(kept)
+        panel.restore(kept)
     assert same.record == before.record
     assert promoted.record.judged == {}
     assert (unshadowed.record.judged, unshadowed.record.compared) == (before.record.judged, {})
 
 
-def test_people_like_those_of_the_training_have_not_drifted():
+def test_people_as_in_the_training_data_cause_no_drift():
     """PathMarker's bundle is trained on drawn people alone; among those of the other are real ones."""
     panel = Panel("paths", PATHMARKER)
     for session in sessions_of_people(300):
         panel.judge(session, "v", 0.0)
-    assert {one.size for one in panel.moved()} == {60}
-    assert {one.feature for one in panel.moved()} == set(PATHMARKER.features)
-    assert max(one.off for one in panel.moved()) < FAR
+    assert {one.size for one in panel.drift()} == {60}
+    assert {one.feature for one in panel.drift()} == set(PATHMARKER.features)
+    assert max(one.drift for one in panel.drift()) < MAJOR_DRIFT
     assert panel.warning() == ""
 
 
-def test_people_who_change_are_noticed():
+def test_changed_behaviour_of_people_causes_a_drift_warning():
     panel = Panel("paths", BOOSTED)
     for session in sessions_of_people(300):
         # Ten times as many assets as any site of the training had.
-        session.beside = 20 + session.beside * 10
+        session.side_requests = 20 + session.side_requests * 10
         panel.judge(session, "v", 0.0)
-    far = {one.feature for one in panel.moved() if one.off > FAR}
+    far = {one.feature for one in panel.drift() if one.drift > MAJOR_DRIFT}
     assert "beside" in far
-    assert "no longer like" in panel.warning()
+    assert "no longer resemble" in panel.warning()
     assert "beside" in panel.warning()
 
 
-def test_few_sessions_say_nothing():
+def test_few_sessions_cause_no_drift_warning():
     panel = Panel("paths", BOOSTED)
-    for session in sessions_of_people(ENOUGH // 4):
-        session.beside = 5000
+    for session in sessions_of_people(MIN_SESSIONS // 4):
+        session.side_requests = 5000
         panel.judge(session, "v", 0.0)
-    assert panel.moved()
+    assert panel.drift()
     assert panel.warning() == ""
 
 
@@ -107,16 +107,16 @@ def test_a_bundle_without_bins_has_no_drift():
     panel = Panel("paths", bare)
     for session in sessions_of_people(20):
         panel.judge(session, "v", 0.0)
-    assert panel.moved() == []
+    assert panel.drift() == []
 
 
 @given(st.lists(st.integers(0, 1000), min_size=3, max_size=3))
-def test_an_index_is_never_below_nothing(counts):
+def test_a_stability_index_is_never_negative(counts):
     bins = Bins((1.0, 2.0), (0.2, 0.5, 0.3))
-    assert index(bins, counts) >= 0
+    assert stability_index(bins, counts) >= 0
 
 
-def test_older_sessions_fade():
+def test_drift_counts_of_old_sessions_fade():
     drift = Drift()
     row = tuple(0.0 for _ in BOOSTED.features)
     for _ in range(20_001):
@@ -134,7 +134,7 @@ def test_older_sessions_fade():
         Bins((1.0,), (1.5, -0.5)),
     ],
 )
-def test_bins_that_make_no_sense_are_a_fault(bins):
+def test_invalid_bins_are_a_fault(bins):
     stage = msgspec.structs.replace(WINDOW.stages[0], bins=(bins,) * len(WINDOW.features))
     assert list(msgspec.structs.replace(WINDOW, stages=(stage,)).faults())
 
@@ -144,7 +144,7 @@ def test_bins_of_another_width_are_a_fault():
     assert list(msgspec.structs.replace(WINDOW, stages=(stage,)).faults())
 
 
-def test_what_comes_with_hedgerow_has_bins(tmp_path):
+def test_shipped_bundles_have_bins(tmp_path):
     for bundle in (BOOSTED, PATHMARKER, WINDOW):
         assert all(len(stage.bins) == len(bundle.features) for stage in bundle.stages)
         (tmp_path / "b.json").write_bytes(encoded(bundle))

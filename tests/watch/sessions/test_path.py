@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import page_digest
-from hedgerow.watch.sessions.path import FURTHER, LONG, SIX, WIDE, PathSession, step_of
+from hedgerow.watch.sessions.path import ALL_FEATURES, EXTRA_FEATURES, LONG, PATHMARKER_FEATURES, PathSession, step_of
 
 
-def test_sixty_four_visits_by_hand():
+def test_features_of_sixty_four_visits_equal_those_computed_by_hand():
     """
     Like the paper's figure 3: the 64 visits #0 to #63 are one long session, #0 to #59, and four visits of the next.
 
@@ -48,15 +48,15 @@ def test_sixty_four_visits_by_hand():
     assert session.features() == (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def test_ten_seconds_begin_a_short_session():
+def test_a_gap_of_ten_seconds_begins_a_short_session():
     session = PathSession()
     for at in (0.0, 9.5, 19.5, 25.0, 30.0):
         session.add(at, "/", None)
-    assert session.further()[FURTHER.index("longest")] == 3 / 5
-    assert session.further()[FURTHER.index("pauses")] == 1 / 5
+    assert session.extra_features()[EXTRA_FEATURES.index("longest")] == 3 / 5
+    assert session.extra_features()[EXTRA_FEATURES.index("pauses")] == 1 / 5
 
 
-def test_depth_and_width_start_anew_in_the_short_session():
+def test_depth_and_width_are_counted_afresh_in_the_short_session():
     """The parent was seen in the long session and not in the short one: in there, the page is an entry."""
     session = PathSession()
     session.add(0.0, "/", None)
@@ -69,7 +69,7 @@ def test_depth_and_width_start_anew_in_the_short_session():
     assert width_difference == pytest.approx(abs(2 / 4 - 2 / 3))
 
 
-def test_a_parent_that_comes_later_is_none():
+def test_a_parent_that_is_visited_later_does_not_count():
     session = PathSession()
     session.add(0.0, "/a", "/")
     session.add(1.0, "/", None)
@@ -91,7 +91,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(0, 70_000))
-def test_what_is_kept_comes_back(drawn, beside):
+def test_a_session_survives_serialisation(drawn, beside):
     """Saved and restored at any moment, a session goes on as if nothing had been."""
     plain, kept = PathSession(), PathSession()
     at = 1.7e9
@@ -102,24 +102,24 @@ def test_what_is_kept_comes_back(drawn, beside):
         kept = restored
         for session in (plain, kept):
             session.add(at, f"/{page}", None if parent is None else f"/{parent}")
-            session.note()
-    plain.beside = kept.beside = min(beside, 65_535)
+            session.add_side_request()
+    plain.side_requests = kept.side_requests = min(beside, 65_535)
     restored = PathSession.from_bytes(kept.to_bytes())
     assert restored is not None
-    assert restored.wide() == plain.wide()
+    assert restored.all_features() == plain.all_features()
     assert len(kept.to_bytes()) <= 1024
-    assert len(plain.wide()) == len(WIDE)
-    assert plain.features() == plain.wide()[: len(SIX)]
+    assert len(plain.all_features()) == len(ALL_FEATURES)
+    assert plain.features() == plain.all_features()[: len(PATHMARKER_FEATURES)]
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_no_session(kept):
+def test_arbitrary_bytes_never_crash_the_session_decoder(kept):
     restored = PathSession.from_bytes(kept)
     if restored is not None:
-        restored.wide()
+        restored.all_features()
 
 
-def test_small_in_memory():
+def test_a_full_path_session_takes_less_than_a_kilobyte():
     session = PathSession()
     for number in range(LONG):
         session.add(number * 7.0, f"/{number}", f"/{number // 2}")
@@ -145,7 +145,7 @@ def visit(**more):
         ({"referrer": "rubbish", "host": "example.org"}, "", None),
     ],
 )
-def test_the_parent_of_a_step(more, host, parent):
+def test_the_parent_of_a_step_is_that_of_the_marker_or_the_referrer(more, host, parent):
     assert step_of(visit(**more), host) == (5.0, page_digest("/a?x=1"), parent)
 
 
@@ -154,23 +154,27 @@ def test_only_pages_are_steps(kind):
     assert step_of(visit(kind=kind)) is None
 
 
-def test_a_stray_parent_that_leads_to_several_pages_is_seen():
+def test_pages_with_the_same_unvisited_parent_count_as_sideward():
     """In the middle of a breadth-first crawl the parents are out of sight, but each leads to several pages in a row."""
-    wide, random = PathSession(), PathSession()
+    all_features, random = PathSession(), PathSession()
     for number in range(12):
-        wide.add(float(number), f"/{number}", f"/old/{number // 4}")
+        all_features.add(float(number), f"/{number}", f"/old/{number // 4}")
         random.add(float(number), f"/{number}", f"/old/{number % 4}")
-    place = WIDE.index("sideward")
-    assert wide.wide()[place] == 9 / 12
-    assert random.wide()[place] == 0.0
-    assert wide.wide()[WIDE.index("strays")] == random.wide()[WIDE.index("strays")] == 1.0
+    place = ALL_FEATURES.index("sideward")
+    assert all_features.all_features()[place] == 9 / 12
+    assert random.all_features()[place] == 0.0
+    assert (
+        all_features.all_features()[ALL_FEATURES.index("strays")]
+        == random.all_features()[ALL_FEATURES.index("strays")]
+        == 1.0
+    )
 
 
-def test_a_stray_parent_is_known_again_after_a_restart():
+def test_an_unvisited_parent_survives_serialisation():
     session = PathSession()
     session.add(0.0, "/1", "/old")
     restored = PathSession.from_bytes(session.to_bytes())
     for each in (session, restored):
         each.add(1.0, "/2", "/old")
-    assert session.wide() == restored.wide()
-    assert session.wide()[WIDE.index("sideward")] == 0.5
+    assert session.all_features() == restored.all_features()
+    assert session.all_features()[ALL_FEATURES.index("sideward")] == 0.5

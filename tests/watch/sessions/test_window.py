@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import LEAST, MOST, NAMES, Access, SessionWindow, access_of, changes_trees
+from hedgerow.watch.sessions.window import (
+    MAX_WINDOW,
+    MIN_WINDOW,
+    WINDOW_FEATURES,
+    Access,
+    SessionWindow,
+    access_of,
+    changes_trees,
+)
 
 PAGE = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
 
@@ -18,7 +26,7 @@ PAGE = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "brow
 def filled(*, gap: float = 10.0) -> SessionWindow:
     """27 visits to one page, *gap* seconds apart, the last one at 26 gaps."""
     window = SessionWindow()
-    for number in range(LEAST):
+    for number in range(MIN_WINDOW):
         window.add(PAGE._replace(at=number * gap))
     return window
 
@@ -37,21 +45,21 @@ def filled(*, gap: float = 10.0) -> SessionWindow:
         ({"at": 260.0 + 1800.0}, 27),  # the same name after half an hour is another session
     ],
 )
-def test_two_of_three_make_it_longer(changes, size):
+def test_a_visit_extends_the_window_if_two_of_three_conditions_hold(changes, size):
     window = filled()
     window.add(PAGE._replace(**changes))
     assert window.size == size
 
 
-def test_never_longer_than_forty():
+def test_the_window_never_exceeds_forty_visits():
     window = filled()
     for number in range(100):
         window.add(PAGE._replace(at=260.0 + number * 0.001))
-    assert window.size == MOST
-    assert window.features()[NAMES.index("gap_most")] == pytest.approx(0.001)
+    assert window.size == MAX_WINDOW
+    assert window.features()[WINDOW_FEATURES.index("gap_most")] == pytest.approx(0.001)
 
 
-def test_a_slide_keeps_the_length():
+def test_a_slide_keeps_the_length_of_the_window():
     window = filled()
     for number in range(3):
         window.add(PAGE._replace(at=261.0 + number))
@@ -60,7 +68,7 @@ def test_a_slide_keeps_the_length():
     assert window.size == 30
 
 
-def test_features_by_hand():
+def test_window_features_equal_those_computed_by_hand():
     window = SessionWindow()
     window.add(PAGE)
     window.add(PAGE._replace(at=1.0, cookie=b"c", cookie_state="good", session=b"c", referred="own", agent="absent"))
@@ -92,7 +100,7 @@ EDGES = st.tuples(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), st.sampled_fr
 
 
 @given(st.lists(EDGES, max_size=8), EDGES)
-def test_trees_are_changed_by_what_makes_more_or_less_of_them(edges, edge):
+def test_changes_trees_equals_a_count_of_connected_components(edges, edge):
     assert changes_trees(edges, *edge) == (trees([*edges, edge]) != trees(edges))
 
 
@@ -105,7 +113,7 @@ def told(**more):
     return access_of(asked, step_of(asked))
 
 
-def test_what_a_visit_tells():
+def test_session_cookie_and_referrer_of_a_visit():
     bare = told()
     assert (bare.cookie_state, bare.referred, bare.referrer, bare.agent) == ("absent", "absent", None, "absent")
     own = told(referrer="http://example.org/b", host="example.org", user_agent="Mozilla/5.0")
@@ -128,18 +136,18 @@ def test_what_a_visit_tells():
         ({"signs": ("program",), "user_agent": "curl/8"}, "unknown"),
     ],
 )
-def test_what_an_agent_declares(more, agent):
+def test_the_declaration_of_a_user_agent(more, agent):
     assert told(**more).agent == agent
 
 
 @given(st.lists(st.tuples(st.floats(0, 4000), st.integers(0, 5), st.integers(-1, 5)), max_size=120))
-def test_the_window_is_as_long_as_it_may_be(drawn):
+def test_the_window_has_the_length_that_the_rules_give(drawn):
     window, at = SessionWindow(), 0.0
     for number, (gap, page, parent) in enumerate(drawn, 1):
         at += gap
         window.add(PAGE._replace(at=at, page=bytes([page]), referrer=bytes([parent]) if parent >= 0 else None))
-        assert min(number, LEAST) <= window.size <= min(number, MOST)
-        assert len(window.features()) == len(NAMES)
+        assert min(number, MIN_WINDOW) <= window.size <= min(number, MAX_WINDOW)
+        assert len(window.features()) == len(WINDOW_FEATURES)
 
 
 ACCESSES = st.lists(
@@ -160,8 +168,8 @@ ACCESSES = st.lists(
 
 
 @given(ACCESSES)
-def test_what_is_kept_comes_back(drawn):
-    """Saved and restored at any moment, a window goes on as if nothing had been; of many guises those in it stay."""
+def test_a_window_survives_serialisation(drawn):
+    """Saved and restored at any moment, a window continues unchanged; clients in it stay."""
     plain, kept, at = SessionWindow(), SessionWindow(), 1.7e9
     for access in drawn:
         at += access.at
@@ -175,20 +183,20 @@ def test_what_is_kept_comes_back(drawn):
 
 
 @given(st.binary(max_size=200))
-def test_other_bytes_are_no_window(kept):
+def test_arbitrary_bytes_never_crash_the_window_decoder(kept):
     restored = SessionWindow.from_bytes(kept)
     if restored is not None:
         restored.features()
 
 
-def test_more_than_sixteen_guises_are_not_told_apart():
+def test_at_most_sixteen_clients_of_a_visitor_are_distinguished():
     window = SessionWindow()
     for number in range(60):
         window.add(PAGE._replace(at=number * 1.0, session=b"%d" % number))
-    assert window.features()[NAMES.index("sessions")] == 16
+    assert window.features()[WINDOW_FEATURES.index("sessions")] == 16
 
 
-def test_a_judgement_is_due_at_27_visits_and_after_27_others():
+def test_a_classification_is_due_at_27_visits_and_after_27_others():
     window, due = SessionWindow(), []
     for number in range(100):
         window.add(PAGE._replace(at=number * 1.0))
@@ -198,10 +206,10 @@ def test_a_judgement_is_due_at_27_visits_and_after_27_others():
     assert due == [27, 54, 81]
 
 
-@pytest.mark.parametrize("guises", [1, 40])
-def test_small_in_memory(guises):
+@pytest.mark.parametrize("clients", [1, 40])
+def test_a_full_window_takes_at_most_700_bytes(clients):
     window = SessionWindow()
     for number in range(100):
-        window.add(PAGE._replace(at=number * 7.0, page=b"%d" % number, session=b"%d" % (number % guises)))
-    parts = (window._visits, window._guises, window.latest)
-    assert sys.getsizeof(window) + sum(map(sys.getsizeof, parts)) <= (750 if guises == 1 else 900)
+        window.add(PAGE._replace(at=number * 7.0, page=b"%d" % number, session=b"%d" % (number % clients)))
+    parts = (window._visits, window._clients, window.latest)
+    assert sys.getsizeof(window) + sum(map(sys.getsizeof, parts)) <= (750 if clients == 1 else 900)

@@ -213,7 +213,7 @@ def test_models_and_what_they_have_judged_are_shown():
     assert "paths: boosted" in body
     assert f"1 {judged}" in body
     assert "pathmarker: agrees in 0 of 1" in body
-    assert "no longer like" in body
+    assert "no longer resemble" in body
     told, windows = json.loads(ask(client, "/models").body)
     assert (told["judged"], windows["kind"]) == ({judged: 1}, "windows")
     assert told["compared"]["differences"][0]["visitor"] == "192.0.2.1"

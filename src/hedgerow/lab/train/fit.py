@@ -47,8 +47,8 @@ from hedgerow.lab.train.samples import LOG, PERSON, Sample
 from hedgerow.lab.train.thresholds import SpentBudget, share_out
 from hedgerow.watch.models.bundle import FORMAT, Bins, Bundle, Input, Stage
 from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Namer, Scorer, Trees
-from hedgerow.watch.sessions.path import LONG, PREFIXES, SIX, WIDE
-from hedgerow.watch.sessions.window import LEAST, NAMES
+from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PATHMARKER_FEATURES, PREFIXES
+from hedgerow.watch.sessions.window import MIN_WINDOW, WINDOW_FEATURES
 
 FOLDS = 5
 BUDGET = 0.005
@@ -139,10 +139,10 @@ def train(
         stages.append(stage)
         budget = NU
     else:
-        stage, metrics[str(LEAST)] = _window(samples, budget, seed)
+        stage, metrics[str(MIN_WINDOW)] = _window(samples, budget, seed)
         stages.append(stage)
     told = {"scikit-learn": sklearn.__version__, "seed": seed, "recipe": recipe, **(provenance or {})}
-    names = {"six": SIX, "wide": WIDE, "window": NAMES}[wants]
+    names = {"six": PATHMARKER_FEATURES, "wide": ALL_FEATURES, "window": WINDOW_FEATURES}[wants]
     bundle = Bundle(FORMAT, recipe, wants, names, budget, tuple(stages), told, metrics)
     return msgspec.convert(_rounded(msgspec.to_builtins(bundle)), Bundle)
 
@@ -183,7 +183,7 @@ def _boosted(
 ) -> tuple[Stage, dict[str, Any]]:
     """The stage at *size* visits."""
     slope, intercept = calibrate(scores, _truth(samples))
-    model, kinds, bins = _trees(samples, seed, apart), _branches(samples, seed), _bins(samples, len(WIDE))
+    model, kinds, bins = _trees(samples, seed, apart), _branches(samples, seed), _bins(samples, len(ALL_FEATURES))
     stage = Stage(size, model, spent.threshold, slope, intercept, spent.share, kinds, bins)
     return stage, _metrics(samples, scores, stage, folds_of(samples, seed, apart), seed, apart)
 
@@ -191,22 +191,24 @@ def _boosted(
 def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, Any]]:
     def fit(some: Sequence[Sample]) -> Kernel:
         people = [sample for sample in some if sample.label == PERSON][:_MOST_PEOPLE]
-        return fit_one_class(matrix(people, len(SIX)), SIX)[0]
+        return fit_one_class(matrix(people, len(PATHMARKER_FEATURES)), PATHMARKER_FEATURES)[0]
 
     folds = folds_of(samples, seed)
     scores = held_out(samples, folds, fit)
     slope, intercept = calibrate(scores, _truth(samples))
-    stage = Stage(LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed), _bins(samples, len(SIX)))
+    stage = Stage(
+        LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed), _bins(samples, len(PATHMARKER_FEATURES))
+    )
     return stage, _metrics(samples, scores, stage, folds, seed)
 
 
 def _window(samples: Sequence[Sample], allowed: float, seed: int) -> tuple[Stage, dict[str, Any]]:
     folds = folds_of(samples, seed)
-    scores = held_out(samples, folds, lambda some: fit_linear(matrix(some), _truth(some), NAMES, seed)[0])
+    scores = held_out(samples, folds, lambda some: fit_linear(matrix(some), _truth(some), WINDOW_FEATURES, seed)[0])
     threshold = max(at_false_positives(its, [False] * len(its), allowed)[-1] for its in _highest(samples, scores))
     slope, intercept = calibrate(scores, _truth(samples))
-    linear, _ = fit_linear(matrix(samples), _truth(samples), NAMES, seed)
-    stage = Stage(LEAST, linear, threshold, slope, intercept, allowed, bins=_bins(samples, len(NAMES)))
+    linear, _ = fit_linear(matrix(samples), _truth(samples), WINDOW_FEATURES, seed)
+    stage = Stage(MIN_WINDOW, linear, threshold, slope, intercept, allowed, bins=_bins(samples, len(WINDOW_FEATURES)))
     return stage, _metrics(samples, scores, stage, folds, seed)
 
 
@@ -227,7 +229,11 @@ def _kinds(samples: Sequence[Sample], seed: int) -> Kinds | None:
         its = [sample for sample in samples if sample.label == label]
         its.sort(key=lambda sample: zlib.crc32(f"{seed} {sample.visitor} {sample.number}".encode()))
         some += its[:_MOST_OF_A_KIND]
-    fitted = fit_kinds(matrix(some, len(SIX)), [sample.label for sample in some], SIX) if some else None
+    fitted = (
+        fit_kinds(matrix(some, len(PATHMARKER_FEATURES)), [sample.label for sample in some], PATHMARKER_FEATURES)
+        if some
+        else None
+    )
     return fitted[0] if fitted else None
 
 

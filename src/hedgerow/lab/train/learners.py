@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from hedgerow.lab.train.samples import Sample
 from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Linear, Scaling, Trees
-from hedgerow.watch.sessions.path import WIDE
+from hedgerow.watch.sessions.path import ALL_FEATURES
 
 Matrix = npt.NDArray[np.float64]
 
@@ -38,7 +38,7 @@ def matrix(samples: Sequence[Sample], width: int | None = None) -> Matrix:
 
 def scaling_of(rows: Matrix, names: Sequence[str]) -> Scaling:
     """The scaling that gives these rows mean 0 and deviation 1."""
-    logged = _LOGGED if len(names) <= len(WIDE) and names[0] == WIDE[0] else _LOGGED_IN_WINDOW
+    logged = _LOGGED if len(names) <= len(ALL_FEATURES) and names[0] == ALL_FEATURES[0] else _LOGGED_IN_WINDOW
     logs = tuple(name in logged for name in names)
     bent = _bent(rows, logs)
     deviations = bent.std(axis=0)

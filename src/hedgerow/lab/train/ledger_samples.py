@@ -17,7 +17,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.lab.train.samples import LOG, Sample
 from hedgerow.ledger.labels import Label
 from hedgerow.watch.sessions.path import step_of
-from hedgerow.watch.sessions.window import LEAST, SessionWindow, access_of
+from hedgerow.watch.sessions.window import MIN_WINDOW, SessionWindow, access_of
 
 _IDENTITIES = frozenset(get_args(Identity))
 
@@ -58,5 +58,7 @@ def visits_to_windows(
         if window.is_due:
             window.fresh = 0
             number = numbers[visit.visitor] = numbers.get(visit.visitor, -1) + 1
-            samples.append(Sample(visit.visitor, label_of(visit), source, source, number, LEAST, window.features()))
+            samples.append(
+                Sample(visit.visitor, label_of(visit), source, source, number, MIN_WINDOW, window.features())
+            )
     return samples

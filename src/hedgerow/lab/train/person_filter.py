@@ -68,7 +68,7 @@ def honest(samples: Sequence[Sample], suspects: Iterable[str], anchor: Bundle) -
     """
     out = set(suspects)
     for sample in samples:
-        if sample.label == PERSON and sample.visitor not in out and anchor.asked_at(sample.size):
+        if sample.label == PERSON and sample.visitor not in out and anchor.has_stage(sample.size):
             row = sample.features[: len(anchor.features)]
             if anchor.judge(row, sample.size).identity != PERSON:
                 out.add(sample.visitor)

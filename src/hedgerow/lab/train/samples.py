@@ -49,7 +49,9 @@ def samples_of(walk: Walk, sizes: tuple[int, ...] = PREFIXES) -> Iterator[Sample
         for stride in strides:
             take(session, stride)
             if session.size in sizes:
-                yield Sample(walk.visitor, walk.label, walk.source, walk.site, number, session.size, session.wide())
+                yield Sample(
+                    walk.visitor, walk.label, walk.source, walk.site, number, session.size, session.all_features()
+                )
 
 
 def draw_assets(chance: Random) -> float:
@@ -147,14 +149,14 @@ def visits_to_samples(
             session = sessions[visit.visitor] = PathSession()
         step = step_of(visit, host)
         if step is None:
-            session.note()
+            session.add_side_request()
             continue
         if session.full:
             numbers[visit.visitor] += 1
         session.add(*step)
         if session.size in sizes:
             number = numbers[visit.visitor]
-            samples.append(Sample(visit.visitor, label, source, source, number, session.size, session.wide()))
+            samples.append(Sample(visit.visitor, label, source, source, number, session.size, session.all_features()))
     return samples
 
 

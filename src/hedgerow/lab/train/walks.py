@@ -45,4 +45,4 @@ def take(session: PathSession, stride: Stride) -> None:
     parent = None if stride.parent is None else digest(stride.parent)
     session.add(stride.at, digest(stride.page), parent)
     for _ in range(stride.beside):
-        session.note()
+        session.add_side_request()

@@ -1,4 +1,4 @@
-"""A request as it goes on the wire, and the answer to it as it arrives."""
+"""The upstream request in wire format, and the response as it arrives."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-"""Headers that concern one connection only and are never passed on."""
+"""Headers that apply to one connection only and are never forwarded."""
 
 _PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
 
 def request_head(method: bytes, target: bytes, headers: Headers) -> bytes:
     """
-    The request line and the headers, as they go on the wire.
+    Return the request line and the headers in wire format.
 
-    Counting the line ends of the whole is the cheapest way to see that no name, value or target brings one of
-    its own and so starts a second request.
+    Counting line breaks is the cheapest way to ensure that no name, value or target contains one and so starts a second
+    request.
     """
     head = b"\r\n".join([b"%b %b HTTP/1.1" % (method, target), *map(b": ".join, headers), b"", b""])
     lines = len(headers) + 2
     if head.count(b"\n") != lines or head.count(b"\r") != lines or b" " in target:
-        raise ValueError("a request's target and headers must not hold line ends")
+        raise ValueError("target and headers of a request must not contain line breaks")
     return head
 
 
 def named_by_connection(value: bytes) -> frozenset[bytes]:
-    """The headers that a `Connection` header takes for itself; for the usual values, none."""
+    """Return the headers that a `Connection` header declares as hop-by-hop; none for usual values."""
     value = value.lower()
     if value in _PLAIN_CONNECTION:
         return frozenset()
@@ -48,7 +48,7 @@ def named_by_connection(value: bytes) -> frozenset[bytes]:
 
 
 class RequestBody:
-    """A request's body: *chunks* as they come, *length* in bytes where it is known; without it, sent as chunks."""
+    """A request body as an iterator of *chunks*. Without a known *length* it is sent with chunked encoding."""
 
     __slots__ = ("chunks", "length", "started")
 
@@ -56,80 +56,68 @@ class RequestBody:
         self.chunks = chunks
         self.length = length
         self.started = False
-        """Whether any of it was taken; until then a request can be sent once more."""
+        """Whether a chunk was read. Until then the request can be sent again."""
 
 
 class BodySource(Protocol):
-    """What an answer comes from: a connection."""
+    """The connection that a response comes from."""
 
-    async def more(self, answer: UpstreamResponse, seconds: float | None = None) -> None:
-        """Wait, at most *seconds*, until *answer* has more of its body, its end or an error."""
+    async def wait_for_body(self, response: UpstreamResponse, seconds: float | None = None) -> None:
+        """Wait, at most *seconds*, until *response* has more of its body, its end or an error."""
 
-    def go_on_reading(self) -> None:
-        """Some of what had arrived was taken: more may come."""
+    def resume_reading(self) -> None:
+        """Continue to read after buffered bytes were taken."""
 
     def abort(self) -> None:
-        """Nobody wants the rest."""
+        """Drop the connection, because the rest of the response is not wanted."""
 
 
 class UpstreamResponse:
     """
     One response: its head, and its body as it arrives.
 
-    *headers* are in the upstream's order, names in lower case, without the hop-by-hop ones. *ended* means
-    that the whole body has arrived; `take` then gives the rest of it. Whoever holds an answer must `close`
-    it: that is free once it has ended, and otherwise costs the connection, on which the rest would still
-    come.
+    *headers* are in the upstream's order, with lower-case names and without hop-by-hop headers. *ended* means that the
+    whole body has arrived; `take` then returns the rest. Every response must be closed. That is free once it has ended;
+    before, it costs the connection.
     """
 
-    __slots__ = (
-        "arrived",
-        "begun",
-        "connection",
-        "ended",
-        "error",
-        "headers",
-        "size",
-        "stale",
-        "status",
-        "waiter",
-    )
+    __slots__ = ("connection", "ended", "error", "headers", "received", "size", "stale", "started", "status", "waiter")
 
     def __init__(self, connection: BodySource, waiter: asyncio.Future[None]) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self.begun = False
+        self.started = False
         self.ended = False
         self.stale = False
         self.error: Exception | None = None
-        self.arrived: list[bytes] = []
+        self.received: list[bytes] = []
         self.size = 0
         self.connection: BodySource | None = connection
         self.waiter: asyncio.Future[None] | None = waiter
 
     async def read(self) -> bytes:
-        """All of the body that has arrived and was not yet taken; waits for some. Empty at the end."""
-        while not self.arrived and not self.ended:
+        """Return all received bytes of the body; wait for some. Empty at the end."""
+        while not self.received and not self.ended:
             if self.connection is None:
-                raise self.error or RuntimeError("an answer was read after it was closed")
-            await self.connection.more(self)
+                raise self.error or RuntimeError("a response was read after it was closed")
+            await self.connection.wait_for_body(self)
         return self.take()
 
-    async def settle(self, seconds: float) -> None:
-        """Give the first of the body a moment to arrive: many an upstream sends its head by itself."""
-        if not self.arrived and not self.ended and self.connection is not None:
-            await self.connection.more(self, seconds)
+    async def wait_briefly(self, seconds: float) -> None:
+        """Wait a moment for the first part of the body: many upstreams send the head separately."""
+        if not self.received and not self.ended and self.connection is not None:
+            await self.connection.wait_for_body(self, seconds)
 
     def take(self) -> bytes:
-        """What has arrived and was not yet taken, without waiting."""
-        arrived = self.arrived
-        if not arrived:
+        """Return the bytes received since the last call, without waiting."""
+        received = self.received
+        if not received:
             return b""
-        self.arrived = []
+        self.received = []
         self.size = 0
         if self.connection is not None:
-            self.connection.go_on_reading()
-        return arrived[0] if len(arrived) == 1 else b"".join(arrived)
+            self.connection.resume_reading()
+        return received[0] if len(received) == 1 else b"".join(received)
 
     def close(self) -> None:
         if self.connection is not None:

@@ -1,4 +1,4 @@
-"""Where an upstream is."""
+"""The address of an upstream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """Where the upstream is: *host* and *port*, or the *path* of a unix socket."""
+    """The address of the upstream: *host* and *port*, or the *path* of a unix socket."""
 
     secure: bool
     host: str
@@ -20,10 +20,10 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> bytes:
-        """What a `Host` header calls it."""
+        """The value of the `Host` header for this origin."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = _PORTS["https" if self.secure else "http"]
-        return (host if self.port == usual else f"{host}:{self.port}").encode("ascii")
+        default_port = _PORTS["https" if self.secure else "http"]
+        return (host if self.port == default_port else f"{host}:{self.port}").encode("ascii")
 
     def __str__(self) -> str:
         if self.path:
@@ -33,11 +33,9 @@ class Origin(NamedTuple):
 
 def parse_origin(url: str) -> Origin:
     """
-    The origin that *url* names: `http://host:port`, `https://host`, `http://[::1]:8080` or
-    `unix:/run/site.sock`.
+    Return the origin of `http://host:port`, `https://host`, `http://[::1]:8080` or `unix:/run/site.sock`.
 
-    A path is refused rather than ignored: whoever writes one expects it to be put before every request's
-    path.
+    A path is refused rather than ignored: its author would expect it to prefix the path of every request.
     """
     if url.startswith("unix:/"):
         return Origin(secure=False, host="localhost", port=80, path=url.removeprefix("unix:"))

@@ -21,7 +21,7 @@ from hedgerow.report.tables.path_features import MOST_SESSIONS, WIDTH, step
 from hedgerow.report.tables.row_builder import COLUMNS, Rows
 from hedgerow.report.tables.url_features import ASSET, HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 from hedgerow.watch.sessions.path import LONG
-from hedgerow.watch.sessions.window import LEAST
+from hedgerow.watch.sessions.window import MIN_WINDOW
 
 CLOSELY = 1 << 20
 """Rows of one source that are looked at closely."""
@@ -409,7 +409,7 @@ def _windows(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The windows of the sources in *rows*."""
     pages = values[:, FIGURES.index("close_pages")]
-    most = int(np.minimum(pages // LEAST, windowing.MOST_WINDOWS).sum())
+    most = int(np.minimum(pages // MIN_WINDOW, windowing.MOST_WINDOWS).sum())
     who, features = np.zeros((most, windowing.WHO), np.int64), np.zeros((most, windowing.WIDTH))
     if most:
         windowing.slide(

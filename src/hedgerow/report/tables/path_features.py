@@ -13,13 +13,13 @@ import numpy as np
 
 from hedgerow.report.tables.jit import compiled, lean
 from hedgerow.report.tables.url_features import PAGE
-from hedgerow.watch.sessions.path import LONG, PREFIXES, SHORT_GAP, WIDE
+from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PREFIXES, SHORT_GAP
 
 MOST_SESSIONS = 8
 """Long sessions of one source that are looked at."""
 
 LEAST = PREFIXES[0]
-WIDTH = len(WIDE)
+WIDTH = len(ALL_FEATURES)
 _ENTRY, _STRAY, _SAME_STRAY = 255, 254, 253
 _SECOND = 1e6
 _OWN = 1

@@ -16,7 +16,10 @@ import numpy as np
 
 from hedgerow.report.tables.jit import compiled
 from hedgerow.report.tables.url_features import PAGE
-from hedgerow.watch.sessions.window import LEAST, MOST, NAMES, SESSION_GAP
+from hedgerow.watch.sessions.window import MAX_WINDOW as MOST
+from hedgerow.watch.sessions.window import MIN_WINDOW as LEAST
+from hedgerow.watch.sessions.window import SESSION_GAP
+from hedgerow.watch.sessions.window import WINDOW_FEATURES as NAMES
 
 MOST_WINDOWS = 8
 """Windows of one source that are looked at."""

@@ -1,5 +1,6 @@
 """
-Models: from a session's features to what a visitor is held to be. Plain Python; training is in `lab.train`.
+Models: from a session's features to a visitor's identity, in plain Python.
 
-Tests: `tests/watch/models/`.
+Owns the bundle format, inference, drift detection and the comparison with a shadow bundle. Never trains (`lab.train`
+does) and never executes code from a bundle. Called by `watch`, `report` and `cli`. Tests: `tests/watch/models/`.
 """

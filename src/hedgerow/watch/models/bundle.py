@@ -1,9 +1,9 @@
 """
-Bundle: trained models in one file, with what they were trained on and how good they were.
+The model bundle: trained models in one JSON file, with their training data's provenance and their quality.
 
-JSON, checked when it is loaded: the parts must fit together, and nothing of it is ever executed. A bundle has one
-stage for each number of visits at which it is asked; each has a threshold of its own, and together they spend one
-budget of false positives.
+A bundle is checked when it is loaded: its parts must be consistent, and nothing in it is ever executed. It has one
+stage for each session length at which sessions are classified. Each stage has its own threshold, and together they use
+one budget of false positives.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ import msgspec
 from hedgerow.core.decision import Identity
 from hedgerow.errors import ModelError
 from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Linear, Trees
-from hedgerow.watch.sessions.path import SIX, WIDE, PathSession
-from hedgerow.watch.sessions.window import NAMES, SessionWindow
+from hedgerow.watch.sessions.path import ALL_FEATURES, PATHMARKER_FEATURES, PathSession
+from hedgerow.watch.sessions.window import WINDOW_FEATURES, SessionWindow
 
 FORMAT = "hedgerow-bundle-1"
 DEFAULT = "boosted"
 WINDOW = "window"
 SHIPPED = ("boosted", "pathmarker", "window")
-"""The bundles that come with the package: our own, PathMarker's models, and the sliding window's."""
+"""The bundles in the package: our own, PathMarker's models, and that of the sliding window."""
 
 Input = Literal["six", "wide", "window"]
-"""Which features a bundle wants: PathMarker's six, those and ours, or the window's."""
+"""The features of a bundle: PathMarker's six, all features of a path, or those of a window."""
 
-_FEATURES: dict[Input, tuple[str, ...]] = {"six": SIX, "wide": WIDE, "window": NAMES}
+_FEATURES: dict[Input, tuple[str, ...]] = {"six": PATHMARKER_FEATURES, "wide": ALL_FEATURES, "window": WINDOW_FEATURES}
 _IDENTITIES = frozenset(get_args(Identity))
-_LARGEST = 16 << 20
-_LONGEST_EXPONENT = 500.0
+_MAX_BYTES = 16 << 20
+_MAX_EXPONENT = 500.0
 
 
 class Judgement(msgspec.Struct, frozen=True, gc=False):
-    """What a visitor is held to be, how probable it is that it is a crawler (0 to 1), and which model says so."""
+    """A visitor's identity, the probability (0 to 1) that it is a crawler, and the name of the model."""
 
     identity: Identity
     probability: float
@@ -48,8 +48,9 @@ class Judgement(msgspec.Struct, frozen=True, gc=False):
 
 class Bins(msgspec.Struct, frozen=True):
     """
-    How one feature was spread among the people of the training: *edges* are its deciles, each once, and *shares* how
-    much was up to the first, between it and the second, and so on, and above the last.
+    The distribution of one feature among people in the training data.
+
+    *edges* are its distinct deciles. *shares* has the share up to the first edge, between each two, and above the last.
     """
 
     edges: tuple[float, ...]
@@ -64,11 +65,11 @@ class Bins(msgspec.Struct, frozen=True):
 
 class Stage(msgspec.Struct, frozen=True):
     """
-    What is asked when there are *size* visits.
+    The model for sessions of *size* visits.
 
-    A score above *threshold* is a crawler's. *slope* and *intercept* turn a score into a probability. *kinds* names the
-    kind of crawler; without it every crawler is a suspect. *share* is the part of people that this stage may get wrong.
-    *bins*, one for each feature, say what people were like; without them nobody can tell whether that has changed.
+    A score above *threshold* means a crawler. *slope* and *intercept* turn a score into a probability. *kinds* names
+    the kind of crawler; without it, every crawler is a suspect. *share* is the share of people that this stage may
+    misclassify. *bins*, one for each feature, are needed to detect drift.
     """
 
     size: int
@@ -82,10 +83,10 @@ class Stage(msgspec.Struct, frozen=True):
 
     def probability(self, score: float) -> float:
         exponent = self.slope * score + self.intercept
-        return 1 / (1 + exp(-max(-_LONGEST_EXPONENT, min(_LONGEST_EXPONENT, exponent))))
+        return 1 / (1 + exp(-max(-_MAX_EXPONENT, min(_MAX_EXPONENT, exponent))))
 
     def faults(self, width: int) -> Iterator[str]:
-        """What is wrong with this stage for rows of *width* features."""
+        """Yield what is wrong with this stage for rows of *width* features."""
         yield from self.model.faults(width)
         if self.kinds is not None:
             yield from self.kinds.faults(width)
@@ -99,10 +100,10 @@ class Stage(msgspec.Struct, frozen=True):
 
 class Bundle(msgspec.Struct, frozen=True):
     """
-    The models for every number of visits, and where they come from.
+    The models for every session length, and their origin.
 
-    *features* names what a row holds, in this order. *budget* is the share of people that all stages together may get
-    wrong. *provenance* says what the models were trained on, *metrics* how good they were on data they had not seen.
+    *features* names the columns of a row, in order. *budget* is the share of people that all stages together may
+    misclassify. *provenance* describes the training data, *metrics* the quality on data that was not used for training.
     """
 
     format: str
@@ -114,16 +115,15 @@ class Bundle(msgspec.Struct, frozen=True):
     provenance: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
 
-    def asked_at(self, size: int) -> bool:
-        """Whether a session of exactly *size* visits is one that there is a stage for."""
+    def has_stage(self, size: int) -> bool:
+        """Return whether there is a stage for exactly *size* visits."""
         return any(stage.size == size for stage in self.stages)
 
     def judge(self, features: Sequence[float], size: int) -> Judgement:
         """
-        What the visitor is, by the *features* of its last *size* visits.
+        Classify a visitor by the *features* of its last *size* visits.
 
-        The stage is the last one that has no more visits than there are. Before the first one nothing is known, and
-        the visitor is a person.
+        The stage is that of `stage_at`. A visitor with fewer visits than the first stage is a person.
         """
         if len(features) != len(self.features):
             raise ValueError(f"{self.name} wants {len(self.features)} features, these are {len(features)}")
@@ -137,7 +137,7 @@ class Bundle(msgspec.Struct, frozen=True):
         return Judgement(identity, chosen.probability(score), f"{self.name}-{chosen.size}")
 
     def stage_at(self, size: int) -> Stage | None:
-        """The stage that judges *size* visits: the last one that wants no more."""
+        """Return the largest stage that needs at most *size* visits."""
         chosen = None
         for stage in self.stages:
             if stage.size <= size:
@@ -145,25 +145,23 @@ class Bundle(msgspec.Struct, frozen=True):
         return chosen
 
     def row(self, session: PathSession | SessionWindow) -> tuple[float, ...]:
-        """The features of a session or a window, those that this bundle wants."""
+        """Return the features of a session or a window that this bundle uses."""
         if isinstance(session, SessionWindow) or self.input == "six":
             return session.features()
-        return session.wide()
+        return session.all_features()
 
     def judge_session(self, session: PathSession | SessionWindow) -> Judgement:
-        """What the visitor is, by its session: with those features that this bundle wants."""
         return self.judge(self.row(session), session.size)
 
     def judge_window(self, window: SessionWindow) -> Judgement:
         """
-        What the visitor is, by its window of 27 to 40 page visits; a person while there are fewer.
+        Classify a visitor by its window of 27 to 40 page visits; a person while there are fewer.
 
-        The window is to hold what the paths hold: visits of which `step_of` makes a step, as `access_of` tells them.
+        The window must contain only visits for which `step_of` returns a step, as `access_of` describes them.
         """
         return self.judge(window.features(), window.size)
 
     def faults(self) -> Iterator[str]:
-        """What is wrong with this bundle, in sentences."""
         if self.format != FORMAT:
             yield f"its format is {self.format!r}, not {FORMAT!r}"
         if self.features != _FEATURES[self.input]:
@@ -179,13 +177,13 @@ class Bundle(msgspec.Struct, frozen=True):
 
 
 def load(path: Path | None = None) -> Bundle:
-    """The bundle in the file *path*; the default one that comes with the package, where there is none."""
+    """Return the bundle in the file *path*, or the default bundle of the package."""
     return shipped(DEFAULT) if path is None else _checked(_read(path), str(path))
 
 
 def load_window(path: Path | None = None) -> Bundle:
     """
-    The bundle of the sliding window in the file *path*; the one that comes with the package, where there is none.
+    Return the window bundle in the file *path*, or that of the package.
 
     >>> load_window().input
     'window'
@@ -197,19 +195,19 @@ def load_window(path: Path | None = None) -> Bundle:
 
 
 def shipped(name: str) -> Bundle:
-    """The bundle called *name* that comes with the package (`SHIPPED`)."""
+    """Return the bundle called *name* of the package (`SHIPPED`)."""
     if name not in SHIPPED:
         raise ModelError(f"no bundle called {name!r} comes with Hedgerow; there are {', '.join(SHIPPED)}")
     return _checked((files("hedgerow.data") / "models" / f"{name}.json").read_bytes(), name)
 
 
 def encoded(bundle: Bundle) -> bytes:
-    """The bundle as it stands in a file."""
+    """Return the bundle as the bytes of its file."""
     return msgspec.json.encode(bundle, order="deterministic") + b"\n"
 
 
 def digest(bundle: Bundle) -> str:
-    """A short name that no other bundle has."""
+    """Return a short hash that identifies the bundle."""
     return blake2b(encoded(bundle), digest_size=6).hexdigest()
 
 
@@ -223,10 +221,10 @@ def save(bundle: Bundle, path: Path) -> None:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ModelError(f"{str(path)!r} cannot be read: {error.strerror}") from None
-    if len(data) > _LARGEST:
+    if len(data) > _MAX_BYTES:
         raise ModelError(f"{str(path)!r} is too large for a bundle")
     return data
 

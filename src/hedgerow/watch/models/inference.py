@@ -1,8 +1,8 @@
 """
-Scoring: what scikit-learn's models say of one row, in plain Python and tens of microseconds.
+Inference for scikit-learn's models on one row, in plain Python and tens of microseconds.
 
-A score is higher the more a row looks like a crawler's. Each kind of model checks itself: numbers that do not fit
-together are faults, so that a bundle from elsewhere can neither crash nor hang who asks it.
+A higher score means that a row looks more like a crawler's. Each model checks itself, so that an inconsistent bundle
+can neither crash nor hang its user.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ _LEAF = -1
 
 
 class Scorer(Protocol):
-    """What gives a row its score."""
-
     def score(self, row: Row) -> float: ...
 
     def faults(self, width: int) -> Iterator[str]:
-        """What is wrong with this model for rows of *width* features."""
+        """Yield what is wrong with this model for rows of *width* features."""
 
 
 class Scaling(msgspec.Struct, frozen=True):
     """
-    Brings features to about the same size: less *mean*, divided by *scale*.
+    Brings features to about the same size: subtract *mean*, divide by *scale*.
 
-    Where *logs* says so, the logarithm of 1 + x stands for x first: gaps run from milliseconds to days.
+    Where *logs* is true, log(1 + x) replaces x first: gaps range from milliseconds to days.
     """
 
     logs: tuple[bool, ...]
@@ -49,12 +47,12 @@ class Scaling(msgspec.Struct, frozen=True):
     def faults(self, width: int) -> Iterator[str]:
         if not len(self.logs) == len(self.means) == len(self.scales) <= width:
             yield "the scaling is not as wide as the features"
-        if not _sound(self.means) or not _sound(self.scales) or not all(self.scales):
+        if not _all_finite(self.means) or not _all_finite(self.scales) or not all(self.scales):
             yield "a scale is no number"
 
 
 class Linear(msgspec.Struct, frozen=True, tag="linear"):
-    """A weighted sum: linear SVM, logistic regression."""
+    """A weighted sum: linear SVM or logistic regression."""
 
     scaling: Scaling
     weights: tuple[float, ...]
@@ -65,12 +63,12 @@ class Linear(msgspec.Struct, frozen=True, tag="linear"):
 
     def faults(self, width: int) -> Iterator[str]:
         yield from self.scaling.faults(width)
-        if len(self.weights) != len(self.scaling.means) or not _sound((*self.weights, self.offset)):
+        if len(self.weights) != len(self.scaling.means) or not _all_finite((*self.weights, self.offset)):
             yield "the weights are not those of the features"
 
 
 class Kernel(msgspec.Struct, frozen=True, tag="kernel"):
-    """A support vector machine with a radial kernel, exp(-gamma |x - v|^2): one-class or of two classes."""
+    """A support vector machine with a radial kernel, exp(-gamma |x - v|^2): one-class or two-class."""
 
     scaling: Scaling
     gamma: float
@@ -79,22 +77,22 @@ class Kernel(msgspec.Struct, frozen=True, tag="kernel"):
     offset: float
 
     def score(self, row: Row) -> float:
-        total: float = sum(map(mul, self.coefficients, _near(self.scaling(row), self.gamma, self.vectors)))
+        total: float = sum(map(mul, self.coefficients, _kernel_values(self.scaling(row), self.gamma, self.vectors)))
         return total + self.offset
 
     def faults(self, width: int) -> Iterator[str]:
         yield from self.scaling.faults(width)
         yield from _vector_faults(self.scaling, self.gamma, self.vectors)
-        if len(self.coefficients) != len(self.vectors) or not _sound((*self.coefficients, self.offset)):
+        if len(self.coefficients) != len(self.vectors) or not _all_finite((*self.coefficients, self.offset)):
             yield "the coefficients are not those of the vectors"
 
 
 class Trees(msgspec.Struct, frozen=True, tag="trees"):
     """
-    Boosted trees as flat arrays, all nodes of all trees in one.
+    Boosted trees as flat arrays, with the nodes of all trees in one.
 
-    At node n a row goes to *left*[n] where its feature *feature*[n] is at most *threshold*[n], else to *right*[n];
-    at a leaf, feature -1, it gets *value*[n]. Numbers are compared as scikit-learn compares them, in single precision.
+    At node n a row goes to *left*[n] if its feature *feature*[n] is at most *threshold*[n], otherwise to *right*[n]. At
+    a leaf, feature -1, its value is *value*[n]. Numbers are compared in single precision, as in scikit-learn.
     """
 
     roots: tuple[int, ...]
@@ -111,10 +109,10 @@ class Trees(msgspec.Struct, frozen=True, tag="trees"):
         total = self.offset
         for root in self.roots:
             node = root
-            asked = feature[node]
-            while asked >= 0:
-                node = left[node] if here[asked] <= threshold[node] else right[node]
-                asked = feature[node]
+            split = feature[node]
+            while split >= 0:
+                node = left[node] if here[split] <= threshold[node] else right[node]
+                split = feature[node]
             total += value[node]
         return total
 
@@ -126,27 +124,25 @@ class Trees(msgspec.Struct, frozen=True, tag="trees"):
         if not all(0 <= root < nodes for root in self.roots):
             yield "a tree's root is no node"
         yield from _branch_faults(self.feature, self.left, self.right, width)
-        if not _sound((*self.threshold, *self.value, self.offset)):
-            yield "a tree has what is no number"
+        if not _all_finite((*self.threshold, *self.value, self.offset)):
+            yield "a tree contains a value that is not a number"
 
 
 class Namer(Protocol):
-    """What tells which of several classes a row is."""
-
     @property
     def names(self) -> tuple[str, ...]: ...
 
     def name(self, row: Row) -> str: ...
 
     def faults(self, width: int) -> Iterator[str]:
-        """What is wrong with this model for rows of *width* features."""
+        pass
 
 
 class Branches(msgspec.Struct, frozen=True, tag="branches"):
     """
-    Which of several classes a row is, by one decision tree: a microsecond or two, however many features there are.
+    One decision tree that names the class of a row in a microsecond or two.
 
-    As in `Trees`; at a leaf the row is of class *kind*[n].
+    Nodes are as in `Trees`; at a leaf the class is *kind*[n].
     """
 
     names: tuple[str, ...]
@@ -159,8 +155,8 @@ class Branches(msgspec.Struct, frozen=True, tag="branches"):
     def name(self, row: Row) -> str:
         here = array("f", row)
         node = 0
-        while (asked := self.feature[node]) >= 0:
-            node = self.left[node] if here[asked] <= self.threshold[node] else self.right[node]
+        while (split := self.feature[node]) >= 0:
+            node = self.left[node] if here[split] <= self.threshold[node] else self.right[node]
         return self.names[self.kind[node]]
 
     def faults(self, width: int) -> Iterator[str]:
@@ -171,16 +167,16 @@ class Branches(msgspec.Struct, frozen=True, tag="branches"):
         yield from _branch_faults(self.feature, self.left, self.right, width)
         if not all(0 <= kind < len(self.names) for kind in self.kind):
             yield "the classes are not those of the branches"
-        if not _sound(self.threshold):
-            yield "a tree has what is no number"
+        if not _all_finite(self.threshold):
+            yield "a tree contains a value that is not a number"
 
 
 class Kinds(msgspec.Struct, frozen=True, tag="svc"):
     """
-    Which of several classes a row is: libsvm's C-SVC, each class against each other, and most votes win.
+    libsvm's C-SVC, which names the class of a row: every two classes are compared, and the class with most votes wins.
 
-    *vectors* come class by class, *counts* of each; *coefficients* has one row less than there are classes, as libsvm
-    keeps them. One vote short of a tie, the class that comes first wins.
+    *vectors* are sorted by class, *counts* of each; *coefficients* has one row less than there are classes, as in
+    libsvm. In a tie the first class wins.
     """
 
     names: tuple[str, ...]
@@ -193,7 +189,7 @@ class Kinds(msgspec.Struct, frozen=True, tag="svc"):
 
     def name(self, row: Row) -> str:
         coefficients, counts = self.coefficients, self.counts
-        near = _near(self.scaling(row), self.gamma, self.vectors)
+        near = _kernel_values(self.scaling(row), self.gamma, self.vectors)
         votes = [0] * len(counts)
         offsets = iter(self.offsets)
         start = 0
@@ -218,31 +214,33 @@ class Kinds(msgspec.Struct, frozen=True, tag="svc"):
             yield "the classes are not those of the vectors"
         if len(self.coefficients) != classes - 1 or len(self.offsets) != classes * (classes - 1) // 2:
             yield "the coefficients are not those of the classes"
-        if any(len(row) != vectors or not _sound(row) for row in self.coefficients) or not _sound(self.offsets):
+        if any(len(row) != vectors or not _all_finite(row) for row in self.coefficients) or not _all_finite(
+            self.offsets
+        ):
             yield "the coefficients are not those of the vectors"
 
 
 def _branch_faults(feature: Sequence[int], left: Sequence[int], right: Sequence[int], width: int) -> Iterator[str]:
     nodes = len(feature)
-    if not all(_LEAF <= asked < width for asked in feature):
+    if not all(_LEAF <= split < width for split in feature):
         yield "a tree asks for a feature that is not there"
-    # A child comes after its parent, so every way ends.
-    ways = zip(range(nodes), feature, left, right, strict=True)
-    if not all(asked < 0 or (node < one < nodes and node < other < nodes) for node, asked, one, other in ways):
+    # A child comes after its parent, so every path ends.
+    paths = zip(range(nodes), feature, left, right, strict=True)
+    if not all(split < 0 or (node < one < nodes and node < other < nodes) for node, split, one, other in paths):
         yield "a tree leads nowhere"
 
 
-def _near(here: Row, gamma: float, vectors: Sequence[Row]) -> list[float]:
-    """How near the row is to each vector. Loops that run in C: this is most of what a judgement costs."""
-    return [exp(-gamma * away * away) for away in map(dist, repeat(tuple(here)), vectors)]
+def _kernel_values(here: Row, gamma: float, vectors: Sequence[Row]) -> list[float]:
+    """Return the kernel value for each vector. The loops run in C: this is most of the cost of a classification."""
+    return [exp(-gamma * distance * distance) for distance in map(dist, repeat(tuple(here)), vectors)]
 
 
 def _vector_faults(scaling: Scaling, gamma: float, vectors: Sequence[Row]) -> Iterator[str]:
     if not isfinite(gamma) or gamma <= 0:
         yield "gamma is no positive number"
-    if any(len(vector) != len(scaling.means) or not _sound(vector) for vector in vectors):
+    if any(len(vector) != len(scaling.means) or not _all_finite(vector) for vector in vectors):
         yield "a vector is not as wide as the features"
 
 
-def _sound(numbers: Row) -> bool:
+def _all_finite(numbers: Row) -> bool:
     return all(isfinite(number) for number in numbers)

@@ -1,8 +1,8 @@
 """
-Panel: the bundle in use, the one in its shadow, and what is known of both.
+The panel: the bundle in use, its shadow, and a record of what both said.
 
-The shadow judges the same sessions; what it says is compared and recorded, and has no other effect. What is known is a
-`PanelRecord` that outlives a restart, as long as the bundles are the same.
+The shadow classifies the same sessions. Its answers are compared and recorded, and have no other effect. The
+`PanelRecord` survives a restart as long as the bundles are the same.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import msgspec
 
 from hedgerow.core.decision import Identity
 from hedgerow.watch.models.bundle import Bundle, digest
-from hedgerow.watch.models.drift import Drift, Moved, warning
+from hedgerow.watch.models.drift import Drift, FeatureDrift, warning
 from hedgerow.watch.sessions.path import PathSession
 from hedgerow.watch.sessions.window import SessionWindow
 
 ModelKind = Literal["paths", "windows"]
-"""What a panel judges: PathMarker's sessions, or the windows of 27 to 40 visits."""
+"""What a panel classifies: PathMarker's sessions, or windows of 27 to 40 visits."""
 
-_MOST_DIFFERENCES = 50
+_MAX_DIFFERENCES = 50
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A session on which the two bundles did not agree."""
+    """A session that the two bundles classified differently."""
 
     visitor: str
     at: float
@@ -35,8 +35,9 @@ class Difference(msgspec.Struct, frozen=True):
 
 class PanelRecord(msgspec.Struct):
     """
-    What a panel has seen: sessions by what they were *judged* to be, and, once there is a shadow, by what both said
-    (*compared*). *bundle* and *shadow* are the digests of the bundles it is about.
+    Sessions counted by identity (*judged*) and, with a shadow, by the identities of both bundles (*compared*).
+
+    *bundle* and *shadow* are the digests of the bundles.
     """
 
     kind: ModelKind
@@ -51,48 +52,48 @@ class PanelRecord(msgspec.Struct):
 
     @property
     def sessions(self) -> int:
-        """Sessions that both have judged."""
+        """The number of sessions that both bundles classified."""
         return sum(sum(list(row.values())) for row in list(self.compared.values()))
 
     @property
     def agreed(self) -> int:
-        """Those on which both said the same."""
+        """The number of sessions that both bundles classified alike."""
         return sum(row.get(judged, 0) for judged, row in list(self.compared.items()))
 
     @property
     def flagged(self) -> tuple[int, int]:
-        """Of those both have judged: how many were no person's, by the bundle in use and by the shadow."""
+        """The number of compared sessions that are not a person's, by the bundle in use and by the shadow."""
         rows = list(self.compared.values())
-        by_shadow = sum(count for row in rows for said, count in list(row.items()) if said != "person")
+        by_shadow = sum(count for row in rows for identity, count in list(row.items()) if identity != "person")
         return self.sessions - sum(self.compared.get("person", {}).values()), by_shadow
 
 
 class Panel:
-    """Judges sessions of one *kind* by *bundle*; *shadow* is asked, too, and not heeded."""
+    """Classifies sessions of one *kind* with *bundle*, and records what *shadow* would say."""
 
     def __init__(self, kind: ModelKind, bundle: Bundle, shadow: Bundle | None = None) -> None:
         self.kind: ModelKind = kind
         self.bundle = bundle
         self.shadow = shadow
-        self.record = self._blank()
+        self.record = self._new_record()
 
-    def _blank(self) -> PanelRecord:
+    def _new_record(self) -> PanelRecord:
         record = PanelRecord(self.kind, digest(self.bundle), self.bundle.name)
         if self.shadow is not None:
             record.shadow, record.shadow_name = digest(self.shadow), self.shadow.name
         return record
 
-    def take(self, kept: PanelRecord) -> None:
-        """Go on with what was known before, as far as it is about the same bundles."""
+    def restore(self, record: PanelRecord) -> None:
+        """Continue the record from before a restart, as far as it is about the same bundles."""
         mine = self.record
-        if kept.kind != self.kind or kept.bundle != mine.bundle:
+        if record.kind != self.kind or record.bundle != mine.bundle:
             return
-        mine.judged, mine.drift = kept.judged, kept.drift
-        if kept.shadow == mine.shadow:
-            mine.compared, mine.differences = kept.compared, kept.differences
+        mine.judged, mine.drift = record.judged, record.drift
+        if record.shadow == mine.shadow:
+            mine.compared, mine.differences = record.compared, record.differences
 
     def judge(self, session: PathSession | SessionWindow, visitor: str, at: float) -> Identity:
-        """What the visitor is, by its session."""
+        """Return the identity of a visitor by its session."""
         record = self.record
         row = self.bundle.row(session)
         identity = self.bundle.judge(row, session.size).identity
@@ -100,20 +101,20 @@ class Panel:
         if identity == "person":
             record.drift.add(self.bundle, row, session.size)
         if self.shadow is not None:
-            said = self.shadow.judge_session(session).identity
+            shadow_identity = self.shadow.judge_session(session).identity
             by_shadow = record.compared.setdefault(identity, {})
-            by_shadow[said] = by_shadow.get(said, 0) + 1
-            if said != identity:
-                record.differences.append(Difference(visitor, at, identity, said))
-                del record.differences[:-_MOST_DIFFERENCES]
+            by_shadow[shadow_identity] = by_shadow.get(shadow_identity, 0) + 1
+            if shadow_identity != identity:
+                record.differences.append(Difference(visitor, at, identity, shadow_identity))
+                del record.differences[:-_MAX_DIFFERENCES]
         return identity
 
-    def moved(self) -> Sequence[Moved]:
-        """How far each feature is from what it was in the training."""
-        return list(self.record.drift.moved(self.bundle))
+    def drift(self) -> Sequence[FeatureDrift]:
+        """Return the drift of each feature since the training."""
+        return list(self.record.drift.features(self.bundle))
 
-    def told(self) -> dict[str, Any]:
-        """What there is to be known, as plain data; any thread may ask."""
+    def status(self) -> dict[str, Any]:
+        """Return the record as plain data. Safe to call from any thread."""
         record = self.record
         compared = None
         if self.shadow is not None:
@@ -137,12 +138,12 @@ class Panel:
             "judged": dict(record.judged),
             "compared": compared,
             "drift": [
-                {"visits": one.size, "feature": one.feature, "index": round(one.off, 4), "sessions": one.sessions}
-                for one in self.moved()
+                {"visits": one.size, "feature": one.feature, "index": round(one.drift, 4), "sessions": one.sessions}
+                for one in self.drift()
             ],
             "warning": self.warning(),
         }
 
     def warning(self) -> str:
-        """What has to be said about the features, in words; "" where there is nothing."""
-        return warning(self.moved())
+        """Return a sentence about features with major drift; "" if there is none."""
+        return warning(self.drift())

@@ -1,14 +1,14 @@
 """
-Paths: PathMarker's sessions and the six features of a long session.
+PathMarker's sessions and the features of a long session.
 
-A long session is 60 page visits of one visitor in a row. Within it, a short session is a run of visits less than 10 s
-apart; one that crosses the end of the long session is cut there. A visit whose parent page was visited earlier in the
-session has its parent's depth + 1, and makes its parent wider by 1; any other visit has depth 0. The same count starts
-anew inside the longest short session.
+A long session is 60 consecutive page visits of one visitor. Within it, a short session is a run of visits less than 10
+s apart; one that crosses the end of the long session is cut there. A visit whose parent page was visited earlier in the
+session has its parent's depth + 1, and increases its parent's width by 1. Any other visit has depth 0. Inside the
+longest short session, depth and width are counted afresh.
 
-Where the paper leaves a choice: a page that is visited again has the depth of its latest visit, and goes on with its
-width; of short sessions of the same length the first is the longest; variance is that of the whole population; where
-there is no interval, or all are 0, the variation is 0.
+Choices that the paper leaves open: a revisited page has the depth of its latest visit and keeps its width. Among short
+sessions of equal length, the first counts as the longest. Variance is that of the whole population. If there is no
+interval, or all intervals are 0, the variation is 0.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ LONG = 60
 """Page visits in a long session."""
 
 SHORT_GAP = 10.0
-"""Seconds; a visit that comes this long after the last one begins a new short session."""
+"""Seconds between two visits from which on the second begins a new short session."""
 
 PREFIXES = (10, 20, 30, 40, 50, 60)
-"""How many visits a session has when a model is asked."""
+"""Session lengths at which a model classifies the session."""
 
-SIX = ("depth", "width", "variation", "depth_difference", "width_difference", "short_variation")
+PATHMARKER_FEATURES = ("depth", "width", "variation", "depth_difference", "width_difference", "short_variation")
 """The names of PathMarker's features, in the paper's order."""
 
-FURTHER = (
+EXTRA_FEATURES = (
     "gap_middle",
     "gap_low",
     "gap_high",
@@ -47,24 +47,24 @@ FURTHER = (
     "beside",
     "longest",
 )
-"""The names of our own features; see `PathSession.further`."""
+"""Further features of our own; see `PathSession.extra_features`."""
 
-WIDE = SIX + FURTHER
+ALL_FEATURES = PATHMARKER_FEATURES + EXTRA_FEATURES
 
 _ENTRY, _STRAY, _SAME_STRAY = 255, 254, 253
 _STRAYS = frozenset({_STRAY, _SAME_STRAY})
-# Three bytes of a page's digest: in one session of 9,000 two of its pages are taken for one.
-_NAME = 3
-# Of a step: the seconds before it; its page, by the number of that page's first visit; its parent, likewise.
+# Three bytes of a page's digest. In one session of 9,000, two different pages have the same bytes.
+_DIGEST = 3
+# A step: seconds since the previous step; number of its page, in order of first visits; number of its parent page.
 _STEP = struct.Struct("<fBB")
-_HEAD = struct.Struct(f"<BHBd{_NAME}s")
+_HEAD = struct.Struct(f"<BHBd{_DIGEST}s")
 _VERSION = 3
-_MOST_BESIDE = 65_535
-_LONGEST_GAP = 1e30
+_MAX_SIDE_REQUESTS = 65_535
+_MAX_GAP = 1e30
 
 
 class Step(NamedTuple):
-    """One page visit of a path. *parent* is None where nobody knows which page led here."""
+    """One page visit of a path. *parent* is None if the page that led here is unknown."""
 
     at: float
     page: bytes
@@ -73,10 +73,10 @@ class Step(NamedTuple):
 
 def step_of(visit: Visit, host: str = "") -> Step | None:
     """
-    The step that *visit* takes, or None where it takes none: assets, calls and prefetches are no part of a path.
+    Return the step that *visit* takes, or None: assets, API calls and prefetches are not part of a path.
 
-    The parent is the marker's. Without a marker it is the page that the referrer names, if that is one of this site:
-    by the visit's own host, or by *host* where the visit comes from a log that does not name it.
+    The parent is that of the marker. Without a marker, it is the page of this site that the referrer names. The site's
+    host is that of the visit, or *host* for visits from a log that does not contain it.
     """
     if visit.kind != "page" or visit.prefetch:
         return None
@@ -86,19 +86,19 @@ def step_of(visit: Visit, host: str = "") -> Step | None:
     parent = None
     _, separator, rest = visit.referrer.partition("://")
     if separator:
-        place, slash, path = rest.partition("#")[0].partition("/")
+        referrer_host, slash, path = rest.partition("#")[0].partition("/")
         own = visit.host or host
-        if own and place.lower() == own.lower():
+        if own and referrer_host.lower() == own.lower():
             parent = page_digest("/" + path if slash else "/")
     return Step(visit.at, page_digest(visit.target), parent)
 
 
 class PathSession(msgspec.Struct, gc=False, eq=False):
     """
-    The long session of one visitor that is under way: at most 60 steps, in less than a kilobyte.
+    The current long session of one visitor: at most 60 steps, in less than a kilobyte.
 
-    A step that comes when the session is full begins the next one. Times that run backwards count as no time. Of times
-    only the seconds between steps are kept, in single precision, and of the last one all of it.
+    A step after a full session begins the next session. Times that run backwards count as no time. Only the last time
+    is stored in full; for earlier steps, the seconds between them are stored in single precision.
 
     >>> session = PathSession()
     >>> for at, page, parent in [(0.0, "/", None), (1.0, "/a", "/"), (3.0, "/a/1", "/a"), (4.0, "/b", "/")]:
@@ -107,19 +107,18 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
-    # Bytes that are replaced at every step take less room than arrays that can grow.
+    # Bytes that are replaced at every step take less memory than growing arrays.
     _steps: bytes = b""
     _digests: bytes = b""
-    # The last step's parent, where this session has not visited it.
-    _led: bytes = b""
+    # The parent of the last step, if this session has not visited it.
+    _last_stray: bytes = b""
     latest: float = 0.0
-    """When the last step was taken, or 0 where there is none."""
-    beside: int = 0
-    """Visits beside the path: assets, calls and prefetches."""
+    """Time of the last step; 0 if there is none."""
+    side_requests: int = 0
+    """Requests that are not steps: assets, API calls and prefetches."""
 
     @property
     def size(self) -> int:
-        """Steps so far."""
         return len(self._steps) // _STEP.size
 
     @property
@@ -127,108 +126,105 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         return len(self._steps) >= LONG * _STEP.size
 
     def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
-        """One more step. A page may be given by its digest or by its target."""
+        """Add a step. Pages are given as digest or as target."""
         if len(self._steps) >= LONG * _STEP.size:
             self.clear()
-        number, led = _ENTRY, b""
+        number, stray = _ENTRY, b""
         if parent is not None:
-            led = (parent if isinstance(parent, bytes) else page_digest(parent))[-_NAME:]
-            number = self._number(led)
+            stray = (parent if isinstance(parent, bytes) else page_digest(parent))[-_DIGEST:]
+            number = self._number(stray)
             if number == _ENTRY:
-                number = _SAME_STRAY if led == self._led else _STRAY
+                number = _SAME_STRAY if stray == self._last_stray else _STRAY
             else:
-                led = b""
-        self._led = led
-        here = (page if isinstance(page, bytes) else page_digest(page))[-_NAME:]
+                stray = b""
+        self._last_stray = stray
+        here = (page if isinstance(page, bytes) else page_digest(page))[-_DIGEST:]
         known = self._number(here)
         if known == _ENTRY:
-            known = len(self._digests) // _NAME
+            known = len(self._digests) // _DIGEST
             self._digests += here
         gap = 0.0
         if self._steps:
-            gap = min(max(at - self.latest, 0.0), _LONGEST_GAP)
+            gap = min(max(at - self.latest, 0.0), _MAX_GAP)
             at = max(at, self.latest)
         self._steps += _STEP.pack(gap, known, number)
         self.latest = at
 
-    def note(self) -> None:
-        """One more visit beside the path. Before the first step there is nothing that it could be beside."""
-        if self._steps and self.beside < _MOST_BESIDE:
-            self.beside += 1
+    def add_side_request(self) -> None:
+        """Count a request that is not a step. Requests before the first step are ignored."""
+        if self._steps and self.side_requests < _MAX_SIDE_REQUESTS:
+            self.side_requests += 1
 
     def clear(self) -> None:
-        """Begin anew."""
-        self._digests = self._steps = self._led = b""
+        self._digests = self._steps = self._last_stray = b""
         self.latest = 0.0
-        self.beside = 0
+        self.side_requests = 0
 
     def features(self) -> tuple[float, ...]:
         """
-        The six features (`SIX`) of the steps so far; of a session of less than 60 they are those of a prefix.
+        Return the six features (`PATHMARKER_FEATURES`) of the steps so far.
 
-        Depth and width are divided by the number of steps there are.
+        Depth and width are divided by the number of steps, so that shorter sessions can be compared.
         """
-        gaps = self._seconds()
-        return self._six(gaps, _longest_run(gaps))
+        gaps = self._gaps()
+        return self._pathmarker_features(gaps, _longest_run(gaps))
 
-    def further(self) -> tuple[float, ...]:
+    def extra_features(self) -> tuple[float, ...]:
         """
-        Our own features (`FURTHER`) of the steps so far.
+        Return our own features (`EXTRA_FEATURES`) of the steps so far.
 
-        gap_middle, gap_low, gap_high: median, lower and upper tenth of the seconds between steps. The rest are shares
-        of the steps: pauses (new short sessions), entries (no parent known), strays (a parent that this session has
-        not seen), revisits, onward (the parent is the last step's page), sideward (the parent is the last step's
-        parent), beside (visits beside the path; may be above 1), longest (the length of the longest short session).
+        gap_middle, gap_low and gap_high are the median, lower and upper tenth of the seconds between steps. The others
+        are shares of the steps: pauses (new short sessions), entries (no known parent), strays (a parent that this
+        session has not visited), revisits, onward (the parent is the page of the last step), sideward (the parent is
+        that of the last step), beside (side requests; may exceed 1), longest (length of the longest short session).
         """
-        gaps = self._seconds()
-        return self._more(gaps, _longest_run(gaps))
+        gaps = self._gaps()
+        return self._extra_features(gaps, _longest_run(gaps))
 
-    def wide(self) -> tuple[float, ...]:
-        """All features: `SIX`, then `FURTHER`."""
-        gaps = self._seconds()
+    def all_features(self) -> tuple[float, ...]:
+        gaps = self._gaps()
         longest = _longest_run(gaps)
-        return self._six(gaps, longest) + self._more(gaps, longest)
+        return self._pathmarker_features(gaps, longest) + self._extra_features(gaps, longest)
 
     def to_bytes(self) -> bytes:
-        """The session as it is kept elsewhere: less than a kilobyte."""
-        head = _HEAD.pack(_VERSION, self.beside, self.size, self.latest, self._led)
+        """Serialise the session, in less than a kilobyte."""
+        head = _HEAD.pack(_VERSION, self.side_requests, self.size, self.latest, self._last_stray)
         return head + self._steps + self._digests
 
     @classmethod
-    def from_bytes(cls, kept: bytes) -> Self | None:
-        """The session that was kept as *kept*, or None where that is none of ours."""
-        if len(kept) < _HEAD.size:
+    def from_bytes(cls, data: bytes) -> Self | None:
+        """Return the session in *data*, or None if *data* is not a valid session."""
+        if len(data) < _HEAD.size:
             return None
-        version, beside, size, latest, led = _HEAD.unpack_from(kept)
+        version, side_requests, size, latest, last_stray = _HEAD.unpack_from(data)
         digests_at = _HEAD.size + size * _STEP.size
-        steps = kept[_HEAD.size : digests_at]
+        steps = data[_HEAD.size : digests_at]
         numbers, parents = steps[4 :: _STEP.size], steps[5 :: _STEP.size]
         pages = max(numbers, default=-1) + 1
-        if version != _VERSION or size > LONG or len(kept) != digests_at + pages * _NAME:
+        if version != _VERSION or size > LONG or len(data) != digests_at + pages * _DIGEST:
             return None
         if any(parent >= pages and parent != _ENTRY and parent not in _STRAYS for parent in parents):
             return None
         session = cls()
-        session._led = led if parents and parents[-1] in _STRAYS else b""
-        session._steps, session._digests = steps, kept[digests_at:]
-        session.latest, session.beside = latest, beside
+        session._last_stray = last_stray if parents and parents[-1] in _STRAYS else b""
+        session._steps, session._digests = steps, data[digests_at:]
+        session.latest, session.side_requests = latest, side_requests
         return session
 
     def _number(self, digest: bytes) -> int:
-        """Which page *digest* is, or `_ENTRY` where it was not visited."""
-        found = self._digests.find(digest)
-        while found % _NAME and found != -1:
-            found = self._digests.find(digest, found + 1)
-        return found // _NAME if found != -1 else _ENTRY
+        """Return the number of the page with *digest*, or `_ENTRY` if it was not visited."""
+        offset = self._digests.find(digest)
+        while offset % _DIGEST and offset != -1:
+            offset = self._digests.find(digest, offset + 1)
+        return offset // _DIGEST if offset != -1 else _ENTRY
 
-    def _seconds(self) -> list[float]:
-        """The seconds between steps."""
+    def _gaps(self) -> list[float]:
         return [gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])]
 
-    def _six(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
+    def _pathmarker_features(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
         size = self.size
         if not size:
-            return (0.0,) * len(SIX)
+            return (0.0,) * len(PATHMARKER_FEATURES)
         start, end = longest
         depth, width = self._shape(0, size)
         short_depth, short_width = (depth, width) if end - start == size else self._shape(start, end)
@@ -242,10 +238,10 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
             _variation(gaps[start : end - 1]),
         )
 
-    def _more(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
+    def _extra_features(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
         size = self.size
         if not size:
-            return (0.0,) * len(FURTHER)
+            return (0.0,) * len(EXTRA_FEATURES)
         numbers, parents = self._steps[4 :: _STEP.size], self._steps[5 :: _STEP.size]
         ordered = sorted(gaps) or [0.0]
         last = len(ordered) - 1
@@ -260,15 +256,15 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
             sum(gap >= SHORT_GAP for gap in gaps) / size,
             parents.count(_ENTRY) / size,
             (parents.count(_STRAY) + parents.count(_SAME_STRAY)) / size,
-            1 - len(self._digests) / _NAME / size,
+            1 - len(self._digests) / _DIGEST / size,
             onward / size,
             sideward / size,
-            self.beside / size,
+            self.side_requests / size,
             (longest[1] - longest[0]) / size,
         )
 
     def _shape(self, start: int, end: int) -> tuple[int, int]:
-        """Greatest depth and width of the steps from *start* to before *end*, as if there were no others."""
+        """Return the greatest depth and width of the steps from *start* to before *end*, taken on their own."""
         depths: dict[int, int] = {}
         widths: dict[int, int] = {}
         deepest = widest = 0
@@ -284,7 +280,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
 
 
 def _longest_run(gaps: Sequence[float]) -> tuple[int, int]:
-    """The longest short session: its first step, and the step after its last."""
+    """Return the longest short session: the index of its first step, and the index after its last."""
     start, best = 0, (0, 1)
     for number, gap in enumerate(gaps, 1):
         if gap >= SHORT_GAP:
@@ -296,7 +292,7 @@ def _longest_run(gaps: Sequence[float]) -> tuple[int, int]:
 
 def _variation(gaps: Sequence[float]) -> float:
     """
-    Variance over the square of the mean.
+    Return the variance divided by the square of the mean.
 
     >>> _variation([1.0, 3.0]), _variation([5.0]), _variation([0.0, 0.0])
     (0.25, 0.0, 0.0)

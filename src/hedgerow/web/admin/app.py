@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hedgerow.settings.schema import split_listen
-from hedgerow.watch.models.drift import ENOUGH
+from hedgerow.watch.models.drift import MIN_SESSIONS
 from hedgerow.watch.models.panel import Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web.admin.lists import ListsApi
@@ -103,9 +103,9 @@ def _watched(beside: WatchThread, left_out: int) -> Iterator[Metric]:
         for identity, row in sorted(dict(panel.record.compared).items()):
             for said, count in sorted(dict(row).items()):
                 shadowed.add_metric([panel.kind, identity, said], count)
-        for moved in panel.moved():
-            if moved.sessions >= ENOUGH:
-                drift.add_metric([panel.kind, str(moved.size), moved.feature], round(moved.off, 4))
+        for one in panel.drift():
+            if one.sessions >= MIN_SESSIONS:
+                drift.add_metric([panel.kind, str(one.size), one.feature], round(one.drift, 4))
     yield from (judged, shadowed, drift)
 
 
@@ -184,7 +184,7 @@ class Admin:
         if path == "/campaigns":
             return 200, _JSON, msgspec.json.encode(self._site.campaigns())
         if path == "/models":
-            return 200, _JSON, msgspec.json.encode([panel.told() for panel in self._panels()])
+            return 200, _JSON, msgspec.json.encode([panel.status() for panel in self._panels()])
         if path == "/":
             return 200, _HTML, self._overview().encode("utf-8", "replace")
         return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns, /models and /lists.\n"

@@ -1,0 +1,193 @@
+"""The websocket part of the reverse proxy: a handshake with the upstream, then messages in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.frames import EXTERNAL_CLOSE_CODES, Close, CloseCode
+from websockets.uri import WebSocketURI
+
+from hedgerow.proxy.upstream.message import HOP_BY_HOP
+from hedgerow.proxy.upstream.pool import Upstream
+from hedgerow.web.asgi_types import Message, Receive, Scope, Send
+
+Pair = tuple[bytes, bytes]
+
+_MAX_STATUS = 599
+
+
+class WebsocketProxy:
+    """Forwards websockets to *upstream*; the limits are those of `Proxy`."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        message_limit: int,
+        open_timeout: float,
+        close_timeout: float,
+        ping_interval: float | None,
+    ) -> None:
+        self._upstream = upstream
+        self._message_limit = message_limit
+        self._open_timeout = open_timeout
+        self._close_timeout = close_timeout
+        self._ping_interval = ping_interval
+
+    async def forward(self, scope: Scope, path: bytes, headers: list[Pair], receive: Receive, send: Send) -> None:
+        """Connect to the upstream with *headers* and relay messages, or refuse the client's handshake."""
+        if (await receive())["type"] != "websocket.connect":
+            return
+        try:
+            remote = await self._connect(scope, path, headers)
+        except InvalidStatus as refusal:
+            response = refusal.response
+            response_headers = _client_headers(response.headers.raw_items())
+            await _refuse(scope, send, response.status_code, response_headers, bytes(response.body or b""))
+        except TimeoutError:
+            await _refuse(scope, send, HTTPStatus.GATEWAY_TIMEOUT)
+        except (OSError, InvalidHandshake, ValueError):
+            await _refuse(scope, send, HTTPStatus.BAD_GATEWAY)
+        else:
+            await _MessageRelay(remote, receive, send).run()
+
+    async def _connect(self, scope: Scope, path: bytes, headers: list[Pair]) -> ClientConnection:
+        origin = self._upstream.origin
+        texts = [(name.decode("ascii"), value.decode("latin-1")) for name, value in headers]
+        host = next(value for name, value in texts if name == "host")
+        forwarded = [pair for pair in texts if pair[0] != "host" and not pair[0].startswith("sec-websocket-")]
+        address: dict[str, Any] = {"host": origin.host, "port": origin.port}
+        if origin.path:
+            address = {"unix": True, "path": origin.path}
+        elif origin.secure:
+            address |= {"ssl": self._upstream.tls, "server_hostname": origin.host}
+        handshake = _Handshake(
+            "wss://localhost/" if origin.secure else "ws://localhost/",
+            additional_headers=forwarded,
+            subprotocols=scope.get("subprotocols") or None,
+            user_agent_header=None,
+            compression=None,
+            proxy=None,
+            max_size=self._message_limit,
+            open_timeout=self._open_timeout,
+            close_timeout=self._close_timeout,
+            ping_interval=self._ping_interval,
+            ping_timeout=self._ping_interval,
+            **address,
+        )
+        # Set rather than parsed from an address: parsing would remove the parameters of a path (`;a=b`).
+        name, port = _split_host(host, 443 if origin.secure else 80)
+        query = scope["query_string"].decode("ascii")
+        handshake.ws_uri = WebSocketURI(origin.secure, name, port, path.decode("ascii"), query)
+        return await handshake
+
+
+class _Handshake(connect):
+    """A handshake that passes a redirect on to the client, which decides whether to follow it."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+class _MessageRelay:
+    """Relays the messages of two websockets to each other until one of them closes."""
+
+    def __init__(self, remote: ClientConnection, receive: Receive, send: Send) -> None:
+        self._remote = remote
+        self._receive = receive
+        self._send = send
+        self._client_left = False
+
+    async def run(self) -> None:
+        remote = self._remote
+        assert remote.response is not None
+        headers = _client_headers(remote.response.headers.raw_items())
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._send({"type": "websocket.accept", "subprotocol": remote.subprotocol, "headers": headers})
+            tasks = [asyncio.create_task(self._to_upstream()), asyncio.create_task(self._to_client())]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not self._client_left:
+                # The upstream has closed; the close must still be sent to the client.
+                await asyncio.wait(tasks[1:])
+        except OSError:
+            # The server reports that the client left before it was accepted.
+            pass
+        finally:
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            await remote.close(CloseCode.GOING_AWAY)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _to_upstream(self) -> None:
+        with suppress(ConnectionClosed):
+            while True:
+                message = await self._receive()
+                if message["type"] == "websocket.disconnect":
+                    self._client_left = True
+                    await self._close_upstream(message)
+                    return
+                text = message.get("text")
+                await self._remote.send(message["bytes"] if text is None else text)
+
+    async def _close_upstream(self, message: Message) -> None:
+        code = message.get("code", CloseCode.NO_STATUS_RCVD)
+        if "reason" not in message and code == CloseCode.NO_STATUS_RCVD:
+            # The connection was lost rather than closed.
+            code = CloseCode.GOING_AWAY
+        await self._remote.close(_sendable(code, CloseCode.GOING_AWAY), message.get("reason") or "")
+
+    async def _to_client(self) -> None:
+        with suppress(OSError):
+            try:
+                while True:
+                    data = await self._remote.recv()
+                    key = "text" if isinstance(data, str) else "bytes"
+                    await self._send({"type": "websocket.send", key: data})
+            except ConnectionClosed as closed:
+                if not self._client_left:
+                    last = closed.rcvd or closed.sent or Close(CloseCode.ABNORMAL_CLOSURE, "")
+                    code = _sendable(last.code, CloseCode.INTERNAL_ERROR)
+                    await self._send({"type": "websocket.close", "code": code, "reason": last.reason})
+
+
+def _sendable(code: int, otherwise: int) -> int:
+    """Return *code* if it may be sent in a close frame; some codes only report that there was none."""
+    if code == CloseCode.NO_STATUS_RCVD:
+        return CloseCode.NORMAL_CLOSURE
+    return code if code in EXTERNAL_CLOSE_CODES or 3000 <= code <= 4999 else otherwise  # noqa: PLR2004
+
+
+def _client_headers(headers: Iterable[tuple[str, str]]) -> list[Pair]:
+    """Return the headers of the upstream's handshake that are meant for the client, such as cookies."""
+    pairs = ((name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers)
+    dropped = HOP_BY_HOP | {b"content-length"}
+    return [pair for pair in pairs if pair[0] not in dropped and not pair[0].startswith(b"sec-websocket-")]
+
+
+async def _refuse(scope: Scope, send: Send, status: int, headers: list[Pair] | None = None, body: bytes = b"") -> None:
+    """Respond to a handshake with *status*, or close it if the server supports no response."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": CloseCode.INTERNAL_ERROR})
+        return
+    if not HTTPStatus.OK <= status <= _MAX_STATUS:
+        status = HTTPStatus.BAD_GATEWAY
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers or []})
+    await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
+
+
+def _split_host(host: str, default_port: int) -> tuple[str, int]:
+    """Return name and port of a `Host` header. An invalid port is part of the name."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdecimal() or not port.isascii():
+        name, port = host, ""
+    return name.removeprefix("[").removesuffix("]"), int(port or default_port)
