@@ -29,7 +29,8 @@ class TestSqlite(UsedChallengesConformance):
         """Eight processes spend the same challenges: each is spent by one of them."""
         opened().spend(name(0), NOW + 30, NOW)
         code = (
-            "import sys; from pathlib import Path; from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges\n"
+            "import sys; from pathlib import Path\n"
+            "from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges\n"
             "spent = SqliteUsedChallenges(Path(sys.argv[1]))\n"
             f"print(sum(spent.spend(n.to_bytes(12, 'big'), {NOW + 30}, {NOW}) for n in range(201)))"
         )

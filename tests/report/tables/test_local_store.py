@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.report.tables.sql_store import SqlStore, sql_store
 
 from hedgerow.errors import StoreError
 from hedgerow.report.tables import distinct_count as different
@@ -19,7 +20,6 @@ from hedgerow.report.tables.queries import Columns
 from hedgerow.report.tables.row_builder import COLUMNS, Rows
 from hedgerow.report.tables.row_order import PARTS
 from hedgerow.report.tables.url_features import ASSET, PAGE
-from tests.report.tables.sql_store import SqlStore, sql_store
 
 SECOND, DAY = 1_000_000, 86_400 * 1_000_000
 AMPLE, SCANT = 500_000_000, 100_000

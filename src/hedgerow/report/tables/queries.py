@@ -39,7 +39,8 @@ SELECT source, bin, count(*) AS n FROM (
 
 _HOSTS = """
 WITH pages AS (SELECT DISTINCT page FROM rows WHERE kind = 0 AND status < 400),
-led AS (SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets FROM rows WHERE place > 1 GROUP BY place, parent)
+led AS (SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets
+  FROM rows WHERE place > 1 GROUP BY place, parent)
 SELECT place, sum(assets) AS assets, count(*) FILTER (WHERE parent <> ?) AS parents,
   count(*) FILTER (WHERE parent <> ? AND page IS NOT NULL) AS there
 FROM led LEFT JOIN pages ON parent = page GROUP BY place ORDER BY place
