@@ -10,35 +10,9 @@ the page it stands on and the visitor it was given to.
 from __future__ import annotations
 
 import binascii
-from collections import OrderedDict
 from hashlib import blake2b, sha256
-from threading import Lock
-
-from hedgerow.markers.token import PAGE_BYTES, page_digest
 
 _LETTERS = bytes(b"bcdfghjklmnpqrstvwxzbcdfghjklmnpqrstvwxz"[n % 40] for n in range(256))
-
-
-class PageDigests:
-    """The paths of pages by their digest, the newest *most* of them: so that evidence can name a page in words."""
-
-    def __init__(self, most: int = 10_000) -> None:
-        self._most = most
-        self._paths: OrderedDict[bytes, str] = OrderedDict()
-        self._lock = Lock()
-
-    def remember(self, path: str) -> bytes:
-        digest = page_digest(path)
-        with self._lock:
-            if digest not in self._paths:
-                self._paths[digest] = path[:200]
-                if len(self._paths) > self._most:
-                    self._paths.popitem(last=False)
-        return digest
-
-    def name(self, digest: bytes) -> str:
-        """The page's path, or "" where it is forgotten."""
-        return self._paths.get(digest[:PAGE_BYTES], "")
 
 
 class Bait:

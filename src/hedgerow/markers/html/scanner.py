@@ -148,14 +148,14 @@ _RAW = {
 }  # fmt: skip
 # Inside these a link is drawn by script, or not as a link at all, or by nobody whose scripts run.
 _CLOSED = frozenset({b"template", b"svg", b"math", b"select", b"noscript"})
-_TARGETS: dict[bytes, tuple[tuple[bytes, FindingKind], ...]] = {
-    b"a": ((b"xlink:href", "link"),),
-    b"area": ((b"href", "link"),),
-    b"button": ((b"formaction", "form-post"),),
-    b"input": ((b"formaction", "form-post"),),
-    b"iframe": ((b"src", "frame"), (b"srcdoc", "srcdoc")),
-    b"frame": ((b"src", "frame"),),
-    b"base": ((b"href", "base"),),
+_TARGETS: dict[bytes, dict[bytes, FindingKind]] = {
+    b"a": {b"xlink:href": "link"},
+    b"area": {b"href": "link"},
+    b"button": {b"formaction": "form-post"},
+    b"input": {b"formaction": "form-post"},
+    b"iframe": {b"src": "frame", b"srcdoc": "srcdoc"},
+    b"frame": {b"src": "frame"},
+    b"base": {b"href": "base"},
 }
 # Relations that lead a person, or a crawler, to another page of the site; not where one of the others stands with them.
 FOLLOWED = frozenset({
@@ -384,11 +384,11 @@ class Scanner:
     def _note_targets(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
         """The attributes of a start tag that lead somewhere."""
         if name in _TARGETS:
-            values = _attributes(data, at, end)
-            for attribute, kind in _TARGETS[name]:
-                start, stop, raw = values.get(attribute, _NO_VALUE)
-                if start < stop:
-                    findings.append((start, stop, kind, attribute_text(raw)))
+            targets = _TARGETS[name]
+            # In the order in which they stand in the tag.
+            for attribute, (start, stop, raw) in _attributes(data, at, end).items():
+                if attribute in targets and start < stop:
+                    findings.append((start, stop, targets[attribute], _text(raw)))
         elif name == b"form":
             self._note_form(_attributes(data, at, end), end, findings)
         elif name == b"meta":
@@ -400,7 +400,7 @@ class Scanner:
     def _note_form(values: Attributes, end: int, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"action", _NO_VALUE)
         posts = _said(values, b"method") == b"post"
-        action = attribute_text(raw)
+        action = _text(raw)
         if start < stop:
             findings.append((start, stop, "form-post" if posts else "form-get", action))
         elif b"action" not in values:
@@ -414,9 +414,9 @@ class Scanner:
         if what == b"content-security-policy" and not self._closed:
             self._forbidden = True
         elif what == b"refresh" and start < stop:
-            findings.append((start, stop, "refresh", attribute_text(raw)))
+            findings.append((start, stop, "refresh", _text(raw)))
         elif _said(values, b"name") == b"referrer" and start < stop:
-            findings.append((start, stop, "referrer", attribute_text(raw)))
+            findings.append((start, stop, "referrer", _text(raw)))
 
     @staticmethod
     def _note_relation(values: Attributes, findings: list[Finding]) -> None:
@@ -425,7 +425,7 @@ class Scanner:
         if start < stop and relations & FOLLOWED and not relations & _NOT_FOLLOWED:
             kind = _said(values, b"type")
             if not kind or kind.startswith(b"text/html"):
-                findings.append((start, stop, "link", attribute_text(raw)))
+                findings.append((start, stop, "link", _text(raw)))
 
     def _open_or_close(self, name: bytes, *, closing: bool, self_closed: bool) -> None:
         """
@@ -593,11 +593,15 @@ def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], f
             continue
         start, stop, value = _attributes(data, tag.start(), tag.end()).get(b"referrerpolicy", _NO_VALUE)
         if start < stop:
-            found[start] = (start, stop, "referrer", attribute_text(value))
+            found[start] = (start, stop, "referrer", _text(value))
     if found:
         findings.extend(found.values())
         findings.sort(key=lambda find: find[0])
 
 
 def _said(values: Attributes, name: bytes) -> bytes:
-    return attribute_text(values.get(name, _NO_VALUE)[2]).strip(_SPACE).lower()
+    return _text(values.get(name, _NO_VALUE)[2]).strip(_SPACE).lower()
+
+
+def _text(raw: bytes) -> bytes:
+    return attribute_text(raw) if b"&" in raw else raw
