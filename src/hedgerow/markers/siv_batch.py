@@ -24,14 +24,10 @@ _END = b"\x80"
 _CARRY = 0x87
 # SIV clears these bits of the tag before it counts up from it, so no sum carries from one half into the next.
 _CLEAR = bytes.fromhex("ffffffffffffffff7fffffff7fffffff")
-_TO_URL = bytes.maketrans(b"+/", b"-_")
+TO_URL = bytes.maketrans(b"+/", b"-_")
+"""Translates base64 into that of URLs."""
 MEMORY_PER_TEXT = 400
 """About how many bytes of memory a text takes in a plan."""
-
-
-def url_base64(data: bytes) -> bytes:
-    """Return *data* in the base64 of URLs, padded."""
-    return binascii.b2a_base64(data, newline=False).translate(_TO_URL)
 
 
 def _xor(one: bytes, other: bytes) -> bytes:
@@ -173,7 +169,7 @@ class SivPlan:
             at += column.size
             first = 0
         rows = chain.from_iterable(zip(repeat(self._head), *parts, strict=False))
-        return self._cut(url_base64(self._rows(*rows)))
+        return self._cut(binascii.b2a_base64(self._rows(*rows), newline=False).translate(TO_URL))
 
     def _tags(self, first: int) -> bytes:
         """Return the tag of each text: AES over its masked blocks, one after the other."""

@@ -31,7 +31,7 @@ from hedgerow.settings import Settings, load_settings
 from hedgerow.web import response_pages as pages
 from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
 from hedgerow.web.response import ResponseRewriter
-from hedgerow.web.response_headers import has_our_etag, header, restored_etags
+from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.robots_fetch import read_robots
 from hedgerow.web.robots_response import RobotsResponseRewriter
 from hedgerow.web.site import Site
@@ -174,9 +174,8 @@ class Hedgerow:
             answering: ResponseRewriter = RobotsResponseRewriter(self.site, visit, decision, send)
             inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
         else:
-            known = has_our_etag(header(headers, b"if-none-match"))
             answering = ResponseRewriter(
-                self.site, visit, decision, send, scheme=scope.get("scheme", "http"), known=known
+                self.site, visit, decision, send, scheme=scope.get("scheme", "http"), request_headers=headers
             )
             scope["headers"] = _inward(headers, visit)
             inner = scope

@@ -30,7 +30,7 @@ from hedgerow.lists.follower import Follower, ListStore
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.rules import Patterns, Rules
-from hedgerow.markers.token import TokenCodecs
+from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy, PolicyThresholds
 from hedgerow.request.account import AccountOf, Accounts
 from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
@@ -43,7 +43,6 @@ from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 from hedgerow.state.store import StateStore
-from hedgerow.traps.bait import PageDigests
 from hedgerow.watch.link_sharing import LinkSharing, SharingLimits
 from hedgerow.watch.models.bundle import Bundle, load, shipped
 from hedgerow.watch.models.files import ModelFiles
