@@ -68,11 +68,13 @@ class Workers:
     def _start(self, index: int) -> None:
         # A signal that comes between the fork and the note of it would reach everybody but the new one.
         signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
-        parent = os.getpid()
-        process = os.fork()
-        if process == 0:
-            self._become(index, parent)
-        self._running[process] = (index, time.monotonic())
+        # A process that is started after the signal to stop would never get one.
+        if not self._stopping:
+            parent = os.getpid()
+            process = os.fork()
+            if process == 0:
+                self._become(index, parent)
+            self._running[process] = (index, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
 
     def _become(self, index: int, parent: int) -> NoReturn:
