@@ -8,7 +8,6 @@ import time
 from html import unescape
 
 import pytest
-from hedgerow.markers.prepare import Prepared, Preparer, based
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st

@@ -13,7 +13,8 @@ from pathlib import Path
 import uvicorn
 import uvloop
 
-from hedgerow.cli.processes import bind, check_listen, url_of
+from hedgerow.cli.interrupt import exit_on_sigterm
+from hedgerow.cli.processes import bind, check_listen, stop_on_sigterm, url_of
 from hedgerow.core.address import check_network
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.proxy.server import make_server
@@ -53,6 +54,7 @@ def run(
     kinds: tuple[tuple[Path | None, FileFormat], ...] = ((nginx, "nginx"), (map_file, "map"))
     files = ListFiles(client.local, {path: kind for path, kind in kinds if path is not None}, shlex.split(reload))
     with contextlib.ExitStack() as stack:
+        stack.enter_context(exit_on_sigterm())
         door = stack.enter_context(bind(listen, "--listen"))
         sidecar = make_server(Sidecar(client), *door.getsockname()[:2])
         try:
@@ -77,11 +79,9 @@ def read_token(path: Path) -> str:
 
 
 async def _serve(server: uvicorn.Server, door: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-
     def stop() -> None:
         server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    await server.serve(sockets=[door])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop)
+    with stop_on_sigterm(stop):
+        await server.serve(sockets=[door])

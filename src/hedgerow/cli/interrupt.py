@@ -1,8 +1,8 @@
 """
-Interrupted: Ctrl-C while a command's parts are still being read.
+Signals that arrive while a command starts: Ctrl-C and SIGTERM.
 
-A library that imports another in passing takes an interruption for a module that is not there, and goes on without. So
-until there is something to tidy up, Ctrl-C ends the process at once, with one line.
+A library that imports another one may mistake an interruption for a missing module and continue without it. Until
+there is something to clean up, Ctrl-C therefore ends the process at once, with one line.
 """
 
 from __future__ import annotations
@@ -32,6 +32,24 @@ def exit_on_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """
+    Let SIGTERM end the process at once with status 0, until the event loop has its own handler.
+
+    Enter this before a port is bound: a client that sees the open port may take the process for started. Nothing has
+    been served yet, so there is nothing to finish. When the body ends without an exception, the process is about to
+    end, and SIGTERM is ignored from then on.
+    """
+    previous = signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    try:
+        yield
+    except BaseException:
+        signal.signal(signal.SIGTERM, previous)
+        raise
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _end(_number: int, _frame: object) -> NoReturn:

@@ -47,9 +47,9 @@ def run_processes(
     announce: Callable[[], None],
 ) -> None:
     """Serve until told to stop: visitors at *door*, the operator at *side*; *announce* says so before it begins."""
+    # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     if workers == 1:
-        # Until its handler is there, a SIGHUP would end us; it waits until then (see `serve_on`).
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         _run_site(read, door, side, application, lambda _: None, announce)
         return
     settings = read()
@@ -168,20 +168,36 @@ async def serve_on(
             each.force_exit = at_once and each.should_exit
             each.should_exit = True
 
-    loop.add_signal_handler(signal.SIGTERM, stop)
     # Somebody who presses Ctrl-C a second time does not want to wait for downloads.
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
     # Without a settings file, too: nobody who sends a SIGHUP means to end us.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-    telling = asyncio.ensure_future(_tell(site))
-    waiting = asyncio.ensure_future(told.wait())
-    # The process beside workers has no server where the operator wants none.
-    await asyncio.wait([*tasks[:1], waiting], return_when=asyncio.FIRST_COMPLETED)
-    stop()
-    await asyncio.gather(*tasks, waiting)
-    telling.cancel()
-    await asyncio.wait([telling])
+    with stop_on_sigterm(stop):
+        telling = asyncio.ensure_future(_tell(site))
+        waiting = asyncio.ensure_future(told.wait())
+        # The process beside workers has no server where the operator wants none.
+        await asyncio.wait([*tasks[:1], waiting], return_when=asyncio.FIRST_COMPLETED)
+        stop()
+        await asyncio.gather(*tasks, waiting)
+        telling.cancel()
+        await asyncio.wait([telling])
+
+
+@contextlib.contextmanager
+def stop_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+    """
+    Call *stop* in the running event loop on SIGTERM; ignore SIGTERM after that.
+
+    The loop's own `add_signal_handler` is not used, because a loop that closes restores the default action. A second
+    SIGTERM would then end the process before its last visits are written.
+    """
+    loop = asyncio.get_running_loop()
+    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(stop))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 async def _tell(site: Site) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from hedgerow.cli.interrupt import exit_on_sigterm
 from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
 from hedgerow.proxy.proxy import Proxy
@@ -32,6 +33,7 @@ def run(upstream: str, *, listen: str, config: Path | None, observe: bool, worke
     if not settings.proxy.upstream:
         raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
     with contextlib.ExitStack() as stack:
+        stack.enter_context(exit_on_sigterm())
         door = stack.enter_context(bind(settings.proxy.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
         run_processes(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from hedgerow.cli.interrupt import exit_on_sigterm
 from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
 from hedgerow.errors import SettingsError
 from hedgerow.services.decision_service import DecisionService
@@ -31,6 +32,7 @@ def run(*, listen: str, config: Path | None, observe: bool, workers: int, admin:
             ['name the servers that may ask, in trusted_proxies in [identity], such as ["127.0.0.1/32"]']
         )
     with contextlib.ExitStack() as stack:
+        stack.enter_context(exit_on_sigterm())
         door = stack.enter_context(bind(settings.serve.listen, "--listen"))
         side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
         spoe = stack.enter_context(bind(settings.serve.spoe, "spoe in [serve]")) if settings.serve.spoe else None

@@ -68,11 +68,13 @@ class Workers:
     def _start(self, index: int) -> None:
         # Block signals: one that arrives before the process is recorded would not reach it.
         signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED_SIGNALS)
-        parent = os.getpid()
-        process = os.fork()
-        if process == 0:
-            self._run_child(index, parent)
-        self._running[process] = (index, time.monotonic())
+        # A process started after the signal to stop would never receive one.
+        if not self._stopping:
+            parent = os.getpid()
+            process = os.fork()
+            if process == 0:
+                self._run_child(index, parent)
+            self._running[process] = (index, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED_SIGNALS)
 
     def _run_child(self, index: int, parent: int) -> NoReturn:
