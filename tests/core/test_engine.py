@@ -7,6 +7,7 @@ import pytest
 
 from hedgerow.core.decision import PASS, Block, Evidence, PolicyRule
 from hedgerow.core.engine import Engine
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
@@ -77,10 +78,10 @@ def test_the_black_list_comes_first():
         state=State(()),
     )
     gate.engine = engine(never, lists=lists)
-    decision = gate.decide(VISIT)
+    decision = run_now(gate.decide(VISIT))
     assert (decision.action, decision.code, asked) == ("refuse", "list-black", [])
     with pytest.raises(AssertionError, match="no detector may be asked"):
-        gate.decide(msgspec.structs.replace(VISIT, at=106.0))
+        run_now(gate.decide(msgspec.structs.replace(VISIT, at=106.0)))
     assert len(asked) == 1
 
 
