@@ -67,9 +67,9 @@ def test_the_black_list_comes_first():
     asked = []
 
     class State(MemoryState):
-        def record_visit(self, question):
+        def record_visit(self, question, counted_as=None):
             asked.append(question)
-            return super().record_visit(question)
+            return super().record_visit(question, counted_as)
 
     gate = build_gate(
         read_settings("[marker]\nmode = 'off'\n", environment={}),
