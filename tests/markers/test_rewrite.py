@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from hedgerow.markers.html.entities import attribute_text
 from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageRewriter, Skeleton, SkeletonCache
 from hedgerow.markers.rules import Rules
@@ -731,11 +730,3 @@ def test_a_page_of_many_links_under_another_key():
             markers = [seal.unseal(token) for token in _OPAQUE.findall(out.decode())]
             assert [marker.target for marker in markers] == [f"/{number}" for number in range(30)]
             assert {marker.issued_to for marker in markers} == {visitor}
-
-
-@given(st.text(max_size=30))
-def test_attribute_text_is_what_a_browser_reads(text):
-    """Escaped by the book and read again, a value is the same."""
-    raw = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    escaped = raw.replace("&", "&amp;").replace('"', "&quot;").encode()
-    assert attribute_text(escaped).decode() == raw

@@ -112,6 +112,8 @@ def send(body: bytes, to: Body, cuts=()) -> bytes:
 
 
 def unpack(body: bytes, coding: bytes) -> bytes:
+    if coding in {b"", b"identity"}:
+        return body
     decoder = codec(coding)[0]
     out = b"".join(decoder.feed(body))
     decoder.end()

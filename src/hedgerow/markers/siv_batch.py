@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from struct import Struct
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -110,6 +111,17 @@ class Blocks:
         return mask[:-_BLOCK] + _xor(mask[-_BLOCK:], last)
 
 
+class _Column(NamedTuple):
+    """One block of each text that is long enough; the others are *absent*."""
+
+    size: int
+    plain: int
+    masked: int
+    step: int
+    cutter: Struct
+    absent: tuple[bytes, ...]
+
+
 class SivPlan:
     """
     How to seal *texts*, each after the same *lead* bytes that are given later; a token is *head* and the sealed text.
@@ -194,19 +206,3 @@ class SivPlan:
             for column in self._columns
         ]
         return self._blocks.encrypt(b"".join(counters))
-
-
-class _Column:
-    """One block of each text that is long enough; the others are *absent*."""
-
-    __slots__ = ("absent", "cutter", "masked", "plain", "size", "step")
-
-    def __init__(
-        self, size: int, plain: int, masked: int, step: int, cutter: Struct, absent: tuple[bytes, ...]
-    ) -> None:
-        self.size = size
-        self.plain = plain
-        self.masked = masked
-        self.step = step
-        self.cutter = cutter
-        self.absent = absent

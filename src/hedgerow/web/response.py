@@ -22,7 +22,7 @@ from hedgerow.core.visit import Kind, Visit
 from hedgerow.markers.html.charset import carried_charset, from_utf8, tells_charset, to_utf8
 from hedgerow.markers.html.content_coding import BrokenCoding, Decoder, Encoder, codec
 from hedgerow.markers.resolve import PageLocation, resolve
-from hedgerow.markers.rewrite import PageRewriter, Spacing, readable_address
+from hedgerow.markers.rewrite import PageRewriter, readable_address
 from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, page_digest, visitor_digest
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.traps.bait import Bait
@@ -312,12 +312,12 @@ class ResponseRewriter:
         assert page is not None
         bait = Bait(page.issued_to, page.parent) if traps.enabled else None
         if bait is not None:
-            page.add_bait(bait.style, bait.link_start, Spacing(traps.placement, traps.every))
+            page.add_bait(bait.style, bait.link_start, traps.placement, traps.every)
         self._headers = self._page_headers(page, headers, bait)
         self._content_type = header(headers, b"content-type")
-        content_encoding = header(headers, b"content-encoding")
+        content_encoding = header(headers, b"content-encoding").strip().lower()
         self._coding: tuple[Decoder, Encoder] | None = None
-        if content_encoding:
+        if content_encoding not in {b"", b"identity"}:
             self._coding = codec(content_encoding)
             if self._coding is None:
                 raise _NotRewritable("coding")

@@ -8,8 +8,8 @@ whatever goes in, and each piece is passed on before the next is decoded.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import Protocol
 
 import brotli
@@ -36,12 +36,15 @@ class Decoder(Protocol):
         """End the body; raises BrokenCoding where it ended too soon."""
 
 
-class Encoder(Protocol):
+class Encoder:
     """`feed` may hold some bytes back; `flush` returns all of them, and with *final* ends the body."""
 
-    def feed(self, data: bytes) -> bytes: ...
+    def __init__(self, feed: Callable[[bytes], bytes], flush: Callable[[], bytes], finish: Callable[[], bytes]) -> None:
+        self.feed = feed
+        self._flush, self._finish = flush, finish
 
-    def flush(self, *, final: bool) -> bytes: ...
+    def flush(self, *, final: bool) -> bytes:
+        return self._finish() if final else self._flush()
 
 
 class _ZlibDecoder:
@@ -151,58 +154,21 @@ class _ZstdDecoder:
             raise BrokenCoding("the body ends too soon")
 
 
-class _IdentityDecoder:
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def end(self) -> None: ...
-
-
-class _IdentityEncoder:
-    def feed(self, data: bytes) -> bytes:
-        return data
-
-    def flush(self, *, final: bool) -> bytes:  # noqa: ARG002
-        return b""
+def _zlib_encoder(*, gzip: bool) -> Encoder:
+    # Level 1 costs a quarter of level 6, and the page is only a little larger.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP if gzip else zlib.MAX_WBITS)
+    return Encoder(deflate.compress, partial(deflate.flush, zlib.Z_SYNC_FLUSH), deflate.flush)
 
 
-class _ZlibEncoder:
-    def __init__(self, *, gzip: bool) -> None:
-        # Level 1 costs a quarter of level 6, and the page is only a little larger.
-        self._deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP if gzip else zlib.MAX_WBITS)
-
-    def feed(self, data: bytes) -> bytes:
-        return self._deflate.compress(data)
-
-    def flush(self, *, final: bool) -> bytes:
-        return self._deflate.flush(zlib.Z_FINISH if final else zlib.Z_SYNC_FLUSH)
+def _brotli_encoder() -> Encoder:
+    compressor = brotli.Compressor(quality=3)
+    return Encoder(compressor.process, compressor.flush, compressor.finish)
 
 
-class _BrotliEncoder:
-    def __init__(self) -> None:
-        self._encoder = brotli.Compressor(quality=3)
-
-    def feed(self, data: bytes) -> bytes:
-        out: bytes = self._encoder.process(data)
-        return out
-
-    def flush(self, *, final: bool) -> bytes:
-        out: bytes = self._encoder.finish() if final else self._encoder.flush()
-        return out
-
-
-class _ZstdEncoder:
-    def __init__(self) -> None:
-        self._encoder = zstandard.ZstdCompressor(level=2).compressobj()
-
-    def feed(self, data: bytes) -> bytes:
-        out: bytes = self._encoder.compress(data)
-        return out
-
-    def flush(self, *, final: bool) -> bytes:
-        mode = zstandard.COMPRESSOBJ_FLUSH_FINISH if final else zstandard.COMPRESSOBJ_FLUSH_BLOCK
-        out: bytes = self._encoder.flush(mode)
-        return out
+def _zstd_encoder() -> Encoder:
+    compressor = zstandard.ZstdCompressor(level=2).compressobj()
+    flush_block = partial(compressor.flush, zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    return Encoder(compressor.compress, flush_block, compressor.flush)
 
 
 def codec(name: bytes) -> tuple[Decoder, Encoder] | None:
@@ -213,16 +179,14 @@ def codec(name: bytes) -> tuple[Decoder, Encoder] | None:
     True
     """
     match name.strip().lower():
-        case b"" | b"identity":
-            return _IdentityDecoder(), _IdentityEncoder()
         case b"gzip" | b"x-gzip":
-            return _ZlibDecoder(gzip=True), _ZlibEncoder(gzip=True)
+            return _ZlibDecoder(gzip=True), _zlib_encoder(gzip=True)
         case b"deflate":
-            return _ZlibDecoder(gzip=False), _ZlibEncoder(gzip=False)
+            return _ZlibDecoder(gzip=False), _zlib_encoder(gzip=False)
         case b"br":
-            return _BrotliDecoder(), _BrotliEncoder()
+            return _BrotliDecoder(), _brotli_encoder()
         case b"zstd":
-            return _ZstdDecoder(), _ZstdEncoder()
+            return _ZstdDecoder(), _zstd_encoder()
         case _:
             return None
 
