@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.report.declared_bots import PROGRAM, DeclaredBots
 from hedgerow.report.live_opinions import HeaderOpinion, RateLimitOpinion
 from hedgerow.report.pipeline import Options, make
@@ -11,7 +12,6 @@ from hedgerow.report.source_labels import CRAWLER
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
-from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.watch.models.bundle import load_window
 from hedgerow.watch.sessions.path import step_of
 from hedgerow.watch.sessions.window import LEAST, SessionWindow, access_of

@@ -20,7 +20,7 @@ from typing import Literal, Protocol
 from hedgerow.core.decision import Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.visit import Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
-from hedgerow.watch.link_sharing import CODE, LinkSharing
+from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.models.panel import Panel, PanelRecord
 from hedgerow.watch.sessions.lru import forget_oldest
 from hedgerow.watch.sessions.path import PREFIXES, PathSession, step_of
@@ -191,8 +191,8 @@ class Watch:
         return SnapshotChanges(changed, self.sharing.changed(most))
 
     def _see_sharing(self, sharing: LinkSharing, visit: Visit, decision: Decision) -> None:
-        issuer = next((e.details for e in decision.evidence if e.code == CODE), "") if decision.evidence else ""
-        found = sharing.see(visit, bytes.fromhex(issuer) if issuer else None)
+        issuer = next((e.issued_to for e in decision.evidence if e.issued_to), None) if decision.evidence else None
+        found = sharing.see(visit, issuer)
         if found is None:
             return
         campaign = found.campaign
@@ -257,9 +257,9 @@ class Watch:
 
     def _tell(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
         if response == "challenge":
-            self.update_score(self.policy.found(visitor, at, identity, code))
+            self.update_score(self.policy.flag(visitor, at, identity, code))
         else:
-            self.update_score(self.policy.noted(visitor, at, code))
+            self.update_score(self.policy.annotate(visitor, at, code))
 
 
 class WatchThread:
