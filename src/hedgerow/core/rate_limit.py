@@ -96,8 +96,8 @@ def count_hits(hits: array[float], at: float, seconds: float) -> int:
     return newest - bisect_right(hits, at - seconds)
 
 
-_RATE_HALF_LIFE = 10.0
-_RATE_PER_VISIT = 0.6931471805599453 / _RATE_HALF_LIFE
+RATE_HALF_LIFE = 10.0
+RATE_PER_VISIT = 0.6931471805599453 / RATE_HALF_LIFE
 
 
 def updated_rate(rate: float, since: float, at: float, visits: int) -> float:
@@ -107,5 +107,5 @@ def updated_rate(rate: float, since: float, at: float, visits: int) -> float:
     An average in which visits lose half of their weight every ten seconds; ln 2 / 10 for each visit makes a steady
     stream of visits add up to its own rate.
     """
-    faded: float = rate * 0.5 ** (max(0.0, at - since) / _RATE_HALF_LIFE)
-    return faded + visits * _RATE_PER_VISIT
+    faded: float = rate * 0.5 ** (max(0.0, at - since) / RATE_HALF_LIFE)
+    return faded + visits * RATE_PER_VISIT
