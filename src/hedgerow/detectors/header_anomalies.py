@@ -84,8 +84,8 @@ class HeadersSettings(Table, frozen=True):
     enabled: Annotated[
         bool,
         Meta(
-            description="Give evidence of [odd headers](detectors.md#headers). Small weights, never enough to decide "
-            "alone."
+            description="Collect evidence from [header anomalies](detectors.md#headers). Small weights, never enough "
+            "to decide alone."
         ),
     ] = True
 
