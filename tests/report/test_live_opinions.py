@@ -49,7 +49,7 @@ def test_density_goes_by_the_limits_of_the_settings(tables):
     others = settings(
         "[[density.windows]]\ncount = 1\nseconds = 7\n[[density.windows]]\ncount = 1\nseconds = 60\nby = 'prefix'\n"
     )
-    assert detector_opinions(tables.figures, None, others) == {}, "windows that a report does not count"
+    assert detector_opinions(tables.figures, None, others) == {}, "a window that a report does not count"
 
 
 def test_windows_are_judged_as_the_watch_would(tables):
