@@ -33,8 +33,9 @@ from hedgerow.errors import ModelError, StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.asn import AsnFile
 from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.follower import Follower, ListStore
+from hedgerow.lists.follower import Follower
 from hedgerow.lists.model import Lists
+from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.rules import Patterns, Rules
 from hedgerow.markers.token import TokenCodecs
