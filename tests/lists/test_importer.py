@@ -55,7 +55,7 @@ AS64496
         ("account:ann", "spam"), ("agent:*(compatible; #1)*", "quoted"), ("AS64496", ""),
     ]  # fmt: skip
     assert {(e.list, e.author, e.since, e.until) for e in found} == {("white", "ann", NOW, NOW + 60)}
-    assert (reading.entries, reading.bad, reading.read) == (6, 0, len(text.encode()))
+    assert (reading.entries, reading.bad, reading.bytes_read) == (6, 0, len(text.encode()))
 
 
 def test_csv_is_imported():
@@ -267,7 +267,7 @@ def test_memory_does_not_grow_with_the_file():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 60_000
-    assert reading.read > 14_000_000
+    assert reading.bytes_read > 14_000_000
     assert peak < 3_000_000
 
 
