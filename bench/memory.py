@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 from hedgerow.core.state import StateQuery
-from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.state.memory.state import MemoryState
 
 ADDRESSES = 1_000_000

@@ -21,10 +21,10 @@ from hedgerow.core.decision import PASS
 from hedgerow.core.ledger import Entry, NoLedger
 from hedgerow.core.state import StateQuery
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.ledger.postgresql import PostgresLedger, migrate
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import Streams

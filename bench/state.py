@@ -29,9 +29,9 @@ from bench.samples import BROWSER
 from bench.timing import measure
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateQuery
+from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.settings.schema import DEFAULT_WINDOWS
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.redis.connection import parse_redis_address

@@ -3,6 +3,7 @@ What can be broken, as a tree.
 
     HedgerowError               everything below: the command line prints it as one line and exits
     ├── SettingsError           the settings are wrong; carries every fault at once
+    ├── DetectorError           a detector cannot be loaded, or its declaration is wrong
     ├── LogError                a log cannot be read at all (a bad line is counted, not raised)
     ├── ModelError              a bundle of models cannot be used, or none can be trained
     ├── StoreError              a store cannot be opened or written
@@ -30,6 +31,10 @@ class SettingsError(HedgerowError):
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
         super().__init__("; ".join(self.faults))
+
+
+class DetectorError(HedgerowError):
+    """A detector cannot be loaded, or its declaration is wrong."""
 
 
 class LogError(HedgerowError):

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
-from hedgerow.core.decision import PASS, Block, Evidence
+from hedgerow.core.decision import PASS, Block, Evidence, PolicyRule
 from hedgerow.core.engine import Engine
+from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Listing, Lists
-from hedgerow.policy.decision_policy import DecisionPolicy, PolicyRule
+from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.policy.decision_policy import DecisionPolicy
+from hedgerow.settings import read_settings
+from hedgerow.state.memory.state import MemoryState
+from hedgerow.web.build import build_gate
 
 VISIT = Visit(100.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/")
 EVIDENCE = Evidence("density", "density-visitor", 1.0, "Why.")
 BLOCK = Block("192.0.2.1", "192.0.2.1", 95.0, 105.0, "refuse", EVIDENCE)
 
 
-def engine(*detectors, by_network: bool = False) -> Engine:
-    return Engine(
-        detectors,
-        DecisionPolicy({"density": PolicyRule("refuse", 10.0), "trap": PolicyRule("refuse", 10.0)}),
-        by_network=by_network,
-    )
+def engine(*detectors, **options) -> Engine:
+    rules = {"density": PolicyRule("refuse", 10.0), "trap": PolicyRule("refuse", 10.0)}
+    return Engine(detectors, DecisionPolicy(rules), **options)
 
 
-def never(_visit, _memory):
-    raise AssertionError("the black list comes first")
+def never(_visit, _reply):
+    raise AssertionError("no detector may be asked")
 
 
 def test_the_lists_come_before_everything_else():
@@ -46,19 +49,53 @@ def test_the_lists_come_before_everything_else():
     assert engine().listed(VISIT) is None
 
 
-def test_the_question():
+def test_the_query_to_the_state_holds_only_what_detectors_need():
     question = engine().question(VISIT)
     assert (question.at, question.kind, question.visitor, question.prefix, question.network, question.count) == (
         100.0, "page", "192.0.2.1", "192.0.2.1", "", True,
     )  # fmt: skip
-    assert engine(by_network=True).question(VISIT).network == "192.0.2.0/24"
+    assert (question.day, question.site_rate) == (0, False)
+    assert engine(needs={"network"}).question(VISIT).network == "192.0.2.0/24"
+    assert engine(needs={"day"}).question(msgspec.structs.replace(VISIT, at=3 * 86_400.0 + 1)).day == 3
+    assert engine(needs={"site_rate"}).question(VISIT).site_rate is True
 
 
 def test_the_black_list_comes_first():
+    """Before the state, which counts, and before every detector; and only as long as the entry is in force."""
+    lists = Lists([Listing("black", "192.0.2.1", "spam", "ann", 1.0, 105.0)])
+    asked = []
+
+    class State(MemoryState):
+        def record_visit(self, question):
+            asked.append(question)
+            return super().record_visit(question)
+
+    gate = build_gate(
+        read_settings("[marker]\nmode = 'off'\n", environment={}),
+        seals=TokenCodecs([Key(1, bytes(64), 0.0)]),
+        ledger=NoLedger(),
+        state=State(()),
+    )
+    gate.engine = engine(never, lists=lists)
+    decision = gate.decide(VISIT)
+    assert (decision.action, decision.code, asked) == ("refuse", "list-black", [])
+    with pytest.raises(AssertionError, match="no detector may be asked"):
+        gate.decide(msgspec.structs.replace(VISIT, at=106.0))
+    assert len(asked) == 1
+
+
+def test_a_block_comes_before_all_detectors():
     decision, block = engine(never).judge(VISIT, StateReply(BLOCK, ()))
     assert decision.action == "refuse"
     assert block is not None
     assert block.until == 110.0
+
+
+def test_evidence_of_an_undeclared_group_is_refused_and_nobody_is_blocked():
+    """The registry refuses such a detector at the start; a request must not fail in any case."""
+    stray = Evidence("stray", "stray", 1.0, "From nowhere.")
+    decision, block = engine(lambda *_: [stray]).judge(VISIT, StateReply(None, ()))
+    assert (decision.action, decision.code, block) == ("refuse", "stray", None)
 
 
 def test_evidence_comes_in_the_order_of_the_detectors():

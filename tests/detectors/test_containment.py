@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from driving import Application, Client
+from driving import KEY, Application, Client, settings
+from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
-from hedgerow.detectors.containment import ContainmentDetector, Rate
+from hedgerow.detectors.containment import ContainmentDetector
 from hedgerow.lists.model import Listing, Lists
+from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.state.lmdb.state import LmdbState
+from hedgerow.state.memory.state import MemoryState
+from hedgerow.web.build import build_gate
 
 ME = "192.0.2.1"
 VISIT = Visit(1_800_000_000.0, ME, ME, ME, "GET", "/")
@@ -30,22 +39,76 @@ def test_k1_and_k2(visit, today, code):
     assert [one.code for one in found] == ([code] if code else [])
 
 
-@pytest.mark.parametrize("rate", [0.5, 5.0, 200.0])
-def test_the_rate_is_that_of_steady_visits(rate):
-    measured = Rate()
-    seen = [measured.add(1e9 + n / rate) for n in range(int(200 * rate) + 50)]
-    assert seen[-1] == pytest.approx(rate, rel=0.15, abs=0.05)
-    assert measured.add(1e9 + 10_000) < 0.1
-
-
-def test_only_while_the_site_is_busy():
+@pytest.mark.parametrize(("rate", "codes"), [(0.0, []), (49.9, []), (50.0, ["k1"]), (90.0, ["k1"])])
+def test_only_while_the_site_is_busy(rate, codes):
     detector = ContainmentDetector(20, 1000, above_rate=50.0)
-    memory = StateReply(None, (), today=21)
-    assert detector(VISIT, memory) == ()
+    found = detector(VISIT, StateReply(None, (), today=21, site_rate=rate))
+    assert [one.code for one in found] == codes
+
+
+BUSY = "[density]\nenabled = false\n[containment]\nenabled = true\nk1 = 3\nabove_rate = 30.0\n"
+
+
+def gate_on(state, text: str = BUSY):
+    return build_gate(settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger(), state=state)
+
+
+def visit_at(n: int, rate: float) -> Visit:
+    """The n-th visit of a site with ten visitors and *rate* visits a second."""
+    address = f"192.0.2.{n % 10}"
+    return Visit(1_800_000_000.0 + n / rate, address, address, address, "GET", "/", origin="none")
+
+
+def decide_in_a_worker(path: Path, connection: Connection) -> None:
+    """Decide on the visits that are sent, as one of several workers of a site does."""
+    state = LmdbState(path, ())
+    gate = gate_on(state)
+    while (visit := connection.recv()) is not None:
+        connection.send(gate.decide(visit).action)
+    state.close()
+
+
+@pytest.mark.parametrize(("rate", "challenged"), [(50.0, 340), (20.0, 0)])
+def test_two_workers_count_the_rate_of_the_whole_site(tmp_path, rate, challenged):
+    """Each of them has half of the visits, 25 or 10 a second: less than above_rate."""
+    spawn = multiprocessing.get_context("spawn")
+    pipes = [spawn.Pipe() for _ in range(2)]
+    workers = [
+        spawn.Process(target=decide_in_a_worker, args=(tmp_path / "state.lmdb", child), daemon=True)
+        for _, child in pipes
+    ]
+    for worker in workers:
+        worker.start()
+    actions = []
     for n in range(1000):
-        found = detector(msgspec.structs.replace(VISIT, at=VISIT.at + n / 100), memory)
-    assert [one.code for one in found] == ["k1"]
-    assert detector(msgspec.structs.replace(VISIT, at=VISIT.at + 60), memory) == ()
+        parent, _ = pipes[n % 2]
+        parent.send(visit_at(n, rate))
+        actions.append(parent.recv())
+    for parent, _ in pipes:
+        parent.send(None)
+    for worker in workers:
+        worker.join(30)
+        assert worker.exitcode == 0
+    assert actions == ["pass"] * (1000 - challenged) + ["challenge"] * challenged
+
+
+def test_the_rate_of_the_site_outlives_a_reload():
+    state = MemoryState(())
+    gate = gate_on(state)
+    actions = [gate.decide(visit_at(n, 50.0)).action for n in range(1000)]
+    assert actions[-1] == "challenge"
+    again = gate_on(state)
+    assert again.decide(visit_at(1000, 50.0)).action == "challenge"
+
+
+def test_a_corrected_visit_counts_once_towards_the_rate():
+    """A script asks for pages as if they were assets; each is decided on twice, at 20 visits a second."""
+    gate = gate_on(MemoryState(()))
+    for n in range(1000):
+        visit = msgspec.structs.replace(visit_at(n, 20.0), kind="asset")
+        gate.decide(visit)
+        _, decision = gate.correct(visit, "page")
+        assert decision.action == "pass"
 
 
 def test_behind_k1_comes_a_challenge_and_nobody_is_blocked():

@@ -21,7 +21,7 @@ def visit(opened: tuple[Callable[..., Any], tuple[Any, ...]], number: int) -> li
     """The counts of many visits; and a change and a block besides."""
     make, arguments = opened
     with closing(make(*arguments)) as state:
-        question = StateQuery(START + 1.0, "page", ANN if number % 2 else HOME, HOME, "", count=True)
+        question = StateQuery(START + 1.0, "page", ANN if number % 2 else HOME, HOME, "", count=True, site_rate=True)
         found = [state.record_visit(question).counts for _ in range(EACH)]
         state.update_score(ScoreUpdate(HOME, START, 1, 1e9, weight=1.0, codes=("a",), suspicious=True))
         state.commit(Block(f"account:{number}", HOME, START, START + 60, "refuse", _EVIDENCE))

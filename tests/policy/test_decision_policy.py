@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.decision import PASS, Block, Decision, Evidence, ScoreUpdate, VisitorScore
+from hedgerow.core.decision import PASS, Block, Decision, Evidence, PolicyRule, ScoreUpdate, VisitorScore
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
-from hedgerow.policy.decision_policy import DAY, DecisionPolicy, PolicyRule, PolicyThresholds
+from hedgerow.policy.decision_policy import DAY, DecisionPolicy, PolicyThresholds
 from hedgerow.policy.score import updated_score
 
 ADDRESS = "192.0.2.1"
@@ -133,7 +133,7 @@ def test_a_suspect_is_told_why():
     assert decision.code == "suspect"
 
 
-def test_suspicion_fades():
+def test_a_score_fades():
     policy = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
     actions, _ = visits(policy, [0.3] * 29, gap=100.0)
     assert set(actions) == {"pass"}
@@ -180,7 +180,7 @@ def test_the_block_after_too_many_challenges_says_so_and_lasts():
     score = updated_score(score, decision.change)
     decision, block = DecisionPolicy(RULES).decide(visit, StateReply(None, (), 0, score), [evidence(0.5)])
     assert (decision.action, decision.code, decision.until) == ("refuse", "too-many-challenges", visit.at + DAY)
-    assert block.evidence.text == "To be challenged for the 3. time in a day. Suspected for density-x (3 times)."
+    assert block.evidence.text == "Needed a third challenge in one day. Suspected for density-x (3 times)."
 
 
 def test_a_suspect_still_gets_the_images_of_its_pages():
@@ -223,7 +223,7 @@ def test_reasons_are_bounded():
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(0, 10.0), (1, 20.0), (2, 40.0), (3, 50.0), (5000, 50.0)])
-def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, seconds):
+def test_each_further_block_lasts_longer_up_to_a_limit(before, seconds):
     policy = DecisionPolicy(RULES, lengthen=2.0, longest=50.0)
     memory = StateReply(None, (), offences=((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
     decision, block = policy.decide(VISIT, memory, [evidence()])
@@ -269,36 +269,36 @@ def come(policy: DecisionPolicy, score: VisitorScore | None, at: float = 100.0) 
     return outcome.decision.action, updated_score(score, change) if change is not None else score
 
 
-def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
+def test_a_visitor_flagged_by_the_watch_is_challenged_at_its_next_visit():
     policy = DecisionPolicy(RULES)
-    score = updated_score(None, policy.found(ADDRESS, 100.0, "depth-first", "path-depth-first"))
+    score = updated_score(None, policy.flag(ADDRESS, 100.0, "depth-first", "path-depth-first"))
     assert (score.identity, score.challenges) == ("depth-first", 1)
     assert come(policy, score, 200.0) == ("challenge", score)
     action, after = come(policy, score, 100.0 + 3 * 3600.0)
     assert (action, after.identity) == ("pass", "person")
 
 
-def test_who_solves_what_the_watch_asked_three_times_a_day_is_blocked():
+def test_a_visitor_flagged_three_times_a_day_is_blocked():
     policy, score = DecisionPolicy(RULES), None
     actions = []
     for n in range(3):
-        score = updated_score(score, policy.found(ADDRESS, 100.0 + n, "suspect", "campaign"))
+        score = updated_score(score, policy.flag(ADDRESS, 100.0 + n, "suspect", "campaign"))
         actions.append(come(policy, score, 100.0 + n)[0])
         score = updated_score(score, policy.cleared(ADDRESS, 100.0 + n))
     assert actions == ["challenge", "challenge", "refuse"]
 
 
-def test_a_suspect_that_the_watch_finds_too_is_challenged_once():
+def test_a_suspect_that_the_watch_flags_too_is_challenged_once():
     policy = DecisionPolicy(RULES)
     score = updated_score(None, ScoreUpdate(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True))
-    score = updated_score(score, policy.found(ADDRESS, 101.0, "width-first", "path-width-first"))
-    score = updated_score(score, policy.found(ADDRESS, 102.0, "suspect", "campaign"))
+    score = updated_score(score, policy.flag(ADDRESS, 101.0, "width-first", "path-width-first"))
+    score = updated_score(score, policy.flag(ADDRESS, 102.0, "suspect", "campaign"))
     assert (score.identity, score.challenges) == ("width-first", 1)
 
 
-def test_what_is_only_noted_weighs_nothing():
+def test_an_annotation_weighs_nothing():
     policy = DecisionPolicy(RULES)
-    score = updated_score(None, policy.noted(ADDRESS, 100.0, "path-random-like"))
+    score = updated_score(None, policy.annotate(ADDRESS, 100.0, "path-random-like"))
     assert score.reasons == (("path-random-like", 1),)
     assert come(policy, score) == ("pass", score)
 
@@ -331,8 +331,12 @@ class Thorough(DecisionPolicy):
     ),
     at=st.sampled_from([100.0, 90_000.0]),
 )
-def test_who_plainly_stays_a_person_would_have_been_found_to(score, weights, detectors, thresholds, at):
-    rules = {**RULES, "headers": PolicyRule("refuse", 10.0, steady=True), "entry": PolicyRule("refuse", 10.0)}
+def test_the_short_cut_for_persons_decides_as_the_whole_computation_does(score, weights, detectors, thresholds, at):
+    rules = {
+        **RULES,
+        "headers": PolicyRule("refuse", 10.0, steady=True),
+        "entry": PolicyRule("refuse", 10.0, records_entry=True),
+    }
     visit = msgspec.structs.replace(VISIT, at=at)
     memory = StateReply(None, (), score=score)
     found = [evidence(weight, detector) for weight, detector in zip(weights, detectors, strict=False)]

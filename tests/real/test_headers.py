@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from hedgerow.detectors.header_anomalies import WEIGHTS
+from hedgerow.detectors.header_anomalies import CODES
 
 from .browsing import CHROMIUM, Person, tab
 from .servers import PATIENCE, Nginx, Protect, clean_environment
@@ -101,7 +101,7 @@ def test_programs_give_little(
         found[name] = (visit["signs"], round(sum(e["weight"] for e in evidence), 3))
     assert set(found) == set(commands)
     for name, (signs, weight) in found.items():
-        assert set(signs.split()) <= set(WEIGHTS)
+        assert set(signs.split()) <= set(CODES)
         if name == "liar":
             assert "browser-no-fetch" in signs
             assert weight >= 0.3

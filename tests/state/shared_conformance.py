@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
-from hedgerow.core.rate_limit import RateLimit
+import pytest
+
+from hedgerow.core.rate_limit import RATE_PER_VISIT, RateLimit
 from ledger.visits import EACH, visit
 
 from .state_conformance import ANN, START, ask
@@ -34,7 +36,8 @@ class SharedConformance:
         assert sorted(of_prefix for _, of_prefix in seen) == list(range(1, total + 1))
         make, arguments = opened
         with closing(make(*arguments)) as state:
-            memory = state.record_visit(ask(1.0))
+            memory = state.record_visit(ask(1.0, site_rate=True))
+            assert memory.site_rate == pytest.approx((total + 1) * RATE_PER_VISIT)
             assert memory.counts == (total // 2 + 1, total + 1)
             assert memory.score.suspicious_visits == PROCESSES
             assert memory.score.reasons == (("a", PROCESSES),)

@@ -10,12 +10,11 @@ import pytest
 
 from driving import START, Application, Client, settings
 from hedgerow.cli.watch import look_along
-from hedgerow.core.decision import PASS, Decision, Evidence, ScoreUpdate
+from hedgerow.core.decision import ISSUED_TO_ANOTHER, PASS, Decision, Evidence, ScoreUpdate
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import ModelError
 from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.state.sqlite.journal import SqliteJournal
-from hedgerow.watch.link_sharing import CODE
 from hedgerow.watch.models.bundle import encoded, shipped
 from hedgerow.watch.models.panel import PanelRecord
 from hedgerow.watch.session_store import SqliteSessions
@@ -248,7 +247,7 @@ def test_who_is_killed_loses_what_was_not_yet_written_and_nothing_else(tmp_path,
     borrowed = Marker("page", visitor_digest("198.51.100.1"), page_digest("/0"), "/1")
     own = build_watch(settings(), build_policy(settings()), lambda _: None)
     beside = WatchThread(own, sessions=SqliteSessions(tmp_path / "s.sqlite"))
-    evidence = Evidence("integrity", CODE, 0.0, "", details=visitor_digest("198.51.100.1").hex())
+    evidence = Evidence("integrity", ISSUED_TO_ANOTHER, 0.0, "", details=visitor_digest("198.51.100.1").hex())
     for n in range(28):
         beside.add(step(n), PASS)
     beside.add(msgspec.structs.replace(step(28), marker=borrowed), Decision("pass", (evidence,)))

@@ -98,7 +98,7 @@ def run(
             shape=shape,
             resolve=proofs if resolve else None,
             resolver=_resolver(settings.bots.resolver) if resolve else None,
-            windows=settings.density.windows,
+            settings=settings,
             told=json_path is not None,
         )
     began, written = time.perf_counter(), False

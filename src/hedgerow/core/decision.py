@@ -1,7 +1,8 @@
 """
 Evidence and decisions: what a detector found, and what is done about it. Nouns; no behaviour.
 
-Detectors give evidence, policy turns evidence into a decision, adapters act on it. Never two of these in one place.
+Detectors give evidence, policy turns evidence into a decision, the web layer acts on it. Never two of these in one
+place.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from typing import Literal
 import msgspec
 
 Action = Literal["pass", "challenge", "detain", "refuse"]
+BlockResponse = Literal["refuse", "detain"]
+"""What a blocked visitor gets."""
+
+ISSUED_TO_ANOTHER = "minted-for-another"
+"""The evidence code of a link that was issued to another visitor."""
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):
     """
     What a detector found about a visit.
 
-    *code* is stable and for machines, *text* a sentence that a person understands. *weight* is how much it speaks for
-    a crawler: weights add up, and at 1.0 the visitor is held to be one.
+    *detector* is the name of the evidence group: a detector may have several. *code* is stable and for machines, *text*
+    a sentence for people. *weight* is how much it speaks for a crawler: weights add up, and from 1.0 on the visitor is
+    considered one.
     """
 
     detector: str
@@ -28,15 +35,35 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     key: str = ""
     """Whom it speaks about: a visitor, a prefix or a network. Empty: the visitor."""
     details: str = ""
-    """What else a machine may want to know, such as the digest of the visitor that a link was minted for."""
+    """Further data for machines, such as the digest (in hexadecimal) of the visitor that a link was issued to."""
+
+    @property
+    def issued_to(self) -> bytes | None:
+        """The digest of the visitor that the link was issued to, for evidence of a link issued to another visitor."""
+        return bytes.fromhex(self.details) if self.code == ISSUED_TO_ANOTHER else None
+
+
+class PolicyRule(msgspec.Struct, frozen=True):
+    """
+    The consequence of evidence that alone is enough to decide: the action, and how many seconds a block lasts.
+
+    With *block_for* 0 only this visit is affected. *steady* evidence is the same at each visit, such as a client's
+    headers: it weighs with every visit and does not add up over visits. With *records_entry* the details of the
+    evidence are remembered as an address that the visitor requested without a marker.
+    """
+
+    action: Action
+    block_for: float
+    steady: bool = False
+    records_entry: bool = False
 
 
 class Block(msgspec.Struct, frozen=True):
     """
-    What keeps a visitor out by a detector's word: whom, since when, until when, why, and what it gets.
+    A visitor, an address or a network that is kept out because of a detector's evidence.
 
-    *prefix* is the address prefix at which the visitor was last seen; it tells how many accounts of one address are
-    blocked.
+    *prefix* is the address prefix at which the visitor was last seen; it is used to count the blocked accounts of one
+    address.
     """
 
     key: str
@@ -46,16 +73,16 @@ class Block(msgspec.Struct, frozen=True):
     action: Action
     evidence: Evidence
     offence: int = 1
-    """The how manieth block of this key it is, of those that are remembered."""
+    """Ordinal of this block among the remembered blocks of this key."""
 
 
 Identity = Literal["person", "suspect", "depth-first", "width-first", "random-like"]
-"""What a visitor is held to be. The last three are crawlers, by the order in which they follow links."""
+"""What a visitor is considered to be. The last three are crawlers, by the order in which they follow links."""
 
 
 class VisitorScore(msgspec.Struct, frozen=True, gc=False, rename={"total": "suspicion", "suspicious_visits": "wrong"}):
     """
-    What a visitor is held to be, and what that rests on (PathMarker's user information).
+    What a visitor is considered to be, and why (PathMarker's user information).
 
     *total* is the sum of all evidence weights as it was at *at*; it halves every half-life. *suspicious_visits* counts
     the visits of *day* that spoke against the visitor, *challenges* how often it was challenged that day. *reasons* are
@@ -95,9 +122,9 @@ class ScoreUpdate(msgspec.Struct, frozen=True, gc=False, rename={"suspicious": "
 
 class Campaign(msgspec.Struct, frozen=True):
     """
-    Visitors that belong together, and a sentence why: *since* when, when last *seen*, and who its *members* are.
+    Visitors that belong together, and a sentence that says why.
 
-    *kind* "sharing": they use links that were minted for one another.
+    *kind* "sharing": they use links that were issued to one another.
     """
 
     id: str
@@ -108,13 +135,14 @@ class Campaign(msgspec.Struct, frozen=True):
     text: str
     links: float = 0.0
     pages: float = 0.0
-    """Links of one another that they used, and pages that they asked for by any link."""
+    """Links of one another that they used, and pages that they requested by any link."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """
-    What to do with a visit, and the evidence it rests on. *until* is when the visitor is let in again, or 0. *change*
-    is what becomes of the visitor's standing once the visit is answered.
+    What to do with a visit, and the evidence for it.
+
+    *until* is when the visitor is let in again, or 0. *change* updates the visitor's score once the visit is answered.
     """
 
     action: Action
@@ -124,7 +152,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def code(self) -> str:
-        """The code of the weightiest evidence, or "" where there is none."""
+        """The code of the heaviest evidence, or "" where there is none."""
         return max(self.evidence, key=lambda e: e.weight).code if self.evidence else ""
 
 

@@ -1,15 +1,15 @@
 """
-The engine: recall, judge, commit. Pure: no sockets, no clock, no files.
+The engine: from a visit to a decision. Pure: no sockets, no clock, no files.
 
-The lists come first: who is on one is neither counted nor judged. For any other visit the gate asks the state one
-question (which also counts the visit, atomically), hands the memory that comes back to `judge`, and commits the block
-and the change of standing that the judgement names. A live request and a line of a log go through these same few lines;
-the visit's own time makes them give the same answer.
+The lists come first: a listed visitor is neither counted nor judged. For any other visit the gate sends the state one
+query (which also counts the visit, atomically), hands the reply to `judge`, and commits the block and the score update
+that the outcome names. A live request and a log line go through this same code; the visit's own time makes them give
+the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.spec import StateNeed
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
 
@@ -25,9 +26,9 @@ class Engine:
     """
     Judges visits with *detectors*, in their order, and a *policy*.
 
-    *by_network* says whether any density window counts networks; where none does, none is computed. *by_day* says
-    whether requests are counted by days. *weights* are those that the operator has set for codes of evidence. A source
-    on the white list is unknown again when it passes *white_volume* requests in a day; 0: never.
+    *needs* is what the state must count for these detectors; what none of them needs is not computed. *weights* are the
+    operator's own weights for evidence codes. A source on the white list is treated as unknown when it passes
+    *white_volume* requests in a day; 0: never.
     """
 
     def __init__(
@@ -35,8 +36,7 @@ class Engine:
         detectors: Sequence[Detector],
         policy: DecisionPolicy,
         *,
-        by_network: bool = False,
-        by_day: bool = False,
+        needs: Collection[StateNeed] = (),
         weights: Mapping[str, float] | None = None,
         lists: Lists | None = None,
         white_volume: int = 0,
@@ -46,33 +46,34 @@ class Engine:
         self.white_volume = white_volume
         self._detectors = tuple(detectors)
         self.policy = policy
-        self._by_network = by_network
-        self._by_day = by_day
+        self._by_network = "network" in needs
+        self._by_day = "day" in needs
+        self._site_rate = "site_rate" in needs
         self._weights = weights or {}
 
     def listed(self, visit: Visit) -> Decision | None:
         """
-        What the lists say about *visit*, or None where its maker is on none: one look-up.
+        Return what the lists say about *visit*, or None.
 
-        The administrator's word goes before everything else, a verified bot's welcome included.
+        The administrator's word goes before everything else, even before a verified bot's right to pass.
         """
         found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
         return None if found is None else decide(found)
 
     def question(self, visit: Visit) -> StateQuery:
         """
-        What the state must be asked about *visit*.
+        Return the query to the state about *visit*.
 
-        A verified bot is not counted: it may be as fast as it is. Nor is a visitor without a name: see `judge`.
+        Verified bots are not counted: they may be as fast as they like. Nor are visitors without a name: see `judge`.
         """
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
         day = self.policy.day_of(visit.at) if self._by_day else 0
-        return StateQuery(visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day)
+        return StateQuery(visit.at, visit.kind, visit.visitor, visit.prefix, network, count, day, self._site_rate)
 
     def judge(self, visit: Visit, memory: StateReply) -> Outcome:
         """
-        The decision on *visit*, and what is to be committed. The order is the thesis's (figure 3.5).
+        Decide on *visit*. The order is the thesis's (figure 3.5).
 
         Where a server tells no address (a Unix socket whose proxy is not trusted), all its clients have the same empty
         name. They pass: blocking one of them would block them all.

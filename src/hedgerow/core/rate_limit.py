@@ -34,6 +34,9 @@ class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of: LimitedKinds = "pages"
 
 
+PEAK_SECONDS = (1.2, 3.0, 60.0, 600.0)
+"""Lengths of the windows in which a report counts the busiest moments of a source."""
+
 PAGES, CALLS, ASSETS, PREFETCHES = range(4)
 _SERIES: dict[Kind, int] = {"page": PAGES, "call": CALLS, "asset": ASSETS, "prefetch": PREFETCHES}
 _COUNTED: dict[LimitedKinds, tuple[int, ...]] = {
@@ -87,3 +90,18 @@ def count_hits(hits: array[float], at: float, seconds: float) -> int:
     """
     newest = len(hits) if not hits or hits[-1] <= at else bisect_right(hits, at)
     return newest - bisect_right(hits, at - seconds)
+
+
+RATE_HALF_LIFE = 10.0
+RATE_PER_VISIT = 0.6931471805599453 / RATE_HALF_LIFE
+
+
+def updated_rate(rate: float, since: float, at: float, visits: int) -> float:
+    """
+    Return the rate of visits a second at *at* that was *rate* at *since*, with *visits* more.
+
+    An average in which visits lose half of their weight every ten seconds; ln 2 / 10 for each visit makes a steady
+    stream of visits add up to its own rate.
+    """
+    faded: float = rate * 0.5 ** (max(0.0, at - since) / RATE_HALF_LIFE)
+    return faded + visits * RATE_PER_VISIT

@@ -7,7 +7,7 @@ holds this visit and every one before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -38,7 +38,8 @@ class StateQuery(msgspec.Struct, frozen=True, gc=False):
     One visit, as the state sees it.
 
     *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
-    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days.
+    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days. *site_rate* asks for the
+    rate of visits to the whole site.
     """
 
     at: float
@@ -48,6 +49,7 @@ class StateQuery(msgspec.Struct, frozen=True, gc=False):
     network: str
     count: bool
     day: int = 0
+    site_rate: bool = False
 
 
 class StateReply(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +61,8 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     accounts at this address are blocked now. *score* is the visitor's, or None where nothing is known of it. *today*
     is how many pages and calls the visitor has had on this day, this one among them. *entries* are the last few
     addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before, as
-    far as that is remembered, and how often.
+    far as that is remembered, and how often. *site_rate* is how many visits a second the whole site has had lately,
+    this one among them.
     """
 
     block: Block | None
@@ -69,16 +72,15 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     today: int = 0
     entries: tuple[str, ...] = ()
     offences: tuple[tuple[str, int], ...] = ()
+    site_rate: float = 0.0
 
 
 class StateUnavailable(Exception):  # noqa: N818 - what the settings ask for, not an error
     """The state cannot be asked now, and the settings let nobody in without it."""
 
 
-class Detector(Protocol):
-    """One way to tell a crawler."""
-
-    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]: ...
+Detector = Callable[[Visit, StateReply], Sequence[Evidence]]
+"""One way to recognise a crawler."""
 
 
 class State(Protocol):

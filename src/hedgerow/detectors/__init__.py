@@ -1,6 +1,14 @@
 """
-Detectors, one file each: a visit and what is remembered about it go in, evidence comes out.
+Detectors, one file each: a visit and what the state remembers about it go in, evidence comes out.
 
-Never decide what is done about the evidence (`policy`) and keep no state of their own (`state`). Called by the engine.
-Tests: `tests/detectors/`, one file per detector.
+Detectors never decide what is done about the evidence (`policy`) and keep no state of their own (`state`). Each file
+declares its detector (`spec`), `registry` finds the files. Operators add detectors of their own as files in the
+directories that the environment variable `HEDGEROW_DETECTORS` names. Called by the engine. Tests: `tests/detectors/`,
+one file per detector.
 """
+
+import os
+
+PLUGIN_VARIABLE = "HEDGEROW_DETECTORS"
+
+__path__ += [path for path in os.environ.get(PLUGIN_VARIABLE, "").split(os.pathsep) if path]

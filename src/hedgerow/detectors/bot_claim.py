@@ -1,43 +1,79 @@
 """
-Claim: the visitor says that it is a known bot, and it is not; or it is one that this site does not want.
+The visitor claims to be a known bot and is not, or is a bot that this site refuses.
 
-A claim that is being looked into, or that nobody can look into, counts for nothing. Who is turned away here is not
-blocked: behind the same address there may be people.
+A claim that is still being checked, or that cannot be checked, counts for nothing. A refused visitor is not blocked:
+there may be people behind the same address.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hedgerow.core.decision import Evidence
+from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
 
 DISOBEYED = "robots"
-"""The sign of a bot that fetches what robots.txt tells it not to."""
+"""The sign of a bot that requests what robots.txt disallows."""
 
-_SIGNATURES = {
-    "signature-forged": Evidence("claim", "signature-forged", 0.5, "The signature does not fit the request."),
-    "signature-replayed": Evidence("claim", "signature-replayed", 0.3, "The signature was used before."),
-    "signature-expired": Evidence("claim", "signature-expired", 0.1, "The signature is too old, or not yet good."),
-}
+_FALSE = EvidenceCode(
+    "claim", "false-claim", 1.0, "Claims to be {name}, but is not.", "The address is certainly not the bot's."
+)
+_UNWANTED = EvidenceCode(
+    "claim", "unwanted-bot", 1.0, "This site does not want {name}.", "The policy for its category is `refuse`."
+)
+_SIGNATURES = (
+    EvidenceCode(
+        "claim", "signature-forged", 0.5, "The signature does not match the request.",
+        "The request is signed, and the signature does not match it.",
+    ),
+    EvidenceCode(
+        "claim", "signature-replayed", 0.3, "The signature was used before.", "The signature's nonce was used before."
+    ),
+    EvidenceCode(
+        "claim", "signature-expired", 0.1, "The signature has expired or is not yet valid.",
+        "The signature has expired, is not yet valid, or is valid for more than a day.",
+    ),
+)  # fmt: skip
+_ROBOTS = EvidenceCode(
+    "claim", DISOBEYED, 0.3, "{name} requested a page that robots.txt disallows.",
+    "The bot requested a page that robots.txt disallows.",
+)  # fmt: skip
+_SIGNATURE_EVIDENCE = {code.code: code.evidence() for code in _SIGNATURES}
 
 
 class BotClaimDetector:
-    """Evidence from what a visitor says it is. *refused* are the names of the bots that the site turns away."""
+    """Gives evidence of what a visitor claims to be. *refused* are the names of the bots that the site refuses."""
 
     def __init__(self, refused: Collection[str] = ()) -> None:
         self._refused = frozenset(refused)
 
-    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
+    def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one signature for all
         if not visit.claim:
             return ()
         name = visit.claim
-        found = [_SIGNATURES[sign] for sign in visit.signs if sign in _SIGNATURES]
+        evidence = [_SIGNATURE_EVIDENCE[sign] for sign in visit.signs if sign in _SIGNATURE_EVIDENCE]
         if visit.proof == "false":
-            found.append(Evidence("claim", "false-claim", 1.0, f"Says that it is {name}, and is not."))
+            evidence.append(_FALSE.evidence(name=name))
         elif name in self._refused and visit.target != "/robots.txt":
-            found.append(Evidence("claim", "unwanted-bot", 1.0, f"This site does not want {name}."))
+            evidence.append(_UNWANTED.evidence(name=name))
         if DISOBEYED in visit.signs and visit.proof in {"verified", "unprovable"}:
-            found.append(Evidence("claim", "robots", 0.3, f"{name} asked for what robots.txt tells it to leave alone."))
-        return found
+            evidence.append(_ROBOTS.evidence(name=name))
+        return evidence
+
+
+def _build(context: DetectorContext) -> BotClaimDetector | None:
+    return BotClaimDetector(context.refused_bots) if context.refused_bots is not None else None
+
+
+DETECTOR = DetectorSpec(
+    name="claim",
+    doc=__doc__,
+    order=40,
+    groups=(EvidenceGroup("claim", PolicyRule("refuse", 0.0)),),
+    codes=(_FALSE, _UNWANTED, *_SIGNATURES, _ROBOTS),
+    build=_build,
+    enabled="`bots.enabled`",
+    table="bots",
+)

@@ -1,31 +1,50 @@
 """
-Clearance: what speaks against the cookie of a visitor that has solved a challenge.
+The clearance cookie of a visitor who solved a challenge does not fit this request.
 
-A browser is updated, an address changes: each such sign counts once. One that many networks have at once was handed
-round: whoever comes with it has to solve a challenge of its own.
+Browsers are updated and addresses change, so each of these signs counts once per visitor. A clearance that several
+networks use at the same time was shared: each visitor who brings it must solve a challenge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hedgerow.core.decision import Evidence
+from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.spec import DetectorSpec, EvidenceCode, EvidenceGroup
 
-_SIGNS = {
-    "clearance-address": (0.1, "The clearance was given to another address of this network."),
-    "clearance-language": (0.2, "The clearance was given to a browser that asked for other languages."),
-    "clearance-network": (0.0, "The clearance was given in another network."),
-    "clearance-user-agent": (0.4, "The clearance was given to a browser of another name."),
-    "clearance-shared": (1.0, "The clearance was used from several networks within minutes: it was handed round."),
-}
-_EVIDENCE = {code: Evidence("clearance", code, weight, text) for code, (weight, text) in _SIGNS.items()}
+_CODES = tuple(
+    EvidenceCode("clearance", *declared)
+    for declared in (
+        ("clearance-address", 0.1, "The clearance was issued to another address of this network.",
+         "It was issued to another address of the same network."),
+        ("clearance-language", 0.2, "The clearance was issued to a browser with other language preferences.",
+         "It was issued to a browser that asked for other languages."),
+        ("clearance-network", 0.0, "The clearance was issued in another network.",
+         "It was issued in another network, where it does not count."),
+        ("clearance-user-agent", 0.4, "The clearance was issued to a browser with another user agent.",
+         "It was issued to a browser with another user agent."),
+        ("clearance-shared", 1.0, "The clearance was used from several networks within minutes: it was shared.",
+         "It was used from several networks within minutes."),
+    )
+)  # fmt: skip
+_EVIDENCE = {code.code: code.evidence() for code in _CODES}
 
 
-def detect_clearance(visit: Visit, memory: StateReply) -> Sequence[Evidence]:
-    """Evidence from the signs that the clearance of a visit gave."""
+def detect_clearance(visit: Visit, reply: StateReply) -> Sequence[Evidence]:
+    """Give evidence of the signs that the visit's clearance cookie gave."""
     if not visit.signs:
         return ()
-    known = dict(memory.score.reasons) if memory.score is not None else {}
+    known = dict(reply.score.reasons) if reply.score is not None else {}
     return [_EVIDENCE[sign] for sign in visit.signs if sign in _EVIDENCE and sign not in known]
+
+
+DETECTOR = DetectorSpec(
+    name="clearance",
+    doc=__doc__,
+    order=60,
+    groups=(EvidenceGroup("clearance", PolicyRule("challenge", 0.0)),),
+    codes=_CODES,
+    build=lambda _: detect_clearance,
+)

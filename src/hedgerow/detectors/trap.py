@@ -1,37 +1,108 @@
 """
-Trap: the visitor asked for a link that no person can see (mod_antiCrawl's hidden links).
+The visitor requested a hidden link, which no person can see (mod_antiCrawl, 2012, chapter 3.1.2).
 
-Nobody can be framed. A trap link names the visitor it was given to, and only that visitor falls into it: sent to
-somebody else, posted where others click it, or embedded as an image on another site, it is recorded and counts for
-nothing. Who could get at a link given to you is behind your very address, and could ask for it there as well.
+Nobody can be framed. A trap link names the visitor that it was given to, and counts against that visitor only. If it is
+sent to somebody else, posted in public or embedded as an image on another site, the visit is recorded and weighs
+nothing. Whoever can read a link given to you is behind your own address, and could follow it there as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
-from hedgerow.core.decision import Evidence
+from msgspec import Meta
+
+from hedgerow.core.decision import BlockResponse, Evidence, PolicyRule
+from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
+from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
+from hedgerow.markers.rules import Placement
 from hedgerow.markers.token import visitor_digest
+
+_OWN = EvidenceCode(
+    "trap", "trap", 1.0, "Followed a link of {where} that no person can see.",
+    "The link was given to this very visitor.",
+)  # fmt: skip
+_OF_ANOTHER = EvidenceCode(
+    "trap", "trap-of-another", 0.0, "A hidden link of {where}, given to another visitor.",
+    "The link was given to another visitor: it was sent on, posted, or carried by a crawler that changes addresses. "
+    "Recorded; nobody is blocked.",
+)  # fmt: skip
+_EMBEDDED = EvidenceCode(
+    "trap", "trap-embedded", 0.0, "Another site led to a hidden link of {where}.",
+    "The same, and the request came from another site.",
+)  # fmt: skip
+_PREFETCHED = EvidenceCode(
+    "trap", "trap-prefetched", 0.0, "A browser prefetched a hidden link of {where}.",
+    "A browser fetched the link ahead of a click (`Sec-Purpose`).",
+)  # fmt: skip
+
+
+class TrapSettings(Table, frozen=True):
+    """Hidden links."""
+
+    enabled: Annotated[bool, Meta(description="Insert hidden links into pages.")] = True
+    placement: Annotated[
+        Placement,
+        Meta(
+            description="`spread`: after the first link, then at growing distances, and at the end. `links`: after "
+            "every n-th link, and at the end. `end`: only at the end."
+        ),
+    ] = "spread"
+    every: Annotated[
+        int,
+        Meta(
+            description='The n of `placement`. `placement = "links"` with `every = 1` inserts a hidden link after '
+            "every link."
+        ),
+    ] = 3
+    block_for: Annotated[float, Meta(description="How long a visitor that follows a hidden link is blocked.")] = 3600.0
+    response: Annotated[BlockResponse, Meta(description='Or `"detain"`: serve the maze.')] = "refuse"
+
+    def faults(self) -> Faults:
+        yield from positive_faults(self, "every", "block_for")
 
 
 class TrapDetector:
-    """Evidence from hidden links. *page_name* turns a page's digest into its path, or "" where it is forgotten."""
+    """Gives evidence of hidden links. *page_name* turns the digest of a page into its path, or into ""."""
 
     def __init__(self, page_name: Callable[[bytes], str]) -> None:
         self._page_name = page_name
 
-    def __call__(self, visit: Visit, memory: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape for all
+    def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one signature for all
         marker = visit.marker
         if marker is None or marker.kind not in {"trap", "maze"}:
             return ()
         page = self._page_name(marker.parent)
         where = f"the page {page}" if page else "a page of this site"
         if visit.prefetch:
-            return (Evidence("trap", "trap-prefetched", 0.0, f"A browser fetched a hidden link of {where} ahead."),)
+            return (_PREFETCHED.evidence(where=where),)
         if marker.issued_to == visitor_digest(visit.visitor) or marker.issued_to in visit.linked:
-            return (Evidence("trap", "trap", 1.0, f"Followed a link of {where} that no person can see."),)
+            return (_OWN.evidence(where=where),)
         if visit.origin == "cross":
-            return (Evidence("trap", "trap-embedded", 0.0, f"Another site led to a hidden link of {where}."),)
-        return (Evidence("trap", "trap-of-another", 0.0, f"A hidden link of {where}, given to another visitor."),)
+            return (_EMBEDDED.evidence(where=where),)
+        return (_OF_ANOTHER.evidence(where=where),)
+
+
+def _build(context: DetectorContext) -> TrapDetector | None:
+    return TrapDetector(context.page_name) if context.settings.table(TrapSettings).enabled else None
+
+
+def _rule(settings: SettingsTables) -> PolicyRule:
+    traps = settings.table(TrapSettings)
+    return PolicyRule(traps.response, traps.block_for)
+
+
+DETECTOR = DetectorSpec(
+    name="trap",
+    doc=__doc__,
+    order=10,
+    groups=(EvidenceGroup("trap", _rule),),
+    codes=(_OWN, _OF_ANOTHER, _EMBEDDED, _PREFETCHED),
+    build=_build,
+    enabled="`traps.enabled`",
+    table="traps",
+    schema=TrapSettings,
+)

@@ -1,9 +1,9 @@
 """
-The ladder: weights of evidence add up, within a visit and over a visitor's visits, and the sum decides what is done.
+Weights of evidence add up, within a visit and over the visits of a visitor, and the sum decides what is done.
 
-Three rungs. Evidence that alone is enough (a trap, a density) leads to a block. Evidence that is not adds to the
-visitor's suspicion, which fades; who has gathered enough of it, or too many wrong visits in a day, is a suspect and is
-challenged. Who has to be challenged too often in a day is blocked.
+Evidence that alone is enough (a trap, an exceeded rate limit) leads to a block. Weaker evidence adds to the visitor's
+score, which fades. A visitor with a high enough score, or with too many suspicious visits in a day, is a suspect and is
+challenged. A suspect who needs too many challenges in a day is blocked.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from hedgerow.challenge.interfaces import TOO_MANY
-from hedgerow.core.decision import PASS, Action, Block, Decision, Evidence, Identity, ScoreUpdate, VisitorScore
+from hedgerow.core.decision import (
+    PASS,
+    Block,
+    Decision,
+    Evidence,
+    Identity,
+    PolicyRule,
+    ScoreUpdate,
+    VisitorScore,
+)
 from hedgerow.core.state import StateReply, prefix_key
 from hedgerow.core.visit import Visit
 from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
 
 DAY = 86_400.0
-
-
-class PolicyRule(msgspec.Struct, frozen=True):
-    """
-    What one detector's evidence leads to: the action, and for how many seconds; 0: for that visit alone.
-
-    *steady* evidence is the same at each visit, such as a client's headers: it weighs with every visit, and does not
-    grow with their number.
-    """
-
-    action: Action
-    block_for: float
-    steady: bool = False
+_ORDINALS = ("a second", "a third", "a fourth", "a fifth", "a sixth", "a seventh", "an eighth", "a ninth", "a tenth")
+_UNDECLARED = PolicyRule("refuse", 0.0)
+"""For evidence of a group that no detector declares: this visit is refused and nobody is blocked."""
 
 
 class Outcome(NamedTuple):
-    """A decision, and the block to be made, if any."""
+    """A decision, and the block to be committed, if any."""
 
     decision: Decision
     block: Block | None = None
@@ -44,12 +43,12 @@ class Outcome(NamedTuple):
 
 class PolicyThresholds(msgspec.Struct, frozen=True):
     """
-    Where the rungs are.
+    Limits between pass, challenge and block.
 
-    From *refuse_at* on, the evidence of one visit is enough for a block. A visitor whose suspicion reaches
-    *suspect_at*, or who has made *wrong_visits* in a day, is a suspect; a visit is wrong when its weights reach
-    *wrong_from*. Suspicion halves every *half_life* seconds. After *challenges* in a day comes a block of *block_for*
-    seconds. *suspects* is what is done with them.
+    From *refuse_at* on, the evidence of one visit is enough for a block. A visitor is a suspect whose score reaches
+    *suspect_at*, or who has made *wrong_visits* suspicious visits in a day; a visit is suspicious when its weights
+    reach *wrong_from*. A score halves every *half_life* seconds. After *challenges* in a day comes a block of
+    *block_for* seconds. *suspects* is what suspects get.
     """
 
     refuse_at: float = 1.0
@@ -68,14 +67,14 @@ def utc_day(at: float) -> int:
 
 class DecisionPolicy:
     """
-    Decides. *rules* say what each detector's evidence leads to, *day_of* tells the number of a time's day at the site.
+    Decides on visits by *rules*, one for each group of evidence. *day_of* numbers the days of the site's time zone.
 
-    A visit made during a block starts the block again where *renew* says so.
+    With *renew* a visit during a block starts the block again. Each block of the same key lasts *lengthen* times as
+    long as the one before, up to *longest* seconds.
 
-    An account is one of many behind its address, so its address is left alone; but when the *strikes*-th account of one
-    address is to be blocked, everyone there is: these accounts are one crawler's, perhaps made up for each request.
-
-    Who is blocked again is blocked for longer: *lengthen* times as long each time, up to *longest* seconds.
+    A blocked account does not block its address, which it may share with others. But when the *strikes*-th account of
+    one address would be blocked, the whole address is: these accounts belong to one crawler, which may invent a new one
+    for each request.
     """
 
     def __init__(
@@ -92,6 +91,8 @@ class DecisionPolicy:
         self.thresholds = thresholds or PolicyThresholds()
         self._rules = {"suspicion": PolicyRule("refuse", self.thresholds.block_for), **rules}
         self._steady = frozenset(name for name, rule in self._rules.items() if rule.steady)
+        self._entry_groups = frozenset(name for name, rule in self._rules.items() if rule.records_entry)
+        self.detains = any(rule.action == "detain" for rule in self._rules.values())
         self._renew = renew
         self._strikes = strikes
         self.day_of = day_of
@@ -99,7 +100,7 @@ class DecisionPolicy:
         self._longest = longest
 
     def _length(self, rule: PolicyRule, offence: int) -> float:
-        """For how many seconds the *offence*-th block lasts; a rule's own time is never cut short."""
+        """Return how many seconds the *offence*-th block lasts; never less than the rule says."""
         try:
             length = rule.block_for * self._lengthen ** (offence - 1)
         except OverflowError:
@@ -107,15 +108,15 @@ class DecisionPolicy:
         return max(rule.block_for, min(length, self._longest))
 
     def decide(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence]) -> Outcome:
-        """The decision on a visitor that is not blocked, and what is to be remembered."""
+        """Decide on a visit of a visitor that is not blocked."""
         score = memory.score
         if not evidence and self._is_plainly_a_person(score):
             return _PASS
         weight = steady = 0.0
-        for found in evidence:
-            weight += found.weight
-            if found.detector in self._steady:
-                steady += found.weight
+        for one in evidence:
+            weight += one.weight
+            if one.detector in self._steady:
+                steady += one.weight
         if weight >= self.thresholds.refuse_at:
             heaviest = max(evidence, key=lambda e: e.weight)
             return self._turn_away(visit, memory, evidence, heaviest)
@@ -130,12 +131,12 @@ class DecisionPolicy:
         if after is not None and self._is_suspect(after, visit.at, steady):
             return self._suspect(visit, memory, evidence, change, after)
         if after is not None and after.identity != "person":
-            # Time has passed, and nothing was added: judged again, it is held to be a person.
+            # The score has faded: the visitor counts as a person again.
             change = msgspec.structs.replace(change or self._blank(visit), identity="person")
         return Outcome(_passed(evidence, change))
 
     def extend_block(self, visit: Visit, block: Block) -> Outcome:
-        """The decision on a visit during *block*, and the block begun anew where it is."""
+        """Decide on a visit during *block*, and start the block again where the settings say so."""
         if not self._renew or block.evidence.detector not in self._rules:
             return Outcome(Decision(block.action, (block.evidence,), block.until))
         rule = self._rules[block.evidence.detector]
@@ -143,34 +144,35 @@ class DecisionPolicy:
         return Outcome(Decision(block.action, (block.evidence,), until), msgspec.structs.replace(block, until=until))
 
     def cleared(self, key: str, at: float) -> ScoreUpdate:
-        """A visitor has shown to be a person."""
+        """Clear a visitor who solved a challenge."""
         return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, cleared=True)
 
     def failed(self, key: str, at: float, code: str) -> ScoreUpdate:
-        """A visitor has answered a challenge wrongly."""
+        """Add the weight of a wrong answer to a challenge."""
         weight = self.thresholds.suspect_at / 20
         return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, weight=weight, codes=(code,))
 
-    def found(self, key: str, at: float, identity: Identity, code: str) -> ScoreUpdate:
+    def flag(self, key: str, at: float, identity: Identity, code: str) -> ScoreUpdate:
         """
-        The watch has found a visitor to be a crawler, or one of a campaign: it is challenged when it comes again.
+        Make a visitor a suspect whom the watch recognised as a crawler or as a member of a campaign.
 
-        What that weighs has faded to the threshold one half-life later; who solves the challenge is a person again.
+        It is challenged at its next visit, and cleared when it solves the challenge. The weight fades to the threshold
+        within one half-life.
         """
         return ScoreUpdate(
             key, at, self.day_of(at), self.thresholds.half_life,
             weight=2 * self.thresholds.suspect_at, codes=(code,), identity=identity, challenged=True,
         )  # fmt: skip
 
-    def noted(self, key: str, at: float, code: str) -> ScoreUpdate:
-        """The watch has found something about a visitor that is to be known, and not acted on."""
+    def annotate(self, key: str, at: float, code: str) -> ScoreUpdate:
+        """Add a code to a visitor's score for operators to see; it has no consequence."""
         return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, codes=(code,))
 
     def _turn_away(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
-        """What the rule of the weightiest detector says."""
-        rule = self._rules[heaviest.detector]
+        """Apply the rule of the heaviest evidence."""
+        rule = self._rules.get(heaviest.detector, _UNDECLARED)
         if not rule.block_for:
-            # This visit alone is declined.
+            # Only this visit is declined.
             return Outcome(Decision(rule.action, tuple(evidence), visit.at))
         key = heaviest.key or visit.visitor
         if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
@@ -184,23 +186,23 @@ class DecisionPolicy:
         return ScoreUpdate(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
 
     def _change(self, visit: Visit, evidence: Sequence[Evidence], weight: float) -> ScoreUpdate | None:
-        """What a visit's evidence adds to its visitor's standing."""
+        """Return what a visit's evidence adds to its visitor's score."""
         entry = ""
-        for found in evidence:
-            if found.detector == "entry":
-                entry = found.details
+        for one in evidence:
+            if one.detector in self._entry_groups:
+                entry = one.details
                 break
         if not weight and not entry:
             return None
         limits = self.thresholds
         codes = tuple([e.code for e in evidence if e.weight])
-        wrong = weight >= limits.wrong_from
+        suspicious = weight >= limits.wrong_from
         return ScoreUpdate(
-            visit.visitor, visit.at, self.day_of(visit.at), limits.half_life, weight, codes, wrong, entry=entry
+            visit.visitor, visit.at, self.day_of(visit.at), limits.half_life, weight, codes, suspicious, entry=entry
         )
 
     def _is_plainly_a_person(self, score: VisitorScore | None) -> bool:
-        """Whether a visitor is no suspect even if nothing of what is held against it had faded."""
+        """Tell whether a visitor would be no suspect even if its score had not faded at all."""
         return score is None or (
             score.identity == "person"
             and score.total < self.thresholds.suspect_at
@@ -210,26 +212,26 @@ class DecisionPolicy:
     def _stays_a_person(
         self, visit: Visit, score: VisitorScore | None, change: ScoreUpdate | None, steady: float
     ) -> bool:
-        """Whether it is plain, without working out the whole standing, that a person is no suspect by this visit."""
+        """Tell, without computing the whole score, whether this visit certainly makes no suspect of a person."""
         if score is not None and score.identity != "person":
             return False
-        limits, weight, wrong = self.thresholds, 0.0, 0
+        limits, weight, suspicious = self.thresholds, 0.0, 0
         if change is not None:
-            weight, wrong = change.weight, int(change.suspicious)
+            weight, suspicious = change.weight, int(change.suspicious)
         if score is None:
-            return weight + steady < limits.suspect_at and wrong < limits.wrong_visits
-        # What has not faded is the most that there can be: mostly that is little enough.
+            return weight + steady < limits.suspect_at and suspicious < limits.wrong_visits
+        # The score before fading is an upper bound, and mostly low enough.
         more = weight + steady
         if score.total + more >= limits.suspect_at:
             left = score_at(score, visit.at, limits.half_life)
             if left + more >= limits.suspect_at:
                 return False
         if score.suspicious_visits:
-            wrong += suspicious_visits_on(score, self.day_of(visit.at))
-        return wrong < limits.wrong_visits
+            suspicious += suspicious_visits_on(score, self.day_of(visit.at))
+        return suspicious < limits.wrong_visits
 
     def _is_suspect(self, score: VisitorScore, at: float, steady: float = 0.0) -> bool:
-        """Whether a visitor is one; who is already stays one until half of what made it one has faded."""
+        """Tell whether a visitor is a suspect. A suspect remains one until half of the threshold has faded."""
         limits = self.thresholds
         if limits.suspects == "pass":
             return False
@@ -251,17 +253,29 @@ class DecisionPolicy:
         before, day = memory.score, self.day_of(visit.at)
         why = Evidence("suspicion", "suspect", score_at(after, visit.at, limits.half_life), explained(after))
         is_new = before is None or before.identity == "person"
-        # The watch has counted the challenge that is to come; here it is counted when it comes.
+        # A visitor flagged by the watch already has the challenge counted that it is about to get.
         if challenges_on(before, day) + is_new > limits.challenges:
-            text = f"To be challenged for the {limits.challenges + 1}. time in a day. {why.text}"
+            text = f"{_needed(limits.challenges)} in one day. {why.text}"
             why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
             return self._turn_away(visit, memory, (*evidence, why), why)
         if is_new:
             change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
         if visit.kind == "asset":
-            # The images of a page that it was given before; no page comes by this way (see `Gate.correct`).
+            # Images of a page that the visitor already has. A page cannot pass as an asset: see `Gate.correct`.
             return Outcome(_passed(evidence, change))
         return Outcome(Decision(limits.suspects, (*evidence, why), change=change))
+
+
+def _needed(most: int) -> str:
+    """
+    Say that a visitor needed one challenge more than *most*.
+
+    >>> _needed(2), _needed(20)
+    ('Needed a third challenge', 'Needed more than 20 challenges')
+    """
+    if most <= len(_ORDINALS):
+        return f"Needed {_ORDINALS[most - 1]} challenge"
+    return f"Needed more than {most} challenges"
 
 
 def _passed(evidence: Sequence[Evidence], change: ScoreUpdate | None) -> Decision:

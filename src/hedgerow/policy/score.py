@@ -1,4 +1,4 @@
-"""How a visitor's standing changes: weights add up and fade, counts start anew with the day."""
+"""How a visitor's score changes: weights add up and fade, counts start again each day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEAST = 1e-6
 
 def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
     """
-    What is left of a suspicion at *at*.
+    Return what is left of a score at *at*.
 
     >>> score_at(VisitorScore(total=0.8, at=0.0), 7200.0, 3600.0)
     0.2
@@ -23,20 +23,18 @@ def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
 
 
 def suspicious_visits_on(score: VisitorScore | None, day: int) -> int:
-    """How many visits of *day* spoke against the visitor."""
     return score.suspicious_visits if score is not None and score.day == day else 0
 
 
 def challenges_on(score: VisitorScore | None, day: int) -> int:
-    """How often the visitor was challenged on *day*."""
     return score.challenges if score is not None and score.day == day else 0
 
 
 def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorScore:
-    """The standing after *change*. A change that comes late, from a visit before the last, counts as of the last."""
+    """Return the score after *change*. A late change, of a visit before the last one, counts as if it were the last."""
     before = score or _UNKNOWN
     at, day = max(before.at, change.at), max(before.day, change.day)
-    # Who was to be challenged already is not challenged once more.
+    # A suspect already has its challenge counted.
     challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
     if change.cleared:
         return VisitorScore("person", 0.0, at, day, 0, challenges, ())
@@ -52,12 +50,12 @@ def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorSco
 
 
 def _named(before: Identity, after: Identity) -> Identity:
-    """What a visitor is held to be from now on: a crawler whose order is known is not a mere suspect again."""
+    """Return the new identity: a crawler whose order is known does not become a mere suspect again."""
     return before if after == "suspect" and before != "person" else after
 
 
 def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """The reasons and *codes*; of too many the one not seen for the longest is dropped."""
+    """Add *codes* to the reasons; of too many, the one not seen for the longest time is dropped."""
     if len(codes) == 1 and reasons and reasons[-1][0] == codes[0]:
         return (*reasons[:-1], (codes[0], reasons[-1][1] + 1))
     counted = dict(reasons)
@@ -68,10 +66,10 @@ def _with_codes(reasons: tuple[tuple[str, int], ...], codes: tuple[str, ...]) ->
 
 def explained(score: VisitorScore) -> str:
     """
-    A standing's reasons in a sentence.
+    Return the reasons of a score in a sentence.
 
-    >>> explained(VisitorScore(reasons=(("unmarked", 1), ("minted-for-another", 7))))
-    'Suspected for minted-for-another (7 times), unmarked.'
+    >>> explained(VisitorScore(reasons=(("unmarked", 1), ("tampered", 7))))
+    'Suspected for tampered (7 times), unmarked.'
     """
     if not score.reasons:
         return "Suspected."

@@ -1,96 +1,93 @@
 """
-Live: what two detectors of the live engine say of the sources of a log, by the same limits and the same weights.
+What the live engine's detectors say about the sources of a log, with the same limits and weights (`ReportRule`).
 
-Density decides on its own, as it does at the gate. Headers never do: of a log's sources only the user agent and the
-version of HTTP are known, and what is odd about them is said and not counted.
+A detector whose evidence is enough at the gate decides here as well. Lighter evidence is shown and does not count: too
+little of a request is in a log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.core.rate_limit import RateLimit
-from hedgerow.detectors.header_anomalies import WEIGHTS
+from hedgerow.core.decision import Evidence
+from hedgerow.detectors.registry import registry
+from hedgerow.detectors.spec import ReportRule, SettingsTables
 from hedgerow.report.declared_bots import DeclaredBots
-from hedgerow.report.evidence_columns import Findings, one_each
-from hedgerow.report.tables.figures import SPANS, Figures
-from hedgerow.request.header_anomalies import find_anomalies
+from hedgerow.report.evidence_columns import Findings
+from hedgerow.report.tables.figures import Figures
 
 _SURE = 0.999
-_TOLD_BY_A_LOG = ("automation", "browser-http", "no-agent", "odd-agent", "program")
-_AS_USUAL = {b"accept": b"text/html", b"accept-language": b"en", b"accept-encoding": b"gzip"}
-"""What a log does not tell, as any browser sends it."""
+_ENOUGH = 1.0
 
 
-class RateLimitOpinion:
+class DetectorOpinion:
     """
-    Who was over a limit of request density at its busiest.
+    What a detector says about each source, in evidence of the group *detector*.
 
-    Of *windows* those count that are about one visitor and are as long as one in which page visits were counted
-    (`SPANS`). Where a window is about all requests, only the pages among them are known: it is exceeded later.
+    *judged* is the evidence about each kind of source, and *kinds* the kind of each source.
     """
 
-    detector, codes = "density", ("density-visitor",)
-
-    def __init__(self, figures: Figures, windows: Sequence[RateLimit]) -> None:
-        self._over: list[tuple[RateLimit, NDArray[np.bool_]]] = [
-            (window, figures[f"peak_{SPANS.index(window.seconds)}"] > window.count)
-            for window in windows
-            if window.by == "visitor" and window.of != "prefetches" and window.seconds in SPANS
-        ]
-        self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
-        for _, over in self._over:
-            self.probability[over] = _SURE
-        self.speaks: NDArray[np.bool_] = ~np.isnan(self.probability)
+    def __init__(
+        self, detector: str, codes: Sequence[str], judged: Sequence[Sequence[Evidence]], kinds: NDArray[np.int64]
+    ) -> None:
+        self.detector, self.codes = detector, tuple(codes)
+        self._judged = [[e for e in evidence if e.detector == detector] for evidence in judged]
+        self._kinds = kinds
+        sure = [_SURE if sum(e.weight for e in evidence) >= _ENOUGH else np.nan for evidence in self._judged]
+        self.probability: NDArray[np.float64] = np.array(sure, np.float64)[kinds]
+        self.speaks: NDArray[np.bool_] = np.array([bool(evidence) for evidence in self._judged], np.bool_)[kinds]
 
     def evidence(self, some: NDArray[np.int64]) -> Findings:
-        texts = [""] * len(some)
-        # The first of them is said.
-        for window, over in reversed(self._over):
-            for k in np.flatnonzero(over[some]).tolist():
-                texts[k] = f"More than {window.count} pages in {window.seconds:g} seconds."
-        return one_each(np.ones(len(some)), texts)
+        judged = [self._judged[kind] for kind in self._kinds[some].tolist()]
+        found = [one for evidence in judged for one in evidence]
+        whom = np.repeat(np.arange(len(some)), [len(evidence) for evidence in judged])
+        kinds = np.array([self.codes.index(one.code) for one in found], np.int64)
+        weights = np.array([one.weight for one in found], np.float64)
+        return Findings(whom, kinds, weights, [one.text for one in found])
 
 
-class HeaderOpinion:
-    """What is odd about a source's user agent, and about a browser of today that speaks HTTP/1.0 all the time."""
+def detector_opinions(
+    figures: Figures, declared: DeclaredBots | None, settings: SettingsTables
+) -> dict[str, DetectorOpinion]:
+    """
+    Return the opinions of all detectors that have something to say about this log, by group of evidence.
 
-    detector, codes = "headers", _TOLD_BY_A_LOG
-
-    def __init__(self, figures: Figures, declared: DeclaredBots) -> None:
-        self._declared = declared
-        self._old: NDArray[np.bool_] = figures["old_http"] == figures["requests"]
-        self.probability: NDArray[np.float64] = np.full(len(figures.sources), np.nan)
-
-    @cached_property
-    def _signs(self) -> tuple[list[list[int]], NDArray[np.int64]]:
-        """
-        Sorts of sources, as places in *codes* what is odd about each; and the sort of each source.
-
-        Most sources have a user agent that others have, too: one of each is asked about.
-        """
-        _, first, sort = np.unique(2 * self._declared.agents + self._old, return_index=True, return_inverse=True)
-        return [_signs(self._declared.agent(source), bool(self._old[source])) for source in first.tolist()], sort
-
-    @cached_property
-    def speaks(self) -> NDArray[np.bool_]:
-        signs, sort = self._signs
-        return np.array([bool(found) for found in signs], np.bool_)[sort]
-
-    def evidence(self, some: NDArray[np.int64]) -> Findings:
-        signs, sort = self._signs
-        found = [signs[one] for one in sort[some].tolist()]
-        kinds = [kind for each in found for kind in each]
-        weights, texts = zip(*[WEIGHTS[self.codes[kind]] for kind in kinds], strict=True) if kinds else ((), ())
-        whom = np.repeat(np.arange(len(some)), [len(each) for each in found])
-        return Findings(whom, np.array(kinds, np.int64), np.array(weights, np.float64), texts)
+    *declared* tells user agents, or is None where they are ignored; detectors that need them then say nothing.
+    """
+    columns = {"http_1_0": figures["old_http"] == figures["requests"]}
+    if declared is not None:
+        columns["user_agent"] = declared.agents
+    opinions: dict[str, DetectorOpinion] = {}
+    for spec, rule in registry().report_rules(settings):
+        if "user_agent" in rule.columns and declared is None:
+            continue
+        values = [columns[name] if name in columns else figures[name] for name in rule.columns]
+        first, kinds = _distinct(values, len(figures.sources))
+        judged = [_judge(rule, source, values, declared) for source in first.tolist()]
+        groups = {one.detector for evidence in judged for one in evidence}
+        for group in sorted(groups):
+            codes = [code.code for code in spec.codes if code.group == group]
+            opinions[group] = DetectorOpinion(group, codes, judged, kinds)
+    return opinions
 
 
-def _signs(agent: str, old: bool) -> list[int]:
-    fields = {b"user-agent": agent.encode("latin-1", "replace")} | _AS_USUAL
-    signs = find_anomalies(fields, scheme="http", host="", version="1.0" if old else "1.1")
-    return [_TOLD_BY_A_LOG.index(code) for code in signs if code in _TOLD_BY_A_LOG]
+def _distinct(columns: Sequence[NDArray[np.int64]], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first source of each kind, where sources of one kind agree in all *columns*; and each one's kind."""
+    kinds = np.zeros(size, np.int64)
+    first = np.zeros(min(size, 1), np.int64)
+    for column in columns:
+        _, numbers = np.unique(column, return_inverse=True)
+        _, first, kinds = np.unique(kinds * (len(column) + 1) + numbers, return_index=True, return_inverse=True)
+    return first, kinds
+
+
+def _judge(
+    rule: ReportRule, source: int, values: Sequence[NDArray[np.int64]], declared: DeclaredBots | None
+) -> Sequence[Evidence]:
+    return rule.judge(*[
+        declared.agent(source) if name == "user_agent" and declared is not None else column[source].item()
+        for name, column in zip(rule.columns, values, strict=True)
+    ])  # fmt: skip

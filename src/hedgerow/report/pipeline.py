@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hedgerow.core.rate_limit import RateLimit
 from hedgerow.report.browsing_features import BrowsingOpinion
 from hedgerow.report.campaign_search import campaigns
 from hedgerow.report.containment import contain, limits
 from hedgerow.report.declared_bots import DeclaredBots
 from hedgerow.report.heuristics import Votes
-from hedgerow.report.live_opinions import HeaderOpinion, RateLimitOpinion
+from hedgerow.report.live_opinions import detector_opinions
 from hedgerow.report.path_opinion import PathOpinion
 from hedgerow.report.report_model import ReportModel, load
 from hedgerow.report.residual_traffic import residual_traffic
@@ -28,15 +27,15 @@ from hedgerow.report.source_labels import DeclarationOpinion, HeuristicsOpinion,
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import BotProofs, Bots, NameLookup
-from hedgerow.settings.schema import DEFAULT_WINDOWS
+from hedgerow.settings.schema import Settings
 from hedgerow.watch.models.bundle import load as load_bundle
 from hedgerow.watch.models.bundle import load_window
 
 if TYPE_CHECKING:
     from hedgerow.web.lookups.dns import Resolver
 
-OPINIONS = ("heuristics", "manner", "density", "path", "shape", "declared", "headers", "window")
-"""In this turn they are added: the same sum, to the last bit."""
+OPINIONS = ("heuristics", "manner", "path", "shape", "declared", "window")
+"""Those of the report itself; the opinions of detectors come after the first two. Always added in the same order."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -45,8 +44,8 @@ class Options(msgspec.Struct, frozen=True):
 
     *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths*, *window*
     and *shape* bundles for those; the ones that come with Hedgerow where there are none. *resolve* is where what is
-    known of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *windows* are the limits of
-    request density. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
+    known of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *settings* are those of the
+    detectors. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
     """
 
     ignore_agents: bool = False
@@ -56,7 +55,7 @@ class Options(msgspec.Struct, frozen=True):
     paths: Path | None = None
     window: Path | None = None
     shape: Path | None = None
-    windows: tuple[RateLimit, ...] = DEFAULT_WINDOWS
+    settings: Settings = Settings()
     told: bool = False
 
 
@@ -88,7 +87,9 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         votes, declared, opinions = of_figures.result()
     with watch("judging"):
         opinions["shape"] = shapes
-        in_turn = {name: opinions[name] for name in OPINIONS if name in opinions}
+        own = [name for name in OPINIONS if name in opinions]
+        of_detectors = [name for name in opinions if name not in OPINIONS]
+        in_turn = {name: opinions[name] for name in (*own[:2], *of_detectors, *own[2:])}
         judgements = SourceLabels(tables.figures["pages"], in_turn, declared, trust=model.trust)
         crowd = residual_traffic(judgements, shapes)
     report = Report(
@@ -118,14 +119,14 @@ def _by_figures(
         )
         opinions["heuristics"] = HeuristicsOpinion(votes)
         opinions["manner"] = BrowsingOpinion(figures, model.manner, referrers=referrers)
-        opinions["density"] = RateLimitOpinion(figures, options.windows)
     with watch("paths"):
         opinions["path"] = PathOpinion(figures, load_bundle(options.paths))
     if not options.ignore_agents:
         with watch("declared"):
             declared = DeclaredBots(tables, bots)
             opinions["declared"] = DeclarationOpinion(declared)
-            opinions["headers"] = HeaderOpinion(figures, declared)
+    with watch("heuristics"):
+        opinions |= detector_opinions(figures, declared, options.settings)
     with watch("windows"):
         opinions["window"] = WindowOpinion(tables, load_window(options.window), declared)
     return votes, declared, opinions

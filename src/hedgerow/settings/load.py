@@ -13,12 +13,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
+from hedgerow.core.settings_table import Table
 from hedgerow.errors import SettingsError
-from hedgerow.settings.schema import Settings, Table
+from hedgerow.settings.schema import Settings
 
 ENVIRONMENT_PREFIX = "HEDGEROW__"
 
@@ -98,6 +99,8 @@ class _Reader:
         return made if len(good) == len(values) else None
 
     def value(self, kind: Any, raw: object, path: Path_) -> Any:
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return self.table(kind, raw, path)
         element = get_args(kind)[0] if get_origin(kind) is tuple else None

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -18,39 +17,23 @@ import msgspec
 from hedgerow.challenge.external import Name
 from hedgerow.challenge.interfaces import ChallengeKind
 from hedgerow.core.address import check_network
-from hedgerow.core.rate_limit import RateLimit
-from hedgerow.markers.rules import Mode, Placement
+from hedgerow.core.settings_table import Faults, Table
+from hedgerow.core.settings_table import positive_faults as _positive
+from hedgerow.detectors.containment import ContainmentSettings
+from hedgerow.detectors.rate_limit import DensitySettings
+from hedgerow.detectors.registry import registry
+from hedgerow.detectors.trap import TrapSettings
+from hedgerow.errors import DetectorError
+from hedgerow.markers.rules import Mode
 from hedgerow.request.bot_signature import public_key
 from hedgerow.request.bots import Bot, BotPolicy, Category
-
-Faults = Iterator[tuple[str, str]]
-Response = Literal["refuse", "detain"]
 
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
 _REDIS = re.compile(
     r"(?:rediss?://(?:[^@/\s]*@)?[^@/\s:]+(?::\d{1,5})?|rediss?://(?:[^@/\s]*@)?\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)(?:/\d*)?|unix:///\S+"
 )
-# The clock of a visit tells a quarter of a microsecond; a window is to be well above that.
-_SHORTEST_WINDOW = 0.001
-_MOST_COUNTED = 100_000
 _LEAST_MEMORY = 1_000_000
 _SHORTEST_TOKEN = 16
-
-
-class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the settings file."""
-
-    def faults(self) -> Faults:
-        """What is wrong with values of the right type."""
-        yield from ()
-
-
-def _positive(table: Table, *names: str) -> Faults:
-    """TOML knows `inf` and `nan`, too: neither is a number of anything."""
-    for name in names:
-        value = getattr(table, name)
-        if not (value > 0 and math.isfinite(value)):
-            yield name, f"must be more than 0, is {value}"
 
 
 def _network_faults(name: str, networks: tuple[str, ...]) -> Faults:
@@ -204,38 +187,6 @@ class BotsSettings(Table, frozen=True):
                 yield "resolver", f"{self.resolver!r} is not ADDRESS:PORT, such as 127.0.0.1:53"
 
 
-class HeadersSettings(Table, frozen=True):
-    """What is odd about a request's headers."""
-
-    enabled: bool = True
-
-
-DEFAULT_WINDOWS = (
-    RateLimit(count=40, seconds=1.2, of="pages"),
-    RateLimit(count=100, seconds=3.0, of="requests"),
-    RateLimit(count=300, seconds=3.0, by="prefix", of="requests"),
-    RateLimit(count=30, seconds=60.0, of="prefetches"),
-)
-
-
-class DensitySettings(Table, frozen=True):
-    """Request density: the thesis's 100 in 3 s, a shorter window for pages, and one for all accounts of an address."""
-
-    enabled: bool = True
-    windows: tuple[RateLimit, ...] = DEFAULT_WINDOWS
-    block_for: float = 3600.0
-    renew: bool = True
-    response: Response = "refuse"
-
-    def faults(self) -> Faults:
-        yield from _positive(self, "block_for")
-        for number, window in enumerate(self.windows):
-            if not 1 <= window.count <= _MOST_COUNTED:
-                yield f"windows.{number}.count", f"must be from 1 to {_MOST_COUNTED}, is {window.count}"
-            if not (window.seconds >= _SHORTEST_WINDOW and math.isfinite(window.seconds)):
-                yield f"windows.{number}.seconds", f"must be at least {_SHORTEST_WINDOW}, is {window.seconds:g}"
-
-
 class MarkerRule(Table, frozen=True):
     """How links to paths of this form are marked; `*` stands for anything."""
 
@@ -295,24 +246,6 @@ class MarkerSettings(Table, frozen=True):
                 yield "rules", f"{rule.path!r} must start with / or *"
 
 
-class TrapSettings(Table, frozen=True):
-    """
-    Hidden links.
-
-    *placement*: "spread" puts one behind the first link and every *every*-th after it, ever further apart, and one at
-    the end; "links" strictly behind every *every*-th, and at the end; "end" only there.
-    """
-
-    enabled: bool = True
-    placement: Placement = "spread"
-    every: int = 3
-    block_for: float = 3600.0
-    response: Response = "refuse"
-
-    def faults(self) -> Faults:
-        yield from _positive(self, "every", "block_for")
-
-
 def _is_path_start(text: str) -> bool:
     """Whether links may start so; clients resolve the segments `.` and `..`, and some drop empty ones."""
     segments = text.split("/")
@@ -343,7 +276,7 @@ class PolicySettings(Table, frozen=True):
     challenges: int = 2
     block_for: float = 86_400.0
     timezone: str = "UTC"
-    weights: dict[str, float] = {}
+    weights: dict[str, float] = msgspec.field(default_factory=dict)
     lengthen: float = 2.0
     longest_block: float = 604_800.0
     remember: float = 604_800.0
@@ -364,27 +297,6 @@ class PolicySettings(Table, frozen=True):
             ZoneInfo(self.timezone)
         except (ValueError, ZoneInfoNotFoundError, OSError):
             yield "timezone", f"{self.timezone!r} is none; write it like Europe/Berlin"
-
-
-class ContainmentSettings(Table, frozen=True):
-    """
-    PubCrawl's containment of visitors without an account: *k1* requests a day are free, behind them comes a challenge;
-    who has solved one has *k2*. A white source has *white_volume* a day. *above_rate*: only while the site has so many
-    visits a second; 0: always.
-    """
-
-    enabled: bool = False
-    k1: int = 20
-    k2: int = 1000
-    white_volume: int = 100_000
-    above_rate: float = 0.0
-
-    def faults(self) -> Faults:
-        yield from _positive(self, "k1", "k2", "white_volume")
-        if self.k2 < self.k1:
-            yield "k2", f"must be at least k1, {self.k1}; is {self.k2}"
-        if not (self.above_rate >= 0 and math.isfinite(self.above_rate)):
-            yield "above_rate", f"must be 0 or more, is {self.above_rate}"
 
 
 class DetainSettings(Table, frozen=True):
@@ -678,7 +590,7 @@ class LogsSettings(Table, frozen=True):
     """
 
     format: str = ""
-    fields: dict[str, str] = {}
+    fields: dict[str, str] = msgspec.field(default_factory=dict)
     by: Literal["visitor", "address", "prefix", "network", "account", "session"] = "visitor"
 
     def faults(self) -> Faults:
@@ -702,15 +614,21 @@ class LogsSettings(Table, frozen=True):
                 yield "fields", f"no field is called {name!r}; there are {', '.join(names)}"
 
 
-class Settings(Table, frozen=True):
-    """All settings. *directory* is where key and ledger live; empty: the user's state directory."""
+_T = TypeVar("_T", bound=Table)
+
+
+class _Settings(Table, frozen=True):
+    """
+    All settings. *directory* is where key and ledger live; empty: the user's state directory.
+
+    Tables that only a detector reads are not named here: see `Settings`.
+    """
 
     observe: bool = False
     directory: str = ""
     proxy: ProxySettings = ProxySettings()
     identity: IdentitySettings = IdentitySettings()
     bots: BotsSettings = BotsSettings()
-    headers: HeadersSettings = HeadersSettings()
     density: DensitySettings = DensitySettings()
     marker: MarkerSettings = MarkerSettings()
     policy: PolicySettings = PolicySettings()
@@ -727,3 +645,29 @@ class Settings(Table, frozen=True):
     logs: LogsSettings = LogsSettings()
     admin: AdminSettings = AdminSettings()
     serve: ServeSettings = ServeSettings()
+
+    def table(self, kind: type[_T]) -> _T:
+        """Return the table of the class *kind*."""
+        tables: list[Any] = [getattr(self, name) for name in self.__struct_fields__]
+        for table in tables:
+            if isinstance(table, kind):
+                return table
+        raise LookupError(f"no settings table is a {kind.__name__}")
+
+
+def _detector_tables() -> list[tuple[str, type[Table], Table]]:
+    """Return the tables that detectors bring along, but for those that have a field above."""
+    fixed = {field.name: field.type for field in msgspec.structs.fields(_Settings)}
+    tables = registry().tables()
+    for name, kind in tables.items():
+        if fixed.get(name, kind) is not kind:
+            raise DetectorError(f"the settings table {name!r} cannot be a detector's: choose another name")
+    return [(name, kind, kind()) for name, kind in tables.items() if name not in fixed]
+
+
+if TYPE_CHECKING:
+    Settings = _Settings
+else:
+    Settings = msgspec.defstruct(
+        "Settings", _detector_tables(), bases=(_Settings,), module=__name__, frozen=True, forbid_unknown_fields=True
+    )  # fmt: skip

@@ -30,9 +30,6 @@ from hedgerow.markers.token import NOBODY, visitor_digest
 from hedgerow.watch.link_graph import LinkGraph, LinkGroup, Node, NodeSnapshot
 from hedgerow.watch.sessions.lru import forget_oldest
 
-CODE = "minted-for-another"
-"""The code of the evidence that makes an edge; its details are the digest of whom the link was minted for."""
-
 _MOST_PAGES = 64.0
 _SURE = 1e-6
 _FORGOTTEN = 6

@@ -1,5 +1,5 @@
 """
-From settings to a gate. The one place that knows which parts make up a Hedgerow: a new detector is one line here.
+From settings to a gate. The one place that knows which parts make up a Hedgerow; detectors come from their registry.
 """
 
 from __future__ import annotations
@@ -21,14 +21,8 @@ from hedgerow.core.engine import Engine
 from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.request_kind import kind_of
-from hedgerow.core.state import Detector
-from hedgerow.detectors.bot_claim import BotClaimDetector
-from hedgerow.detectors.clearance import detect_clearance
-from hedgerow.detectors.containment import ContainmentDetector
-from hedgerow.detectors.header_anomalies import HeaderAnomalyDetector
-from hedgerow.detectors.marker_integrity import MarkerIntegrityDetector
-from hedgerow.detectors.rate_limit import RateLimitDetector
-from hedgerow.detectors.trap import TrapDetector
+from hedgerow.detectors.registry import registry
+from hedgerow.detectors.spec import DetectorContext
 from hedgerow.errors import ModelError, StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.asn import AsnFile
@@ -39,7 +33,7 @@ from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.rules import Patterns, Rules
 from hedgerow.markers.token import TokenCodecs
-from hedgerow.policy.decision_policy import DecisionPolicy, PolicyRule, PolicyThresholds
+from hedgerow.policy.decision_policy import DecisionPolicy, PolicyThresholds
 from hedgerow.request.account import AccountOf, Accounts
 from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
 from hedgerow.request.bot_verifier import BotCache, BotVerifier
@@ -294,41 +288,28 @@ def refused_agents(settings: Settings) -> tuple[str, ...]:
 def build_engine(
     settings: Settings, pages: PageDigests, rules: Rules, lists: Lists | None = None, *, entries: bool = True
 ) -> Engine:
-    density, traps = settings.density, settings.traps
-    detectors: list[Detector] = []
-    if traps.enabled:
-        detectors.append(TrapDetector(pages.name))
-    if rules.marks:
-        open_to_all = Patterns(settings.marker.entries)
-        detectors.append(
-            MarkerIntegrityDetector(
-                pages.name,
-                marks=lambda target: rules.mode_of(target) != "off",
-                closed=lambda target: settings.marker.strict and not open_to_all.match(target),
-                entries=entries,
-            )
-        )
-    if density.enabled:
-        detectors.append(RateLimitDetector(density.windows))
-    if settings.bots.enabled:
-        refused = [bot.name for bot in all_bots(settings) if _policy(settings, bot) == "refuse"]
-        detectors.append(BotClaimDetector(refused))
-    if settings.headers.enabled:
-        detectors.append(HeaderAnomalyDetector(cookies=rules.marks))
-    detectors.append(detect_clearance)
+    open_to_all = Patterns(settings.marker.entries)
+    refused = [bot.name for bot in all_bots(settings) if _policy(settings, bot) == "refuse"]
+    context = DetectorContext(
+        settings=settings,
+        page_name=pages.name,
+        marks_links=rules.marks,
+        is_marked=lambda target: rules.mode_of(target) != "off",
+        is_closed=lambda target: settings.marker.strict and not open_to_all.match(target),
+        refused_bots=refused if settings.bots.enabled else None,
+        access_log=not entries,
+    )
+    detectors, needs = registry().build(context)
     contain = settings.containment
-    if contain.enabled:
-        detectors.append(ContainmentDetector(contain.k1, contain.k2, above_rate=contain.above_rate))
-    by_network = density.enabled and any(window.by == "network" for window in density.windows)
     return Engine(
-        detectors, build_policy(settings), by_network=by_network, by_day=contain.enabled,
-        weights=settings.policy.weights, lists=lists, white_volume=contain.white_volume if contain.enabled else 0,
+        detectors, build_policy(settings), needs=needs, weights=settings.policy.weights, lists=lists,
+        white_volume=contain.white_volume if contain.enabled else 0,
     )  # fmt: skip
 
 
 def build_policy(settings: Settings) -> DecisionPolicy:
     """From evidence to decision, under these settings."""
-    density, traps, policy = settings.density, settings.traps, settings.policy
+    policy = settings.policy
     thresholds = PolicyThresholds(
         refuse_at=policy.refuse_at,
         suspect_at=policy.suspect_at,
@@ -340,20 +321,9 @@ def build_policy(settings: Settings) -> DecisionPolicy:
         suspects=policy.suspects,
     )
     return DecisionPolicy(
-        {
-            "trap": PolicyRule(traps.response, traps.block_for),
-            "density": PolicyRule(density.response, density.block_for),
-            "prefetch": PolicyRule("refuse", 0.0),
-            "integrity": PolicyRule("refuse", traps.block_for),
-            "entry": PolicyRule("refuse", 0.0),
-            "claim": PolicyRule("refuse", 0.0),
-            "headers": PolicyRule("refuse", 0.0, steady=True),
-            "disguise": PolicyRule("refuse", 0.0),
-            "containment": PolicyRule("challenge", 0.0),
-            "clearance": PolicyRule("challenge", 0.0),
-        },
+        registry().rules(settings),
         thresholds,
-        renew=density.renew,
+        renew=settings.density.renew,
         strikes=settings.identity.strikes,
         day_of=day_of(ZoneInfo(policy.timezone)),
         lengthen=policy.lengthen,

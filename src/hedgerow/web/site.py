@@ -163,7 +163,7 @@ class Site:
         )  # fmt: skip
         self._look_up(settings)
         self.refused_agents = refused_agents(settings)
-        detains = "detain" in {settings.traps.response, settings.density.response}
+        detains = gate.engine.policy.detains
         # A maze takes 30 ms to lay out: only where somebody may be led into it.
         maze = Maze(settings.marker.prefix, self._seals.seed) if detains else None
         before: Settings | None = getattr(self, "settings", None)

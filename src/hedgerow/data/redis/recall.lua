@@ -1,14 +1,14 @@
 -- One visit: count it and say what is remembered about its makers, in one step.
 --
--- The lines before this one set P (the prefix of all keys), KEEP (seconds), LONGEST (bytes) and TTL (of counters, in
--- milliseconds). KEYS are the records of the visitor, of everyone at its address and of its network, and then all
+-- The lines before this one set P (the prefix of all keys), KEEP (seconds), LONGEST (bytes), TTL (of counters, in
+-- milliseconds), and RATE_HALF_LIFE and RATE_PER_VISIT (see `core.rate_limit.updated_rate`). KEYS are the records of the visitor, of everyone at its address and of its network, and then all
 -- counters that are asked for. ARGV: at, the same as eight bytes, the key of strikes or nothing, the key of the day's
 -- count or nothing, the day, requests to count for it; which KEYS are counters of this visit (three, 0 for none), and
--- from which it is to be taken back (likewise).
+-- from which it is to be taken back (likewise); visits to add to the rate of the whole site, or -1 not to ask for it.
 --
 -- A counter is a text of times, eight bytes each, in the order in which the visits came. They are told as they are: who
 -- asked counts them, which costs Redis nothing. The answer is the block in force, as it was committed; or an array: what
--- else is known (MessagePack of strikes, requests of the day, standing, entries, offences) or nil, two more nils, and
+-- else is known (MessagePack of strikes, requests of the day, standing, entries, offences, rate of the site) or nil, two more nils, and
 -- the counters.
 local at, time = tonumber(ARGV[1]), ARGV[2]
 local got = redis.call("MGET", unpack(KEYS))
@@ -93,8 +93,21 @@ for n = 7, 9 do
   redis.call("SET", KEYS[which], times, "PX", TTL)
 end
 
+local rate = 0
+if ARGV[13] ~= "-1" then
+  local key = P .. "rate"
+  local known = redis.call("GET", key)
+  local since = at
+  if known then
+    rate, since = struct.unpack("<dd", known)
+    if since < at then rate, since = rate * 0.5 ^ ((at - since) / RATE_HALF_LIFE), at end
+  end
+  rate = rate + tonumber(ARGV[13]) * RATE_PER_VISIT
+  redis.call("SET", key, struct.pack("<dd", rate, since), "PX", RATE_HALF_LIFE * 100000)
+end
+
 got[1], got[2], got[3] = false, false, false
-if me or offences or strikes > 0 or today > 0 then
-  got[1] = cmsgpack.pack({ strikes, today, me and me.s or false, me and me.e or {}, offences or {} })
+if me or offences or strikes > 0 or today > 0 or rate > 0 then
+  got[1] = cmsgpack.pack({ strikes, today, me and me.s or false, me and me.e or {}, offences or {}, rate })
 end
 return got

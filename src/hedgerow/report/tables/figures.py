@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hedgerow.core.rate_limit import PEAK_SECONDS
 from hedgerow.report.tables import window_features as windowing
 from hedgerow.report.tables.jit import M1, compiled, lean
 from hedgerow.report.tables.path_features import MOST_SESSIONS, WIDTH, step
@@ -25,7 +26,7 @@ from hedgerow.watch.sessions.window import LEAST
 CLOSELY = 1 << 20
 """Rows of one source that are looked at closely."""
 
-SPANS = (1.2, 3.0, 60.0, 600.0)
+SPANS = PEAK_SECONDS
 """Seconds in which the most page visits are counted; those of `windows.proposal`."""
 
 COUNTS = (

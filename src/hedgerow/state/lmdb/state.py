@@ -26,7 +26,7 @@ import lmdb
 import msgspec
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import RateLimit, series_of
+from hedgerow.core.rate_limit import RateLimit, series_of, updated_rate
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
 from hedgerow.errors import StoreError
@@ -38,6 +38,7 @@ _ROOM = 33_554_432
 _NUMBER = struct.Struct(">Q")
 _DAY = struct.Struct("<qq")
 _UNTIL = struct.Struct("<d")
+_RATE = struct.Struct("<dd")
 _STANDING_COST = 700
 _TODAY_COST = 250
 _ENTRY_COST = 1_000
@@ -187,12 +188,12 @@ class LmdbState:
 
     def record_visit(self, question: StateQuery) -> StateReply:
         with self.writing() as txn:
-            return self._recall(txn, question, 1 if question.kind in _OF_A_DAY else 0)
+            return self._recall(txn, question, 1 if question.kind in _OF_A_DAY else 0, 1)
 
     def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
         with self.writing() as txn:
             self._trails.take_back(txn, question, series_of(claimed))
-            return self._recall(txn, question, (question.kind in _OF_A_DAY) - (claimed in _OF_A_DAY))
+            return self._recall(txn, question, (question.kind in _OF_A_DAY) - (claimed in _OF_A_DAY), 0)
 
     def commit(self, block: Block) -> None:
         with self.writing() as txn:
@@ -250,8 +251,8 @@ class LmdbState:
 
     # ---- Counting
 
-    def _recall(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> StateReply:
-        """Answer, with *more* requests counted for the day."""
+    def _recall(self, txn: lmdb.Transaction, question: StateQuery, more: int, visits: int) -> StateReply:
+        """Answer, with *more* requests counted for the day, and *visits* for the rate of the site."""
         at, visitor, prefix = question.at, question.visitor, question.prefix
         today = self._count_today(txn, question, more) if question.day and question.count else 0
         block, offences, own = self._known_of(txn, question)
@@ -260,7 +261,14 @@ class LmdbState:
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         score, entries = (own.score, own.entries) if own is not None else (None, ())
         counts = self._trails.count(txn, question) if self._trails.counts_kind(question) else _UNCOUNTED
-        return StateReply(None, counts, strikes, score, today, entries, offences)
+        rate = self._count_site(txn, at, visits) if question.site_rate and question.count else 0.0
+        return StateReply(None, counts, strikes, score, today, entries, offences, rate)
+
+    def _count_site(self, txn: lmdb.Transaction, at: float, visits: int) -> float:
+        rate, since = _RATE.unpack(txn.get(b"rate", default=_RATE.pack(0.0, 0.0), db=self.more))
+        rate = updated_rate(rate, since, at, visits)
+        txn.put(b"rate", _RATE.pack(rate, max(since, at)), db=self.more)
+        return rate
 
     def _count_today(self, txn: lmdb.Transaction, question: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""

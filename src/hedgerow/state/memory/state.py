@@ -16,7 +16,16 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import PAGES, RateLimit, add_hit, count_hits, counted_series, drop_hit, series_of
+from hedgerow.core.rate_limit import (
+    PAGES,
+    RateLimit,
+    add_hit,
+    count_hits,
+    counted_series,
+    drop_hit,
+    series_of,
+    updated_rate,
+)
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
 from hedgerow.policy.score import updated_score
@@ -122,6 +131,7 @@ class MemoryState:
         self._today: OrderedDict[str, int] = OrderedDict()
         self._entries: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._day = 0
+        self._site_rate = (0.0, 0.0)
         self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._remember = remember
         self.spent = 0
@@ -155,16 +165,16 @@ class MemoryState:
 
     def record_visit(self, question: StateQuery) -> StateReply:
         with self._lock:
-            return self._recall(question, _of_today(question.kind))
+            return self._recall(question, _of_today(question.kind), 1)
 
     def reclassify(self, question: StateQuery, claimed: Kind) -> StateReply:
         with self._lock:
             for key in self._keys(question):
                 self._take_back(key, question.at, series_of(claimed))
-            return self._recall(question, _of_today(question.kind) - _of_today(claimed))
+            return self._recall(question, _of_today(question.kind) - _of_today(claimed), 0)
 
-    def _recall(self, question: StateQuery, more: int) -> StateReply:
-        """Answer, with *more* requests counted for the day."""
+    def _recall(self, question: StateQuery, more: int, visits: int) -> StateReply:
+        """Answer, with *more* requests counted for the day, and *visits* for the rate of the site."""
         visitor, prefix = question.visitor, question.prefix
         strikes = 0
         offences: tuple[tuple[str, int], ...] = ()
@@ -179,7 +189,14 @@ class MemoryState:
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, question.at)
         counts = self._hit(question) if question.count else _UNCOUNTED
-        return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences)
+        rate = self._count_site(question.at, visits) if question.site_rate and question.count else 0.0
+        return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences, rate)
+
+    def _count_site(self, at: float, visits: int) -> float:
+        rate, since = self._site_rate
+        rate = updated_rate(rate, since, at, visits)
+        self._site_rate = (rate, max(since, at))
+        return rate
 
     def _count_today(self, question: StateQuery, more: int) -> int:
         """Count requests of this day; those of the day before are forgotten."""

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from hedgerow.core.decision import Block, Identity, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import RateLimit, count_hits, series_of
+from hedgerow.core.rate_limit import RATE_HALF_LIFE, RATE_PER_VISIT, RateLimit, count_hits, series_of
 from hedgerow.core.state import StateQuery, StateReply
 from hedgerow.core.visit import Kind
 from hedgerow.state.hit_times import Counted
@@ -27,7 +27,7 @@ from hedgerow.state.hit_times import Counted
 _SLACK = 60.0
 _TIME = struct.Struct("<d")
 _TOLD = 3
-_WORDS_BESIDES = 15
+_WORDS_BESIDES = 16
 _MOST_ENDS = 1000
 _WHOSE = {"visitor": 0, "everyone": 1, "network": 2, "prefix": 3, "": 4}
 _STANDING_COST = 700
@@ -56,6 +56,7 @@ class _More(msgspec.Struct, array_like=True, gc=False):
     score: _Standing | bool
     entries: tuple[str, ...]
     offences: tuple[tuple[str, int], ...]
+    site_rate: float
 
 
 class RedisRecord(msgspec.Struct):
@@ -152,36 +153,50 @@ class _Form:
         self._keys = tuple((len(own) + len(name), _WHOSE[whose]) for name, whose in keys)
         self._other = other
         self._own = own
-        self._ends: dict[tuple[int, int, int, int], bytes] = {}
+        self._ends: dict[tuple[int, int, int, int, int], bytes] = {}
 
     def filled(
-        self, at: float, visitor: bytes, prefix: bytes, network: bytes, *, day: int, more: int, written: int, taken: int
+        self,
+        at: float,
+        visitor: bytes,
+        prefix: bytes,
+        network: bytes,
+        *,
+        day: int,
+        more: int,
+        written: int,
+        taken: int,
+        site: int,
     ) -> bytes:
-        """The question about one visit. *written* and *taken* are series, or -1."""
+        """
+        The question about one visit. *written* and *taken* are series, or -1. *site* is how many visits are added to
+        the rate of the whole site, or -1 where that is not asked for.
+        """
         names = (visitor, prefix + b"/*", network, prefix, b"")
         values: list[int | bytes] = []
         for length, whose in self._keys:
             name = names[whose]
             values += (length + len(name), name)
         when = repr(at).encode()
-        end = self._ends.get((day, more, written, taken))
+        end = self._ends.get((day, more, written, taken, site))
         if end is None:
-            end = self._end(day, more, written, taken)
+            end = self._end(day, more, written, taken, site)
         strikes = self._own + b"x:" + prefix if self._other else b""
         of_day = self._own + b"d:" + visitor if day else b""
         values += (len(when), when, _TIME.pack(at), len(strikes), strikes, len(of_day), of_day)
         return (self._form + b"$%d\r\n%b\r\n$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n") % tuple(values) + end
 
-    def _end(self, day: int, more: int, written: int, taken: int) -> bytes:
+    def _end(self, day: int, more: int, written: int, taken: int, site: int) -> bytes:
         words = [day, more]
         for series in (written, taken):
             place = self._places.get(series)
             numbers = [start + place for start in self._starts] if place is not None else []
             words += [*numbers, 0, 0, 0][:3]
+        words.append(site)
         end = b"".join(b"$%d\r\n%d\r\n" % (len(str(word)), word) for word in words)
         if len(self._ends) >= _MOST_ENDS:
             self._ends.clear()
-        self._ends[day, more, written, taken] = end
+        self._ends[day, more, written, taken, site] = end
         return end
 
 
@@ -207,7 +222,9 @@ class Scripts:
         self._series = {series: place for place, series in enumerate(sorted(counted.series))}
         self.recall_script = Script(
             f"local P, KEEP, LONGEST, TTL = {_lua(self.prefix)}, {_number(counted.keep)}, {counted.most * 8}, "
-            f"{int((counted.keep + _SLACK) * 1000)}\n" + _text("recall")
+            f"{int((counted.keep + _SLACK) * 1000)}\n"
+            f"local RATE_HALF_LIFE, RATE_PER_VISIT = {_number(RATE_HALF_LIFE)}, {_number(RATE_PER_VISIT)}\n"
+            + _text("recall")
         )
         self._forms = {
             (other, network): _Form(self.prefix, self.recall_script.name, counted, other=other, network=network)
@@ -233,6 +250,7 @@ class Scripts:
             question.at, visitor, prefix, network,
             day=question.day if question.count else 0, more=more,
             written=series_of(question.kind) if question.count else -1, taken=taken,
+            site=int(claimed is None) if question.site_rate and question.count else -1,
         )  # fmt: skip
 
     def commit(self, block: Block) -> Command:
@@ -269,7 +287,7 @@ class Scripts:
             return StateReply(None, counts)
         more = _MORE.decode(reply[0])
         score = more.score.plain() if isinstance(more.score, _Standing) else None
-        return StateReply(None, counts, more.strikes, score, more.today, more.entries, more.offences)
+        return StateReply(None, counts, more.strikes, score, more.today, more.entries, more.offences, more.site_rate)
 
     def _counts(self, question: StateQuery, reply: list[bytes | None]) -> tuple[int, ...]:
         """One count for each window, from the times that were told."""
