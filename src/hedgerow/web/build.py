@@ -39,7 +39,8 @@ from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, th
 from hedgerow.request.bot_verifier import BotCache, BotVerifier
 from hedgerow.request.bots import BotPolicy, KnownBot
 from hedgerow.request.identify import Identifier
-from hedgerow.settings.schema import SCRIPTED_RULES, Settings
+from hedgerow.settings.marker import SCRIPTED_RULES
+from hedgerow.settings.schema import Settings
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.journal import SqliteJournal

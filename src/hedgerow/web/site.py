@@ -32,7 +32,7 @@ from hedgerow.request.account import AccountOf
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import Settings
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.checks import split_listen
 from hedgerow.state.store import StateStore
 from hedgerow.traps.bait import Bait, PageDigests
 from hedgerow.traps.maze import Maze
