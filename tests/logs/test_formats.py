@@ -50,7 +50,7 @@ def test_there_are_samples():
 
 
 @pytest.mark.parametrize(("form", "line", "expected"), list(samples()))
-def test_a_sample_line_is_parsed_to_what_stands_above_it(form, line, expected):
+def test_a_sample_line_is_parsed_as_expected(form, line, expected):
     visit = LineParser(form)(line)
     if expected == "bad":
         assert visit is None
@@ -62,25 +62,25 @@ def test_a_sample_line_is_parsed_to_what_stands_above_it(form, line, expected):
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)
-def test_the_format_is_recognised_from_the_lines_themselves(path):
+def test_the_format_is_detected_from_the_lines(path):
     found = recognise([line for line in path.read_bytes().split(b"\n") if not line.startswith(b"#")])
     assert found == Format(path.stem.removesuffix("-fractions"), exact="fractions" in path.stem)
 
 
 @pytest.mark.parametrize("lines", [[], [b""], [b"{}", b"\x00\xff"], [b"-"]])
-def test_what_is_no_log_is_unknown(lines):
+def test_text_that_is_no_log_is_unknown(lines):
     assert recognise(lines) is UNKNOWN
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_visit_or_none(line):
+def test_arbitrary_bytes_give_a_visit_or_none(line):
     for name in ("combined", "vhost-combined"):
         assert isinstance(LineParser(Format(name))(line), Visit | None)
     recognise([line])
 
 
 @given(st.lists(st.sampled_from([LINE, b'"', b"\\", b" ", b"[", b"]", b"-", LINE[:60], LINE[40:], b"\xff"])))
-def test_pieces_of_lines_in_any_order_are_a_visit_or_none(pieces):
+def test_pieces_of_lines_in_any_order_give_a_visit_or_none(pieces):
     assert isinstance(LineParser(Format("combined"))(b"".join(pieces)), Visit | None)
 
 
@@ -88,7 +88,7 @@ def test_pieces_of_lines_in_any_order_are_a_visit_or_none(pieces):
     "piece",
     [b" [", b' [01/Jan/2026:00:00:00 +0000] "', b'\\"', b'" "', b" HTTP/", b"a ", b"\\", b'GET / "', b"- "],
 )
-def test_no_line_takes_long(piece):
+def test_every_line_is_parsed_in_linear_time(piece):
     """The longest line made of *piece* over and over costs milliseconds: nothing is tried again and again."""
     line = (b"192.0.2.1 - " + piece * LONGEST_LINE)[:LONGEST_LINE]
     request = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET '
@@ -145,7 +145,7 @@ ADDRESS = st.sampled_from(["192.0.2.1", "198.51.100.254", "2001:db8::", "2001:db
     status=st.integers(100, 999).filter(lambda status: status != 401),
     minutes=st.integers(-12 * 60, 14 * 60),
 )
-def test_a_visit_written_as_a_combined_line_comes_back(
+def test_a_visit_written_as_a_combined_line_is_parsed_back(
     at, address, method, target, account, referrer, user_agent, status, minutes
 ):
     prefix = {"2001:db8::": "2001:db8::/64", "2001:db8:0:1:2:3:4:5": "2001:db8:0:1::/64"}.get(address, address)
@@ -166,7 +166,7 @@ def test_a_visit_written_as_a_combined_line_comes_back(
     assert LineParser(Format("combined"), accounts=True)(line) == visit
 
 
-def test_a_user_is_an_account_only_where_the_server_checked_it():
+def test_a_user_is_an_account_only_if_the_server_checked_it():
     line = LINE.replace(b" - - ", b" - Jo Doe ")
     assert LineParser(Format("combined"))(line).account == ""
     trusted = LineParser(Format("combined"), accounts=True)
@@ -184,7 +184,7 @@ def test_verified_bots_are_named():
     )
 
 
-def test_a_carriage_return_at_the_end_is_no_part_of_the_line():
+def test_a_carriage_return_at_the_end_of_a_line_is_ignored():
     assert LineParser(Format("combined"))(LINE + b"\r") == LineParser(Format("combined"))(LINE)
 
 
@@ -244,26 +244,26 @@ def test_a_row_of_the_ledger_gives_the_visit_back():
      ("marker_kind", "odd"), ("parent", None), ("minted_for", "text"), ("marker_target", 3), ("asked", None),
      ("linked", None), ("linked", "text")],
 )  # fmt: skip
-def test_a_row_that_makes_no_sense_is_bad(column, value):
+def test_an_invalid_row_is_bad(column, value):
     row = row_of(VISIT)
     row[LEDGER_COLUMNS.index(column)] = value
     assert visit_of_row(row) is None
 
 
 @given(st.text())
-def test_readable_text_steers_no_terminal(text):
+def test_readable_text_has_no_control_characters(text):
     shown = readable(text)
     assert shown.isprintable()
     shown.encode()
 
 
-def test_readable_text_is_put_right():
+def test_readable_text_is_decoded_as_utf_8():
     assert readable("caf\u00c3\u00a9") == "café"
     assert readable("caf\u00e9") == "café"
     assert readable("a\x1b[31m\u202e\x9b\n") == "a\\x1b[31m\\u202e\\x9b\\n"
 
 
-def test_time_zones_do_not_change_the_moment():
+def test_time_zones_are_respected():
     moment = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
     for hours in (-12, -7, 0, 2, 14):
         when = moment.astimezone(timezone(timedelta(hours=hours))).strftime("%d/%b/%Y:%H:%M:%S %z")

@@ -85,7 +85,7 @@ def test_any_bytes_are_read_and_every_line_is_counted(pieces, ends):
     assert found == tally.parsed
 
 
-def test_samples_are_few_short_and_harmless(tmp_path):
+def test_samples_of_bad_lines_are_few_short_and_printable(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", (b"\x1b[2J\xff" + b"x" * 1000 + b"\n") * 50)])
     assert list(reader) == []
     assert reader.tally.bad == 50
@@ -101,7 +101,7 @@ def test_a_line_of_megabytes_is_one_bad_line(tmp_path, length):
     assert (reader.tally.lines, reader.tally.bad) == (4, 2)
 
 
-def test_the_longest_line_that_is_read_is_read(tmp_path):
+def test_a_line_of_the_maximum_length_is_read(tmp_path):
     whole = line().rstrip()
     fitting = whole[:-1] + b"x" * (LONGEST_LINE - len(whole)) + b'"'
     assert len(fitting) == LONGEST_LINE
@@ -117,7 +117,7 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_compression_is_told_by_the_first_bytes(tmp_path, name):
+def test_compression_is_detected_by_the_first_bytes(tmp_path, name):
     data = many(3000)
     # Two streams in one file, as `cat a.gz b.gz` makes, under a name that says nothing.
     halves = COMPRESSED[name](data[:100_000]) + COMPRESSED[name](data[100_000:])
@@ -130,7 +130,7 @@ def test_compression_is_told_by_the_first_bytes(tmp_path, name):
 
 @pytest.mark.parametrize("name", COMPRESSED)
 @pytest.mark.parametrize("harm", ["cut", "scrambled"])
-def test_what_comes_before_broken_compression_is_kept(tmp_path, name, harm):
+def test_lines_before_damaged_compression_are_read(tmp_path, name, harm):
     data = many(20_000)
     whole = COMPRESSED[name](data)
     middle = len(whole) * 3 // 4
@@ -146,14 +146,14 @@ def test_what_comes_before_broken_compression_is_kept(tmp_path, name, harm):
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_compression_that_is_broken_from_the_start_is_an_error(tmp_path, name):
+def test_compression_damaged_from_the_start_is_an_error(tmp_path, name):
     path = written(tmp_path / "broken", COMPRESSED[name](many(100))[:12])
     with pytest.raises(LogError, match="broken: cannot be read: ") as caught:
         LogReader([path])
     assert "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_read_at_all_is_an_error_before_anything_is_read(tmp_path):
+def test_an_unreadable_file_is_an_error_before_anything_is_read(tmp_path):
     good = written(tmp_path / "good.log", line())
     with pytest.raises(LogError, match=r"missing\.log: cannot be read: No such file"):
         LogReader([good, str(tmp_path / "missing.log")])
@@ -213,17 +213,17 @@ def test_times_with_fractions_are_left_alone(tmp_path):
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 10))
-def test_spreading_changes_no_second_and_no_order(seconds, most):
+def test_spreading_changes_no_second_and_no_order(seconds, max_held):
     visits = [Visit(float(at), "192.0.2.1", "v", "p", "GET", f"/{n}") for n, at in enumerate(seconds)]
-    out = list(spread(iter(visits), most=most))
+    out = list(spread(iter(visits), max_held=max_held))
     assert [visit.target for visit in out] == [visit.target for visit in visits]
     assert [int(visit.at) for visit in out] == seconds
-    if most >= len(seconds):
+    if max_held >= len(seconds):
         for before, after in pairwise(out):
             assert int(before.at) != int(after.at) or before.at < after.at
 
 
-def test_spreading_holds_back_no_more_than_it_may():
+def test_spreading_holds_back_a_bounded_number_of_visits():
     taken = 0
 
     def endless():
@@ -232,7 +232,7 @@ def test_spreading_holds_back_no_more_than_it_may():
             taken += 1
             yield Visit(0.0, "192.0.2.1", "v", "p", "GET", "/")
 
-    next(spread(endless(), most=100))
+    next(spread(endless(), max_held=100))
     assert taken == 101
 
 
@@ -261,7 +261,7 @@ VISIT = Visit(
 )
 
 
-def test_a_ledger_gives_its_visits_back_exactly(tmp_path):
+def test_a_ledger_gives_the_same_visits(tmp_path):
     visits = [msgspec.structs.replace(VISIT, at=VISIT.at + n // 3, status=200 + n) for n in range(2500)]
     reader = LogReader([ledger_of(tmp_path / "ledger.sqlite", visits)])
     assert list(reader) == visits
@@ -284,7 +284,7 @@ def test_an_empty_ledger_has_no_visits(tmp_path):
     assert list(LogReader([ledger_of(tmp_path / "ledger.sqlite", [])])) == []
 
 
-def test_another_database_is_no_ledger(tmp_path):
+def test_a_database_of_another_program_is_rejected(tmp_path):
     connection = sqlite3.connect(tmp_path / "other.sqlite")
     connection.execute("CREATE TABLE things (id)")
     connection.close()
@@ -292,7 +292,7 @@ def test_another_database_is_no_ledger(tmp_path):
         LogReader([str(tmp_path / "other.sqlite")])
 
 
-def test_a_damaged_ledger_gives_what_it_can(tmp_path):
+def test_a_damaged_ledger_is_read_up_to_the_damage(tmp_path):
     visits = [msgspec.structs.replace(VISIT, at=VISIT.at + n) for n in range(5000)]
     path = Path(ledger_of(tmp_path / "ledger.sqlite", visits))
     data = bytearray(path.read_bytes())
@@ -313,7 +313,7 @@ def test_a_file_that_vanishes_is_an_error(tmp_path):
         list(reader)
 
 
-def test_a_disk_that_fails_midway_is_damage(tmp_path, monkeypatch):
+def test_a_disk_error_midway_is_reported_as_damage(tmp_path, monkeypatch):
     path = written(tmp_path / "a.log", many(5000))
     reader = LogReader([path])
 

@@ -21,7 +21,7 @@ from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.request.bots import Bots, KnownBot, NameLookup, published_ranges
 from hedgerow.settings import Settings, load_settings
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.checks import split_listen
 from hedgerow.web.bot_ranges import PublishedRange, load_ranges, parse_ranges, save_ranges
 from hedgerow.web.build_bots import all_bots, build_bots, ranges_path
 from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in

@@ -102,7 +102,7 @@ def _gate(settings: Settings, *, entries: bool) -> Gate:
     follower = build_follower(settings)
     if follower is not None:
         # Once, and not along as they change.
-        follower.take(at_once=True)
+        follower.refresh(at_once=True)
         follower.close()
     lists = follower.lists if follower is not None else None
     return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries, lists=lists)

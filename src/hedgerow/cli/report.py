@@ -32,7 +32,8 @@ from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
-from hedgerow.settings.schema import Settings, split_listen
+from hedgerow.settings.checks import split_listen
+from hedgerow.settings.schema import Settings
 from hedgerow.web.build_bots import build_bots
 
 if TYPE_CHECKING:

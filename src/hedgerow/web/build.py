@@ -26,8 +26,9 @@ from hedgerow.errors import ModelError, StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.asn import AsnFile
 from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.follower import Follower, ListStore
+from hedgerow.lists.follower import Follower
 from hedgerow.lists.model import Lists
+from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.rules import Patterns, Rules
 from hedgerow.markers.token import PageDigests, TokenCodecs
@@ -37,7 +38,8 @@ from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, th
 from hedgerow.request.bot_verifier import BotCache, BotVerifier
 from hedgerow.request.bots import BotPolicy, KnownBot
 from hedgerow.request.identify import Identifier
-from hedgerow.settings.schema import SCRIPTED_RULES, Settings
+from hedgerow.settings.marker import SCRIPTED_RULES
+from hedgerow.settings.schema import Settings
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.journal import SqliteJournal

@@ -26,7 +26,7 @@ from hedgerow.markers.token import PageDigests, TokenCodec, TokenCodecs
 from hedgerow.request.account import AccountOf
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.settings import Settings
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.checks import split_listen
 from hedgerow.state.store import StateStore
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
