@@ -16,6 +16,8 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+from hedgerow.web.redis_stores import SiteWatch, build_redis
+
 from bench.samples import BROWSER
 from hedgerow.core.decision import PASS
 from hedgerow.core.gate import run_now
@@ -29,8 +31,7 @@ from hedgerow.settings import read_settings
 from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import Streams
-from hedgerow.web.build import build_gate
-from hedgerow.web.storage_redis import SiteWatch, build_redis
+from hedgerow.web.gate import build_gate
 from real.databases import PostgresServer, RedisServer
 
 VISITORS, VISITS = 50_000, 40_000

@@ -7,6 +7,7 @@ import pytest
 
 from hedgerow.core.decision import PASS, Block, Evidence, PolicyRule
 from hedgerow.core.engine import Engine
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
@@ -15,7 +16,7 @@ from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.settings import read_settings
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 VISIT = Visit(100.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/")
 EVIDENCE = Evidence("density", "density-visitor", 1.0, "Why.")
@@ -66,9 +67,9 @@ def test_the_black_list_comes_first():
     asked = []
 
     class State(MemoryState):
-        def record_visit(self, question):
+        def record_visit(self, question, counted_as=None):
             asked.append(question)
-            return super().record_visit(question)
+            return super().record_visit(question, counted_as)
 
     gate = build_gate(
         read_settings("[marker]\nmode = 'off'\n", environment={}),
@@ -77,10 +78,10 @@ def test_the_black_list_comes_first():
         state=State(()),
     )
     gate.engine = engine(never, lists=lists)
-    decision = gate.decide(VISIT)
+    decision = run_now(gate.decide(VISIT))
     assert (decision.action, decision.code, asked) == ("refuse", "list-black", [])
     with pytest.raises(AssertionError, match="no detector may be asked"):
-        gate.decide(msgspec.structs.replace(VISIT, at=106.0))
+        run_now(gate.decide(msgspec.structs.replace(VISIT, at=106.0)))
     assert len(asked) == 1
 
 

@@ -10,14 +10,6 @@ import zlib
 import brotli
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
-
-from driving import KEY, PAGE, bait_rewriter, traps_in, without_bait
-from hedgerow.markers.html.content_coding import BrokenCoding, codec
-from hedgerow.markers.rewrite import Rewriter
-from hedgerow.markers.token import Key, TokenCodec, visitor_digest
 from hedgerow.web.html_response import (
     NotRewritable,
     Outgoing,
@@ -28,6 +20,14 @@ from hedgerow.web.html_response import (
     restored_etags,
     touched_headers,
 )
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from driving import KEY, PAGE, bait_rewriter, traps_in, without_bait
+from hedgerow.markers.html.content_coding import BrokenCoding, codec
+from hedgerow.markers.rewrite import Rewriter
+from hedgerow.markers.token import Key, TokenCodec, visitor_digest
 from markers.html.nasty import pages
 
 SEAL = TokenCodec([Key(1, KEY, 0.0)])

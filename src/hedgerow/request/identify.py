@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -66,7 +67,11 @@ class Identifier:
         """Whether the peer of the connection is a proxy whose word counts."""
         return self._proxies.trusts(peer)
 
-    def visit(
+    def visit(self, at: float, peer: str, method: str, target: str, headers: RawHeaders, **options: Any) -> Visit:
+        """Return the visit of a live request, as `identify` does."""
+        return self.identify(at, peer, method, target, headers, **options)[0]
+
+    def identify(
         self,
         at: float,
         peer: str,
@@ -77,12 +82,13 @@ class Identifier:
         scheme: str = "",
         version: str = "",
         in_order: bool = True,
-    ) -> Visit:
+    ) -> tuple[Visit, bool]:
         """
-        The visit of a live request. *peer* is the address of the connection, *target* path and query as sent.
+        Return the visit of a live request, and whether *peer* is a proxy that is trusted.
 
-        *scheme* and *version* are those of the connection; a trusted proxy knows the scheme better. *in_order*: the
-        headers stand as the client has sent them, and nobody has sorted them on the way.
+        *peer* is the address of the connection, *target* path and query as sent. *scheme* and *version* are those of
+        the connection; a trusted proxy knows the scheme better. *in_order*: the headers stand as the client has sent
+        them, and nobody has sorted them on the way.
         """
         fields = dict(headers)
         trusted = self._proxies.trusts(peer)
@@ -124,8 +130,8 @@ class Identifier:
             linked, claim, proof, signs + more if more else signs, fingerprint,
         )  # fmt: skip
         if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
-            return self._cleared(visit, fields, self._clearances)
-        return visit
+            visit = self._cleared(visit, fields, self._clearances)
+        return visit, trusted
 
     @staticmethod
     def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances) -> Visit:
