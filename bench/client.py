@@ -17,7 +17,7 @@ from hedgerow.services.banlist.local_lists import LocalLists
 from hedgerow.services.banlist.messages import ListMessage
 from hedgerow.settings import read_settings
 from hedgerow.web import asgi, wsgi
-from hedgerow.web.site import Site
+from hedgerow.web.app import Site
 
 GOAL = 3e-6
 ENTRIES, BLOCKS = 100_000, 10_000

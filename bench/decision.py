@@ -14,7 +14,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.markers.token import NOBODY, Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import read_settings
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 GOAL = 30e-6
 ADDRESSES = [f"198.18.0.{n}" for n in range(250)]

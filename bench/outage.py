@@ -28,7 +28,7 @@ from hedgerow.lists.model import Listing
 from hedgerow.lists.postgresql_store import PostgresLists
 from hedgerow.settings import read_settings
 from hedgerow.web.key_file import new_key, write_keys
-from hedgerow.web.storage_redis import build_redis
+from hedgerow.web.redis_stores import build_redis
 from real.databases import PostgresServer, RedisServer
 from real.outage import Load
 from real.servers import Nginx, Protect, ask, find_program, wait_for

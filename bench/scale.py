@@ -29,8 +29,8 @@ from hedgerow.settings import read_settings
 from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import Streams
-from hedgerow.web.build import build_gate
-from hedgerow.web.storage_redis import SiteWatch, build_redis
+from hedgerow.web.gate import build_gate
+from hedgerow.web.redis_stores import SiteWatch, build_redis
 from real.databases import PostgresServer, RedisServer
 
 VISITORS, VISITS = 50_000, 40_000

@@ -37,7 +37,7 @@ from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.scripts import Scripts
 from hedgerow.state.redis.state import RedisState
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 GOAL, GOAL_RATIO = 20_000, 0.4
 ROUNDS, SECONDS = 5, 3.0

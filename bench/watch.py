@@ -21,7 +21,8 @@ from hedgerow.watch.sessions.path import LONG, PathSession
 from hedgerow.watch.sessions.pending import PendingSession
 from hedgerow.watch.sessions.window import Access, SessionWindow
 from hedgerow.watch.watch import Watch, WatchThread
-from hedgerow.web.build import build_gate, build_watch
+from hedgerow.web.gate import build_gate
+from hedgerow.web.watch import build_watch
 
 GOAL = 5_000
 GOAL_BYTES = 2_048

@@ -19,7 +19,8 @@ from hedgerow.report.replay import likely_host, replay
 from hedgerow.settings import read_settings
 from hedgerow.watch.models.bundle import Bundle, shipped
 from hedgerow.watch.sessions.path import ALL_FEATURES, PREFIXES
-from hedgerow.web.build import build_gate, build_watch
+from hedgerow.web.gate import build_gate
+from hedgerow.web.watch import build_watch
 
 LEAKY = ("beside", "entries")
 

@@ -16,9 +16,9 @@ from hedgerow.markers.rules import Mode, Placement, Rules
 from hedgerow.markers.token import Key, TokenCodec, TokenCodecs
 from hedgerow.settings import Settings, read_settings
 from hedgerow.traps.bait import Bait
+from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
-from hedgerow.web.build import build_state
-from hedgerow.web.site import Site
+from hedgerow.web.stores import build_state
 
 KEY = bytes(range(64))
 START = 1_800_000_000.0
@@ -143,7 +143,14 @@ class Around:
     middleware: Callable[..., Any]
 
     def __init__(
-        self, app: Any = None, text: str = "", *, ledger: Any = None, account_of: Any = None, lists: Any = None
+        self,
+        app: Any = None,
+        text: str = "",
+        *,
+        ledger: Any = None,
+        account_of: Any = None,
+        lists: Any = None,
+        hooks: Any = None,
     ) -> None:
         self.app = self.application() if app is None else app
         self.clock = Clock()
@@ -151,7 +158,7 @@ class Around:
         self.site = Site(
             settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(settings(text)),
             ledger=self.entries,
-            account_of=account_of, lists=Lists() if lists is None else lists,
+            account_of=account_of, lists=Lists() if lists is None else lists, hooks=hooks,
         )  # fmt: skip
         OPEN.append(self.site)
         self.hedgerow = self.middleware(self.app, site=self.site, clock=self.clock)

@@ -13,7 +13,7 @@ from driving import Entries, settings
 from hedgerow.proxy.server import make_server
 from hedgerow.services.banlist.client import Client
 from hedgerow.services.decision_service import DecisionService
-from hedgerow.web.site import Site
+from hedgerow.web.app import Site
 
 TOKEN = "token-of-the-shop"
 PATIENCE = 120.0

@@ -15,7 +15,8 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.watch.models.bundle import shipped
 from hedgerow.watch.watch import WatchThread
-from hedgerow.web.build import build_panel, build_policy, build_sessions, build_watch, shelf, use_watch
+from hedgerow.web.gate import build_policy
+from hedgerow.web.watch import build_panel, build_panels, build_sessions, build_watch, configure_watch, model_files
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_new_site_is_judged_by_what_comes_with_hedgerow(run):
 
 
 def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
-    place = shelf(own)
+    place = model_files(own)
     place.put_shadow(shipped("pathmarker"))
     watched(own)
     said = run("models", "show")
@@ -82,7 +83,7 @@ def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
 
 
 def test_the_bundle_before_is_kept(run, own):
-    place = shelf(own)
+    place = model_files(own)
     for name in ("pathmarker", "boosted"):
         place.put_shadow(shipped(name))
         assert run("models", "promote", "paths").status == 0
@@ -92,11 +93,11 @@ def test_the_bundle_before_is_kept(run, own):
 
 
 def test_windows_have_a_shadow_of_their_own(run, own):
-    shelf(own).put_shadow(shipped("window"))
+    model_files(own).put_shadow(shipped("window"))
     assert build_panel(own, "windows").shadow is not None
     assert build_panel(own, "paths").shadow is None
     assert run("models", "promote", "windows").status == 0
-    assert shelf(own).current("windows").is_file()
+    assert model_files(own).current("windows").is_file()
 
 
 @pytest.mark.parametrize("command", ["promote", "back", "drop"])
@@ -107,8 +108,8 @@ def test_where_there_is_none_it_says_so(run, command):
 
 
 def test_what_the_settings_name_is_not_moved(run, own, monkeypatch):
-    shelf(own).put_shadow(shipped("pathmarker"))
-    monkeypatch.setenv("HEDGEROW__WATCH__MODEL", str(shelf(own).shadow("paths")))
+    model_files(own).put_shadow(shipped("pathmarker"))
+    monkeypatch.setenv("HEDGEROW__WATCH__MODEL", str(model_files(own).shadow("paths")))
     said = run("models", "promote")
     assert said.status == 1
     assert "[watch]" in said.err
@@ -117,17 +118,17 @@ def test_what_the_settings_name_is_not_moved(run, own, monkeypatch):
 def test_a_watch_takes_other_bundles_and_keeps_what_it_knows(own):
     watch = build_watch(own, build_policy(own), lambda _: None)
     watch.paths.record.judged["person"] = 5
-    shelf(own).put_shadow(shipped("pathmarker"))
-    use_watch(watch, own, build_policy(own))
+    model_files(own).put_shadow(shipped("pathmarker"))
+    configure_watch(watch, own, build_policy(own), build_panels(own))
     assert watch.paths.shadow.name == "pathmarker"
     assert watch.paths.record.judged == {"person": 5}
-    shelf(own).promote("paths")
-    use_watch(watch, own, build_policy(own))
+    model_files(own).promote("paths")
+    configure_watch(watch, own, build_policy(own), build_panels(own))
     assert (watch.paths.bundle.name, watch.paths.shadow, watch.paths.record.judged) == ("pathmarker", None, {})
 
 
 def test_a_broken_shadow_is_one_line(run, own):
-    shelf(own).put_shadow(shipped("pathmarker")).write_text("{}")
+    model_files(own).put_shadow(shipped("pathmarker")).write_text("{}")
     said = run("models", "show")
     assert said.status == 1
     assert "is no bundle" in said.err

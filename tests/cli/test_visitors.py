@@ -13,8 +13,8 @@ from hedgerow.cli.main import main
 from hedgerow.core.decision import Block, Evidence, ScoreUpdate
 from hedgerow.core.state import StateQuery, prefix_key
 from hedgerow.settings import load_settings
+from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
-from hedgerow.web.site import Site
 
 ME = "192.0.2.1"
 
@@ -44,7 +44,7 @@ def site(run):  # noqa: ARG001 - its directory
 
 
 def block_of(site: Site, key: str = ME) -> Block | None:
-    return site.state.record_visit(StateQuery(time.time(), "page", key, ME, "", count=False)).block
+    return site.stores.state.record_visit(StateQuery(time.time(), "page", key, ME, "", count=False)).block
 
 
 def eventually(condition) -> bool:
@@ -60,9 +60,11 @@ def shown(run) -> list[dict[str, object]]:
 
 def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site):
     now = time.time()
-    site.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Fell into a trap.")))
+    site.stores.state.commit(
+        Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Fell into a trap."))
+    )
     change = ScoreUpdate("account:ann", now, 1, 3600.0, weight=0.7, codes=("minted-for-another",), identity="suspect")
-    site.state.update_score(change)
+    site.stores.state.update_score(change)
     assert eventually(lambda: len(shown(run)) == 2)
     status, out, _ = run("show")
     assert status == 0
@@ -81,7 +83,7 @@ def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site)
 def test_a_running_gate_forgives(run, site):
     now = time.time()
     for key in (ME, prefix_key(ME)):
-        site.state.commit(Block(key, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
+        site.stores.state.commit(Block(key, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
     assert eventually(lambda: len(shown(run)) == 2)
     assert run("forgive", ME) == (0, f"{ME} is forgiven\n", "")
     assert eventually(lambda: block_of(site) is None)
@@ -118,7 +120,7 @@ def test_a_reference_names_a_visitor(run, site):
     client = Client(Application())
     client.site, client.hedgerow = site, Hedgerow(Application(), site=site)
     now = time.time()
-    site.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
+    site.stores.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
     answer = asyncio.run(client.ask("/"))
     reference = answer.header("hedgerow-decision").decode().rpartition("ref=")[2]
     assert eventually(lambda: ME in run("show", reference)[1])

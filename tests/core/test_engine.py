@@ -16,7 +16,7 @@ from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.settings import read_settings
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 VISIT = Visit(100.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/")
 EVIDENCE = Evidence("density", "density-visitor", 1.0, "Why.")

@@ -21,8 +21,9 @@ from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.request.account import Accounts
 from hedgerow.request.bots import Bot, Bots
 from hedgerow.request.identify import Identifier
-from hedgerow.web.build import build_gate, build_seals, day_of, ledger_path
-from hedgerow.web.build_bots import state_directory
+from hedgerow.web.gate import build_gate, day_of
+from hedgerow.web.paths import ledger_path, state_directory
+from hedgerow.web.stores import build_token_codecs
 
 SEALS = TokenCodecs([Key(1, KEY, 0.0)])
 SEAL = SEALS.of("example.org")
@@ -185,7 +186,7 @@ def test_a_gate_from_settings_alone(tmp_path):
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot make the directory"):
-        build_seals(settings(f"directory = '{tmp_path / 'file' / 'x'}'"))
+        build_token_codecs(settings(f"directory = '{tmp_path / 'file' / 'x'}'"))
 
 
 def test_what_is_off_is_off():

@@ -9,7 +9,7 @@ from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.detectors.clearance import detect_clearance
 from hedgerow.settings import Settings
-from hedgerow.web.build import build_policy
+from hedgerow.web.gate import build_policy
 
 
 def visit(*signs: str) -> Visit:

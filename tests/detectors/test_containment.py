@@ -18,7 +18,7 @@ from hedgerow.lists.model import Listing, Lists
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 ME = "192.0.2.1"
 VISIT = Visit(1_800_000_000.0, ME, ME, ME, "GET", "/")
@@ -119,7 +119,7 @@ def test_behind_k1_comes_a_challenge_and_nobody_is_blocked():
         assert client.entries[-1].decision.action == expected
     client.clock.now += 86_400
     assert client.get("/").status == 200
-    assert client.site.gate.blocked == 0
+    assert client.site.app.gate.blocked == 0
 
 
 def test_a_white_source_that_passes_its_volume_is_unknown_again():

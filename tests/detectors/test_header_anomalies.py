@@ -12,7 +12,7 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.detectors.header_anomalies import CODES, HeaderAnomalyDetector, judge_source
 from hedgerow.markers.token import NOBODY, visitor_digest
 from hedgerow.settings import Settings
-from hedgerow.web.build import build_policy
+from hedgerow.web.gate import build_policy
 from request.test_header_anomalies import CHROME, OVER_HTTPS, signs, without
 
 ME = "192.0.2.1"

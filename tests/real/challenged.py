@@ -19,10 +19,10 @@ from hedgerow.challenge import captcha as puzzle
 from hedgerow.challenge import hooks
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.markers.token import Key, TokenCodecs
+from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
-from hedgerow.web.build import build_state
 from hedgerow.web.challenge import endpoint as challenging
-from hedgerow.web.site import Site
+from hedgerow.web.stores import build_state
 
 SUSPECT = Decision("challenge", (Evidence("identity", "suspect", 0.5, "Too many wrong links."),))
 TOO_MANY = Decision("refuse", (Evidence("identity", hooks.TOO_MANY, 1.0, "Asked too often."),))
@@ -122,7 +122,7 @@ class Challenged:
         async def decide(_visit: object, _: str | None = None) -> Decision:
             return PASS if self.solved_ else self.decision
 
-        site.gate.decide = decide  # type: ignore[method-assign]
+        site.app.gate.decide = decide  # type: ignore[method-assign]
         self.site = site
         server = uvicorn.Server(uvicorn.Config(Hedgerow(self, site=site), log_level="error", lifespan="off"))
         with socket.socket() as listener:

@@ -31,8 +31,8 @@ from hedgerow.services.banlist.middleware import AsgiClient
 from hedgerow.services.decision_service import DecisionService
 from hedgerow.settings import Settings
 from hedgerow.web import asgi, wsgi
-from hedgerow.web.build import build_state
-from hedgerow.web.site import Site
+from hedgerow.web.app import Site
+from hedgerow.web.stores import build_state
 
 from .servers import PATIENCE, Running, answers, free_port, wait_for
 
@@ -318,7 +318,7 @@ class ClientForm(Form):
         self._desk.app = service
         self.client = Client(
             f"http://127.0.0.1:{self._desk.port}", TOKEN, trusted_proxies=["127.0.0.1/32"], account_cookie="sid",
-            clock=self.clock, observe=site.settings.observe,
+            clock=self.clock, observe=site.app.settings.observe,
         )  # fmt: skip
         self.client.start()
         assert self.client.link.ready.wait(PATIENCE)
@@ -329,7 +329,7 @@ class ClientForm(Form):
         assert self.client is not None
         assert self.site is not None
         got = super().ask(target, **options)
-        blocked = {block.key for block in self.site.state.blocks(self.clock())}
+        blocked = {block.key for block in self.site.stores.state.blocks(self.clock())}
         wait_for("the client's blocks", lambda: {b.key for b in self.client.local.everything()[1]} == blocked)
         return got
 

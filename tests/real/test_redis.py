@@ -29,7 +29,7 @@ from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.state import RedisState
 from hedgerow.state.redis.used_challenges import RedisUsedChallenges
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 from state.shared_conformance import SharedConformance
 from state.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
 from state.state_machine import compared

@@ -9,7 +9,7 @@ import pytest
 from driving import OFF, Clock, settings
 from driving_wsgi import WsgiApplication, ask, environ_for
 from hedgerow.core.ledger import NoLedger
-from hedgerow.web.site import Site
+from hedgerow.web.app import Site
 from hedgerow.wsgi import Hedgerow
 
 from .databases import RedisServer

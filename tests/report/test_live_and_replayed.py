@@ -26,7 +26,7 @@ from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import replay
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 SETTINGS = """
 [identity]

@@ -25,7 +25,7 @@ from hedgerow.logs.reader import LogReader, ReadCounts
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.report.replay import Replay, replay, to_json
 from hedgerow.settings import read_settings
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 from hedgerow.web.key_file import load_keys
 
 # The package has a function of the same name, the command itself.

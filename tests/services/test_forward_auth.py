@@ -133,7 +133,7 @@ def test_answers_that_nobody_comes_for_are_bounded_and_written_down():
     front = Front(SMALL + "[serve]\npending = 5\n")
     for _ in range(20):
         front.asks(path="/auth/later")
-    assert len(front.hedgerow.site.stores.pending.leave()) == 5
+    assert len(front.hedgerow.site.stores.held_visits.leave()) == 5
     assert len(front.entries) == 15
     assert [entry.status for entry in front.entries[3:]] == [403] * 12
 
@@ -172,6 +172,6 @@ def test_envoy_asks_by_path_and_method():
 
 def test_in_observe_mode_everybody_is_let_in():
     front = Front("[density]\nwindows = [{ count = 1, seconds = 10.0 }]\n")
-    front.site.use(msgspec.structs.replace(front.site.settings, observe=True))
+    front.site.reload(msgspec.structs.replace(front.site.app.settings, observe=True))
     assert [front.asks(path=path).status for path in ("/auth", "/auth/later", "/auth")] == [200] * 3
     assert front.entries[-1].decision.action == "refuse"

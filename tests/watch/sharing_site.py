@@ -8,7 +8,8 @@ from driving import KEY, START, Entries, settings
 from hedgerow.core.decision import Decision
 from hedgerow.core.gate import run_now
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
-from hedgerow.web.build import build_gate, build_watch
+from hedgerow.web.gate import build_gate
+from hedgerow.web.watch import build_watch
 
 HOST = "example.org"
 PAGES = 2_000

@@ -19,9 +19,10 @@ from hedgerow.watch.models.bundle import encoded, shipped
 from hedgerow.watch.models.panel import PanelRecord
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch, WatchThread
+from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
-from hedgerow.web.build import build_policy, build_sessions, build_watch
-from hedgerow.web.site import Site
+from hedgerow.web.gate import build_policy
+from hedgerow.web.watch import build_sessions, build_watch
 
 ME = "192.0.2.1"
 ALONE = "".join(f"[{table}]\nenabled = false\n" for table in ("density", "traps", "headers"))
@@ -270,8 +271,8 @@ def test_the_gate_acts_within_a_second():
     for n in range(10):
         client.clock.now += 1
         assert client.get("/" + "a" * n).status == 200
-    assert eventually(lambda: dict(client.site.state.scores()).get(ME))
-    assert dict(client.site.state.scores())[ME].identity == "width-first"
+    assert eventually(lambda: dict(client.site.stores.state.scores()).get(ME))
+    assert dict(client.site.stores.state.scores())[ME].identity == "width-first"
     answer = client.get("/", headers={"accept": "text/html"})
     assert b"challenge" in (answer.header("hedgerow-decision") or b"")
     client.site.close()
@@ -288,15 +289,15 @@ def test_a_watch_of_its_own_reads_along_and_the_gate_acts(tmp_path):
     assert site.watch is None
     client.get("/before")
     stop, sessions, journal = threading.Event(), build_sessions(own), SqliteJournal(tmp_path / "state.sqlite")
-    assert eventually(lambda: site.ledger.written == 1)
+    assert eventually(lambda: site.stores.ledger.written == 1)
     thread = threading.Thread(target=look_along, args=(own, sessions, journal, stop))
     thread.start()
     try:
         time.sleep(0.5)
         for n in range(60):
             client.get("/" + "a" * n, headers={"referer": "http://example.org/" + "a" * (n - 1)})
-        assert eventually(lambda: dict(site.state.scores()).get(ME))
-        score = dict(site.state.scores())[ME]
+        assert eventually(lambda: dict(site.stores.state.scores()).get(ME))
+        score = dict(site.stores.state.scores())[ME]
         assert any(code.startswith("path-") for code, _ in score.reasons)
         assert score.identity != "person"
     finally:

@@ -24,7 +24,8 @@ from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import likely_host, replay
-from hedgerow.web.build import build_gate, build_watch
+from hedgerow.web.gate import build_gate
+from hedgerow.web.watch import build_watch
 
 QUIET = "".join(f"[{table}]\nenabled = false\n" for table in ("density", "traps", "headers", "containment"))
 PEERS = [f"198.51.100.{n}" for n in range(5)]
@@ -76,7 +77,7 @@ def live_client(text: str, ledger=None) -> tuple[Client, Told]:
     """A client whose watch looks at each visit at once, so that what it finds counts from the very next one."""
     client = Client(Application(react=page), text, ledger=ledger)
     watch = client.site.watch.watch
-    client.site.gate.on_decision = watch.see
+    client.site.app.gate.on_decision = watch.see
     return client, Told(watch)
 
 

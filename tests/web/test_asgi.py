@@ -215,7 +215,7 @@ def test_nobody_can_be_framed(headers):
     assert traps_in(answer.body) == []
     assert client.get().status == 200
     assert client.get(peer=OTHER).status == 200
-    assert client.site.gate.blocked == 0
+    assert client.site.app.gate.blocked == 0
     assert len(client.app.scopes) == 3
 
 
@@ -244,7 +244,7 @@ def test_a_link_of_another_site_or_with_a_changed_bit_leads_nowhere(text):
     for target in (*foreign, changed, trap + "x", trap[:-1]):
         assert client.get(target).status == 404
     assert len(client.app.scopes) == 1
-    assert client.site.gate.blocked == 0
+    assert client.site.app.gate.blocked == 0
     assert client.get(sealed_trap(KEY)).status == 403
 
 
@@ -304,7 +304,7 @@ def test_a_verified_bot_gets_clean_pages_and_no_limits():
     trap = traps_in(client.get().body)[0]
     assert client.get(trap, peer="203.0.113.9").status == 404
     assert client.get(peer="203.0.113.9").status == 200
-    assert len(client.site.state) == 1
+    assert len(client.site.stores.state) == 1
 
 
 # ---- Who claims an image and gets a page
@@ -332,7 +332,7 @@ def test_a_liar_is_counted_as_what_it_gets(headers, traps):
     assert [answer.status for answer in answers] == [200, 200, 200, 429, 429, 429]
     assert [entry.visit.kind for entry in client.entries[:4]] == ["page"] * 4
     assert [entry.decision.action for entry in client.entries] == ["pass"] * 3 + ["refuse"] * 3
-    assert client.site.decided["pass"] == client.site.decided["refuse"] == 3
+    assert client.site.counters.decided["pass"] == client.site.counters.decided["refuse"] == 3
 
 
 @pytest.mark.parametrize("headers", [{}, IMAGE, {"range": "bytes=0-"}, {"sec-fetch-dest": "empty"}])
@@ -381,7 +381,7 @@ def test_a_fragment_stays_a_call():
     answers = [client.get(headers={"sec-fetch-dest": "empty"}) for _ in range(20)]
     assert {answer.body for answer in answers} == {fragment}
     assert {entry.visit.kind for entry in client.entries} == {"call"}
-    assert client.site.untouched == {}
+    assert client.site.counters.skipped == {}
 
 
 # ---- Detaining
@@ -401,7 +401,7 @@ def test_a_detained_crawler_gets_a_maze_slowly_and_past_the_budget_a_refusal():
         return sorted(a.status for a in await asyncio.gather(client.ask("/a"), client.ask("/b")))
 
     assert asyncio.run(two()) == [200, 403]
-    assert client.site.tarpit.inside == 0
+    assert client.site.app.tarpit.inside == 0
     assert client.get(method="HEAD").status == 403
     assert [entry.decision.action for entry in client.entries] == ["pass"] + ["detain"] * 5
     assert len(client.app.scopes) == 1
@@ -433,7 +433,7 @@ def test_a_detained_client_that_leaves_is_let_go():
         return len(sent)
 
     assert asyncio.run(leave()) < 10
-    assert client.site.tarpit.inside == 0
+    assert client.site.app.tarpit.inside == 0
 
 
 # ---- What the application sees
@@ -487,7 +487,7 @@ def test_an_upstream_that_fails_gets_a_page_that_says_so(kind, status):
     assert answer.status == status
     assert answer.body.startswith(b"<!DOCTYPE html>")
     assert client.entries[0].status == status
-    assert client.site.upstream_errors == {kind: 1}
+    assert client.site.counters.upstream_errors == {kind: 1}
 
 
 def test_an_upstream_that_fails_midway_cuts_the_connection():
@@ -542,7 +542,7 @@ def test_a_websocket_passes_or_is_refused():
     assert start["type"] == "websocket.http.response.start"
     assert start["status"] == 403
     assert body["body"]
-    assert client.site.decided["trap"] == 3
+    assert client.site.counters.decided["trap"] == 3
 
 
 def test_the_ledger_is_closed_when_the_server_stops():
@@ -570,7 +570,7 @@ def test_the_middleware_makes_its_own_site_from_a_file(tmp_path):
     config = tmp_path / "hedgerow.toml"
     config.write_text(f"directory = '{tmp_path}'\nobserve = true\n")
     hedgerow = Hedgerow(Application(), config=config)
-    assert hedgerow.site.settings.observe
+    assert hedgerow.site.app.settings.observe
     hedgerow.site.close()
     assert (tmp_path / "hedgerow.key").exists()
     assert (tmp_path / "ledger.sqlite").exists()

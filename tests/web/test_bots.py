@@ -22,7 +22,7 @@ from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.request.bot_signature import DIRECTORY, thumbprint
-from hedgerow.web.build import build_gate
+from hedgerow.web.gate import build_gate
 
 GOOGLE = {"user-agent": "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"}
 GPT = {"user-agent": "Mozilla/5.0 (compatible; GPTBot/1.2; +https://openai.com/gptbot)"}
@@ -122,7 +122,7 @@ def test_a_verified_bot_stays_so_through_an_outage(client, dns):
 def test_what_is_known_survives_a_reload(client):
     one = client()
     ask(one, peer=TRUE, headers=GOOGLE)
-    one.site.use(one.site.settings)
+    one.site.reload(one.site.app.settings)
     ask(one, peer=TRUE, headers=GOOGLE)
     assert visited(one).bot == "Googlebot"
 
@@ -190,13 +190,13 @@ def test_a_replayed_ledger_decides_the_same_about_bots(client, tmp_path):
     ledger = SqliteLedger(path)
     one = client(text, ledger=ledger)
     decided = []
-    decide = one.site.gate.decide
+    decide = one.site.app.gate.decide
 
     async def decide_and_remember(visit, counted_as=None):
         decided.append(await decide(visit, counted_as))
         return decided[-1]
 
-    one.site.gate.decide = decide_and_remember
+    one.site.app.gate.decide = decide_and_remember
     for peer, headers in ((TRUE, GOOGLE), (FALSE, GOOGLE), (TRUE, GPT), (FALSE, {}), (FALSE, {"user-agent": "curl/8"})):
         for target in ("/", "/private", "/a"):
             ask(one, target, peer=peer, headers=headers)

@@ -54,6 +54,6 @@ def test_too_many_prefetches_are_declined_and_nobody_is_blocked():
     assert answer.header("hedgerow-decision").startswith(b"refuse; code=prefetch; ref=")
     assert answer.header("retry-after") == b"1"
     assert client.get("/page/1").status == 200
-    assert client.site.state.blocks(client.clock.now) == []
+    assert client.site.stores.state.blocks(client.clock.now) == []
     client.clock.now += 61
     assert client.get("/page/61", headers={"sec-purpose": "prefetch"}).status == 200

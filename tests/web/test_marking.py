@@ -14,9 +14,9 @@ from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
-from hedgerow.web.build import build_gate
+from hedgerow.web.app import Site
+from hedgerow.web.gate import build_gate
 from hedgerow.web.key_file import rotate
-from hedgerow.web.site import Site
 
 
 def marked(text: str) -> str:
@@ -405,7 +405,7 @@ def test_changing_links_blocks_nobody_by_itself():
     for number in range(20):
         client.clock.now += 600
         assert client.get(f"/~{number:060}").status == 404
-    assert client.site.gate.blocked == 0
+    assert client.site.app.gate.blocked == 0
 
 
 def test_a_readable_address_that_a_person_changed_is_an_entry():
@@ -452,7 +452,7 @@ def test_links_of_another_block_nobody_by_themselves():
     for _ in range(29):
         client.clock.now += 1000
         assert client.get(shared, peer=ME).status == 200
-    assert client.site.gate.blocked == 0
+    assert client.site.app.gate.blocked == 0
 
 
 def test_links_of_another_one_after_the_other_make_a_suspect():
@@ -605,10 +605,10 @@ def test_other_rules_hold_from_the_next_page_on():
     client = Client(Application(HOME), QUIET)
     modes = ["readable", "off", "opaque", "readable", "opaque", "off"]
     for mode in modes:
-        client.site.use(settings(QUIET + f"[marker]\nmode = '{mode}'\nrules = []\n"))
+        client.site.reload(settings(QUIET + f"[marker]\nmode = '{mode}'\nrules = []\n"))
         link = links(client.get("/"))[1]
         assert {"readable": "~=" in link, "off": link == "list?p=2", "opaque": link.startswith("/~")}[mode], mode
-    client.site.use(settings(QUIET + "[marker]\nmode = 'opaque'\nprefix = '/go/'\n"))
+    client.site.reload(settings(QUIET + "[marker]\nmode = 'opaque'\nprefix = '/go/'\n"))
     link = links(client.get("/"))[1]
     assert link.startswith("/go/")
     client.get(link)
@@ -626,7 +626,7 @@ def test_strict_closes_the_site_but_for_its_entries():
     assert codes(client)[0] == "closed"
     assert client.get("/picture.png").status == 200
     assert client.get("/").status == 200
-    assert client.site.gate.blocked == 0
+    assert client.site.app.gate.blocked == 0
 
 
 def test_off_leaves_everything():
@@ -695,7 +695,7 @@ def test_the_ledger_has_parent_and_whose_and_a_replay_decides_the_same(tmp_path,
 def test_a_site_of_two_names_has_links_for_each():
     client = Client(Application(HOME))
     link = links(client.get("/"))[1]
-    unmark = client.site.gate.identifier.unmark
+    unmark = client.site.app.gate.identifier.unmark
     assert unmark(link, "EXAMPLE.org:8080")[::2] == ("/list?p=2", False)
     assert unmark(link, "other.example")[::2] == (link, True)
 
@@ -703,10 +703,10 @@ def test_a_site_of_two_names_has_links_for_each():
 def test_new_keys_are_taken_while_it_runs(tmp_path):
     config = settings(f"directory = '{tmp_path}'\n[ledger]\nenabled = false\n")
     site = Site(config)
-    before = site._seals.of("example.org").seal("page", bytes(6), bytes(6), b"/x").decode()
+    before = site.app.tokens.of("example.org").seal("page", bytes(6), bytes(6), b"/x").decode()
     rotate(tmp_path / "hedgerow.key", 2e9, 1e9)
-    site.use(config)
-    after = site._seals.of("example.org").seal("page", bytes(6), bytes(6), b"/x").decode()
+    site.reload(config)
+    after = site.app.tokens.of("example.org").seal("page", bytes(6), bytes(6), b"/x").decode()
     assert after != before
     for token in (before, after):
-        assert site.gate.identifier.unmark("/~" + token, "example.org")[0] == "/x"
+        assert site.app.gate.identifier.unmark("/~" + token, "example.org")[0] == "/x"

@@ -174,7 +174,7 @@ def test_what_cannot_be_read_is_passed_on_untouched_counted_and_logged_once(codi
         for _ in range(3):
             answer = client.get("/odd\n\x1b")
             assert (answer.headers, answer.body) == (headers, body)
-    assert client.site.untouched == {reason: 3}
+    assert client.site.counters.skipped == {reason: 3}
     (record,) = caplog.records
     assert reason in record.getMessage()
     assert "\n" not in record.getMessage()
@@ -195,7 +195,7 @@ def test_what_is_no_html_is_passed_on_with_its_own_headers(body):
     client = Client(Application(body, headers=headers))
     answer = client.get()
     assert (answer.headers, answer.body) == (headers, body)
-    assert client.site.untouched == {}
+    assert client.site.counters.skipped == {}
 
 
 def test_a_policy_in_a_header_lets_our_style_through():

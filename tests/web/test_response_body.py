@@ -15,6 +15,8 @@ import brotli
 import msgspec
 import pytest
 import zstandard
+from hedgerow.web.build import build_state
+from hedgerow.web.site import Site
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -26,9 +28,7 @@ from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Lists
 from hedgerow.markers.html.content_coding import BrokenCoding, codec
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
-from hedgerow.web.build import build_state
 from hedgerow.web.response import ResponseRewriter, beginning_of
-from hedgerow.web.site import Site
 from markers.html.nasty import pages
 
 SEALS = TokenCodecs([Key(1, KEY, 0.0)])

@@ -103,7 +103,7 @@ def test_the_third_challenge_of_a_day_blocks_and_says_whom_to_ask():
     assert person.browse("/").status == 403
     key = person.last.visit.visitor
     assert key.startswith(CLEARANCE)
-    assert person.site.state.forgive(key)
+    assert person.site.stores.state.forgive(key)
     assert person.browse("/").status == 200
 
 
@@ -119,7 +119,7 @@ def test_a_wrong_answer_is_held_against_the_visitor_and_another_try_is_given():
     page = person.until_challenged()
     again = person.solve(page, "WRONG1")
     assert again.status == 403
-    score = dict(person.site.state.scores())[ME]
+    score = dict(person.site.stores.state.scores())[ME]
     assert dict(score.reasons)["challenge-wrong"] == 1
     assert person.solve(again).status == 303
 
@@ -140,7 +140,7 @@ def test_a_browser_that_is_updated_stays_cleared_and_it_counts_once():
     for _ in range(20):
         assert person.browse("/one", **{"user-agent": "Mozilla/5.0 Firefox/141.0"}).status == 200
     key = person.last.visit.visitor
-    score = dict(person.site.state.scores())[key]
+    score = dict(person.site.stores.state.scores())[key]
     assert dict(score.reasons)["clearance-user-agent"] == 1
 
 
@@ -151,7 +151,7 @@ def test_a_clearance_that_is_handed_round_is_worth_nothing():
     statuses = [person.browse("/one", peer=address).status for address in addresses]
     assert statuses == [200, 200, 403, 403]
     assert person.last.decision.code == "clearance-shared"
-    assert person.site.gate.blocked == 0
+    assert person.site.app.gate.blocked == 0
 
 
 def test_enumerating_is_challenged_and_reading_is_not():
@@ -180,7 +180,7 @@ def test_containment_lets_who_solves_go_on():
     assert statuses == [200] * 5 + [403]
     assert person.solve(person.browse("/")).status == 303
     assert [person.browse("/").status for _ in range(9)] == [200] * 8 + [403]
-    assert person.site.gate.blocked == 0
+    assert person.site.app.gate.blocked == 0
 
 
 class Contained(Person):

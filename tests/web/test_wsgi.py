@@ -130,7 +130,7 @@ def test_an_application_that_breaks_breaks_for_its_server_and_is_written_down():
     with pytest.raises(LookupError):
         client.get()
     assert client.entries[-1].status == 500
-    assert run_now(client.site.gate.decide(client.entries[-1].visit)).action == "pass"
+    assert run_now(client.site.app.gate.decide(client.entries[-1].visit)).action == "pass"
 
 
 def test_an_application_may_think_better_of_its_answer_until_it_is_out():
@@ -173,9 +173,9 @@ def test_a_crawler_is_detained_piece_by_piece_and_its_place_is_free_when_it_leav
     result = client.hedgerow(environ_for("/two", "192.0.2.1", "GET", {}, b""), lambda *_: None)
     body = iter(result)
     assert next(body)
-    assert client.site.tarpit.inside == 1
+    assert client.site.app.tarpit.inside == 1
     result.close()
-    assert client.site.tarpit.inside == 0
+    assert client.site.app.tarpit.inside == 0
     whole = client.get("/two")
     assert whole.status == 200
     assert b"</html>" in whole.body
@@ -226,7 +226,7 @@ def test_sixteen_threads_count_exactly():
     assert (statuses.count(200), statuses.count(429)) == (100, 1500)
     assert len(client.entries) == 1600
     assert len(client.app.environs) == client.app.closed == 100
-    assert client.site.decided["refuse"] == 1500
+    assert client.site.counters.decided["refuse"] == 1500
 
 
 def test_while_one_application_thinks_others_are_answered():
@@ -255,7 +255,7 @@ def test_it_opens_at_the_first_request_in_the_process_that_answers(tmp_path, mon
     assert not list(tmp_path.iterdir())
     assert ask(app, environ_for("/", "192.0.2.1", "GET", {}, b"")).status == 200
     first = app.site
-    assert isinstance(first.state, MemoryState)
+    assert isinstance(first.stores.state, MemoryState)
     assert app.site is first
     process = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: process + 1)
@@ -282,7 +282,7 @@ def test_the_robots_txt_is_learned_beside_the_visit_of_a_bot():
     client = WsgiClient(app, text)
     client.get(headers={"user-agent": "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)"})
     end = time.monotonic() + 30
-    robots_compliance = client.site.gate.identifier.bot_verifier.robots_compliance
+    robots_compliance = client.site.app.gate.identifier.bot_verifier.robots_compliance
     while not any(environ["PATH_INFO"] == "/robots.txt" for environ in app.environs):
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -23,9 +23,10 @@ from hedgerow.request.bots import Bots, KnownBot, NameLookup, published_ranges
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import split_listen
 from hedgerow.web.bot_ranges import PublishedRange, load_ranges, parse_ranges, save_ranges
-from hedgerow.web.build_bots import all_bots, build_bots, ranges_path
+from hedgerow.web.bots import all_bots, build_bots
 from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
 from hedgerow.web.lookups.fetch import FetchError, fetch
+from hedgerow.web.paths import ranges_path
 
 app = typer.Typer(help="Known bots: who they are, and whether somebody is one.", no_args_is_help=True)
 

@@ -13,7 +13,7 @@ from hedgerow.cli.visitor_store import open_visitor_store
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
-from hedgerow.web.build import state_path
+from hedgerow.web.paths import state_path
 
 app = typer.Typer(help="Visitors that belong together: distributed crawlers.", no_args_is_help=True)
 

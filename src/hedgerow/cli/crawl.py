@@ -15,7 +15,7 @@ from hedgerow.lab.crawl.frontier import IDENTITIES, Order
 from hedgerow.lab.crawl.own_hosts import is_own, own_origin, source_address
 from hedgerow.ledger.labels import Label, add_label, labels_path
 from hedgerow.settings import load_settings
-from hedgerow.web.build import ledger_path
+from hedgerow.web.paths import ledger_path
 
 _LEAST = 10
 _ENDS = {

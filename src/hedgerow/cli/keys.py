@@ -10,8 +10,8 @@ import typer
 
 from hedgerow.cli.options import Config, default_config
 from hedgerow.settings import load_settings
-from hedgerow.web.build import key_path
 from hedgerow.web.key_file import load_keys, new_key, rotate, write_keys
+from hedgerow.web.paths import key_path
 
 app = typer.Typer(help="The keys under which links are sealed.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from hedgerow.errors import StoreError
 from hedgerow.ledger.labels import labels_path
 from hedgerow.ledger.reader import LedgerReader, is_url, open_ledger_reader
 from hedgerow.settings import Settings
-from hedgerow.web.build import ledger_path
+from hedgerow.web.paths import ledger_path
 
 
 def ledger_of(settings: Settings) -> str:

@@ -31,7 +31,7 @@ from hedgerow.lists.sql_store import ListFilter, ListStore
 from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
-from hedgerow.web.build import build_store
+from hedgerow.web.stores import build_list_store
 
 app = typer.Typer(help="White and black lists: who is let in, or kept out, by your word.", no_args_is_help=True)
 
@@ -86,7 +86,7 @@ def show(
         in_force_at=None if ended else time.time(),
         limit=-1 if as_json or subject else limit + 1,
     )
-    found = build_store(settings).read(wanted)
+    found = build_list_store(settings).read(wanted)
     if subject:
         found = iter(sorted(found, key=_specific))
     if as_json:
@@ -266,7 +266,7 @@ def export(
     """Export the entries in force, for ourselves or for another program. Plain text holds one list: black without."""
     now = time.time()
     chosen = name or ("black" if target in _ONE_LIST else None)
-    entries = build_store(load_settings(default_config(config))).read(ListFilter(list=chosen, in_force_at=now))
+    entries = build_list_store(load_settings(default_config(config))).read(ListFilter(list=chosen, in_force_at=now))
     pieces = write(target, entries, at=now)
     if output == _STANDARD:
         for piece in pieces:
@@ -279,7 +279,7 @@ def export(
 
 
 def _store(config: Path | None) -> ListStore:
-    return build_store(load_settings(default_config(config)))
+    return build_list_store(load_settings(default_config(config)))
 
 
 def _subject(text: str) -> str:

@@ -22,7 +22,8 @@ from hedgerow.markers.resolve import PageLocation
 from hedgerow.markers.rewrite import PageRewriter, SkeletonCache
 from hedgerow.markers.token import NOBODY, TokenCodec, page_digest
 from hedgerow.settings import Settings, load_settings
-from hedgerow.web.build import build_rules, build_seals
+from hedgerow.web.gate import build_rules
+from hedgerow.web.stores import build_token_codecs
 
 _PAGES = frozenset({".html", ".htm", ".xhtml"})
 _INDEX = frozenset({"index.html", "index.htm"})
@@ -45,7 +46,7 @@ def run(
     settings = load_settings(default_config(config))
     if not build_rules(settings).marks:
         raise HedgerowError("these settings mark no links; set mode in [marker], such as HEDGEROW__MARKER__MODE=opaque")
-    seal = build_seals(settings).of(host)
+    seal = build_token_codecs(settings).of(host)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     marked = 0
     with Progress(disable=not sys.stderr.isatty(), transient=True) as progress:

@@ -9,7 +9,8 @@ import typer
 from hedgerow.ledger.sqlite import migrate
 from hedgerow.settings import load_settings
 from hedgerow.state.sqlite.journal import connect
-from hedgerow.web.build import ledger_path, postgresql_parts, state_path
+from hedgerow.web.paths import ledger_path, state_path
+from hedgerow.web.stores import import_postgresql
 
 
 def run(*, config: Path | None) -> None:
@@ -21,7 +22,7 @@ def run(*, config: Path | None) -> None:
         return
     for url in dict.fromkeys(filter(None, (settings.ledger.url, settings.lists.url))):
         what = " and ".join(name for name in ("ledger", "lists") if getattr(settings, name).url == url)
-        _tell(f"PostgreSQL ({what})", *postgresql_parts().migrate(url))
+        _tell(f"PostgreSQL ({what})", *import_postgresql().migrate(url))
     if not settings.ledger.url and settings.ledger.enabled and ledger_path(settings).is_file():
         _tell(f"the ledger {ledger_path(settings)}", *migrate(ledger_path(settings)))
     if not settings.state.url and state_path(settings).is_file():

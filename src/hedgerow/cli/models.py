@@ -17,7 +17,8 @@ from hedgerow.state.sqlite.journal import connect
 from hedgerow.watch.models.drift import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT
 from hedgerow.watch.models.panel import ModelKind, Panel, PanelRecord
 from hedgerow.watch.session_store import read_records
-from hedgerow.web.build import build_panel, shelf, state_path
+from hedgerow.web.paths import state_path
+from hedgerow.web.watch import build_panel, model_files
 
 app = typer.Typer(help="The models that judge visitors, and what speaks for others.", no_args_is_help=True)
 
@@ -68,7 +69,7 @@ def promote(which: WhichKind = Which.PATHS, config: Config = None) -> None:
             "the settings name the bundles themselves; change model, window_model and shadow in [watch], or empty them"
         )
     record = next((panel.record for panel in _panels(settings) if panel.kind == kind), None)
-    path = shelf(settings).promote(kind)
+    path = model_files(settings).promote(kind)
     typer.echo(f"{kind} are judged by {path} now; {_SIGHUP}; hedgerow models back undoes it")
     if record is None or record.sessions < _FEW:
         seen = record.sessions if record is not None else 0
@@ -79,7 +80,7 @@ def promote(which: WhichKind = Which.PATHS, config: Config = None) -> None:
 def back(which: WhichKind = Which.PATHS, config: Config = None) -> None:
     """Have the bundle judge again that did so before the last promotion; the other goes into the shadow."""
     kind: ModelKind = which.value
-    shelf(load_settings(default_config(config))).go_back(kind)
+    model_files(load_settings(default_config(config))).go_back(kind)
     typer.echo(f"{kind} are judged as before; {_SIGHUP}")
 
 
@@ -87,7 +88,7 @@ def back(which: WhichKind = Which.PATHS, config: Config = None) -> None:
 def drop(which: WhichKind = Which.PATHS, config: Config = None) -> None:
     """Remove the bundle in the shadow."""
     kind: ModelKind = which.value
-    shelf(load_settings(default_config(config))).drop_shadow(kind)
+    model_files(load_settings(default_config(config))).drop_shadow(kind)
     typer.echo(f"no bundle of {kind} is in the shadow any more; {_SIGHUP}")
 
 

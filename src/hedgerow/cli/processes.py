@@ -23,9 +23,8 @@ from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
-from hedgerow.web.holdings import SiteStores
-from hedgerow.web.site import Site
-from hedgerow.web.storage import prepare_shared, side_stores, worker_stores
+from hedgerow.web.app import Site
+from hedgerow.web.stores import SiteStores, prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
 
@@ -202,8 +201,8 @@ def stop_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
 
 async def _tell(site: Site) -> None:
     """Where there are several processes, let the one beside the workers know what this one has counted."""
-    while site.stores.tallies is not None and not site.closed:
-        site.tell_tally()
+    while site.stores.worker_metrics is not None and not site.closed:
+        site.publish_metrics()
         await asyncio.sleep(_TELL_EVERY)
 
 
@@ -215,11 +214,11 @@ def _reload(site: Site, read: Callable[[], Settings]) -> None:
         for fault in error.faults:
             log.error("not reloaded: %s", fault)  # noqa: TRY400 - the fault is the operator's, not ours
         return
-    before = site.settings
+    before = site.app.settings
     late = [name for name in _AT_START_ONLY if getattr(settings, name) != getattr(before, name)]
     late += [f"watch.{name}" for name in _OF_THE_WATCH if getattr(settings.watch, name) != getattr(before.watch, name)]
     try:
-        site.use(settings)
+        site.reload(settings)
     except HedgerowError as error:
         log.error("not reloaded: %s", error)  # noqa: TRY400 - likewise
         return

@@ -38,8 +38,11 @@ from hedgerow.report.rate_limit_proposal import Peaks, Proposal
 from hedgerow.report.replay import Replay, likely_host, replay, to_json
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.settings import Settings, load_settings
-from hedgerow.web.build import build_bot_verifier, build_follower, build_gate, build_seals, build_watch, key_path
+from hedgerow.web.gate import build_bot_verifier, build_gate
 from hedgerow.web.key_file import new_key
+from hedgerow.web.paths import key_path
+from hedgerow.web.stores import build_list_follower, build_token_codecs
+from hedgerow.web.watch import build_watch
 
 STANDARD_OUTPUT = "-"
 
@@ -98,8 +101,8 @@ def run(
 def _gate(settings: Settings, *, entries: bool) -> Gate:
     """A gate that writes nothing; with the site's key and lists, where we have them, so that it knows its traps."""
     there = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
-    seals = build_seals(settings) if there else TokenCodecs([new_key(0.0)])
-    follower = build_follower(settings)
+    seals = build_token_codecs(settings) if there else TokenCodecs([new_key(0.0)])
+    follower = build_list_follower(settings)
     if follower is not None:
         # Once, and not along as they change.
         follower.refresh(at_once=True)

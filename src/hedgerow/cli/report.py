@@ -34,7 +34,7 @@ from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
 from hedgerow.settings.checks import split_listen
 from hedgerow.settings.schema import Settings
-from hedgerow.web.build_bots import build_bots
+from hedgerow.web.bots import build_bots
 
 if TYPE_CHECKING:
     from hedgerow.report.result import Report
@@ -263,11 +263,11 @@ def _write_all(
 def _apply(report: Report, settings: Settings, seconds: float, sure: float) -> int:
     """Put the crawlers on the black list of the running Hedgerow; how many."""
     from hedgerow.report.blocklist import AUTHOR, listings
-    from hedgerow.web.build import build_store
+    from hedgerow.web.stores import build_list_store
 
     now = time.time()
     entries = listings(report, since=now, until=now + seconds, sure=sure)
-    return build_store(settings).put(entries, replacing=AUTHOR)
+    return build_list_store(settings).put(entries, replacing=AUTHOR)
 
 
 def _target(text: str) -> tuple[Target, str]:

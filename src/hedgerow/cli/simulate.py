@@ -63,7 +63,7 @@ def containment(
 
     from hedgerow.logs.reader import LogReader
     from hedgerow.report.request_volumes import RequestVolumes
-    from hedgerow.web.build import day_of
+    from hedgerow.web.gate import day_of
 
     first, second = _numbers(k1, "--k1"), _numbers(k2, "--k2")
     json_path = Path(json) if json is not None and json != STANDARD_OUTPUT else None

@@ -19,7 +19,7 @@ from hedgerow.cli.options import Config, default_config
 from hedgerow.errors import ModelError
 from hedgerow.logs.dialect import Dialect
 from hedgerow.settings import load_settings
-from hedgerow.web.build import shelf
+from hedgerow.web.watch import model_files
 
 if TYPE_CHECKING:
     from hedgerow.core.visit import Visit
@@ -116,7 +116,7 @@ def run(
         save(bundle, out)
         _tell(f"The bundle is in {out}.")
     elif not simulated and json != STANDARD_OUTPUT:
-        where = shelf(settings).put_shadow(bundle)
+        where = model_files(settings).put_shadow(bundle)
         _tell(
             f"The bundle is in the shadow, {where}: it judges and is not heeded. Have a running Hedgerow take it with "
             "SIGHUP; see hedgerow models show, then hedgerow models promote."

@@ -13,8 +13,8 @@ from hedgerow.errors import StoreError
 from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
 from hedgerow.state.store import StateStore
-from hedgerow.web.build import state_path
-from hedgerow.web.storage import redis_parts
+from hedgerow.web.paths import state_path
+from hedgerow.web.stores import import_redis_stores
 
 
 class VisitorStore(Protocol):
@@ -61,7 +61,7 @@ class _RedisDesk:
         return True
 
     def campaigns(self) -> Sequence[Campaign]:
-        found: Sequence[Campaign] = redis_parts().read_campaigns(self._state)
+        found: Sequence[Campaign] = import_redis_stores().read_campaigns(self._state)
         return sorted(found, key=lambda campaign: campaign.seen)
 
 
@@ -71,7 +71,7 @@ def open_visitor_store(settings: Settings) -> Iterator[VisitorStore]:
     if settings.state.url:
         # What a gate would log is told here, once, as an error.
         logging.getLogger("hedgerow.state").addHandler(logging.NullHandler())
-        with closing(redis_parts().build_redis(settings, patience=5.0)) as state:
+        with closing(import_redis_stores().build_redis(settings, patience=5.0)) as state:
             if state.away:
                 raise StoreError(f"Redis cannot be reached, see state.url: {state.why}")
             yield _RedisDesk(settings, state)

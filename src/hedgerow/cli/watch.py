@@ -19,8 +19,10 @@ from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch
-from hedgerow.web.build import build_policy, build_sessions, build_watch, ledger_path, state_path, use_watch
-from hedgerow.web.storage import redis_parts
+from hedgerow.web.gate import build_policy
+from hedgerow.web.paths import ledger_path, state_path
+from hedgerow.web.stores import import_redis_stores
+from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
 
 log = logging.getLogger("hedgerow")
 
@@ -60,14 +62,14 @@ def run(*, config: Path | None) -> None:
 
 def share_work(settings: Settings, stop: threading.Event, reread: Callable[[], Settings | None] = lambda: None) -> None:
     """Watch what gates put into Redis, with all other watches of the site, until *stop* is set; *reread* as below."""
-    parts = redis_parts()
+    parts = import_redis_stores()
     with closing(parts.build_redis(settings)) as state:
         watch = parts.SiteWatch(settings, state)
         log.info("watching as %s", watch.name)
         working = threading.Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
         working.start()
         while working.is_alive() and not stop.wait(_PAUSE):
-            _reload(watch.follow, reread)
+            _reload(watch.reload, reread)
         working.join()
 
 
@@ -99,7 +101,7 @@ def look_along(
         away = False
 
         def use(settings: Settings) -> None:
-            use_watch(watch, settings, build_policy(settings))
+            configure_watch(watch, settings, build_policy(settings), build_panels(settings))
             log.info("reloaded the settings and the bundles")
 
         while not stop.is_set():

@@ -8,6 +8,7 @@ time is that of the visit; no clock is asked.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -54,13 +55,21 @@ class Gate:
     """Decides on visits and records them."""
 
     def __init__(
-        self, engine: Engine, state: State, ledger: Ledger, identifier: Identifier, pages: PageDigests
+        self,
+        engine: Engine,
+        state: State,
+        ledger: Ledger,
+        identifier: Identifier,
+        pages: PageDigests,
+        decided: Counter[str] | None = None,
     ) -> None:
         self.engine = engine
         self.state = state
         self.ledger = ledger
         self.identifier = identifier
         self.pages = pages
+        self.decided: Counter[str] = Counter() if decided is None else decided
+        """Recorded visits by action, and those that were not passed by code."""
         self.blocked = 0
         """Visitors blocked since the start."""
         self.needs_ledger = False
@@ -139,11 +148,14 @@ class Gate:
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """
-        Write an answered visit to the ledger and update its visitor's score. Never waits.
+        Count an answered visit, write it to the ledger and update its visitor's score. Never waits.
 
         The score changes no earlier, because only the response tells whether the visit was to a page or to a file of an
         API. In a replay, which has no responses to wait for, a suspicion may begin one visit earlier.
         """
+        self.decided[decision.action] += 1
+        if decision.action != "pass":
+            self.decided[decision.code] += 1
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
         if self.on_decision is not None:

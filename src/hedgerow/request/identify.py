@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -58,7 +59,11 @@ class Identifier:
         """Return whether the peer of the connection is a trusted proxy."""
         return self._proxies.trusts(peer)
 
-    def visit(
+    def visit(self, at: float, peer: str, method: str, target: str, headers: RawHeaders, **options: Any) -> Visit:
+        """Return the visit of a live request, as `identify` does."""
+        return self.identify(at, peer, method, target, headers, **options)[0]
+
+    def identify(
         self,
         at: float,
         peer: str,
@@ -69,12 +74,13 @@ class Identifier:
         scheme: str = "",
         version: str = "",
         in_order: bool = True,
-    ) -> Visit:
+    ) -> tuple[Visit, bool]:
         """
-        Return the visit. *peer* is the address of the connection, *target* is path and query as sent.
+        Return the visit of a live request, and whether *peer* is a proxy that is trusted.
 
-        *scheme* and *version* are those of the connection; a trusted proxy may correct the scheme. *in_order* is true
-        if the headers are in the order in which the client sent them.
+        *peer* is the address of the connection, *target* path and query as sent. *scheme* and *version* are those of
+        the connection; a trusted proxy knows the scheme better. *in_order*: the headers stand as the client has sent
+        them, and nobody has sorted them on the way.
         """
         fields = dict(headers)
         trusted = self._proxies.trusts(peer)
@@ -118,8 +124,8 @@ class Identifier:
             linked, claim, proof, signs + bot_signs if bot_signs else signs, fingerprint,
         )  # fmt: skip
         if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
-            return self._cleared(visit, fields, self._clearances)
-        return visit
+            visit = self._cleared(visit, fields, self._clearances)
+        return visit, trusted
 
     @staticmethod
     def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances) -> Visit:

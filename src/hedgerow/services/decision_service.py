@@ -9,8 +9,8 @@ from collections.abc import Callable
 from hedgerow.services.banlist.endpoint import PATH, BanlistEndpoint
 from hedgerow.services.forward_auth import ForwardAuth
 from hedgerow.services.spoe import Spoe
+from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Receive, Scope, Send
-from hedgerow.web.site import Site
 
 
 class DecisionService:
@@ -27,7 +27,7 @@ class DecisionService:
 
     def _trusts(self, peer: str) -> bool:
         """By the settings as they are now: they may be read again."""
-        return self._site.gate.identifier.trusts(peer)
+        return self._site.app.gate.identifier.trusts(peer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PATH):

@@ -22,7 +22,8 @@ from urllib.parse import unquote
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 from hedgerow.state.held_visits import HeldVisit
-from hedgerow.web.asgi import Hedgerow, RawHeaders
+from hedgerow.web.app import App
+from hedgerow.web.asgi import Exchange, Hedgerow, lets_in
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.response_headers import header
 from hedgerow.web.response_pages import header_word
@@ -50,15 +51,16 @@ class ForwardAuth(Hedgerow):
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        self._give_up(self.site.stores.pending.leave())
-        await self.site.state.disconnect()
+        self._give_up(self.site.stores.held_visits.leave())
+        await self.site.stores.state.disconnect()
         self.site.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.site.app
         client = scope.get("client")
         peer = client[0] if client else ""
-        if not self.site.gate.identifier.trusts(peer):
+        if not app.gate.identifier.trusts(peer):
             self._note_stranger(peer)
             await say_plainly(send, _REFUSED, b"Only for servers that trusted_proxies names.\n")
             return
@@ -66,7 +68,7 @@ class ForwardAuth(Hedgerow):
         if path == _ANSWER:
             await self._answer_later(scope, receive, send)
             return
-        asked = asked_in(scope, self.site.settings.challenge.path)
+        asked = asked_in(scope, app.settings.challenge.path)
         if asked is None:
             await say_plainly(send, 404, b"There are /auth, /auth/later, /answer and /envoy/.\n")
             return
@@ -75,21 +77,23 @@ class ForwardAuth(Hedgerow):
             log.warning("a question that cannot be answered: %s", fault)
             await say_plainly(send, 400, fault.encode() + b"\n")
             return
-        visit = self._visit(asked, asked["method"])
-        decision = await self.site.gate.decide(visit)
-        if path == _LATER and not self._lets_in(visit, decision):
+        visit = self._identify(app, asked, asked["method"])
+        decision = await app.gate.decide(visit)
+        if path == _LATER and not lets_in(app, visit, decision):
             headers = [
-                (b"hedgerow-ref", self._hold(asked, visit, decision).encode()),
+                (b"hedgerow-ref", self._hold(app, asked, visit, decision).encode()),
                 (b"hedgerow-decision", f"{decision.action}; code={header_word(decision.code)}".encode()),
             ]
             await say_plainly(send, 401, b"", headers)
             return
-        is_question = path.startswith((_AUTH, _ENVOY))
-        await self._act(visit, decision, asked, receive, _Guarded(send) if is_question else send)
+        if path.startswith((_AUTH, _ENVOY)):
+            send = _Guarded(send)
+        await self._respond(Exchange(app, visit, decision, asked, asked["headers"], receive, send))
 
-    async def _pass(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Let in. What the front answers is not known here."""
-        self.site.record(visit, decision, _UNKNOWN_STATUS)
+    async def _pass_on(self, exchange: Exchange) -> None:
+        """Let a visit in. Its status is not known here: the front server gets the response."""
+        visit, send = exchange.visit, exchange.send
+        exchange.app.gate.record(visit, exchange.decision, _UNKNOWN_STATUS)
         headers = [(b"hedgerow-decision", b"pass")]
         if visit.asked:
             headers.append((b"hedgerow-target", visit.target.encode("latin-1")))
@@ -97,46 +101,46 @@ class ForwardAuth(Hedgerow):
             send.lets_in = True
         await say_plainly(send, 200, b"", headers)
 
-    async def _turn_away(
-        self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send
-    ) -> None:
-        if decision.action == "detain" and isinstance(send, _Guarded):
-            # A page of the maze is a 200, and that would let it in.
-            await self._refuse(visit, decision, headers, send)
+    async def _turn_away(self, exchange: Exchange) -> None:
+        if exchange.decision.action == "detain" and isinstance(exchange.send, _Guarded):
+            # A page of the maze has status 200, which would let the visit in.
+            await self._refuse(exchange)
         else:
-            await super()._turn_away(visit, decision, headers, receive, send)
+            await super()._turn_away(exchange)
 
     async def question(self, asked: Scope) -> str:
-        """The name under which the answer to a request waits, or "" where it is let in."""
-        visit = self._visit(asked, asked["method"])
-        decision = await self.site.gate.decide(visit)
-        if self._lets_in(visit, decision):
-            self.site.record(visit, decision, _UNKNOWN_STATUS)
+        """Return the name under which the response to a request waits, or "" if it is let in."""
+        app = self.site.app
+        visit = self._identify(app, asked, asked["method"])
+        decision = await app.gate.decide(visit)
+        if lets_in(app, visit, decision):
+            app.gate.record(visit, decision, _UNKNOWN_STATUS)
             return ""
-        return self._hold(asked, visit, decision)
+        return self._hold(app, asked, visit, decision)
 
-    def _hold(self, asked: Scope, visit: Visit, decision: Decision) -> str:
-        """Have the front come back with the whole request: only then is there a form to keep, and an answer to give."""
+    def _hold(self, app: App, asked: Scope, visit: Visit, decision: Decision) -> str:
+        """Wait for the front server to come back with the whole request: only then is there a form to answer."""
         held = HeldVisit(
             asked["method"], asked["path"], asked["raw_path"], asked["query_string"], list(asked["headers"]),
             tuple(asked.get("client") or ("", 0)), asked["scheme"], visit, decision,
         )  # fmt: skip
-        reference, given_up = self.site.stores.pending.hold(held, self.site.settings.serve.pending)
+        reference, given_up = self.site.stores.held_visits.hold(held, app.settings.serve.pending)
         self._give_up(given_up)
         return reference
 
     def _give_up(self, given_up: Sequence[HeldVisit]) -> None:
-        """Nobody has come for their answers: the front has turned them away by itself."""
+        """Record visits whose response was not asked for: the front server has turned them away itself."""
         for held in given_up:
-            self.site.record(held.visit, held.decision, _REFUSED)
+            self.site.app.gate.record(held.visit, held.decision, _REFUSED)
 
     async def _answer_later(self, scope: Scope, receive: Receive, send: Send) -> None:
         reference = header(scope["headers"], b"x-hedgerow-ref").decode("latin-1")
-        held = self.site.stores.pending.take(reference)
+        held = self.site.stores.held_visits.take(reference)
         if held is None:
             await say_plainly(send, _REFUSED, b"This request was not let through.\n")
             return
-        await self._act(held.visit, held.decision, _scope_of(held), receive, send)
+        exchange = Exchange(self.site.app, held.visit, held.decision, _scope_of(held), held.headers, receive, send)
+        await self._respond(exchange)
 
     def _note_stranger(self, peer: str) -> None:
         if peer not in self._strangers and len(self._strangers) < _MOST_PEERS:

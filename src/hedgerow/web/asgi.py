@@ -5,8 +5,7 @@ The ASGI middleware: Hedgerow around any ASGI application, the reverse proxy amo
     app = Hedgerow(app, config="hedgerow.toml")          # settings from a file
     app = Hedgerow(app, account_of=lambda headers: ...)  # the site's own idea of an account
 
-A request becomes a visit and is decided on before the application sees it. What passes goes in, and its page gets bait
-on its way out (`answering`); what does not is answered here.
+Each request takes four steps: identify the visitor, decide on the visit, respond, and rewrite the page on its way out.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -29,12 +29,12 @@ from hedgerow.request.account import AccountOf
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web import response_pages as pages
-from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
+from hedgerow.web.app import App, Site
+from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
 from hedgerow.web.response import ResponseRewriter
 from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.robots_fetch import read_robots
 from hedgerow.web.robots_response import RobotsResponseRewriter
-from hedgerow.web.site import Site
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -43,36 +43,58 @@ _CLIENT_LEFT = 499
 _INTERNAL_ERROR = 500
 _POLICY_VIOLATION = 1008
 _ROBOTS = "/robots.txt"
-# What a robots.txt must be asked for without, because all of it is needed as it is.
+# A robots.txt is always asked for as a whole and uncompressed.
 _PARTIAL = frozenset({b"range", b"if-range", b"if-none-match", b"if-modified-since", b"accept-encoding"})
 _RANGE = frozenset({b"range", b"if-range"})
 _NOWHERE = frozenset({"trap", "maze"})
-# Ways to send a body past us: a server that has them is not to offer them to the application.
-_PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
+# Extensions by which an application sends a body past the middleware: they are not offered to it.
+_UNSEEN_BODIES = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
+_DRIP_HEADERS = [
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-robots-tag", b"noindex, nofollow"),
+]
 
 
-def new_reference() -> str:
-    """A short name for one refusal, such as `7F3A-91C2`: a visitor reads it out, the ledger knows it."""
-    text = secrets.token_hex(4).upper()
-    return f"{text[:4]}-{text[4:]}"
+@dataclass(slots=True)
+class Exchange:
+    """One request, the decision on it, and where its response goes."""
+
+    app: App
+    visit: Visit
+    decision: Decision
+    scope: Scope
+    headers: RawHeaders
+    """As the client sent them; those in *scope* change on their way to the application."""
+    receive: Receive
+    send: Send
+
+    @property
+    def preferences(self) -> dict[str, Any]:
+        """What decides in which form this client is answered."""
+        return {
+            "accept": header(self.headers, b"accept").decode("latin-1"),
+            "kind": self.visit.kind,
+            "method": self.visit.method,
+        }
 
 
 class Hedgerow:
     """
     Stands around an ASGI application.
 
-    *settings* or the file *config* say how; without either the defaults and the environment do. *clock* gives the time
-    of a visit in seconds since 1970.
+    *settings* or the file *config* configure it; without either the defaults and the environment do. *clock* gives the
+    time of a visit in seconds since 1970.
     """
 
-    waiting: Waiter = ON_LOOP
-    """How it waits; another in the form for servers without an event loop."""
+    waiter: Waiter = ON_LOOP
+    """How it waits; without an event loop in another way."""
     in_order = True
-    """Whether the server gives headers in the order in which the client has sent them."""
+    """Whether the server passes headers on in the order in which the client sent them."""
 
     def __init__(
         self,
-        app: App,
+        app: AsgiApp,
         *,
         settings: Settings | None = None,
         config: str | Path | None = None,
@@ -86,7 +108,7 @@ class Hedgerow:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
         self.site = site
-        site.wait_by(self.waiting)
+        site.set_waiter(self.waiter)
         self._clock = clock
         self._tasks: set[asyncio.Future[None]] = set()
 
@@ -102,13 +124,21 @@ class Hedgerow:
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
-                await self.site.state.disconnect()
+                await self.site.stores.state.disconnect()
                 self.site.close()
             await send(message)
 
         await self.app(scope, receive, closing)
 
-    def _visit(self, scope: Scope, method: str) -> Visit:
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.site.app
+        visit = self._identify(app, scope, scope["method"])
+        decision = await app.gate.decide(visit)
+        await self._respond(Exchange(app, visit, decision, scope, scope["headers"], receive, send))
+
+    # ---- Identify
+
+    def _identify(self, app: App, scope: Scope, method: str) -> Visit:
         path: bytes = scope.get("raw_path") or quote(scope["path"], errors="replace").encode()
         # Some servers leave the query in the raw path.
         target = path.partition(b"?")[0].decode("latin-1")
@@ -116,213 +146,203 @@ class Hedgerow:
         if query:
             target += "?" + query.decode("latin-1")
         client = scope.get("client")
-        peer = client[0] if client else ""
-        identifier = self.site.gate.identifier
-        visit = identifier.visit(
-            self._clock(), peer, method, target, scope["headers"],
+        visit, trusted = app.gate.identifier.identify(
+            self._clock(), client[0] if client else "", method, target, scope["headers"],
             scheme=scope.get("scheme", ""), version=scope.get("http_version", ""),
             in_order=self.in_order,
         )  # fmt: skip
-        scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
+        scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted}
         if visit.asked:
-            # The application sees the page that is meant, and nothing of the marker.
+            # The application sees the page that is meant, without its marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
             scope["raw_path"], scope["query_string"] = path, query
             scope["path"] = unquote_to_bytes(path).decode("utf-8", "replace")
         return visit
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visit = self._visit(scope, scope["method"])
-        decision = await self.site.gate.decide(visit)
-        await self._act(visit, decision, scope, receive, send)
+    # ---- Respond
 
-    def _lets_in(self, visit: Visit, decision: Decision) -> bool:
-        """Whether a visit that is not to a path of ours goes on to the application."""
-        return (
-            (decision.action == "pass" or self.site.settings.observe)
-            and not _leads_nowhere(visit)
-            and not (visit.bot and visit.asked)
-        )
-
-    async def _act(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a visit as was decided."""
-        site = self.site
-        if site.challenging.owns(visit) and (decision.action in {"pass", "challenge"} or site.settings.observe):
+    async def _respond(self, exchange: Exchange) -> None:
+        """Carry out a decision. Observed only, every visit passes."""
+        app, visit, decision = exchange.app, exchange.visit, exchange.decision
+        action = "pass" if app.settings.observe else decision.action
+        if visit.target.startswith(app.settings.challenge.path) and action in {"pass", "challenge"}:
             # What a challenged visitor needs to answer.
-            reference = new_reference()
-            secure = scope.get("scheme") == "https"
-            served = await site.challenging.serve(visit, decision, scope["headers"], receive, reference, secure=secure)
-            await self._answer(visit, decision, served, send, reference)
-            return
-        if self._lets_in(visit, decision):
-            await self._pass(visit, decision, scope, receive, send)
-        elif decision.action != "pass" and not site.settings.observe:
-            await self._turn_away(visit, decision, scope["headers"], receive, send)
+            await self._serve_challenge(exchange)
+        elif lets_in(app, visit, decision):
+            await self._pass_on(exchange)
+        elif action != "pass":
+            await self._turn_away(exchange)
         elif _leads_nowhere(visit):
-            await self._answer(visit, decision, pages.not_found(**_manner(visit, scope["headers"])), send)
+            await self._send_page(exchange, pages.not_found(**exchange.preferences))
         else:
-            # Somebody has shown a good bot a marked link: it is told the page's own address.
-            await self._answer(visit, decision, pages.moved(visit.target), send)
+            # A good bot has been shown a marked link: it is sent to the page's own address.
+            await self._send_page(exchange, pages.moved(visit.target))
 
-    async def _pass(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = scope["headers"]
-        if "extensions" in scope:
-            scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _PAST_US}
-        if visit.claim:
-            self._mind_robots(visit, scope)
-        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and self.site.changes_robots:
-            answering: ResponseRewriter = RobotsResponseRewriter(self.site, visit, decision, send)
-            inner: Scope = {**scope, "method": "GET", "headers": _inward(headers, visit, drop=_PARTIAL)}
-        else:
-            answering = ResponseRewriter(
-                self.site, visit, decision, send, scheme=scope.get("scheme", "http"), request_headers=headers
-            )
-            scope["headers"] = _inward(headers, visit)
-            inner = scope
-        before = dict(inner)
-        answered = False
-        try:
-            await self.app(inner, receive, answering)
-            if answering.is_range:
-                # A part of a page cannot be baited, and a crawler could ask for nothing but parts: it gets the whole.
-                answering = ResponseRewriter(self.site, visit, decision, send, scheme=scope.get("scheme", "http"))
-                again = {**before, "headers": _inward(headers, visit, drop=_RANGE)}
-                await self.app(again, _received(receive), answering)
-            if answering.is_stopped:
-                answered = True
-                await self._turn_away(answering.visit, answering.decision, headers, receive, send)
-        except UpstreamError as error:
-            self.site.upstream_errors[error.kind] += 1
-            if answering.started or answered:
-                raise
-            answered = True
-            reference = new_reference()
-            answer = pages.unavailable(
-                error.kind,
-                reference=reference,
-                contact=self.site.settings.responses.contact,
-                **_manner(visit, headers),
-            )
-            await self._answer(answering.visit, answering.decision, answer, send, reference)
-        except Exception:
-            answering.status = answering.status if answering.started else _INTERNAL_ERROR
-            raise
-        finally:
-            if not answered:
-                self.site.record(answering.visit, answering.decision, answering.status or _CLIENT_LEFT)
-
-    def _mind_robots(self, visit: Visit, scope: Scope) -> None:
-        """A bot is here: see to it that its host's robots.txt is known, beside its request."""
-        robots_compliance = self.site.gate.identifier.bot_verifier.robots_compliance
-        if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
-            return
-        task = asyncio.ensure_future(read_robots(self.app, scope, robots_compliance, visit))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _turn_away(
-        self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, send: Send
-    ) -> None:
+    async def _turn_away(self, exchange: Exchange) -> None:
         """Challenge, or detain where that was decided and there is room; else refuse."""
-        if decision.action == "challenge":
+        app, visit, action = exchange.app, exchange.visit, exchange.decision.action
+        if action == "challenge":
             reference = new_reference()
-            asked = await self.site.challenging.challenge(visit, decision, headers, receive, reference)
-            await self._answer(visit, decision, asked, send, reference)
+            page = await app.challenges.challenge(
+                visit, exchange.decision, exchange.headers, exchange.receive, reference
+            )
+            await self._send_page(exchange, page, reference)
             return
-        body = self.site.decoy(visit) if decision.action == "detain" and visit.method == "GET" else None
-        if body is not None:
-            stay = self.site.tarpit.admit(len(body))
+        if action == "detain" and visit.method == "GET" and app.maze is not None:
+            body = app.maze.page(app.tokens.of(visit.host), visit.visitor, visit.target)
+            stay = app.tarpit.admit(len(body))
             if stay is not None:
                 with stay:
-                    self.site.record(visit, decision, 200)
-                    await self._drip(stay.pieces(body), receive, send)
+                    app.gate.record(visit, exchange.decision, 200)
+                    await self._drip(stay.pieces(body), exchange.receive, exchange.send)
                 return
-        await self._refuse(visit, decision, headers, send)
-
-    async def _refuse(self, visit: Visit, decision: Decision, headers: RawHeaders, send: Send) -> None:
-        reference = new_reference()
-        answer = None
-        if decision.code == TOO_MANY:
-            answer = self.site.challenging.blocked(visit, decision, headers, reference)
-        if answer is None:
-            answer = self._refusal(visit, decision, headers, reference)
-        await self._answer(visit, decision, answer, send, reference)
+        await self._refuse(exchange)
 
     async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
-        """Send a page slowly, and stop as soon as the client has left or the site is about to."""
-        headers = [
-            (b"content-type", b"text/html; charset=utf-8"),
-            (b"cache-control", b"no-store"),
-            (b"x-robots-tag", b"noindex, nofollow"),
-        ]
-        async with self.waiting.watch_disconnect(receive) as watcher:
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+        """Send a page slowly, and stop as soon as the client has left or the site is about to close."""
+        async with self.waiter.watch_disconnect(receive) as watcher:
+            await send({"type": "http.response.start", "status": 200, "headers": _DRIP_HEADERS})
             for pause, piece in pieces:
                 if await watcher.wait(pause) or self.site.closing:
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
 
-    def _refusal(self, visit: Visit, decision: Decision, headers: RawHeaders, reference: str) -> pages.ResponsePage:
-        said = self.site.settings.responses
-        return pages.refusal(
-            decision,
-            at=visit.at,
-            reference=reference,
-            contact=said.contact,
-            site=said.site or visit.host,
-            **_manner(visit, headers),
-        )
+    async def _refuse(self, exchange: Exchange) -> None:
+        reference = new_reference()
+        page = None
+        if exchange.decision.code == TOO_MANY:
+            page = exchange.app.challenges.blocked(exchange.visit, exchange.decision, exchange.headers, reference)
+        await self._send_page(exchange, page or _refusal(exchange, reference), reference)
 
-    async def _answer(
-        self, visit: Visit, decision: Decision, answer: pages.ResponsePage, send: Send, reference: str = ""
-    ) -> None:
-        self.site.record(visit, decision, answer.status, reference)
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "http.response.body", "body": answer.body})
+    async def _serve_challenge(self, exchange: Exchange) -> None:
+        reference = new_reference()
+        page = await exchange.app.challenges.serve(
+            exchange.visit, exchange.decision, exchange.headers, exchange.receive, reference,
+            secure=exchange.scope.get("scheme") == "https",
+        )  # fmt: skip
+        await self._send_page(exchange, page, reference)
+
+    async def _send_page(self, exchange: Exchange, page: pages.ResponsePage, reference: str = "") -> None:
+        exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference)
+        await exchange.send({"type": "http.response.start", "status": page.status, "headers": page.headers})
+        await exchange.send({"type": "http.response.body", "body": page.body})
+
+    # ---- Rewrite
+
+    async def _pass_on(self, exchange: Exchange) -> None:
+        """Have the application answer; its page is rewritten on its way out."""
+        app, visit, decision, scope = exchange.app, exchange.visit, exchange.decision, exchange.scope
+        headers, receive, send = exchange.headers, exchange.receive, exchange.send
+        scheme = scope.get("scheme", "http")
+        if "extensions" in scope:
+            scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _UNSEEN_BODIES}
+        if visit.claim:
+            self._fetch_robots(app, visit, scope)
+        if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and app.changes_robots:
+            rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send)
+            inner: Scope = {**scope, "method": "GET", "headers": _application_headers(headers, visit, drop=_PARTIAL)}
+        else:
+            rewriter = ResponseRewriter(app, visit, decision, send, scheme=scheme, request_headers=headers)
+            scope["headers"] = _application_headers(headers, visit)
+            inner = scope
+        unchanged = dict(inner)
+        answered = False
+        try:
+            await self.app(inner, receive, rewriter)
+            if rewriter.is_range:
+                # Part of a page cannot be rewritten, and a crawler could ask for parts alone: it gets the whole page.
+                rewriter = ResponseRewriter(app, visit, decision, send, scheme=scheme)
+                whole = {**unchanged, "headers": _application_headers(headers, visit, drop=_RANGE)}
+                await self.app(whole, _without_body(receive), rewriter)
+            if rewriter.is_stopped:
+                answered = True
+                await self._turn_away(replace(exchange, visit=rewriter.visit, decision=rewriter.decision))
+        except UpstreamError as error:
+            app.counters.upstream_errors[error.kind] += 1
+            if rewriter.started or answered:
+                raise
+            answered = True
+            reference = new_reference()
+            page = pages.unavailable(
+                error.kind, reference=reference, contact=app.settings.responses.contact, **exchange.preferences
+            )
+            await self._send_page(replace(exchange, visit=rewriter.visit, decision=rewriter.decision), page, reference)
+        except Exception:
+            rewriter.status = rewriter.status if rewriter.started else _INTERNAL_ERROR
+            raise
+        finally:
+            if not answered:
+                app.gate.record(rewriter.visit, rewriter.decision, rewriter.status or _CLIENT_LEFT)
+
+    def _fetch_robots(self, app: App, visit: Visit, scope: Scope) -> None:
+        """A bot is here: read its host's robots.txt in the background, if it is not known."""
+        robots_compliance = app.gate.identifier.bot_verifier.robots_compliance
+        if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
+            return
+        task = asyncio.ensure_future(read_robots(self.app, scope, robots_compliance, visit))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- Websockets
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        visit = self._visit(scope, "GET")
-        decision = await self.site.gate.decide(visit)
-        if decision.action == "pass" or self.site.settings.observe:
-            self.site.record(visit, decision, 101)
+        app = self.site.app
+        visit = self._identify(app, scope, "GET")
+        decision = await app.gate.decide(visit)
+        if decision.action == "pass" or app.settings.observe:
+            app.gate.record(visit, decision, 101)
             await self.app(scope, receive, send)
             return
         await receive()
         reference = new_reference()
-        answer = self._refusal(visit, decision, scope["headers"], reference)
-        self.site.record(visit, decision, answer.status, reference)
+        page = _refusal(Exchange(app, visit, decision, scope, scope["headers"], receive, send), reference)
+        app.gate.record(visit, decision, page.status, reference)
         if "websocket.http.response" in (scope.get("extensions") or {}):
-            start = {
-                "type": "websocket.http.response.start",
-                "status": answer.status,
-                "headers": answer.headers,
-            }
+            start = {"type": "websocket.http.response.start", "status": page.status, "headers": page.headers}
             await send(start)
-            await send({"type": "websocket.http.response.body", "body": answer.body})
+            await send({"type": "websocket.http.response.body", "body": page.body})
         else:
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
 
 
+def new_reference() -> str:
+    """Return a short name for one refusal, such as `7F3A-91C2`, by which a visitor can ask about it."""
+    text = secrets.token_hex(4).upper()
+    return f"{text[:4]}-{text[4:]}"
+
+
+def lets_in(app: App, visit: Visit, decision: Decision) -> bool:
+    """Return whether a visit goes on to the application, unless it is to a reserved path."""
+    return (
+        (decision.action == "pass" or app.settings.observe)
+        and not _leads_nowhere(visit)
+        and not (visit.bot and visit.asked)
+    )
+
+
 def _leads_nowhere(visit: Visit) -> bool:
-    """Whether it asks for one of our links that leads nowhere: changed, or a trap that is held against nobody."""
+    """Return whether a visit asks for a link of ours without a page: a changed one, or a trap that was forgiven."""
     return visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE)
 
 
-def _manner(visit: Visit, headers: RawHeaders) -> dict[str, Any]:
-    """How this client wants to be spoken to."""
-    return {
-        "accept": header(headers, b"accept").decode("latin-1"),
-        "kind": visit.kind,
-        "method": visit.method,
-    }
+def _refusal(exchange: Exchange, reference: str) -> pages.ResponsePage:
+    responses = exchange.app.settings.responses
+    return pages.refusal(
+        exchange.decision,
+        at=exchange.visit.at,
+        reference=reference,
+        contact=responses.contact,
+        site=responses.site or exchange.visit.host,
+        **exchange.preferences,
+    )
 
 
-def _inward(headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset()) -> RawHeaders:
+def _application_headers(headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset()) -> RawHeaders:
     """
-    The headers as the application is to see them.
+    Return the headers as the application is to see them.
 
-    Its own ETags, its own addresses as referrers, no cookie of ours, and no coding that we could not undo.
+    They have its own ETags, its own addresses as referrers, no cookie of ours, and no coding that cannot be undone.
     """
     changed = []
     for pair in headers:
@@ -336,10 +356,10 @@ def _inward(headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = froze
         elif name == b"referer":
             changed.append((name, visit.referrer.encode("latin-1")))
         elif name == b"cookie" and VISITOR_COOKIE in value:
-            # The name of the one begins that of the other.
-            kept = _without_cookie(_without_cookie(value, CLEARANCE_COOKIE), VISITOR_COOKIE)
-            if kept:
-                changed.append((name, kept))
+            # The name of one cookie is the beginning of the other's.
+            cookies = _without_cookie(_without_cookie(value, CLEARANCE_COOKIE), VISITOR_COOKIE)
+            if cookies:
+                changed.append((name, cookies))
         else:
             changed.append(pair)
     return changed
@@ -349,11 +369,11 @@ def _without_cookie(value: bytes, name: bytes) -> bytes:
     return b";".join(pair for pair in value.split(b";") if pair.partition(b"=")[0].strip() != name).strip()
 
 
-def _received(receive: Receive) -> Receive:
-    """For an application that is asked a second time: the request's body, which a GET has none, came the first time."""
-    waiting: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+def _without_body(receive: Receive) -> Receive:
+    """Return a `receive` for an application that is asked a second time: the first time took the empty body."""
+    messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def received() -> Message:
-        return waiting.pop() if waiting else await receive()
+        return messages.pop() if messages else await receive()
 
     return received

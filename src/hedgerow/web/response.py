@@ -26,6 +26,7 @@ from hedgerow.markers.rewrite import PageRewriter, readable_address
 from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, page_digest, visitor_digest
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.traps.bait import Bait
+from hedgerow.web.app import App
 from hedgerow.web.asgi_types import Message, Send
 from hedgerow.web.response_headers import (
     Headers,
@@ -37,7 +38,6 @@ from hedgerow.web.response_headers import (
     permitting_headers,
     private_headers,
 )
-from hedgerow.web.site import Site
 
 _SUCCESS = range(200, 300)
 _PARTIAL = 206
@@ -116,7 +116,7 @@ class ResponseRewriter:
 
     def __init__(
         self,
-        site: Site,
+        app: App,
         visit: Visit,
         decision: Decision,
         send: Send,
@@ -130,11 +130,11 @@ class ResponseRewriter:
         self.started = False
         self.is_range = False
         self.is_stopped = False
-        self._site = site
+        self._app = app
         self._send = send
         self._secure = scheme == "https"
         self._request_headers = request_headers
-        self._page = self._page_rewriter(scheme) if site.changes(visit) else None
+        self._page = self._page_rewriter(scheme) if app.changes_pages and not visit.bot else None
         # The start of a page, as long as it is held back, and the body that has come since.
         self._start: Message | None = None
         self._held: list[bytes] = []
@@ -142,16 +142,16 @@ class ResponseRewriter:
         self._is_over = False
 
     def _page_rewriter(self, scheme: str) -> PageRewriter:
-        site, visit = self._site, self.visit
-        prefix = site.settings.marker.prefix
+        app, visit = self._app, self.visit
+        prefix = app.settings.marker.prefix
         return PageRewriter(
             PageLocation(scheme.encode(), visit.host.encode("latin-1"), visit.target.encode("latin-1")),
-            site.rules,
+            app.rules,
             prefix.encode(),
-            site.skeletons,
-            site.seal(visit),
+            app.skeletons,
+            app.tokens.of(visit.host),
             visitor_digest(visit.visitor),
-            site.gate.pages.remember(visit.target),
+            app.gate.pages.remember(visit.target),
             # A readable address shows where the page is.
             shown_at=visit.asked.encode("latin-1") if visit.marker and visit.asked.startswith(prefix) else b"",
         )
@@ -181,7 +181,7 @@ class ResponseRewriter:
     async def _must_hold(self, start: Message) -> bool:
         """Return whether the response is a page to rewrite. The headers of one without a body are changed here."""
         page = self._page
-        if page is not None and self._site.rules.marks:
+        if page is not None and self._app.rules.marks:
             start["headers"] = marked_headers(start["headers"], page.mark)
         headers: Headers = start["headers"]
         if self.visit.bot:
@@ -226,11 +226,11 @@ class ResponseRewriter:
             return
         await self._decide_again(kind)
         self.is_stopped = (
-            self.decision.action != "pass" and self.visit.method == "GET" and not self._site.settings.observe
+            self.decision.action != "pass" and self.visit.method == "GET" and not self._app.settings.observe
         )
 
     async def _decide_again(self, kind: Kind) -> None:
-        self.visit, self.decision = await self._site.gate.reclassify(self.visit, kind)
+        self.visit, self.decision = await self._app.gate.reclassify(self.visit, kind)
 
     # ---- The body of a page
 
@@ -273,7 +273,7 @@ class ResponseRewriter:
     async def _give_up(self, message: Message, start: Message, reason: str) -> None:
         """Pass on what came, as it came."""
         if reason != "fragment":
-            self._site.pass_untouched(reason, self.visit.target)
+            self._app.counters.count_skipped(reason, self.visit.target)
         self._start = None
         self._is_rewriting = False
         self.started = True
@@ -308,7 +308,7 @@ class ResponseRewriter:
 
     def _open(self, headers: Headers) -> None:
         """Prepare to rewrite a page with these headers."""
-        page, traps = self._page, self._site.settings.traps
+        page, traps = self._page, self._app.settings.traps
         assert page is not None
         bait = Bait(page.issued_to, page.parent) if traps.enabled else None
         if bait is not None:
@@ -335,7 +335,7 @@ class ResponseRewriter:
     def _page_headers(self, page: PageRewriter, headers: Headers, bait: Bait | None = None) -> Headers:
         headers = changed_headers(headers)
         headers = permitting_headers(headers, bait.style_hash if bait is not None else None, base=page.needs_base)
-        if not self._site.rules.marks:
+        if not self._app.rules.marks:
             return headers
         headers = private_headers(headers)
         linked = self.visit.linked
@@ -430,10 +430,10 @@ class ResponseRewriter:
         if beginning == "text":
             raise _NotRewritable("fragment")
         if beginning == "fragment" and self.visit.kind not in {"page", "prefetch"}:
-            page, site = self._page, self._site
-            if page is None or not site.rules.marks:
+            page, app = self._page, self._app
+            if page is None or not app.rules.marks:
                 raise _NotRewritable("fragment")
             parent = resolve(self.visit.referrer.encode("latin-1"), page.location)
-            page.treat_as_fragment(site.gate.pages.remember(parent[0].decode("latin-1")) if parent else page.parent)
+            page.treat_as_fragment(app.gate.pages.remember(parent[0].decode("latin-1")) if parent else page.parent)
             self._is_fragment = True
         return beginning is not None

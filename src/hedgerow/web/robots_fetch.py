@@ -8,7 +8,7 @@ import logging
 from hedgerow.core.visit import Visit
 from hedgerow.request.robots_compliance import RobotsCompliance
 from hedgerow.traps.robots_txt import LIMIT
-from hedgerow.web.asgi_types import App, Message, Scope
+from hedgerow.web.asgi_types import AsgiApp, Message, Scope
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ KEPT = frozenset({b"host", b"x-forwarded-for", b"x-forwarded-proto", b"x-forward
 """The headers of a request that its question for the robots.txt has too."""
 
 
-async def read_robots(app: App, scope: Scope, robots_compliance: RobotsCompliance, visit: Visit) -> None:
+async def read_robots(app: AsgiApp, scope: Scope, robots_compliance: RobotsCompliance, visit: Visit) -> None:
     """
     Ask *app* for the robots.txt of the host of *visit*, and tell *robots_compliance*. An error leaves what is known.
     """

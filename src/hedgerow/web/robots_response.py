@@ -27,7 +27,7 @@ class RobotsResponseRewriter(ResponseRewriter):
 
     async def _must_hold(self, start: Message) -> bool:
         if start["status"] == _OK and header(start["headers"], b"content-encoding"):
-            self._site.pass_untouched("coding", self.visit.target)
+            self._app.counters.count_skipped("coding", self.visit.target)
             return False
         return start["status"] == _OK or start["status"] in _MISSING
 
@@ -52,7 +52,7 @@ class RobotsResponseRewriter(ResponseRewriter):
         await self._send({"type": "http.response.body", "body": b"" if self.visit.method == "HEAD" else body})
 
     def _rewritten(self, robots: bytes) -> bytes:
-        site = self._site
-        if site.refused_agents:
-            robots = refuse(robots, site.refused_agents)
-        return disallow(robots, site.settings.marker.prefix) if site.disallows_marked else robots
+        app = self._app
+        if app.refused_agents:
+            robots = refuse(robots, app.refused_agents)
+        return disallow(robots, app.settings.marker.prefix) if app.changes_pages else robots

@@ -29,9 +29,9 @@ from hedgerow.core.visit import Visit
 from hedgerow.request.account import AccountOf
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web import asgi
+from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.robots_fetch import KEPT, learn_robots
-from hedgerow.web.site import Site
 from hedgerow.web.sync_driver import IN_THREAD, Blocking, StepLock, drive, send
 
 log = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ def _received(environ: Environ) -> Receive:
 class _Core(asgi.Hedgerow):
     """The middleware itself, run by `sync_driver`."""
 
-    waiting = IN_THREAD
+    waiter = IN_THREAD
     # An environ is a dictionary: some servers sort it, and then every browser would look like a forged one.
     in_order = False
     lock: StepLock
@@ -246,8 +246,8 @@ class _Core(asgi.Hedgerow):
         super().__init__(app, **options)
         self._inner = app
 
-    def _mind_robots(self, visit: Visit, scope: Scope) -> None:
-        robots_compliance = self.site.gate.identifier.bot_verifier.robots_compliance
+    def _fetch_robots(self, app: App, visit: Visit, scope: Scope) -> None:
+        robots_compliance = app.gate.identifier.bot_verifier.robots_compliance
         if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
             return
         headers = [pair for pair in scope["headers"] if pair[0] in KEPT]

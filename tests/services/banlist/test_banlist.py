@@ -210,7 +210,7 @@ def test_a_crawler_is_caught_by_the_visits_that_are_sent_and_kept_out_by_the_cli
         assert asgi_get(app, peer=OTHER)[0]["status"] == 200
         wait_for("all visits", lambda: len(service.entries) == 6)
         assert [entry.status for entry in service.entries] == [200] * 4 + [429, 200]
-        service.site.state.forgive(ME)
+        service.site.stores.state.forgive(ME)
         wait_for("forgiveness", lambda: client.local.check(time.time(), ME).action == "pass")
 
 

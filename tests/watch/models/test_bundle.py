@@ -220,7 +220,7 @@ def test_loading_a_bundle_does_not_import_scikit_learn():
     code = (
         "import sys; from hedgerow.watch.models.bundle import load;"
         "from hedgerow.watch.sessions.path import PathSession;"
-        "load().judge_session(PathSession()); import hedgerow.web.build;"
+        "load().judge_session(PathSession()); import hedgerow.web.app;"
         "sys.exit(any(name in sys.modules for name in ('numpy', 'sklearn', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

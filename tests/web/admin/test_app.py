@@ -54,7 +54,7 @@ def blocked(key: str = EVIL) -> Client:
     client = Client()
     now = time.time()
     evidence = Evidence("trap", "trap", 1.0, "Followed <b>a link</b>.")
-    client.site.state.commit(Block(key, "192.0.2.1", now, now + 600, "refuse", evidence))
+    client.site.stores.state.commit(Block(key, "192.0.2.1", now, now + 600, "refuse", evidence))
     return client
 
 
@@ -81,13 +81,13 @@ def test_forgive():
     answer = ask(client, "/forgive", method="POST", body=b"key=2001%3Adb8%3A%3A%2F64")
     assert answer.status == 303
     assert answer.header("location") == b"/"
-    assert list(client.site.state.blocks(0.0)) == []
+    assert list(client.site.stores.state.blocks(0.0)) == []
     assert ask(client, "/forgive", method="POST", body=b"key=2001%3Adb8%3A%3A%2F64").status == 404
 
 
 def test_what_is_forgiven_once_the_store_is_back(monkeypatch):
     client = blocked("x")
-    monkeypatch.setattr(client.site.state, "forgive", lambda _: None)
+    monkeypatch.setattr(client.site.stores.state, "forgive", lambda _: None)
     answer = ask(client, "/forgive", method="POST", body=b"key=x")
     assert answer.status == 202
     assert b"forgiven as soon as it does" in answer.body
@@ -119,7 +119,7 @@ def test_a_post_that_names_nobody(body):
 def test_a_post_from_another_site_is_refused(headers):
     client = blocked("x")
     assert ask(client, "/forgive", method="POST", body=b"key=x", headers=headers).status == 403
-    assert len(client.site.state.blocks(0.0)) == 1
+    assert len(client.site.stores.state.blocks(0.0)) == 1
 
 
 def test_a_post_from_its_own_page_is_taken():
@@ -160,7 +160,7 @@ def test_metrics_are_what_prometheus_reads():
         client.get()
     trap = traps_in(client.get(peer="198.51.100.7").body)[0]
     client.get(trap, peer="198.51.100.7")
-    client.site.pass_untouched('odd "reason"\n', "/")
+    client.site.counters.count_skipped('odd "reason"\n', "/")
     families = {family.name: family for family in text_string_to_metric_families(ask(client, "/metrics").body.decode())}
     samples = {(s.name, *s.labels.values()): s.value for family in families.values() for s in family.samples}
     assert samples["hedgerow_visits_total", "pass"] == 4

@@ -13,8 +13,8 @@ from hedgerow.lists.model import Lists
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.web.admin import lists as module
 from hedgerow.web.admin.app import Admin
+from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
-from hedgerow.web.site import Site
 
 TOKEN = "0123456789abcdef0123"
 
@@ -265,7 +265,7 @@ def test_who_is_on_a_list_is_treated_so(operator):
     assert b"secret" not in answer.body
     assert b"come back" not in answer.body
     assert [get(peer="192.0.2.7").status for _ in range(60)] == [200] * 60
-    assert len(operator.site.state) == 0
-    refused, *passed = operator.site.ledger
+    assert len(operator.site.stores.state) == 0
+    refused, *passed = operator.site.stores.ledger
     assert refused.decision.evidence[0].details == "reason: secret; by: ann"
     assert {entry.decision.code for entry in passed} == {"list-white"}

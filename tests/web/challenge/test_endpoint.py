@@ -11,6 +11,7 @@ from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 
 from challenge.solver import ANSWER, hidden, solve
@@ -72,15 +73,15 @@ class Suspect(Client):
     """A visitor whom the gate challenges."""
 
     def __init__(self, text: str = "", *, decision: Decision = SUSPECT, app: Any = None) -> None:
-        super().__init__(app or Application(), ("" if "[marker]" in text else UNMARKED) + OFF + text)
         self.told = Told()
-        self.site._hooks = self.site.challenging.hooks = self.told
+        text = ("" if "[marker]" in text else UNMARKED) + OFF + text
+        super().__init__(app or Application(), text, hooks=self.told)
         self.decision = decision
 
         async def decide(visit: Visit, _: str | None = None) -> Decision:
             return PASS if visit.visitor in self.told.solved_ else self.decision
 
-        self.site.gate.decide = decide
+        self.site.app.gate.decide = decide
 
     def window(self, target: str = "/docs/?page=2", **more: Any):
         more["headers"] = {**CHROME, **more.get("headers", {})}
@@ -165,7 +166,7 @@ def test_the_clearance_is_graded_and_the_site_does_not_see_it():
         {**CHROME, "user-agent": "curl", "accept-language": "fr"},
     ]:
         raw = [(k.encode(), v.encode()) for k, v in {"host": "example.org", **headers, "cookie": cookie}.items()]
-        visit = suspect.site.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
+        visit = suspect.site.app.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
         against = tuple(sign for sign in visit.signs if sign.startswith("clearance"))
         seen.append((visit.visitor.partition(":")[0], against))
     assert seen == [
@@ -213,9 +214,9 @@ def test_challenges_are_counted_and_a_reload_forgets_neither_counts_nor_hooks():
     suspect = Suspect()
     page = suspect.choose(suspect.window(), "image")
     suspect.answer(suspect.answer(page, "WRONG1"))
-    suspect.site.use(suspect.site.settings)
-    assert suspect.site.challenging.counted == {"issued": 3, "wrong": 1, "solved": 1}
-    assert suspect.site.challenging.hooks is suspect.told
+    suspect.site.reload(suspect.site.app.settings)
+    assert suspect.site.app.challenges.counted == {"issued": 3, "wrong": 1, "solved": 1}
+    assert suspect.site.app.challenges.hooks is suspect.told
 
 
 def test_a_late_answer_gives_a_new_one_that_waits_for_a_click():
@@ -266,7 +267,7 @@ def test_a_parameter_does_not_change_where_one_is_sent():
 
 def test_a_marked_link_is_kept_as_it_was_asked_for():
     suspect = Suspect('[marker]\nmode = "opaque"\n')
-    seal = suspect.site._seals.of("example.org")
+    seal = suspect.site.app.tokens.of("example.org")
     from hedgerow.markers.token import visitor_digest
 
     token = seal.seal("page", visitor_digest("192.0.2.1"), bytes(6), b"/deep/page").decode()
@@ -553,9 +554,9 @@ def test_nonsense():
 
 def test_observing_changes_nothing():
     suspect = Suspect()
-    import msgspec
-
-    suspect.site.settings = msgspec.structs.replace(suspect.site.settings, observe=True)
+    decide = suspect.site.app.gate.decide
+    suspect.site.reload(msgspec.structs.replace(suspect.site.app.settings, observe=True))
+    suspect.site.app.gate.decide = decide
     assert suspect.window().body == PAGE
 
 
@@ -684,7 +685,7 @@ def test_a_provider_that_is_not_there():
 
 def test_a_provider_that_hangs_takes_no_more_than_its_share(monkeypatch):
     suspect = external("turnstile", "http://127.0.0.1:9/siteverify")
-    verify = suspect.site.challenging._verify
+    verify = suspect.site.app.challenges._verify
     event = threading.Event()
     monkeypatch.setattr(verify, "_ask", lambda *_: event.wait(5))
 

@@ -34,9 +34,9 @@ from hedgerow.services.banlist.messages import (
     VisitMessage,
     VisitsReceived,
 )
+from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Receive, Scope, Send
 from hedgerow.web.response_headers import header, is_html
-from hedgerow.web.site import Site
 from hedgerow.web.waiter import ON_LOOP
 
 log = logging.getLogger(__name__)
@@ -68,9 +68,9 @@ class BanlistEndpoint:
 
     def open(self) -> None:
         """Look for changes from now on; only where there are clients."""
-        if self._site.settings.serve.clients:
+        if self._site.app.settings.serve.clients:
             follower = self._site.follower
-            self._feed = ChangeFeed(follower.store if follower else None, self._site.state.blocks, self._clock)
+            self._feed = ChangeFeed(follower.store if follower else None, self._site.stores.state.blocks, self._clock)
             self._feed.start()
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class BanlistEndpoint:
         """The name of the client whose token this is, or ""."""
         scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
         found = ""
-        for client in self._site.settings.serve.clients:
+        for client in self._site.app.settings.serve.clients:
             # All of them, always: how long it takes tells nobody which.
             if hmac.compare_digest(shown.strip(), client.token.encode()):
                 found = client.name
@@ -155,7 +155,7 @@ class BanlistEndpoint:
 
     async def _see(self, seen: VisitMessage) -> None:
         """Decide on a visit that has been answered long ago, for the sake of the next."""
-        gate, now = self._site.gate, self._clock()
+        gate, now = self._site.app.gate, self._clock()
         # A client whose clock is wrong neither lives in the future nor fills windows of long ago.
         at = min(max(seen.at, now - _OLDEST), now + _NEWEST)
         headers = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
@@ -166,7 +166,7 @@ class BanlistEndpoint:
         if seen.account:
             visit = msgspec.structs.replace(visit, account=seen.account, visitor=visitor_of(seen.account, visit.prefix))
         visit = as_answered(visit, seen.status, seen.content.encode("latin-1", "replace"))
-        self._site.record(visit, await gate.decide(visit), seen.status)
+        gate.record(visit, await gate.decide(visit), seen.status)
 
 
 def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hedgerow.services.banlist.client import Client, ClientRequest
-from hedgerow.web.asgi_types import App, Message, Receive, Scope, Send
+from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
 from hedgerow.web.response_headers import header
 from hedgerow.web.wsgi import Environ, StartResponse, Write, WsgiApp, scope_of
 
@@ -27,7 +27,7 @@ _INTERNAL_ERROR = 500
 class AsgiClient:
     """Stands around an ASGI application."""
 
-    def __init__(self, app: App, client: Client) -> None:
+    def __init__(self, app: AsgiApp, client: Client) -> None:
         self.app = app
         self.client = client
 

@@ -27,9 +27,9 @@ from hedgerow.watch.models.drift import MIN_SESSIONS
 from hedgerow.watch.models.panel import Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web.admin.lists import ListsApi
+from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.response_headers import header
-from hedgerow.web.site import Site
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PORT = re.compile(r":\d+\Z", re.ASCII)
@@ -52,29 +52,29 @@ class _SiteCollector(Collector):
         self._site = site
 
     def collect(self) -> Iterable[Metric]:
-        site, tally = self._site, self._site.tally()
-        yield _counter("hedgerow_visits", "Visits by what was decided", "action", tally.decided, _ACTIONS)
-        codes = {code: n for code, n in tally.decided.items() if code not in _ACTIONS}
+        site, metrics = self._site, self._site.metrics()
+        yield _counter("hedgerow_visits", "Visits by what was decided", "action", metrics.decided, _ACTIONS)
+        codes = {code: n for code, n in metrics.decided.items() if code not in _ACTIONS}
         yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
-        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", tally.untouched)
-        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", tally.upstream_errors)
-        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", tally.challenges)
-        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", tally.blocked)
-        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", tally.lost)
-        yield CounterMetricFamily("hedgerow_state_alone", "Visits decided while Redis was away", tally.alone)
-        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", tally.forgotten)
-        yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.state.spent)
-        yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.state))
+        yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", metrics.untouched)
+        yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", metrics.upstream_errors)
+        yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", metrics.challenges)
+        yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", metrics.blocked)
+        yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", metrics.lost)
+        yield CounterMetricFamily("hedgerow_state_alone", "Visits decided while Redis was away", metrics.alone)
+        yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", metrics.forgotten)
+        yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.stores.state.spent)
+        yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.stores.state))
         listed = GaugeMetricFamily("hedgerow_listed", "Entries of the lists", labels=["list"])
         for name, size in site.lists.sizes.items():
             listed.add_metric([name], size)
         yield listed
-        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", tally.inside)
-        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", tally.admitted)
-        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", tally.turned_away)
+        yield GaugeMetricFamily("hedgerow_detained", "Clients detained now", metrics.inside)
+        yield CounterMetricFamily("hedgerow_detentions", "Clients detained in all", metrics.admitted)
+        yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", metrics.turned_away)
         yield GaugeMetricFamily("hedgerow_campaigns", "Campaigns that are remembered", len(site.campaigns()))
         if site.watch is not None:
-            yield from _watched(site.watch, tally.left_out)
+            yield from _watched(site.watch, metrics.left_out)
 
 
 def _watched(beside: WatchThread, left_out: int) -> Iterator[Metric]:
@@ -180,7 +180,7 @@ class Admin:
         if path == "/metrics":
             return 200, b"text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
         if path == "/blocks":
-            return 200, _JSON, msgspec.json.encode(self._site.state.blocks(time.time()))
+            return 200, _JSON, msgspec.json.encode(self._site.stores.state.blocks(time.time()))
         if path == "/campaigns":
             return 200, _JSON, msgspec.json.encode(self._site.campaigns())
         if path == "/models":
@@ -192,8 +192,8 @@ class Admin:
     def _is_for_us(self, scope: Scope) -> bool:
         host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
         names = {"localhost", "127.0.0.1", "::1"}
-        if self._site.settings.admin.listen:
-            names.add(split_listen(self._site.settings.admin.listen)[0].lower())
+        if self._site.app.settings.admin.listen:
+            names.add(split_listen(self._site.app.settings.admin.listen)[0].lower())
         if server := scope.get("server"):
             names.add(server[0])
         return host != "" and host.removeprefix("[").removesuffix("]") in names
@@ -205,7 +205,7 @@ class Admin:
             message = await receive()
             body += message.get("body", b"")
         key = parse_qs(body.decode("latin-1"), encoding="utf-8", errors="replace").get("key", [""])[0]
-        forgiven = self._site.state.forgive(key)
+        forgiven = self._site.stores.state.forgive(key)
         if forgiven is None:
             return 202, _TEXT, b"Redis does not answer. Who has this name is forgiven as soon as it does.\n"
         if not forgiven:
@@ -214,15 +214,15 @@ class Admin:
 
     def _overview(self) -> str:
         template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
-        site, tally = self._site, self._site.tally()
-        numbers = {action: tally.decided.get(action, 0) for action in _ACTIONS}
+        site, metrics = self._site, self._site.metrics()
+        numbers = {action: metrics.decided.get(action, 0) for action in _ACTIONS}
         counts = {action: number for action, number in numbers.items() if number or action != "challenge"}
         values = {
-            "mode": "observing only, nothing is enforced" if site.settings.observe else "enforcing",
-            "upstream": site.settings.proxy.upstream,
+            "mode": "observing only, nothing is enforced" if site.app.settings.observe else "enforcing",
+            "upstream": site.app.settings.proxy.upstream,
             "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
-            "visitors": f"{len(site.state):,} visitors in {site.state.spent / 1e6:,.1f} MB",
-            "detained": f"{tally.inside} now, {tally.admitted:,} in all",
+            "visitors": f"{len(site.stores.state):,} visitors in {site.stores.state.spent / 1e6:,.1f} MB",
+            "detained": f"{metrics.inside} now, {metrics.admitted:,} in all",
             "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
             "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
             "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',
@@ -255,7 +255,7 @@ class Admin:
 
     def _rows(self) -> Iterator[str]:
         now = time.time()
-        for block in list(reversed(self._site.state.blocks(now)))[:_SHOWN]:
+        for block in list(reversed(self._site.stores.state.blocks(now)))[:_SHOWN]:
             key = html.escape(block.key)
             yield (
                 f"<tr><td>{key}</td><td>{html.escape(block.evidence.text)}</td>"

@@ -29,9 +29,9 @@ from hedgerow.lists.importer import FORMATS, Defaults, ListImport
 from hedgerow.lists.model import LISTS, SUBJECT_KINDS, Listing, ListName, clean_text, parse_subject
 from hedgerow.lists.sql_store import ListFilter, ListStore
 from hedgerow.lists.times import parse_duration, parse_time
+from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope
 from hedgerow.web.response_headers import header
-from hedgerow.web.site import Site
 
 JSON = b"application/json"
 Answer = tuple[int, bytes, bytes | IO[bytes]]
@@ -93,7 +93,7 @@ class ListsApi:
             return 400, JSON, msgspec.json.encode({"error": str(error)})
 
     def _check(self, scope: Scope) -> None:
-        token = self._site.settings.admin.token.encode()
+        token = self._site.app.settings.admin.token.encode()
         if token:
             scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(shown.strip(), token):

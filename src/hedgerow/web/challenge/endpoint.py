@@ -58,8 +58,6 @@ _LOOK_EVERY = 0.05
 class ChallengeEndpoint:
     """The challenges of a site under these settings."""
 
-    waiting: Waiter = ON_LOOP
-
     def __init__(
         self,
         settings: Settings,
@@ -67,11 +65,13 @@ class ChallengeEndpoint:
         spent: UsedChallenges,
         hooks: ChallengeHooks,
         clearances: Clearances,
-        counted: Counter[str] | None = None,
+        counted: Counter[str],
+        waiter: Waiter = ON_LOOP,
     ) -> None:
         self.hooks = hooks
-        self.counted: Counter[str] = Counter() if counted is None else counted
+        self.counted = counted
         """Challenges by what became of them: issued, solved, and each way to fail."""
+        self._waiter = waiter
         self._settings = settings
         self._own = settings.challenge
         self._external: Provider | None = None
@@ -99,10 +99,6 @@ class ChallengeEndpoint:
         """Make no more puzzles."""
         for pool in self._pools.values():
             pool.close()
-
-    def owns(self, visit: Visit) -> bool:
-        """Whether a visit is to one of the reserved paths."""
-        return visit.target.startswith(self._own.path)
 
     async def challenge(
         self, visit: Visit, decision: Decision, headers: RawHeaders, receive: Receive, reference: str
@@ -184,7 +180,7 @@ class ChallengeEndpoint:
         if self._external is None or self._verify is None:
             # Given out under settings of before.
             return Failed("outage", ticket, "external")
-        confirmed = await self._verify.confirms(sent.get(self._external.field, ""), visit.address, self.waiting)
+        confirmed = await self._verify.confirms(sent.get(self._external.field, ""), visit.address, self._waiter)
         if confirmed is None:
             return Failed("outage", ticket, "external")
         return Solved("external", ticket) if confirmed else Failed("wrong", ticket, "external")
@@ -255,7 +251,7 @@ class ChallengeEndpoint:
             issued = self._challenges.issue(visit, ticket, kind)
             if issued is not None:
                 return issued
-            await self.waiting.sleep(_LOOK_EVERY)
+            await self._waiter.sleep(_LOOK_EVERY)
         return None
 
     async def _form(self, visit: Visit, fields: Mapping[bytes, bytes], receive: Receive) -> tuple[Form | None, bool]:

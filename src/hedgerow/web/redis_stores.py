@@ -1,4 +1,4 @@
-"""The stores of gates that share a Redis: what `storage` does for one machine. Needs the extra `redis`."""
+"""The stores of gates that share a Redis, and the watch that they share. Needs the extra `redis`."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.watch.redis_streams import SharedWatch, Streams, WatchFactory
 from hedgerow.watch.relay import Relay
 from hedgerow.watch.watch import Watch
-from hedgerow.web.build import build_policy, build_watch
-from hedgerow.web.holdings import SiteStores
+from hedgerow.web.gate import build_policy
+from hedgerow.web.stores import SiteStores, rate_limits
+from hedgerow.web.watch import build_watch
 
 
 def build_address(settings: Settings) -> RedisAddress:
-    """Where Redis is."""
     return parse_redis_address(settings.state.url, password=settings.state.password, ca_file=settings.state.ca_file)
 
 
 def build_redis(settings: Settings, *, patience: float | None = None) -> RedisState:
-    """The state, waited for as long as the settings say, or for *patience* seconds."""
+    """Build the state; it waits for Redis as long as the settings say, or for *patience* seconds."""
     state = settings.state
     return RedisState(
         build_address(settings),
-        settings.density.windows if settings.density.enabled else (),
+        rate_limits(settings),
         prefix=state.prefix,
         memory=state.memory,
         most_blocks=state.blocks,
@@ -42,20 +42,20 @@ def build_redis(settings: Settings, *, patience: float | None = None) -> RedisSt
     )
 
 
-def build(settings: Settings, *, ledger: Ledger) -> SiteStores:
-    """The stores of one process of any number. Who watches does so for all of them."""
+def build_redis_stores(settings: Settings, *, ledger: Ledger) -> SiteStores:
+    """Build the stores of one gate of any number."""
     state = build_redis(settings)
     streams = Streams(build_address(settings), settings.state.prefix)
     return SiteStores(
         state, ledger,
         RedisUsedChallenges(state, most=settings.challenge.spent, closed=settings.state.on_failure == "closed"),
-        RedisClearanceUsage(state), RedisRevokedBots(state), watches=settings.watch.enabled,
+        RedisClearanceUsage(state), RedisRevokedBots(state), runs_watch=settings.watch.enabled,
         relay=Relay(streams.deliver, queue=settings.watch.queue, on_close=streams.close),
-        shared=SiteWatch(settings, state),
+        shared_watch=SiteWatch(settings, state),
     )  # fmt: skip
 
 
-def _making(settings: Settings) -> WatchFactory:
+def _watch_maker(settings: Settings) -> WatchFactory:
     policy = build_policy(settings)
 
     def make(update_score: Callable[[ScoreUpdate], None]) -> tuple[Watch, Watch]:
@@ -67,27 +67,26 @@ def _making(settings: Settings) -> WatchFactory:
 
 
 class SiteWatch(SharedWatch):
-    """The shared watch of a site under *settings*; *state* is asked for what all of them have found."""
+    """The watch of a site under *settings*, divided between processes; *state* has what all of them have found."""
 
     def __init__(self, settings: Settings, state: RedisState) -> None:
         own = settings.state
         scripts = Scripts(own.prefix, (), memory=own.memory, most_blocks=own.blocks, remember=settings.policy.remember)
-        super().__init__(build_address(settings), scripts, _making(settings))
+        super().__init__(build_address(settings), scripts, _watch_maker(settings))
         self._state = state
 
-    def follow(self, settings: Settings) -> None:
+    def reload(self, settings: Settings) -> None:
         """Go on under these settings."""
-        self.use(_making(settings))
+        self.use(_watch_maker(settings))
 
     def campaigns(self) -> Sequence[Campaign]:
-        """All that are known, whoever has found them; the oldest first. None while Redis is away."""
         return read_campaigns(self._state)
 
 
 def read_campaigns(state: RedisState) -> Sequence[Campaign]:
-    """All campaigns that are kept in Redis, the oldest first; none while it is away."""
+    """Return all campaigns in Redis, whichever process found them, the oldest first; none while it is away."""
     try:
-        kept = state.ask(("HVALS", state.key("campaigns")))
+        stored = state.ask(("HVALS", state.key("campaigns")))
     except RedisUnavailable:
         return ()
-    return sorted((msgspec.json.decode(one, type=Campaign) for one in kept), key=lambda campaign: campaign.since)
+    return sorted((msgspec.json.decode(one, type=Campaign) for one in stored), key=lambda campaign: campaign.since)
