@@ -81,6 +81,13 @@ def test_spread_is_ever_further_apart():
     assert gaps == sorted(gaps)
 
 
+def test_the_longest_of_pages_gets_no_more_than_can_be_numbered():
+    page = b"<a>x</a> " * 70_000
+    out = bait_rewriter(SEAL, b"visitr", b"abcdef", "links", 1).feed(page, final=True)
+    assert out.count(b'"></a>') == 65_535
+    assert without_bait(out) == page
+
+
 def test_every_link_is_different_in_a_page_between_pages_and_between_visitors():
     who = [{}, {"path": "/other"}, {"visitor": "198.51.100.7"}, {"visitor": "account:ann"}]
     links = [link for one in who for link in traps_in(placed(LIST, **one, placement="links", every=1))]

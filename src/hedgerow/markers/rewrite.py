@@ -49,6 +49,9 @@ _USUAL_LENGTH = 15
 _LITERAL_END: Segment = (b"", "", b"")
 _MANY = 8
 _MOST_AT_ONCE = 1_000
+_MOST_KNOWN = 50_000
+# Their number is sealed in two bytes.
+_MOST_HIDDEN_LINKS = 0xFFFF
 PARAMETER = b"~"
 """The query parameter that carries the token in readable mode."""
 
@@ -366,7 +369,7 @@ class PageRewriter:
         if kind == "scripted":
             self._is_script_page, self._known = True, self._rules.known_links_of_scripts
             return (b"", "scripted", b""), _LITERAL_END
-        if self._placement is None:
+        if self._placement is None or self._hidden_links == _MOST_HIDDEN_LINKS:
             return ()
         style: tuple[Segment, ...] = () if self._is_styled else ((b"", "style", b""),)
         self._is_styled = True
@@ -423,7 +426,9 @@ class PageRewriter:
             if kind in _CHANGES_LINKS or len(missing) >= _MOST_AT_ONCE:
                 break
         links = self._links("link", list(missing.values()))
-        self._rules.remember(self._known, dict(zip(missing, links, strict=True)))
+        if len(self._known) + len(links) > _MOST_KNOWN:
+            self._known.clear()
+        self._known.update(zip(missing, links, strict=True))
 
     def _links(self, kind: FindingKind, texts: Sequence[bytes], lead: bytes = b"") -> list[Link]:
         """Return what links become that are written as *texts*; *lead* comes before the address."""
