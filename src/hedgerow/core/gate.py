@@ -125,7 +125,7 @@ class Gate:
         if decision.change is not None:
             self.state.update_score(decision.change)
 
-    # ---- The results of challenges: see `challenge.hooks.ChallengeHooks`
+    # ---- The results of challenges: see `challenge.interfaces.ChallengeHooks`
 
     def issued(self, visit: Visit, kind: ChallengeKind, at: float, *, again: bool) -> None:
         """Do nothing: a challenge was counted when its visitor became a suspect."""

@@ -16,7 +16,7 @@ from threading import Event, Thread
 import msgspec
 
 from hedgerow.challenge.clearance import Clearances
-from hedgerow.challenge.hooks import ChallengeHooks
+from hedgerow.challenge.interfaces import ChallengeHooks
 from hedgerow.core.decision import Campaign
 from hedgerow.core.gate import Gate, OnDecision
 from hedgerow.core.ledger import Ledger

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hedgerow.challenge.clearance import ClearanceUsage
-from hedgerow.challenge.used_challenges import UsedChallenges
+from hedgerow.challenge.interfaces import UsedChallenges
 from hedgerow.core.decision import Block, ScoreUpdate
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.rate_limit import RateLimit
