@@ -10,13 +10,13 @@ import time
 import tracemalloc
 
 from bench.samples import BROWSER
-from hedgerow.core.decision import PASS, Decision, Evidence
+from hedgerow.core.decision import ISSUED_TO_ANOTHER, PASS, Decision, Evidence
 from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.watch.link_sharing import CODE, LinkSharing
+from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.sessions.path import LONG, PathSession
 from hedgerow.watch.sessions.pending import PendingSession
 from hedgerow.watch.sessions.window import Access, SessionWindow
@@ -120,7 +120,7 @@ def _visit(name: str, issuer: str, step: int) -> tuple[Visit, Decision]:
     visit = Visit(1.8e9 + step * 90.0 + chance.expovariate(1 / 40), name, name, name, "GET", f"/{step}", marker=marker)
     if issuer == name:
         return visit, PASS
-    return visit, Decision("pass", (Evidence("integrity", CODE, 1.0, "", details=issued_to.hex()),))
+    return visit, Decision("pass", (Evidence("integrity", ISSUED_TO_ANOTHER, 1.0, "", details=issued_to.hex()),))
 
 
 def lateness(found: list, seconds: float = 4.0) -> tuple[float, float, float, int]:

@@ -16,7 +16,7 @@ import uvicorn
 
 from driving import KEY, Entries, settings
 from hedgerow.challenge import captcha as puzzle
-from hedgerow.challenge import hooks
+from hedgerow.challenge import interfaces
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.web.app import Site
@@ -25,7 +25,7 @@ from hedgerow.web.challenge import endpoint as challenging
 from hedgerow.web.stores import build_state
 
 SUSPECT = Decision("challenge", (Evidence("identity", "suspect", 0.5, "Too many wrong links."),))
-TOO_MANY = Decision("refuse", (Evidence("identity", hooks.TOO_MANY, 1.0, "Asked too often."),))
+TOO_MANY = Decision("refuse", (Evidence("identity", interfaces.TOO_MANY, 1.0, "Asked too often."),))
 _FORM = """<!DOCTYPE html><html lang=en><title>Write</title><h1>Write</h1>
 <form id=plain method=post action="/comment?id=7"><input name=who value="Änne &amp; Bob"><textarea name=text>one
 two</textarea><input type=hidden name=submit value=x><button>Send</button></form>

@@ -15,8 +15,6 @@ import brotli
 import msgspec
 import pytest
 import zstandard
-from hedgerow.web.build import build_state
-from hedgerow.web.site import Site
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -28,7 +26,9 @@ from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Lists
 from hedgerow.markers.html.content_coding import BrokenCoding, codec
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
+from hedgerow.web.app import Site
 from hedgerow.web.response import ResponseRewriter, beginning_of
+from hedgerow.web.stores import build_state
 from markers.html.nasty import pages
 
 SEALS = TokenCodecs([Key(1, KEY, 0.0)])
@@ -74,10 +74,10 @@ class Body:
 
     def __init__(self, site: Site, coding: bytes = b"", content_type: bytes = HTML, *, by_script: bool = False) -> None:
         self._site = site
-        self._untouched = site.untouched.copy()
+        self._untouched = site.counters.skipped.copy()
         self._sent: list[bytes] = []
         visit = msgspec.structs.replace(VISIT, kind="call") if by_script else VISIT
-        self._rewriter = ResponseRewriter(site, visit, Decision("pass"), self._send)
+        self._rewriter = ResponseRewriter(site.app, visit, Decision("pass"), self._send)
         headers = [(b"content-type", content_type), *([(b"content-encoding", coding)] if coding else [])]
         self._tell({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -91,7 +91,7 @@ class Body:
     @property
     def given_up(self) -> str:
         """Why the body was not rewritten, as far as that is counted."""
-        return "".join(self._site.untouched - self._untouched)
+        return "".join(self._site.counters.skipped - self._untouched)
 
     def _tell(self, message: dict[str, Any]) -> None:
         try:

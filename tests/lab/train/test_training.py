@@ -33,7 +33,7 @@ from hedgerow.lab.train.simulated_data import Size, draw_walks, train_simulated
 from hedgerow.lab.train.simulated_people import SimulatedPerson
 from hedgerow.lab.train.walks import Stride, Walk, take
 from hedgerow.watch.models.bundle import encoded, load
-from hedgerow.watch.sessions.path import LONG, SIX, PathSession
+from hedgerow.watch.sessions.path import LONG, PATHMARKER_FEATURES, PathSession
 
 SITES = draw_sites(Random(1), 4)
 
@@ -146,7 +146,7 @@ def test_rows_of_a_log():
     visits.insert(5, visit(4.5, "/x.png", kind="asset"))
     samples = visits_to_samples(visits, lambda _: "width-first", host="example.org")
     assert [(s.number, s.size) for s in samples] == [(0, n) for n in (10, 20, 30, 40, 50, 60)] + [(1, 10)]
-    assert samples[0].features[SIX.index("width")] == 9 / 10
+    assert samples[0].features[PATHMARKER_FEATURES.index("width")] == 9 / 10
     assert not visits_to_samples(visits, lambda _: "")
 
 
