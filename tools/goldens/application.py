@@ -203,8 +203,8 @@ def asgi_of(site: Site) -> Any:
         raw, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         reply = site(scope["method"], f"{raw}?{query}" if query else raw, headers, body)
-        told = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in with_length(reply)]
-        await send({"type": "http.response.start", "status": reply.status, "headers": told})
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in with_length(reply)]
+        await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
         pieces = [] if scope["method"] == "HEAD" else pieces_of(reply.body) if reply.chunked else [reply.body]
         for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -132,7 +132,7 @@ class Process:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text("utf-8", "replace")
 
     def stop(self) -> None:

@@ -73,7 +73,7 @@ class Form:
         self._processes.append(process)
         wait_for(f"{what} of {self.name}", lambda: not process.alive or _answers(port))
         if not process.alive:
-            raise SystemExit(f"golden: {what} of {self.name} ended:\n{process.said()}")
+            raise SystemExit(f"golden: {what} of {self.name} ended:\n{process.output()}")
 
     def run_application(self, kind: str, port: int, *arguments: str | Path) -> None:
         self.run(kind, port, ["-P", _APPLICATION, kind, str(port), self._seen, *arguments])
@@ -163,13 +163,13 @@ class Serve(Form):
 
     def _ask(self, path: str, request: Request, *more: tuple[str, str], whole: bool = False) -> Answer:
         """Ask as a front does: *whole* says that method and body are those of the visitor."""
-        told = [(name, value) for name, value in request.headers if not name.lower().startswith("x-forwarded-")]
+        kept = [(name, value) for name, value in request.headers if not name.lower().startswith("x-forwarded-")]
         about = [
             ("X-Forwarded-Method", request.method), ("X-Forwarded-Uri", request.target), ("X-Forwarded-Host", HOST),
             ("X-Forwarded-Proto", "http"), ("X-Forwarded-For", _client_of(request)), *more,
         ]  # fmt: skip
         method, body = (request.method, request.body) if whole else ("GET", b"")
-        return send(self.port, Request(method, path, _FRONT, [*told, *about], body))
+        return send(self.port, Request(method, path, _FRONT, [*kept, *about], body))
 
 
 class ServeLater(Serve):
@@ -184,13 +184,13 @@ class ServeLater(Serve):
         if asked.status != 401:
             return asked
         answer = self._ask("/answer", request, ("X-Hedgerow-Ref", asked.header("hedgerow-ref")), whole=True)
-        told = [("Later-Decision", asked.header("hedgerow-decision"))]
-        return answer._replace(headers=[*told, *answer.headers])
+        earlier = [("Later-Decision", asked.header("hedgerow-decision"))]
+        return answer._replace(headers=[*earlier, *answer.headers])
 
 
 def _client_of(request: Request) -> str:
-    told = [value for name, value in request.headers if name.lower() == "x-forwarded-for"]
-    return ", ".join([*told, request.address])
+    forwarded = [value for name, value in request.headers if name.lower() == "x-forwarded-for"]
+    return ", ".join([*forwarded, request.address])
 
 
 ALL: tuple[type[Form], ...] = (Protect, Workers, Asgi, Wsgi, Serve, ServeLater)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -30,7 +31,9 @@ SMALL: dict[str, Record] = {
 
 def main(usage: str) -> int:
     """Run the command line and return its exit status."""
-    parser = argparse.ArgumentParser(prog="tools/golden", description=usage, formatter_class=_AsWritten)
+    parser = argparse.ArgumentParser(
+        prog="tools/golden", description=usage, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     actions = parser.add_subparsers(dest="action", required=True)
     recording = actions.add_parser("record", help="record what users see")
     recording.add_argument("folder", type=Path)
@@ -45,6 +48,8 @@ def main(usage: str) -> int:
     for action in (recording, accepting):
         action.add_argument("--python", type=Path, default=_own_python(), help="a Python that can import hedgerow")
     given = parser.parse_args()
+    # End by an exception, so that servers are stopped and temporary files removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if given.action == "compare":
         return _compare(given.first, given.second, given.lines)
     if given.action == "accept":
@@ -56,10 +61,6 @@ def main(usage: str) -> int:
         parser.error(f"there is no section {', '.join(sorted(unknown))}; there are {', '.join(sections)}")
     record(given.python, given.folder, {name: sections[name] for name in wanted})
     return 0
-
-
-class _AsWritten(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of the description as they are."""
 
 
 def _own_python() -> Path:

@@ -319,11 +319,15 @@ def accounts(play: Play) -> None:
 def proxied(play: Play) -> None:
     """Behind a trusted proxy"""
     front = "127.0.0.1"
-    told = [("X-Forwarded-For", "198.51.100.7"), ("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "shop.example")]
-    play.ask("https", "/", address=front, more=told)
+    forwarded = [
+        ("X-Forwarded-For", "198.51.100.7"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Host", "shop.example"),
+    ]
+    play.ask("https", "/", address=front, more=forwarded)
     play.ask("two addresses", "/page/1", address=front, more=[("X-Forwarded-For", "192.0.2.9, 198.51.100.8")])
     play.ask("IPv6", "/page/1", address=front, more=[("X-Forwarded-For", "2001:db8::7")])
-    play.ask("who is not trusted", "/page/1", address="127.0.0.34", more=told)
+    play.ask("not a trusted proxy", "/page/1", address="127.0.0.34", more=forwarded)
 
 
 # ---- Challenges
@@ -417,11 +421,11 @@ def solution_of(page: Answer) -> dict[str, str]:
     if found is None:
         return {"answer": ""}
     asked = json.loads(unescape(found[1]))
-    told = asked["parameters"]
-    nonce, salt = bytes.fromhex(told["nonce"]), bytes.fromhex(told["salt"])
+    parameters = asked["parameters"]
+    nonce, salt = bytes.fromhex(parameters["nonce"]), bytes.fromhex(parameters["salt"])
     for number in range(1_000_000):
-        key = pbkdf2_hmac("sha256", nonce + number.to_bytes(4), salt, told["cost"], told["keyLength"])
-        if key.hex().startswith(told["keyPrefix"]):
+        key = pbkdf2_hmac("sha256", nonce + number.to_bytes(4), salt, parameters["cost"], parameters["keyLength"])
+        if key.hex().startswith(parameters["keyPrefix"]):
             break
     payload = {"challenge": asked, "solution": {"counter": number, "derivedKey": key.hex(), "time": 1.0}}
     return {**hidden_fields(page), "answer": base64.b64encode(json.dumps(payload).encode()).decode()}
@@ -451,15 +455,15 @@ def wrong_questions(play: Play) -> None:
     """A front asks wrongly"""
     if play.form.rewrites:
         return
-    told = [("X-Forwarded-Method", "GET"), ("X-Forwarded-Uri", "/"), ("X-Forwarded-For", "127.0.0.51")]
+    forwarded = [("X-Forwarded-Method", "GET"), ("X-Forwarded-Uri", "/"), ("X-Forwarded-For", "127.0.0.51")]
     cases: tuple[tuple[str, str, str, Pairs], ...] = (
-        ("not trusted", "/auth", "127.0.0.52", told),
-        ("no method", "/auth", "127.0.0.1", told[1:]),
-        ("no address", "/auth", "127.0.0.1", told[:1]),
-        ("two addresses", "/auth", "127.0.0.1", [*told, ("X-Forwarded-Uri", "/page/1")]),
-        ("no such path", "/nothing", "127.0.0.1", told),
-        ("unknown reference", "/answer", "127.0.0.1", [*told, ("X-Hedgerow-Ref", "nobody")]),
-        ("as Envoy", "/envoy/page/1?a=1", "127.0.0.1", told[2:]),
+        ("not trusted", "/auth", "127.0.0.52", forwarded),
+        ("no method", "/auth", "127.0.0.1", forwarded[1:]),
+        ("no address", "/auth", "127.0.0.1", forwarded[:1]),
+        ("two addresses", "/auth", "127.0.0.1", [*forwarded, ("X-Forwarded-Uri", "/page/1")]),
+        ("no such path", "/nothing", "127.0.0.1", forwarded),
+        ("unknown reference", "/answer", "127.0.0.1", [*forwarded, ("X-Hedgerow-Ref", "nobody")]),
+        ("as Envoy", "/envoy/page/1?a=1", "127.0.0.1", forwarded[2:]),
         ("ban-list client without a token", "/client/lists", "127.0.0.1", []),
     )
     for words, path, address, headers in cases:

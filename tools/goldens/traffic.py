@@ -8,6 +8,7 @@ the site. After the requests it has the pages of the admin listener, the rows of
 
 from __future__ import annotations
 
+import http.client
 import re
 import sqlite3
 import sys
@@ -228,7 +229,11 @@ class Recording(Play):
     def scene(self, scene: Callable[[Play], None]) -> None:
         self._scene = (scene.__doc__ or "").strip()
         self._lines.append(f"\n{'=' * 20} {self._scene}\n")
-        scene(self)
+        try:
+            scene(self)
+        except (LookupError, OSError, http.client.HTTPException, ValueError) as error:
+            # A page without the links that the scene follows, or no response at all: a difference like any other.
+            self._lines.append(f"\n(the scene ends early: {error!r})\n")
 
     def note(self, request: Request, answer: Answer, words: str) -> None:
         """Write one exchange."""
@@ -324,7 +329,7 @@ def _state(form: Form, references: list[str]) -> str:
         ("models", "show"),
     ]
     commands += [("explain", reference) for reference in references[:_MOST_EXPLAINED]]
-    if form.name == "protect":
+    if form.name == "protect" and (form.state / "ledger.sqlite").exists():
         commands += [("replay", "ledger.sqlite", "--json", "-"), ("report", "ledger.sqlite", "--json", "-")]
         _retime(form.state / "ledger.sqlite", form.folder / "ledger.sqlite")
     outputs = form.checkout.run_all(
@@ -358,6 +363,8 @@ def _retime(ledger: Path, copy: Path) -> None:
 def _ledger(path: Path) -> str:
     """The rows of the ledger, without their moments and references."""
     lines = ["\nvisits in the ledger:\n"]
+    if not path.exists():
+        return "\nno ledger\n"
     with sqlite3.connect(path) as connection:
         cursor = connection.execute("SELECT * FROM visits ORDER BY id")
         names = [column[0] for column in cursor.description]
