@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from typing import Any
 
@@ -14,6 +15,11 @@ from hypothesis import settings as hypothesis_settings
 # Two noisy cores: a deadline for a single example would fail by chance.
 hypothesis_settings.register_profile("hedgerow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("hedgerow")
+
+
+def pytest_configure() -> None:
+    """SIGTERM is heeded like Ctrl-C: fixtures stop their servers and remove their folders."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _together(nodeid: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from attached import attached
 from hedgerow import __version__
 from hedgerow.cli import main as cli_main
 from hedgerow.cli.interrupt import STATUS
@@ -278,8 +279,8 @@ class Protect:
         self.log = folder / "protect.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hedgerow", "protect", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
-                 "--admin", "127.0.0.1:0", *arguments],
+                attached([sys.executable, "-m", "hedgerow", "protect", "http://127.0.0.1:1", "--listen", "127.0.0.1:0",
+                          "--admin", "127.0.0.1:0", *arguments]),
                 cwd=folder, env=environment(folder), stdout=out, stderr=out, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         self.wait_for("overview, health and metrics at")

@@ -10,12 +10,14 @@ import time
 
 import pytest
 
+from attached import attached
+
 
 def start(tmp_path, text: str) -> subprocess.Popen[str]:
     (tmp_path / "hedgerow.toml").write_text(f'directory = "{tmp_path}"\n{text}')
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEDGEROW__")}
     return subprocess.Popen(
-        [sys.executable, "-m", "hedgerow", "watch", "--config", str(tmp_path / "hedgerow.toml")],
+        attached([sys.executable, "-m", "hedgerow", "watch", "--config", str(tmp_path / "hedgerow.toml")]),
         env={**kept, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from attached import attached
 from hedgerow.errors import HedgerowError
 from hedgerow.proxy import server as module
 from hedgerow.proxy.server import make_server
@@ -720,7 +721,7 @@ server.run([door])
 @pytest.mark.parametrize(("seconds", "graceful", "done"), [(0.5, 10, True), (60, 1, False)])
 def test_sigterm_lets_requests_finish_if_they_do_so_in_time(seconds, graceful, done):
     command = [sys.executable, "-c", PROGRAM, str(graceful)]
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program = subprocess.Popen(attached(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with program, socket.create_connection(("127.0.0.1", int(program.stdout.readline())), timeout=120) as client:
         idle = socket.create_connection(client.getpeername(), timeout=120)
         client.sendall(get(b"/?%g" % seconds, close=False))

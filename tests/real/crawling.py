@@ -23,6 +23,8 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import httpx
 
+from attached import attached
+
 from .servers import PATIENCE, clean_environment
 
 MOST_REQUESTS = 3000
@@ -79,7 +81,7 @@ def _run(command: list[str], folder: Path, *, until: Callable[[], bool] = bool) 
     """Run a crawler to its end, or *until* it has done enough, or for `LONGEST`; returns what it said."""
     with (folder / "crawler.log").open("wb+") as log:
         process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment()
+            attached(command), cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=clean_environment()
         )
         end = time.monotonic() + LONGEST
         while process.poll() is None and not until() and time.monotonic() < end:

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psycopg
 
+from attached import attached
+
 from .conftest import missing
 from .servers import PATIENCE, free_port
 
@@ -47,7 +49,10 @@ class RedisServer:
         with self.log.open("ab") as out:
             quiet = ["--save", "", "--appendonly", "no", "--dir", self._folder.name]
             self.process = subprocess.Popen(
-                [self._program, "--bind", "127.0.0.1", "--port", str(self.port), *quiet, *self._options],
+                # Tests pause it, and a paused process does not heed SIGTERM.
+                attached(
+                    [self._program, "--bind", "127.0.0.1", "--port", str(self.port), *quiet, *self._options], by="KILL"
+                ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -143,7 +148,7 @@ class PostgresServer:
         ]
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port), *options],
+                attached([self._programs / "postgres", "-D", self._folder / "data", "-p", str(self.port), *options]),
                 user=self._user,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,

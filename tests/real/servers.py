@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from attached import attached
 from hedgerow.core.visit import Marker
 from hedgerow.markers.token import TokenCodec, TokenCodecs, page_digest, visitor_digest
 from hedgerow.web.key_file import load_keys
@@ -107,7 +108,7 @@ class Running:
         self.log = log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                command,
+                attached(command),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

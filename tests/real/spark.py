@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pyspark
 
+from attached import attached
+
 from .conftest import missing
 from .servers import free_port
 
@@ -88,7 +90,7 @@ class SparkCluster:
         with self.log.open("ab") as out:
             self.processes.append(
                 subprocess.Popen(
-                    [*command, "--host", "127.0.0.1", *options],
+                    attached([*command, "--host", "127.0.0.1", *options]),
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=subprocess.STDOUT,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from attached import attached
+
 from .servers import HEDGEROW, PATIENCE, clean_environment, wait_for
 
 
@@ -19,7 +21,7 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     (folder / "tmp").mkdir()
     return subprocess.Popen(
         # Where tests run in the background, Ctrl-C is ignored, and so it would be in what they start.
-        ["env", "--default-signal=INT", HEDGEROW, "demo", *options],
+        attached(["env", "--default-signal=INT", HEDGEROW, "demo", *options]),
         cwd=folder,
         env=clean_environment(TMPDIR=str(folder / "tmp")),
         stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from attached import attached
 from hedgerow.ledger.labels import label_of, read_labels
 from hedgerow.logs.reader import LogReader
 from real.servers import free_port
@@ -106,7 +107,9 @@ def protected(site: ThreadingHTTPServer, tmp_path: Path) -> Iterator[str]:
     port = free_port()
     command = [sys.executable, "-m", "hedgerow", "protect", f"http://127.0.0.1:{site.server_port}"]
     command += ["--listen", f"127.0.0.1:{port}", "--config", str(config)]
-    process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        attached(command), env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
