@@ -39,7 +39,13 @@ def test_only_the_directories_that_were_used_last_are_kept(tmp_path: Path):
     other = tmp_path / "other"
     other.mkdir()
     _remove_old(tmp_path / "compiled-5")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["compiled-0", "compiled-1", "compiled-2", "compiled-5", "other"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "compiled-0",
+        "compiled-1",
+        "compiled-2",
+        "compiled-5",
+        "other",
+    ]
 
 
 @pytest.mark.parametrize("lines", [2000, 60_000])

@@ -44,7 +44,11 @@ def found_of(rows: Any, *, exact: bool) -> tuple[Any, Any]:
     pages = np.array([(rows["kind"] == 0).sum()])
     bounds = np.array([0, len(rows)])
     plain = sessions_of(
-        {name: rows[name].tolist() for name in ROW.names or ()}, bounds.tolist(), pages, facts(exact=exact), compiled=False
+        {name: rows[name].tolist() for name in ROW.names or ()},
+        bounds.tolist(),
+        pages,
+        facts(exact=exact),
+        compiled=False,
     )
     compiled = sessions_of(rows, bounds, pages, facts(exact=exact), compiled=True)
     assert [part.tolist() for part in plain] == [part.tolist() for part in compiled]

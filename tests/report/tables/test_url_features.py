@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from hedgerow.core.request_kind import ASSETS, CALL_NAMES, CALL_SUFFIXES, kind_of
 from hedgerow.report.tables.url_features import (
-    ASSET, CALL, OUTLINE_SIZE, PAGE, PARAMETERS, ROBOTS, kind_of_target, outline, split_referrer,
+    ASSET,
+    CALL,
+    OUTLINE_SIZE,
+    PAGE,
+    PARAMETERS,
+    ROBOTS,
+    kind_of_target,
+    outline,
+    split_referrer,
 )  # fmt: skip
 
 KINDS = {"page": PAGE, "call": CALL, "asset": ASSET}
@@ -68,7 +76,9 @@ def test_targets_sort_as_a_person_sorts():
     assert sorted(keys) == keys
 
 
-@pytest.mark.parametrize(("target", "flags"), [(b"/robots.txt", ROBOTS), (b"/robots.txt?a", ROBOTS | PARAMETERS), (b"/robots,txt", 0)])
+@pytest.mark.parametrize(
+    ("target", "flags"), [(b"/robots.txt", ROBOTS), (b"/robots.txt?a", ROBOTS | PARAMETERS), (b"/robots,txt", 0)]
+)
 def test_flags(target, flags):
     assert outlined(target)[2] == flags
 

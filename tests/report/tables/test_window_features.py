@@ -46,7 +46,9 @@ def test_features_are_those_of_the_live_engine(seed, count, pages, pause, hidden
         page, parent = chance.randrange(1, pages), chance.randrange(1, pages)
         rows.append((at, page, parent, chance.choice([0, 1, 1, 2]), chance.choice([0, 2, 2, 3]), chance.choice([0, 2])))
     table = np.zeros(count, ROW)
-    for name, column in zip(("page", "parent", "place", "agent", "kind"), list(zip(*rows, strict=True))[1:], strict=True):
+    for name, column in zip(
+        ("page", "parent", "place", "agent", "kind"), list(zip(*rows, strict=True))[1:], strict=True
+    ):
         table[name] = column
     table["t"] = [round(row[0] * 1e6) for row in rows]
     none = np.zeros(1, np.bool_)

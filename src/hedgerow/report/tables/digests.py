@@ -82,4 +82,4 @@ def digest(data: Any, start: int, end: int, key: Any) -> Any:
         k += _FOUR
         i += _EIGHT
     found = low >> _HALF | high & _HIGH
-    return found if found else _ONE
+    return found or _ONE

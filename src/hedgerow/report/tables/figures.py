@@ -190,9 +190,7 @@ def _count_agents(rows: Any, start: int, end: int, stamp: int, scratch: _Scratch
 
 
 @Kernel
-def _count_pages(
-    rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, scratch: _Scratch, out: Any
-) -> None:
+def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, scratch: _Scratch, out: Any) -> None:
     """Page visits, different pages, and in which order those of large groups come."""
     kind, page, shape, order = rows["kind"], rows["page"], rows["shape"], rows["ord"]
     seen, stamps = scratch.pages, scratch.page_stamps
@@ -328,7 +326,8 @@ def _figures_of(rows: Rows, facts: SiteFacts, *, compiled: bool) -> Figures:
     else:
         # Plain Python reads lists faster than arrays.
         data, bounds = {name: rows[name].tolist() for name in COLUMNS}, bounds.tolist()
-        facts = facts._replace(places=facts.places.tolist(), listing=facts.listing.tolist(), profile=facts.profile.tolist())  # fmt: skip
+        places, listing, profile = facts.places.tolist(), facts.listing.tolist(), facts.profile.tolist()
+        facts = facts._replace(places=places, listing=listing, profile=profile)
         listed = values.tolist()
         _count(data, bounds, facts, _Scratch(*(column.tolist() for column in scratch)), listed)
         values = np.array(listed)

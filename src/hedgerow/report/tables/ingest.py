@@ -117,7 +117,7 @@ def _read_lines(
     counts: ReadCounts,
     progress: Progress | None,
 ) -> None:
-    """Read a log by the compiled scanner, in several threads; rows are numbered and stored in the order of the lines."""
+    """Read a log by the compiled scanner, in several threads; rows are stored in the order of the lines."""
     parse, seen, workers = source.parser(), counts.lines, os.cpu_count() or 1
     vhost, users = source.format.has_host, builder.by == "account"
     free = [new_work(builder.key, vhost=vhost, users=users) for _ in range(workers + _AHEAD)]
@@ -154,7 +154,7 @@ def _scan(load: Load, work: Work) -> Scanned | None:
 
 
 def rows_of(scanned: Scanned, parse: Parser, builder: RowBuilder, counts: ReadCounts) -> Rows:
-    """The rows of scanned lines, those of odd lines by the reference parser; where a line is bad its row stays `ODD`."""
+    """The rows of scanned lines, those of odd lines by the reference parser; the row of a bad line stays `ODD`."""
     rows, places, odd = scanned.rows, scanned.odd, []
     lines = zip(places.tolist(), rows["t"][places].tolist(), rows["page"][places].tolist(), strict=True)
     for place, start, end in lines:

@@ -36,7 +36,7 @@ _NEWLINE, _RETURN, _SPACE, _QUOTE, _DASH, _BACKSLASH = 10, 13, 32, 34, 45, 92
 _TOKEN = np.isin(np.arange(256), list(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
 """The bytes that a method may have."""
 _BLANK = np.array([chr(byte).isspace() for byte in range(256)])
-_MONTHS = np.array([int.from_bytes(name.encode()) for name in "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()])
+_MONTHS = np.array([int.from_bytes(name) for name in b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()])
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES, _NEWLINES = (_ONES * np.uint64(byte) for byte in (_QUOTE, _BACKSLASH, _NEWLINE))
 _EIGHT, _FIVE_BYTES = np.uint64(8), np.uint64(0xFFFFFFFFFF)

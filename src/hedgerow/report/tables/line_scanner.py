@@ -20,14 +20,46 @@ from hedgerow.logs.reader import LONGEST_LINE
 from hedgerow.report.tables.digests import KEY_NUMBERS, DigestKey, digest, eight
 from hedgerow.report.tables.jit import Kernel
 from hedgerow.report.tables.line_parser import (
-    AGENT, AGENT_END, CLIENT, CLIENT_END, FIELDS, HEAD, HOST_END, METHOD, NO_TIME, OLD_VERSION, OTHER_CLIENT,
-    OTHER_METHOD, PADDING, REFERRER, REFERRER_END, STATUS, TARGET, TARGET_END, TIME, USER, USER_END, find_line_end,
-    ipv4, seconds, split,
+    AGENT,
+    AGENT_END,
+    CLIENT,
+    CLIENT_END,
+    FIELDS,
+    HEAD,
+    HOST_END,
+    METHOD,
+    NO_TIME,
+    OLD_VERSION,
+    OTHER_CLIENT,
+    OTHER_METHOD,
+    PADDING,
+    REFERRER,
+    REFERRER_END,
+    STATUS,
+    TARGET,
+    TARGET_END,
+    TIME,
+    USER,
+    USER_END,
+    find_line_end,
+    ipv4,
+    seconds,
+    split,
 )  # fmt: skip
 from hedgerow.report.tables.rows import ODD, ROW, Rows
 from hedgerow.report.tables.url_features import (
-    ASSET, CALL, HEAD as HEAD_FLAG, OLD_HTTP, OUTLINE_SIZE, REFERRED, kind_of_target, outline, split_referrer,
+    ASSET,
+    CALL,
+    OLD_HTTP,
+    OUTLINE_SIZE,
+    REFERRED,
+    kind_of_target,
+    outline,
+    split_referrer,
 )  # fmt: skip
+from hedgerow.report.tables.url_features import (
+    HEAD as HEAD_FLAG,
+)
 
 PIECE = 1 << 24
 """Bytes of a log that are scanned at once."""
@@ -36,7 +68,7 @@ MOST_LINES = 1 << 17
 MOST_SYMBOLS = 1 << 16
 
 CLIENTS, USERS, HOSTS, AGENTS, PLACES, SHAPES = range(6)
-"""The kinds of symbols: clients that are no IPv4 addresses, users, virtual hosts, user agents, referring hosts, shapes."""
+"""Kinds of symbols: clients that are no IPv4 addresses, users, virtual hosts, user agents, referring hosts, shapes."""
 
 SYMBOL = np.dtype(
     [

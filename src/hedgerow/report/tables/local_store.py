@@ -33,14 +33,36 @@ from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import Features, features
 from hedgerow.report.shape.series import Counts, SeriesPlan
 from hedgerow.report.tables.distinct import (
-    GROUPS, DistinctPairs, Pairs, Select, by_group, different, in_ranges, page_of,
+    GROUPS,
+    DistinctPairs,
+    Pairs,
+    Select,
+    by_group,
+    different,
+    in_ranges,
+    page_of,
 )  # fmt: skip
 from hedgerow.report.tables.figures import Figures, SiteFacts, count, join_figures
 from hedgerow.report.tables.ingest import Progress, read
 from hedgerow.report.tables.queries import DAY, Columns
 from hedgerow.report.tables.row_builder import OTHERS, RowBuilder
 from hedgerow.report.tables.rows import (
-    ANY, ODD, PARTS, ROW, Rows, SourceRuns, arranged, blocks, divide, first_pages, join, join_runs, part_of, runs, sort_rows, take,
+    ANY,
+    ODD,
+    PARTS,
+    ROW,
+    Rows,
+    SourceRuns,
+    arranged,
+    blocks,
+    divide,
+    first_pages,
+    join,
+    join_runs,
+    part_of,
+    runs,
+    sort_rows,
+    take,
 )  # fmt: skip
 from hedgerow.report.tables.url_features import ASSET, CALL, PAGE
 

@@ -66,9 +66,7 @@ def _variation(gaps: Any, start: int, end: int) -> float:
 
 
 @Kernel
-def _put_features(
-    size: int, times: Any, numbers: Any, parents: Any, different: int, others: int, out: Any
-) -> None:
+def _put_features(size: int, times: Any, numbers: Any, parents: Any, different: int, others: int, out: Any) -> None:
     """The features of a session of *size* steps; *others* are requests for no pages."""
     count = size - 1
     gaps = np.empty(max(count, 1), np.float64)

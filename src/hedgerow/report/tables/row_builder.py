@@ -25,7 +25,16 @@ from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.line_scanner import AGENTS, CLIENTS, HOSTS, PLACES, SHAPES, USERS, Scanned
 from hedgerow.report.tables.rows import ROW, Rows, renumber
 from hedgerow.report.tables.url_features import (
-    ASSET, CALL, HEAD, OLD_HTTP, OUTLINE_SIZE, PAGE, PREFETCH, REFERRED, outline, split_referrer,
+    ASSET,
+    CALL,
+    HEAD,
+    OLD_HTTP,
+    OUTLINE_SIZE,
+    PAGE,
+    PREFETCH,
+    REFERRED,
+    outline,
+    split_referrer,
 )  # fmt: skip
 from hedgerow.request.account import visitor_of
 

@@ -101,8 +101,8 @@ def _read_part(part: Part, dialect: Dialect, key: DigestKey) -> Iterator[pa.Reco
     )
     source = look_at(part.path, dialect)
     place = part.index << _BITS_OF_A_PLACE
-    for rows in _rows_of(part, source, numbering, tally):
-        rows = take(rows, np.flatnonzero(rows["kind"] != ODD))
+    for all_rows in _rows_of(part, source, numbering, tally):
+        rows = take(all_rows, np.flatnonzero(all_rows["kind"] != ODD))
         for start in range(0, len(rows), _ROWS_AT_ONCE):
             some = rows[start : start + _ROWS_AT_ONCE]
             yield _sent(some, place)

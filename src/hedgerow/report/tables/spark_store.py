@@ -136,7 +136,9 @@ class SparkStore(SqlQueries):
         schema = "index BIGINT, named STRING, path STRING, start BIGINT, end BIGINT"
         with self._told():
             spread = self._spark.sparkContext.parallelize(parts, max(1, len(parts)))
-            sent = self._spark.createDataFrame(spread, schema).mapInArrow(partial(read_parts, dialect, builder.key.secret), READ)
+            sent = self._spark.createDataFrame(spread, schema).mapInArrow(
+                partial(read_parts, dialect, builder.key.secret), READ
+            )
             sent.persist(StorageLevel.MEMORY_AND_DISK)
             found = sent.where("meaning IS NOT NULL").select("meaning").toArrow()
             meanings = [msgspec.msgpack.decode(one, type=Meaning) for one in found.column(0).to_pylist()]

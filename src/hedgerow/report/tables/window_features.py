@@ -152,7 +152,14 @@ def _find_windows(rows: Any, bounds: Any, visits: Any, facts: Any, who: Any, fea
 
     *who* gets what `WHO` says, *features* the features.
     """
-    t, page, parent, place, agent, kind = rows["t"], rows["page"], rows["parent"], rows["place"], rows["agent"], rows["kind"]
+    t, page, parent, place, agent, kind = (
+        rows["t"],
+        rows["page"],
+        rows["parent"],
+        rows["place"],
+        rows["agent"],
+        rows["kind"],
+    )
     found = 0
     # Of each visit of the window: the row, the seconds before it, its user agent, and what its referrer is.
     row = np.zeros(MOST + 1, np.int64)
