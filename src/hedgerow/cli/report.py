@@ -75,6 +75,8 @@ def run(
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
+    # Matrices are small here: threads for one of them wait for each other longer than they work. Before numpy is read.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with exit_on_interrupt():
         try:
             from hedgerow.report.pipeline import Options, make

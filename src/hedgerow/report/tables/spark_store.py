@@ -87,6 +87,7 @@ class SparkStore(SqlQueries):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_SILENCE}",
+            "spark.executorEnv.OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
             "spark.driver.memory": f"{max(memory, _LEAST_MEMORY) // 1_000_000}m",
             "spark.driver.maxResultSize": "0",
             "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_AT_ONCE),
