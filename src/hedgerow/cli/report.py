@@ -7,6 +7,7 @@ Progress goes to standard error, and only where that is a terminal; the summary,
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -75,10 +76,11 @@ def run(
     master: str = "",
 ) -> None:
     """Report on *logs*; see the command's help for the rest."""
+    # Matrices are small here: threads for one of them wait for each other longer than they work. Before numpy is read.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with exit_on_interrupt():
         try:
             from hedgerow.report.pipeline import Options, make
-            from hedgerow.report.tables.jit import is_first
             from hedgerow.report.tables.source_tables import Tables
             from hedgerow.report.terminal import print_report
         except ImportError as error:
@@ -105,8 +107,8 @@ def run(
         )
     began, written = time.perf_counter(), False
     console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
-    if is_first() and sys.stderr.isatty():
-        Console(stderr=True).print("The first report compiles its functions, which takes half a minute or so, once.")
+    if sys.stderr.isatty():
+        _show_messages_of("hedgerow.report")
     try:
         with (
             _without_collecting(),
@@ -142,6 +144,15 @@ def run(
     if timing and aloud:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+
+
+def _show_messages_of(name: str) -> None:
+    """Show what a package logs on standard error, a line each."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
 
 
 @contextmanager

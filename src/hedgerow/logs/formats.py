@@ -49,7 +49,7 @@ _UNESCAPED |= {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\v": "\v", r"\b": "\b", 
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ")
 _VERSION = re.compile(r"\S*\Z")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
-_DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
+DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
 _NOISE = "\0\xef\xbb\xbf"
 OLD_HTTP = "1.0"
@@ -149,7 +149,7 @@ class LineParser:
             account = account_of(user)
             visitor = visitor_of(account, prefix)
         if host:
-            host = _DEFAULT_PORT.sub("", host)
+            host = DEFAULT_PORT.sub("", host)
             origin = origin_of_referrer(referrer, host)
         if self._bot_verifier is not None:
             bot = self._bot_verifier.match_address(at, address, agent)

@@ -237,12 +237,18 @@ class TextSource:
         return parser(self.format, self.dialect, accounts=accounts, bot_verifier=bot_verifier)
 
     def visits(
-        self, tally: ReadCounts, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
+        self,
+        tally: ReadCounts,
+        *,
+        accounts: bool = False,
+        bot_verifier: BotVerifier | None = None,
+        blocks: Iterator[bytes] | None = None,
     ) -> Iterator[Visit]:
+        """The visits in the file, or in its *blocks*, where somebody has read those already."""
         parse = self.parser(accounts=accounts, bot_verifier=bot_verifier)
         directives = has_directives(parse)
         seen = 0
-        for lines in _lines(self.blocks(tally)):
+        for lines in _lines(self.blocks(tally) if blocks is None else blocks):
             seen += len(lines)
             for line in lines:
                 if directives and is_directive(parse, line):

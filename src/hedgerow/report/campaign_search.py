@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hedgerow.report.campaigns.network_groups import ROBOTS, Requests
 from hedgerow.report.campaigns.search import find
@@ -12,7 +13,6 @@ from hedgerow.report.result import CampaignResult
 from hedgerow.report.shape_opinion import ShapeOpinion
 from hedgerow.report.source_labels import PERSON, UNKNOWN, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.tables.url_features import digest
 
 MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
@@ -43,13 +43,14 @@ def campaigns(
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
+    pages, robots = _numbered(rows["page"].astype(np.uint64), tables.builder.key.digest(ROBOTS.encode()))
     requests = Requests(
         tables.places(rows["source"]),
         rows["t"] / 1e6,
-        rows["page"].astype(np.uint64).view(np.int64),
+        pages,
         rows["shape"].astype(np.int64),
         rows["status"].astype(np.int64),
-        _page(ROBOTS),
+        robots,
     )
     names = tables.sources
     agents = None if declared is None else declared.agents_of(np.arange(len(names)))
@@ -70,7 +71,14 @@ def campaigns(
     ]
 
 
-def _page(target: str) -> int:
-    """The number of the page that a target asks for, as in the requests."""
-    text = np.frombuffer(target.encode(), np.uint8)
-    return int(np.array([digest(text, 0, len(text))], np.uint64).view(np.int64)[0])
+def _numbered(pages: NDArray[np.uint64], robots: int) -> tuple[NDArray[np.int64], int | None]:
+    """
+    The digests *pages* as numbers, in the order in which they come first, and the number of the page *robots*.
+
+    Digests are others in every run, and what is found must not depend on their order.
+    """
+    different, first, which = np.unique(pages, return_index=True, return_inverse=True)
+    numbers = np.empty(len(different), np.int64)
+    numbers[np.argsort(first)] = np.arange(len(different))
+    found = np.flatnonzero(different == np.uint64(robots))
+    return numbers[which], int(numbers[found[0]]) if len(found) else None

@@ -24,7 +24,7 @@ class DeclaredBots:
 
     def __init__(self, tables: Tables, bots: Bots) -> None:
         agents = tables.figures["agent"]
-        texts = [text.decode("latin-1") for text in tables.numbering.agents.texts]
+        texts = [text.decode("latin-1") for text in tables.builder.agents.texts]
         bot_of: list[KnownBot | None] = [None] * len(texts)
         automatic, claims = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.bool_)
         # Only those that speak for a source: to search a text for all bots takes long.
@@ -38,7 +38,7 @@ class DeclaredBots:
         """The number of the user agent that made most of each source's requests."""
         self._texts: list[str] = texts
         self._bots: dict[int, KnownBot] = {}
-        address = tables.numbering.address
+        address = tables.builder.address
         provable = {bot.name: bots.provable(bot) for bot in bot_of if bot is not None}
         for k in np.flatnonzero(claims[agents]).tolist():
             bot = bot_of[agents[k]]

@@ -7,14 +7,14 @@ their probabilities.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.report.evidence_columns import Findings
 from hedgerow.report.tables.figures import Figures
-from hedgerow.report.tables.jit import compiled
+from hedgerow.report.tables.jit import Kernel
 from hedgerow.watch.models.bundle import Bundle, Stage
 from hedgerow.watch.models.inference import Branches, Linear, Namer, Trees
 
@@ -27,26 +27,44 @@ _SENTENCES = {
 _IDENTITIES = tuple(_SENTENCES)
 _LONGEST_EXPONENT = 500.0
 _EVEN = 0.5
+_FEW_STEPS = 300_000
+"""Sessions times trees up to which compiled functions are not worth it."""
 
 
-@compiled
-def _tree_scores(
-    rows: Any, roots: Any, feature: Any, threshold: Any, left: Any, right: Any, value: Any, offset: float
-) -> Any:
-    """What `Trees.score` says of each row; numbers are compared in single precision, as there."""
-    scores = np.full(len(rows), offset)
+class _Nodes(NamedTuple):
+    """Decision trees: where each begins, and of each node the feature (below 0: none), the threshold and so on."""
+
+    roots: Any
+    feature: Any
+    threshold: Any
+    left: Any
+    right: Any
+    value: Any
+
+
+@Kernel
+def _add_scores(rows: Any, trees: _Nodes, scores: Any) -> None:
+    """Add what `Trees.score` says of each row to *scores*."""
     for k in range(len(rows)):
-        for root in roots:
+        row = rows[k]
+        for root in trees.roots:
             node = root
-            while feature[node] >= 0:
-                node = left[node] if rows[k, feature[node]] <= threshold[node] else right[node]
-            scores[k] += value[node]
-    return scores
+            while trees.feature[node] >= 0:
+                goes_left = row[trees.feature[node]] <= trees.threshold[node]
+                node = trees.left[node] if goes_left else trees.right[node]
+            scores[k] += trees.value[node]
 
 
-def _single(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """In single precision."""
-    return rows.astype(np.float32).astype(np.float64)
+def _tree_scores(rows: NDArray[np.float64], trees: _Nodes, offset: float) -> NDArray[np.float64]:
+    """What `Trees.score` says of each row; numbers are compared in single precision, as there."""
+    rows, found = rows.astype(np.float32).astype(np.float64), np.full(len(rows), offset)
+    if len(rows) * len(trees.roots) > _FEW_STEPS:
+        _add_scores.compiled(rows, _Nodes(*map(np.array, trees)), found)
+    else:
+        listed = found.tolist()
+        _add_scores(rows.tolist(), trees, listed)
+        found = np.array(listed)
+    return found
 
 
 def scores(stage: Stage, rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -60,11 +78,8 @@ def scores(stage: Stage, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray((brought / scales - means / scales) @ np.array(model.weights) + model.offset, np.float64)
     if not isinstance(model, Trees):
         return np.array([model.score(row) for row in rows.tolist()])
-    found: NDArray[np.float64] = _tree_scores(
-        _single(rows), np.array(model.roots), np.array(model.feature),
-        np.array(model.threshold), np.array(model.left), np.array(model.right), np.array(model.value), model.offset,
-    )  # fmt: skip
-    return found
+    nodes = _Nodes(model.roots, model.feature, model.threshold, model.left, model.right, model.value)
+    return _tree_scores(rows, nodes, model.offset)
 
 
 def _identities(kinds: Namer | None, rows: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -75,11 +90,9 @@ def _identities(kinds: Namer | None, rows: NDArray[np.float64]) -> NDArray[np.in
         names = map(kinds.name, rows.tolist())
     else:
         # Its leaves have classes where those of other trees have values.
-        found: NDArray[np.float64] = _tree_scores(
-            _single(rows), np.zeros(1, np.int64), np.array(kinds.feature), np.array(kinds.threshold),
-            np.array(kinds.left), np.array(kinds.right), np.array(kinds.kind, np.float64), 0.0,
-        )  # fmt: skip
-        names = map(kinds.names.__getitem__, found.astype(np.int64).tolist())
+        classes = tuple(map(float, kinds.kind))
+        nodes = _Nodes((0,), kinds.feature, kinds.threshold, kinds.left, kinds.right, classes)
+        names = map(kinds.names.__getitem__, _tree_scores(rows, nodes, 0.0).astype(np.int64).tolist())
     return np.array([_IDENTITIES.index(name) for name in names], np.int64)
 
 

@@ -15,7 +15,7 @@ from hedgerow.logs.fields import SESSION
 from hedgerow.report.declared_bots import FALSE, PROGRAM, VERIFIED, DeclaredBots
 from hedgerow.report.evidence_columns import Findings, one_each
 from hedgerow.report.path_opinion import probabilities
-from hedgerow.report.tables.line_scanner import OTHER_CLIENT
+from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.watch.models.bundle import Bundle
 from hedgerow.watch.sessions.window import WINDOW_FEATURES

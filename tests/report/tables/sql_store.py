@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.report.tables.figures import Figures, Kinds, count
+from hedgerow.report.tables.figures import Figures, SiteFacts, count
 from hedgerow.report.tables.queries import SERIES, Columns, SqlQueries
-from hedgerow.report.tables.row_builder import COLUMNS, Rows
+from hedgerow.report.tables.rows import COLUMNS, ROW, Rows, sort_rows
 
 _SIGN = 1 << 63
 
@@ -25,8 +25,8 @@ class SqlStore(SqlQueries):
         self._connection = sqlite3.connect(":memory:")
         self._connection.execute(f"CREATE TABLE rows ({', '.join(COLUMNS)}, number)")
         self._connection.execute("CREATE TABLE chosen (source)")
-        columns = [rows[name].view(np.int64) if rows[name].itemsize == 8 else rows[name] for name in COLUMNS]
-        values = zip(*(column.tolist() for column in columns), range(len(rows["t"])), strict=True)
+        columns = [rows[name].astype(np.int64) for name in COLUMNS]
+        values = zip(*(column.tolist() for column in columns), range(len(rows)), strict=True)
         self._connection.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * (len(COLUMNS) + 1))})", values)
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class SqlStore(SqlQueries):
         columns = list(zip(*cursor.fetchall(), strict=True)) or [()] * len(names)
         found = {name: np.array(column, np.int64) for name, column in zip(names, columns, strict=True)}
         return {
-            name: column.view(COLUMNS[name]) if name in {"source", "page"} else column for name, column in found.items()
+            name: column.view(ROW[name]) if name in {"source", "page"} else column for name, column in found.items()
         }
 
     def ask_about(self, sources: NDArray[np.uint64], query: str, parameters: list[Any] | None = None) -> Columns:
@@ -49,9 +49,8 @@ class SqlStore(SqlQueries):
     def series(self, origin: int, step: int) -> Columns:
         return self.ask(SERIES, [origin, step])
 
-    def count(self, kinds: Kinds) -> Figures:
-        order = np.lexsort((self._rows["t"], self._rows["source"]))
-        return count([{name: column[order] for name, column in self._rows.items()}], kinds)
+    def count(self, facts: SiteFacts) -> Figures:
+        return count([sort_rows(self._rows)], facts, compiled=False)
 
 
 def _signed(value: int) -> int:

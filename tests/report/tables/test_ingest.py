@@ -1,4 +1,4 @@
-"""The compiled parser and the reference see the same in any log: every line is a row or bad, and rows say the same."""
+"""The compiled scanner and the reference see the same in any log: every line is a row or bad, and rows say the same."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from datasets import LOGS
 from hedgerow.logs.dialect import Dialect, parser
 from hedgerow.logs.formats import LineParser, recognise
-from hedgerow.logs.reader import LogReader
-from hedgerow.report.tables import line_scanner as scanning
-from hedgerow.report.tables.buffer_pool import BufferPool
-from hedgerow.report.tables.ingest import read
-from hedgerow.report.tables.line_scanner import scan
+from hedgerow.logs.reader import LogReader, ReadCounts
+from hedgerow.report.tables import ingest, line_scanner
+from hedgerow.report.tables.digests import DigestKey
+from hedgerow.report.tables.ingest import put, read, rows_of
+from hedgerow.report.tables.line_scanner import new_work, scan, start_scan
 from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.row_builder import RowBuilder
+from hedgerow.report.tables.rows import COLUMNS
 from hedgerow.report.tables.source_tables import Tables
 
 GOOD = b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/b.html?x=1 HTTP/1.1" 200 2326 "http://e.org/" "Mozilla/5.0"'
@@ -38,6 +39,23 @@ OTHERS = (
     b'192.0.2.010 - - [31/Apr/2000:13:55:36 -0700] "GET / HTTP/1.1" 200 1',
 )
 SAMPLES = (GOOD, *OTHERS)
+
+
+KEY = DigestKey()
+
+
+@pytest.fixture(autouse=True)
+def _scanned(monkeypatch):
+    """Logs are scanned, however small they are."""
+    monkeypatch.setattr(ingest, "SMALL", 0)
+
+
+def scanned(data: bytes, by: str = "visitor"):
+    work = new_work(KEY, vhost=False, users=by == "account")
+    start_scan(work, put(data, work))
+    found = scan(work)
+    assert found is not None
+    return found
 
 
 def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int, int, int]]:
@@ -86,32 +104,60 @@ def test_any_bytes_as_a_log_add_up_and_equal_the_reference(tmp_path, some, ends)
     assert table_of(path) == reference_of(path)
 
 
-def test_very_many_lines_are_scanned_some_at_a_time(tmp_path, monkeypatch):
-    """A log may be of hardly anything but line ends, each of which is a line."""
+@pytest.mark.parametrize("most", ["MOST_LINES", "MOST_SYMBOLS"])
+def test_very_many_lines_are_scanned_some_at_a_time(tmp_path, most):
+    """A log may be of hardly anything but line ends, each of which is a line; or of nothing but new texts."""
     path = tmp_path / "log"
-    path.write_bytes(GOOD + b"\n" * 40 + b"\n".join(SAMPLES * 5))
-    whole = table_of(path)
-    taken = []
-    take = BufferPool.take
-    monkeypatch.setattr(BufferPool, "take", lambda self, size: taken.append(size) or take(self, size))
-    monkeypatch.setattr(scanning, "_MOST_LINES", 7)
-    assert table_of(path) == whole == reference_of(path)
-    assert len(taken) > 20
-    assert max(taken) <= max(7 * 85, path.stat().st_size)
+    if most == "MOST_LINES":
+        path.write_bytes(GOOD + b"\n" * (line_scanner.MOST_LINES + 9) + b"\n".join(SAMPLES * 5))
+    else:
+        some = range(line_scanner.MOST_SYMBOLS + 9)
+        path.write_bytes(b"".join(GOOD.replace(b"Mozilla", b"Agent%d" % n) + b"\n" for n in some))
+    assert table_of(path) == reference_of(path)
+
+
+@given(st.lists(lines, max_size=8), st.lists(lines, max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_what_was_scanned_before_leaves_no_trace(some, before):
+    """Rows are made in memory that was used for other lines, or has anything at all in it."""
+    found = []
+    for room in (True, False):
+        work = new_work(KEY, vhost=False, users=False)
+        if room:
+            work["rows"].view(np.uint8)[:] = 255
+            start_scan(work, put(b"\n".join([GOOD, *before]), work))
+            scan(work)
+        start_scan(work, put(b"\n".join([GOOD, *some]), work))
+        counts = ReadCounts()
+        rows = rows_of(scan(work), LineParser(recognise([GOOD])), RowBuilder(key=KEY), counts)
+        good = rows[rows["kind"] != line_scanner.ODD]
+        found.append(([good[name].tolist() for name in COLUMNS], counts.parsed, counts.bad))
+    assert found[0] == found[1]
+
+
+def test_numbers_are_given_in_the_order_of_the_lines():
+    """Be they plain or odd: so they are the same however a log is read."""
+    hosts = [b"a.example", b"b.example", b"c.example", b"d.example"]
+    ends = [b"plain", rb"o \"dd\"", b"plain too", rb"\"odd\""]
+    data = [GOOD.replace(b"192.0.2.1", h).replace(b"Mozilla/5.0", e) for h, e in zip(hosts, ends, strict=True)]
+    builder = RowBuilder(key=KEY)
+    rows_of(scanned(b"\n".join(data)), LineParser(recognise([GOOD])), builder, ReadCounts())
+    assert [name for name, _ in builder.others] == [host.decode() for host in hosts]
+    assert builder.agents.texts[2:] == [b"plain", b'o "dd"', b"plain too", b'"odd"']
 
 
 @given(st.lists(lines, min_size=1, max_size=8), st.sampled_from(["address", "network", "account"]))
 @settings(max_examples=100, deadline=None)
 def test_sources_of_scanned_lines_are_those_of_the_reference(some, by):
-    data = np.frombuffer(b"\n".join([GOOD, *(line.replace(b"\n", b"") for line in some)]) + b"\n", np.uint8)
-    scanned = scan(data, vhost=False, shelf=BufferPool())
-    numbering, other = RowBuilder(by), RowBuilder(by)
-    rows = numbering.rows_of(scanned, data)
+    some = [GOOD, *(line.replace(b"\n", b"") for line in some)]
+    found = scanned(b"\n".join(some) + b"\n", by)
+    builder, other = RowBuilder(by, KEY), RowBuilder(by)
+    builder.number(found, [])
     parse = parser(recognise([GOOD]), Dialect(by=by))
-    for k in np.flatnonzero(~scanned.odd).tolist():
-        visit = parse(data[scanned.starts[k] : scanned.ends[k]].tobytes())
+    for k in set(range(len(some))) - set(found.odd.tolist()):
+        visit = parse(some[k])
         assert visit is not None
-        assert numbering.name(int(rows["source"][k])) == other.name(other.source_of(visit))
+        assert builder.name(int(found.rows["source"][k])) == other.name(other.source_of(visit))
 
 
 @pytest.mark.parametrize(
@@ -145,28 +191,25 @@ def test_what_a_source_is_can_be_said(tmp_path, by, names, odd, host):
 @given(st.lists(lines, min_size=1, max_size=8))
 @settings(max_examples=400, deadline=None)
 def test_a_line_that_is_scanned_is_what_the_reference_says(some):
-    """Every field that a row has, and that the compiled parser takes on itself."""
-    some = [line.replace(b"\n", b"") for line in some]
-    data = np.frombuffer(b"\n".join([GOOD, *some]) + b"\n", np.uint8)
-    form = recognise([GOOD])
-    scanned = scan(data, vhost=False, shelf=BufferPool())
-    numbering, other = RowBuilder(), RowBuilder()
-    rows = numbering.rows_of(scanned, data)
-    parse = LineParser(form)
-    assert len(scanned.odd) == 1 + len(some)
-    for k, line in enumerate([GOOD, *some]):
-        if scanned.odd[k]:
-            continue
-        visit = parse(line)
+    """Every field that a row has."""
+    some = [GOOD, *(line.replace(b"\n", b"") for line in some)]
+    found = scanned(b"\n".join(some) + b"\n")
+    builder, other = RowBuilder(key=KEY), RowBuilder(key=KEY)
+    builder.number(found, [])
+    parse = LineParser(recognise([GOOD]))
+    rows = found.rows
+    assert len(rows) == len(some)
+    for k in set(range(len(some))) - set(found.odd.tolist()):
+        visit = parse(some[k])
         assert visit is not None
-        row = other.rows_of_visits([visit])
-        for name in ("t", "page", "parent", "ord", "status", "kind"):
-            assert rows[name][k] == row[name][0], name
-        assert rows["flags"][k] == row["flags"][0]
-        assert numbering.name(int(rows["source"][k])) == visit.visitor
-        assert numbering.agents.texts[rows["agent"][k]] == other.agents.texts[row["agent"][0]]
-        assert numbering.places.texts[rows["place"][k]] == other.places.texts[row["place"][0]]
-        assert bool(rows["lead"][k]) == bool(row["lead"][0])
+        (row,) = other.rows_of([visit])
+        for name in ("t", "page", "parent", "ord", "status", "kind", "flags"):
+            assert rows[name][k] == row[name], name
+        assert builder.name(int(rows["source"][k])) == visit.visitor
+        for name, texts in (("agent", "agents"), ("place", "places"), ("shape", "shapes"), ("lead", "shapes")):
+            mine, its = getattr(builder, texts), getattr(other, texts)
+            key = mine.keys[rows[name][k] - 2] if rows[name][k] else None
+            assert key == (its.keys[row[name] - 2] if row[name] else None), name
 
 
 def test_an_unclosed_quote_swallows_nothing(tmp_path):
@@ -206,6 +249,43 @@ def test_virtual_hosts(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"".join(b"e.org:443 " + line + b"\n" for line in SAMPLES) + b"- " + GOOD + b"\n")
     assert table_of(path) == reference_of(path)
+
+
+def test_a_small_log_gives_the_same_rows_without_the_scanner(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_bytes(b"\n".join(SAMPLES * 20))
+    found = []
+    for small in (0, 1_000_000):
+        monkeypatch.setattr(ingest, "SMALL", small)
+        builder = RowBuilder(key=KEY)
+        with LocalStore(memory=500_000_000) as store:
+            counts = read([str(path)], store, builder)
+            rows = [row for some in store.rows() for row in some[list(COLUMNS)].tolist()]
+        found.append((rows, builder.others, builder.agents.texts, builder.shapes.keys, counts))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: data])
+def test_several_logs_are_small_only_if_they_are_so_together(tmp_path, monkeypatch, pack):
+    names = [str(tmp_path / f"{n}.log") for n in range(4)]
+    for name in names:
+        Path(name).write_bytes(pack((GOOD + b"\n") * 100))
+    used = []
+    monkeypatch.setattr(ingest, "_read_lines", lambda source, *_: used.append(source.path))
+    monkeypatch.setattr(ingest, "SMALL", 250 * len(GOOD))
+    with LocalStore(memory=500_000_000) as store:
+        read(names, store, RowBuilder())
+    # How much is in compressed files is known only once they are read.
+    assert used == (names if pack is not gzip.compress else names[2:])
+
+
+def test_virtual_hosts_are_counted_without_a_usual_port(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(host + GOOD + b"\n" for host in (b"e.org:443 ", b"E.org ", b"e.org:8080 ")))
+    builder = RowBuilder()
+    with LocalStore(memory=500_000_000) as store:
+        read([str(path)], store, builder)
+    assert builder.hosts == {"e.org": 2, "e.org:8080": 1}
 
 
 def test_more_different_texts_than_the_first_table_holds(tmp_path):

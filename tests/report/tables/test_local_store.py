@@ -12,18 +12,17 @@ import pytest
 from tests.report.tables.sql_store import SqlStore, sql_store
 
 from hedgerow.errors import StoreError
-from hedgerow.report.tables import distinct_count as different
-from hedgerow.report.tables.distinct_count import DistinctCount
-from hedgerow.report.tables.figures import FOREIGN, OWN, Kinds
+from hedgerow.report.tables import distinct, local_store
+from hedgerow.report.tables.figures import FOREIGN, OWN, SiteFacts
 from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.queries import Columns
-from hedgerow.report.tables.row_builder import COLUMNS, Rows
-from hedgerow.report.tables.row_order import PARTS
+from hedgerow.report.tables.rows import COLUMNS, ODD, PARTS, ROW, Rows
 from hedgerow.report.tables.url_features import ASSET, PAGE
 
 SECOND, DAY = 1_000_000, 86_400 * 1_000_000
 AMPLE, SCANT = 500_000_000, 100_000
 FIRST_PAGE = 7
+FIRST_DIGEST = FIRST_PAGE * 0x9E3779B97F4A7C15 % (1 << 64)
 
 
 def rows_of(seed: int, count: int = 4000, *, loud: bool = False) -> Rows:
@@ -43,13 +42,19 @@ def rows_of(seed: int, count: int = 4000, *, loud: bool = False) -> Rows:
         "agent": chance.integers(0, 5, count), "status": chance.choice([200, 404], count), "kind": kind,
         "flags": chance.integers(0, 32, count),
     }  # fmt: skip
-    return {name: given[name].astype(kind) for name, kind in COLUMNS.items()}
+    rows = np.zeros(count, ROW)
+    for name, column in given.items():
+        rows[name] = column
+    # As digests are, all over the numbers that there are.
+    for name in ("page", "parent"):
+        rows[name] *= np.uint64(0x9E3779B97F4A7C15)
+    return rows
 
 
 def filled(store: LocalStore, rows: Rows) -> LocalStore:
     """*rows*, some at a time."""
-    for start in range(0, len(rows["t"]), 1000):
-        store.add({name: column[start : start + 1000] for name, column in rows.items()})
+    for start in range(0, len(rows), 1000):
+        store.add(rows[start : start + 1000])
     return store
 
 
@@ -62,10 +67,10 @@ def answers(store: LocalStore | SqlStore) -> list[object]:
     """What a report asks."""
     places = np.array([0, FOREIGN, OWN, FOREIGN], np.uint8)
     flags = np.arange(20) % 2 == 0
-    counted = store.count(Kinds(exact=False, agents=5, places=places, listing=flags, profile=flags))
+    counted = store.count(SiteFacts(exact=False, agents=5, places=places, listing=flags, profile=flags))
     some = np.array([1, 5, 17, (1 << 63) + 9], np.uint64)
     return [
-        sorted_by(store.hosts(FIRST_PAGE), "place"),
+        sorted_by(store.hosts(FIRST_DIGEST), "place"),
         sorted(store.groups(20).tolist()),
         sorted_by(store.leads([2, 3]), "lead"),
         [part.tolist() for part in (counted.sources, counted.first, counted.last, counted.values, counted.sessions)],
@@ -78,28 +83,62 @@ def answers(store: LocalStore | SqlStore) -> list[object]:
 
 
 @pytest.mark.parametrize("loud", [False, True])
-@pytest.mark.parametrize("memory", [AMPLE, SCANT])
-def test_it_answers_as_sql_does(memory: int, loud: bool) -> None:
-    """With scant memory rows go to files, and a part that is too large is divided by source and time."""
+@pytest.mark.parametrize("most", [distinct.MOST, 50])
+@pytest.mark.parametrize(("memory", "small"), [(AMPLE, 0), (SCANT, 0), (AMPLE, 4000)])
+def test_it_answers_as_sql_does(
+    monkeypatch: pytest.MonkeyPatch, memory: int, small: int, most: int, loud: bool
+) -> None:
+    """
+    With scant memory rows go to files, and a part that is too large is divided by source and time. With few rows
+    nothing is compiled. Where few pairs of pages and groups may be kept, rows are looked at several times.
+    """
+    monkeypatch.setattr(local_store, "SMALL", small)
+    monkeypatch.setattr(distinct, "MOST", most)
     rows = rows_of(1, loud=loud)
     with filled(LocalStore(memory=memory), rows) as store, sql_store(rows) as other:
         assert answers(store) == answers(other)
 
 
+@pytest.mark.parametrize("late", [0, 1000])
 @pytest.mark.parametrize("memory", [AMPLE, SCANT])
-def test_rows_come_by_source_and_time_and_else_as_they_came(memory: int) -> None:
+def test_rows_come_by_source_and_time_and_else_as_they_came(
+    monkeypatch: pytest.MonkeyPatch, memory: int, late: int
+) -> None:
+    """Where more than a few sources have rows that are late, all rows are sorted."""
+    monkeypatch.setattr(local_store, "SMALL", 0)
+    monkeypatch.setattr("hedgerow.report.tables.rows._MOST_LATE", late)
     rows = rows_of(2, loud=True)
     rows["t"] -= rows["t"] % (3600 * SECOND)
-    rows["ord"] = np.arange(len(rows["t"]), dtype=np.uint64)
+    rows["ord"] = np.arange(len(rows))
     with filled(LocalStore(memory=memory), rows) as store:
-        found = [[row[k].tolist() for row in some.values()] for some in store.rows() for k in range(len(some["t"]))]
+        found = [row for some in store.rows() for row in some[list(COLUMNS)].tolist()]
     order = np.lexsort((rows["t"], rows["source"]))
-    assert sorted(found, key=lambda row: row[0]) == [[rows[name][k].tolist() for name in COLUMNS] for k in order]
+    assert sorted(found, key=lambda row: row[0]) == rows[order][list(COLUMNS)].tolist()
 
 
-def test_nothing_is_left_and_a_place_without_room_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [0, 4000])
+def test_rows_of_bad_lines_are_left_out(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr(local_store, "SMALL", small)
+    rows = rows_of(4, 100)
+    rows["kind"][::3] = ODD
+    with filled(LocalStore(memory=AMPLE), rows) as store:
+        assert sum(map(len, store.rows())) == 66
+
+
+@pytest.mark.parametrize("small", [0, 4000])
+def test_rows_may_be_overwritten_once_they_are_added(monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr(local_store, "SMALL", small)
+    rows = rows_of(5, 50)
+    with LocalStore(memory=AMPLE) as store:
+        store.add(rows)
+        rows["source"] = 7
+        assert {int(source) for some in store.rows() for source in some["source"]} != {7}
+
+
+def test_nothing_is_left_and_a_place_without_room_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_store, "SMALL", 0)
     with filled(LocalStore(memory=SCANT, directory=tmp_path), rows_of(3)) as store:
-        assert sum(len(rows["t"]) for rows in store.rows()) == 4000
+        assert sum(map(len, store.rows())) == 4000
         (place,) = tmp_path.iterdir()
         assert 1 < len(list(place.iterdir())) <= PARTS * 40
     assert not list(tmp_path.iterdir())
@@ -120,25 +159,3 @@ def test_an_interrupt_while_the_directory_is_made_leaves_none(tmp_path: Path, mo
     with suppress(KeyboardInterrupt):
         LocalStore(memory=SCANT, directory=tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_of_more_things_than_there_is_room_for_a_sample_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It depends on the things only: not on their order, nor on how many counted."""
-    monkeypatch.setattr(different, "MOST", 8192)
-    things = np.random.default_rng(4).integers(1, 1 << 63, 60_000).astype(np.uint64)
-    keys = np.arange(len(things), dtype=np.uint64) % np.uint64(3)
-    one, half, other = DistinctCount(), DistinctCount(), DistinctCount()
-    one.enter(things, keys)
-    half.enter(things[::-2].copy(), keys[::-2].copy())
-    other.enter(things[::2].copy(), keys[::2].copy())
-    half.take(other)
-    assert one.halvings == half.halvings > 0
-    assert one.by_other() == half.by_other()
-    assert all(abs(count - 20_000) < 2000 for count in one.by_other().values())
-
-
-def test_enough_is_enough() -> None:
-    found = DistinctCount(enough=20)
-    things = np.arange(1, 1001, 2, dtype=np.uint64)
-    found.enter(things, np.where(things < 6, 1, 3).astype(np.uint64))
-    assert found.by_other() == {1: 3, 3: 20}

@@ -1,42 +1,37 @@
 """
-Counting: what each source did, from its rows in the order of time. Compiled by numba; one row of figures a source.
+Figures: what each source did, from its rows in the order of time; one row of figures for each source.
 
 A source with very many rows is looked at closely only as far as `CLOSELY`: how often it comes back to a page, in which
-order it takes them, how dense it gets. Everything that is a plain count is of all of them.
+order it takes them, how fast it gets. Everything that is a plain count is of all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from threading import local
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.rate_limit import PEAK_SECONDS
-from hedgerow.report.tables import window_features as windowing
-from hedgerow.report.tables.jit import M1, compiled, lean
-from hedgerow.report.tables.path_features import MOST_SESSIONS, WIDTH, step
-from hedgerow.report.tables.row_builder import COLUMNS, Rows
+from hedgerow.report.tables import path_features, window_features
+from hedgerow.report.tables.jit import Kernel
+from hedgerow.report.tables.path_features import CLOSELY, Floats, Ints
+from hedgerow.report.tables.rows import COLUMNS, Rows, join
 from hedgerow.report.tables.url_features import ASSET, HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
-from hedgerow.watch.sessions.path import LONG
-from hedgerow.watch.sessions.window import MIN_WINDOW
-
-CLOSELY = 1 << 20
-"""Rows of one source that are looked at closely."""
 
 SPANS = PEAK_SECONDS
-"""Seconds in which the most page visits are counted; those of `windows.proposal`."""
+"""Seconds in which the most page visits are counted; those of the rate limits that a report proposes."""
 
 COUNTS = (
     "requests", "pages", "calls", "assets", "errors", "heads", "robots", "parameters", "unreferred", "listed",
     "own", "foreign", "old_http", "brought",
 )  # fmt: skip
 """
-Plain counts: requests by kind; answers from 400 on; requests for headers only, for robots.txt, for pages with a query;
-page visits without a referrer, from a listing, from a page of the site, from another site; in HTTP/1.0; assets that
-name a page of the site as their referrer, as a browser's do.
+Plain counts: requests by kind; responses from 400 on; requests for headers only, for robots.txt, for pages with a
+query; page visits without a referrer, from a listing, from a page of the site, from another site; in HTTP/1.0; assets
+that name a page of the site as their referrer, as a browser's do.
 """
 CLOSE = (
     "closely", "close_pages", "different", "agents", "agent", "agent_requests", "profiles", "rising", "falling", "days",
@@ -52,225 +47,30 @@ and one for a page, and `SITTING_REFERRED` of ten with a referrer.
 """
 SITTING, SITTING_ASSETS, SITTING_REFERRED = 3, 2, 3
 FIGURES = COUNTS + CLOSE
-_COUNTS, _CLOSE = len(COUNTS), len(CLOSE)
+OWN, FOREIGN = 1, 2
+"""What a referring host is to the site."""
+
+_COUNTS = len(COUNTS)
+(
+    _REQUESTS, _PAGES, _CALLS, _ASSETS, _ERRORS, _HEADS, _ROBOTS, _PARAMETERS, _UNREFERRED, _LISTED, _OWN, _FOREIGN,
+    _OLD_HTTP, _BROUGHT, _CLOSE_ROWS, _CLOSE_PAGES, _DIFFERENT, _AGENTS, _AGENT, _AGENT_REQUESTS, _PROFILES, _RISING,
+    _FALLING, _DAYS, _BUSIEST, _PEAK, _, _, _, _SECONDS, _TENS, _MINUTES, _HUMAN_LIKE,
+) = range(len(FIGURES))  # fmt: skip
 _DAY = 86_400_000_000
 _SECOND = 1_000_000
 _SITTING_GAP = 1800 * _SECOND
-_TENTHS = 10
 _ERRORS_FROM = 400
-_SPANS = np.array([round(span * _SECOND) for span in SPANS], np.int64)
-
-OWN, FOREIGN = 1, 2
-
-
-@lean
-def _count_plainly(
-    start: int, end: int, kind: Any, flags: Any, status: Any, place: Any, lead: Any, places: Any, listing: Any, out: Any
-) -> None:
-    for i in range(start, end):
-        out[0] += 1
-        out[1 + min(kind[i], 2)] += 1
-        if status[i] >= _ERRORS_FROM:
-            out[4] += 1
-        flag = flags[i]
-        if flag & HEAD:
-            out[5] += 1
-        if flag & ROBOTS:
-            out[6] += 1
-        if flag & OLD_HTTP:
-            out[12] += 1
-        if flag & REFERRED and kind[i] == ASSET and places[place[i]] == OWN:
-            out[13] += 1
-        if kind[i] != PAGE:
-            continue
-        if flag & PARAMETERS:
-            out[7] += 1
-        if not flag & REFERRED:
-            out[8] += 1
-        elif places[place[i]] == OWN:
-            out[10] += 1
-            if listing[lead[i]]:
-                out[9] += 1
-        else:
-            out[11] += 1
+_LEAST_SLOTS = 64
+_SPANS = np.array([round(span * _SECOND) for span in SPANS])
 
 
-@compiled
-def _spread(times: Any, start: int, end: int) -> Any:
-    """The times of some rows; those of one whole second are spread evenly over it, in their order."""
-    spread = np.empty(end - start, np.int64)
-    i = start
-    while i < end:
-        j = i + 1
-        while j < end and times[j] == times[i]:
-            j += 1
-        for k in range(i, j):
-            spread[k - start] = times[i] + (k - i) * _SECOND // (j - i)
-        i = j
-    return spread
-
-
-@lean
-def _human_like(start: int, end: int, t: Any, kind: Any, flags: Any) -> Any:
-    """How many of some rows are in sittings that look like a person's."""
-    begin = start
-    found = assets = pages = referred = 0
-    for i in range(start, end):
-        assets += kind[i] == ASSET
-        pages += kind[i] == PAGE
-        referred += flags[i] & REFERRED != 0
-        if i + 1 == end or t[i + 1] - t[i] > _SITTING_GAP:
-            size = i + 1 - begin
-            if (
-                size >= SITTING and assets >= SITTING_ASSETS and pages > 0
-                and _TENTHS * referred >= SITTING_REFERRED * size
-            ):  # fmt: skip
-                found += size
-            begin = i + 1
-            assets = pages = referred = 0
-    return found
-
-
-@compiled
-def _count_closely(
-    start: int, end: int, exact: bool, t: Any, page: Any, order: Any, shape: Any, agent: Any, kind: Any,
-    profile: Any, seen: Any, stamps: Any, per_agent: Any, out: Any,
-) -> None:  # fmt: skip
-    """The figures of `CLOSE` for the rows of one source; *seen*, *stamps* and *per_agent* are room to work in."""
-    n = end - start
-    size = 64
-    while size < 2 * n:
-        size *= 2
-    mask = np.uint64(size - 1)
-    stamp = stamps[0] + 1
-    stamps[0] = stamp
-    times = t[start:end] if exact else _spread(t, start, end)
-    recent = np.empty(n, np.int64)
-    tails = np.zeros(len(_SPANS), np.int64)
-    pages = different = agents = profiles = rising = falling = days = busiest = on_day = 0
-    top_agent = top_count = 0
-    last_day = np.int64(-(1 << 62))
-    last_second = np.int64(-(1 << 60))
-    last_shape = np.uint32(0)
-    last_order = np.uint64(0)
-    for k in range(n):
-        i = start + k
-        second = t[i] // _SECOND
-        if second != last_second:
-            out[15] += 1
-            out[16] += second // 10 != last_second // 10
-            out[17] += second // 60 != last_second // 60
-            last_second = second
-        day = t[i] // _DAY
-        if day != last_day:
-            days += 1
-            on_day = 0
-            last_day = day
-        on_day += 1
-        busiest = max(busiest, on_day)
-        a = agent[i]
-        if per_agent[a, 0] != stamp:
-            per_agent[a, 0] = stamp
-            per_agent[a, 1] = 0
-            agents += 1
-        per_agent[a, 1] += 1
-        if per_agent[a, 1] > top_count:
-            top_count = per_agent[a, 1]
-            top_agent = a
-        if kind[i] != PAGE:
-            continue
-        recent[pages] = times[k]
-        pages += 1
-        for s in range(len(_SPANS)):
-            while times[k] - recent[tails[s]] >= _SPANS[s]:
-                tails[s] += 1
-            out[11 + s] = max(out[11 + s], pages - tails[s])
-        place = page[i] * M1 >> np.uint64(20) & mask
-        while stamps[1 + np.int64(place)] == stamp and seen[place] != page[i]:
-            place = (place + np.uint64(1)) & mask
-        if stamps[1 + np.int64(place)] != stamp:
-            stamps[1 + np.int64(place)] = stamp
-            seen[place] = page[i]
-            different += 1
-        if profile[shape[i]]:
-            profiles += 1
-            if last_shape == shape[i]:
-                if order[i] > last_order:
-                    rising += 1
-                elif order[i] < last_order:
-                    falling += 1
-            last_shape = shape[i]
-            last_order = order[i]
-    out[0] = n
-    out[1] = pages
-    out[2] = different
-    out[3] = agents
-    out[4] = top_agent
-    out[5] = top_count
-    out[6] = profiles
-    out[7] = rising
-    out[8] = falling
-    out[9] = days
-    out[10] = busiest
-
-
-@compiled
-def _count(
-    bounds: Any, exact: bool, t: Any, page: Any, order: Any, shape: Any, lead: Any, place: Any, agent: Any, status: Any,
-    kind: Any, flags: Any, places: Any, listing: Any, profile: Any, seen: Any, stamps: Any, per_agent: Any,
-) -> Any:  # fmt: skip
-    n = len(bounds) - 1
-    out = np.zeros((n, _COUNTS + _CLOSE), np.int64)
-    for k in range(n):
-        start, end = bounds[k], bounds[k + 1]
-        _count_plainly(start, end, kind, flags, status, place, lead, places, listing, out[k])
-        close = min(end, start + CLOSELY)
-        _count_closely(
-            start, close, exact, t, page, order, shape, agent, kind, profile, seen, stamps, per_agent, out[k, _COUNTS:]
-        )
-        out[k, _COUNTS + _CLOSE - 1] = _human_like(start, close, t, kind, flags)
-    return out
-
-
-class Figures:
-    """
-    The figures of sources: *sources* (rising, where they are all of a log), *first*, *last*, *values* (`FIGURES`).
-
-    *sessions* are their long sessions: the place of the source, and the steps; *paths* their features (`stepping`).
-    *who* and *windows* are their windows likewise (`windowing`).
-    """
-
-    def __init__(
-        self,
-        sources: NDArray[np.uint64],
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        values: NDArray[np.int64],
-        sessions: NDArray[np.int64],
-        paths: NDArray[np.float64],
-        who: NDArray[np.int64],
-        windows: NDArray[np.float64],
-    ) -> None:
-        self.sources = sources
-        self.first = first
-        self.last = last
-        self.values = values
-        self.sessions = sessions
-        self.paths = paths
-        self.who = who
-        self.windows = windows
-
-    def __getitem__(self, name: str) -> NDArray[np.int64]:
-        return self.values[:, FIGURES.index(name)]
-
-
-class Kinds(NamedTuple):
+class SiteFacts(NamedTuple):
     """
     What the numbers in rows stand for, as far as counting asks.
 
-    *exact* says that times have fractions of seconds. *agents* is how many user agents there are. *places* tells by its
-    number which referring host is the site's own, *listing* which shape of page is a listing, *profile* which is a
-    large group. *hidden* says that user agents tell no sessions apart.
+    *exact*: times have fractions of seconds. *agents*: how many user agents there are. *places*: by its number, whether
+    a referring host is the site's own. *listing*, *profile*: by its number, whether a shape of page is a listing, or a
+    large group. *hidden*: user agents distinguish no sessions.
     """
 
     exact: bool
@@ -281,173 +81,323 @@ class Kinds(NamedTuple):
     hidden: bool = False
 
 
-class _Desk(NamedTuple):
-    """Room to count in, whatever was counted there before: pages, stamps of who was there last, user agents."""
+class _Scratch(NamedTuple):
+    """
+    What is known of a source while it is counted: its pages, in a hash table, and how often it used a user agent.
 
-    seen: NDArray[np.uint64]
-    stamps: NDArray[np.int64]
-    per_agent: NDArray[np.int64]
+    Entries are of the source whose *stamp* they bear; so nothing has to be cleared for the next one.
+    """
 
-
-_DESKS = local()
-
-
-def _desk(agents: int) -> _Desk:
-    """The desk of this thread, with room for so many user agents; to clear a new one takes longer than most parts."""
-    desk: _Desk | None = getattr(_DESKS, "own", None)
-    if desk is None or len(desk.per_agent) < agents:
-        desk = _DESKS.own = _Desk(
-            np.zeros(2 * CLOSELY, np.uint64), np.zeros(2 * CLOSELY + 1, np.int64), np.zeros((agents, 2), np.int64)
-        )
-    return desk
+    pages: Any
+    page_stamps: Any
+    agent_counts: Any
+    agent_stamps: Any
 
 
-def count(pieces: Iterable[Rows], kinds: Kinds) -> Figures:
-    """The figures of every source in *pieces*, in which those of a source come together and by time; in that order."""
-    exact, places = kinds.exact, kinds.places
-    desk = _desk(kinds.agents)
-    sessions: list[NDArray[np.int64]] = []
-    paths: list[NDArray[np.float64]] = []
-    who: list[NDArray[np.int64]] = []
-    windows: list[NDArray[np.float64]] = []
-    before = 0
-    found: list[tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
-    going_on: np.uint64 | None = None
+@Kernel
+def _count_plainly(rows: Any, start: int, end: int, facts: SiteFacts, out: Any) -> None:
+    """The figures of `COUNTS` for the rows of one source."""
+    kinds, flags, statuses, place, lead = rows["kind"], rows["flags"], rows["status"], rows["place"], rows["lead"]
+    for i in range(start, end):
+        kind, flag = kinds[i], flags[i]
+        out[_REQUESTS] += 1
+        out[_PAGES + min(kind, ASSET)] += 1
+        if statuses[i] >= _ERRORS_FROM:
+            out[_ERRORS] += 1
+        if flag & HEAD:
+            out[_HEADS] += 1
+        if flag & ROBOTS:
+            out[_ROBOTS] += 1
+        if flag & OLD_HTTP:
+            out[_OLD_HTTP] += 1
+        if flag & REFERRED and kind == ASSET and facts.places[place[i]] == OWN:
+            out[_BROUGHT] += 1
+        if kind != PAGE:
+            continue
+        if flag & PARAMETERS:
+            out[_PARAMETERS] += 1
+        if not flag & REFERRED:
+            out[_UNREFERRED] += 1
+        elif facts.places[place[i]] == OWN:
+            out[_OWN] += 1
+            if facts.listing[lead[i]]:
+                out[_LISTED] += 1
+        else:
+            out[_FOREIGN] += 1
+
+
+@Kernel
+def _human_like(rows: Any, start: int, end: int) -> int:
+    """How many of some rows are in sittings that look like a person's."""
+    t, kind, flags = rows["t"], rows["kind"], rows["flags"]
+    begin = start
+    found = assets = pages = referred = 0
+    for i in range(start, end):
+        assets += kind[i] == ASSET
+        pages += kind[i] == PAGE
+        referred += flags[i] & REFERRED != 0
+        if i + 1 == end or t[i + 1] - t[i] > _SITTING_GAP:
+            size = i + 1 - begin
+            visits = size >= SITTING and assets >= SITTING_ASSETS and pages > 0
+            if visits and 10 * referred >= SITTING_REFERRED * size:
+                found += size
+            begin = i + 1
+            assets = pages = referred = 0
+    return found
+
+
+@Kernel
+def _count_times(rows: Any, start: int, end: int, out: Any) -> None:
+    """Days, the most requests on one, and in how many different seconds, tens of seconds and minutes there are any."""
+    t = rows["t"]
+    days = busiest = on_day = 0
+    last_day = last_second = -(1 << 60)
+    for i in range(start, end):
+        second = t[i] // _SECOND
+        if second != last_second:
+            out[_SECONDS] += 1
+            out[_TENS] += second // 10 != last_second // 10
+            out[_MINUTES] += second // 60 != last_second // 60
+            last_second = second
+        day = t[i] // _DAY
+        if day != last_day:
+            days += 1
+            on_day = 0
+            last_day = day
+        on_day += 1
+        busiest = max(busiest, on_day)
+    out[_DAYS] = days
+    out[_BUSIEST] = busiest
+
+
+@Kernel
+def _count_agents(rows: Any, start: int, end: int, stamp: int, scratch: _Scratch, out: Any) -> None:
+    """User agents, the one that was the most frequent first, and its requests."""
+    agent, counts, stamps = rows["agent"], scratch.agent_counts, scratch.agent_stamps
+    agents = top = most = 0
+    for i in range(start, end):
+        one = agent[i]
+        if stamps[one] != stamp:
+            stamps[one] = stamp
+            counts[one] = 0
+            agents += 1
+        counts[one] += 1
+        if counts[one] > most:
+            most = counts[one]
+            top = one
+    out[_AGENTS] = agents
+    out[_AGENT] = top
+    out[_AGENT_REQUESTS] = most
+
+
+@Kernel
+def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, scratch: _Scratch, out: Any) -> None:
+    """Page visits, different pages, and in which order those of large groups come."""
+    kind, page, shape, order = rows["kind"], rows["page"], rows["shape"], rows["ord"]
+    seen, stamps = scratch.pages, scratch.page_stamps
+    size = _LEAST_SLOTS
+    while size < 2 * (end - start):
+        size *= 2
+    pages = different = profiles = rising = falling = 0
+    last = -1
+    for i in range(start, end):
+        if kind[i] != PAGE:
+            continue
+        pages += 1
+        slot = np.int64(page[i] & (size - 1))
+        while stamps[slot] == stamp and seen[slot] != page[i]:
+            slot = (slot + 1) & (size - 1)
+        if stamps[slot] != stamp:
+            stamps[slot] = stamp
+            seen[slot] = page[i]
+            different += 1
+        if facts.profile[shape[i]]:
+            profiles += 1
+            if last >= 0 and shape[last] == shape[i]:
+                rising += order[i] > order[last]
+                falling += order[i] < order[last]
+            last = i
+    out[_CLOSE_PAGES] = pages
+    out[_DIFFERENT] = different
+    out[_PROFILES] = profiles
+    out[_RISING] = rising
+    out[_FALLING] = falling
+
+
+@Kernel
+def _count_peaks(rows: Any, start: int, end: int, exact: bool, out: Any) -> None:
+    """
+    The most page visits in each of `SPANS`.
+
+    The requests of one whole second are spread evenly over it, in their order.
+    """
+    t, kind = rows["t"], rows["kind"]
+    recent = np.empty(end - start, np.int64)
+    tails = np.zeros(len(_SPANS), np.int64)
+    pages = 0
+    i = start
+    while i < end:
+        j = i + 1
+        while j < end and t[j] == t[i] and not exact:
+            j += 1
+        for k in range(i, j):
+            if kind[k] != PAGE:
+                continue
+            at = t[i] + (k - i) * _SECOND // (j - i)
+            recent[pages] = at
+            pages += 1
+            for s in range(len(_SPANS)):
+                while at - recent[tails[s]] >= _SPANS[s]:
+                    tails[s] += 1
+                out[_PEAK + s] = max(out[_PEAK + s], pages - tails[s])
+        i = j
+
+
+@Kernel
+def _count(rows: Any, bounds: Any, facts: SiteFacts, scratch: _Scratch, out: Any) -> None:
+    """The figures of all sources, whose rows lie between *bounds*."""
+    for k in range(len(bounds) - 1):
+        start, end = bounds[k], bounds[k + 1]
+        _count_plainly(rows, start, end, facts, out[k])
+        end = min(end, start + CLOSELY)
+        out[k][_CLOSE_ROWS] = end - start
+        out[k][_HUMAN_LIKE] = _human_like(rows, start, end)
+        _count_times(rows, start, end, out[k])
+        _count_agents(rows, start, end, k + 1, scratch, out[k])
+        _count_pages(rows, start, end, k + 1, facts, scratch, out[k])
+        _count_peaks(rows, start, end, facts.exact, out[k])
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """
+    The figures of sources: *sources* (rising, where they are all of a log), *first*, *last*, *values* (`FIGURES`).
+
+    *sessions* are their long sessions: the place of the source, and the steps; *paths* the features of these
+    (`path_features`). *who* and *windows* are their windows likewise (`window_features`).
+    """
+
+    sources: NDArray[np.uint64]
+    first: Ints
+    last: Ints
+    values: Ints
+    sessions: Ints
+    paths: Floats
+    who: Ints
+    windows: Floats
+
+    def __getitem__(self, name: str) -> Ints:
+        return self.values[:, FIGURES.index(name)]
+
+
+def count(pieces: Iterable[Rows], facts: SiteFacts, *, compiled: bool = True) -> Figures:
+    """
+    The figures of every source in *pieces*, in which the rows of a source come together and by time; in that order.
+
+    *compiled* says that the functions are to be compiled, which is worth it for very many rows.
+    """
+    found = [_NOTHING]
+    last: np.uint64 | None = None
     for rows in _whole_sources(pieces):
-        source = rows["source"]
-        cuts = np.flatnonzero(np.diff(source)) + 1
-        bounds = np.concatenate(([0], cuts, [len(source)])).astype(np.int64)
-        columns = [rows[name] for name in COLUMNS if name not in {"source", "parent"}]
-        values: Any = _count(
-            bounds,
-            exact,
-            *columns,
-            places,
-            kinds.listing,
-            kinds.profile,
-            *desk,  # type: ignore[call-arg]
-        )
-        steps, features = _steps(bounds, exact, rows, values, places)
-        whose, seen_through = _windows(bounds, kinds, rows, values)
-        sources, first, last = source[bounds[:-1]], rows["t"][bounds[:-1]], rows["t"][bounds[1:] - 1]
-        if going_on is not None and going_on == sources[0]:
+        figures = _figures_of(rows, facts, compiled=compiled)
+        if last is not None and last == figures.sources[0]:
             # More of a source that is too large for one piece: only what is a plain count, and its end.
-            found[-1][3][-1, :_COUNTS] += values[0, :_COUNTS]
-            found[-1][2][-1] = last[0]
-            sources, first, last, values = sources[1:], first[1:], last[1:], values[1:]
-            steps, features = steps[steps[:, 0] > 0], features[steps[:, 0] > 0]
-            whose, seen_through = whose[whose[:, 0] > 0], seen_through[whose[:, 0] > 0]
-            steps[:, 0] -= 1
-            whose[:, 0] -= 1
-        steps[:, 0] += before
-        whose[:, 0] += before
-        before += len(sources)
-        sessions.append(steps)
-        paths.append(features)
-        who.append(whose)
-        windows.append(seen_through)
-        if len(sources):
-            found.append((sources, first, last, values))
-        going_on = source[-1]
-    if not found:
-        none = np.zeros(0, np.int64)
-        values = np.zeros((0, len(FIGURES)), np.int64)
-        return Figures(
-            none.astype(np.uint64), none, none, values, np.zeros((0, 2), np.int64), np.zeros((0, WIDTH)),
-            np.zeros((0, windowing.WHO), np.int64), np.zeros((0, windowing.WIDTH)),
-        )  # fmt: skip
-    joined: tuple[Any, ...] = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
-    sources, first, last, values = joined
+            before = found[-1]
+            before.values[-1, :_COUNTS] += figures.values[0, :_COUNTS]
+            before.last[-1] = figures.last[0]
+            figures = _without_first(figures)
+        if len(figures.sources):
+            found.append(figures)
+        last = rows["source"][-1]
+    return _concatenated(found)
+
+
+def _figures_of(rows: Rows, facts: SiteFacts, *, compiled: bool) -> Figures:
+    """The figures of the sources in *rows*, which are all of theirs, or at least those that are looked at closely."""
+    bounds = np.concatenate(([0], np.flatnonzero(np.diff(rows["source"])) + 1, [len(rows)]))
+    count, most = len(bounds) - 1, min(int(np.diff(bounds).max()), CLOSELY)
+    slots = max(_LEAST_SLOTS, 2 << most.bit_length())
+    values: Ints = np.zeros((count, len(FIGURES)), np.int64)
+    scratch = _Scratch(
+        np.zeros(slots, np.uint64), np.zeros(slots, np.int64), np.zeros(facts.agents, np.int64),
+        np.zeros(facts.agents, np.int64),
+    )  # fmt: skip
+    data: Any = rows
+    if compiled:
+        _count.compiled(rows, bounds, facts, scratch, values)
+    else:
+        # Plain Python reads lists faster than arrays.
+        data, bounds = {name: rows[name].tolist() for name in COLUMNS}, bounds.tolist()
+        places, listing, profile = facts.places.tolist(), facts.listing.tolist(), facts.profile.tolist()
+        facts = facts._replace(places=places, listing=listing, profile=profile)
+        listed = values.tolist()
+        _count(data, bounds, facts, _Scratch(*(column.tolist() for column in scratch)), listed)
+        values = np.array(listed)
+    pages = values[:, _CLOSE_PAGES]
+    sessions, paths = path_features.sessions_of(data, bounds, pages, facts, compiled=compiled)
+    who, windows = window_features.windows_of(data, bounds, pages, facts, compiled=compiled)
+    first, last = np.array(bounds[:-1]), np.array(bounds[1:]) - 1
+    return Figures(rows["source"][first], rows["t"][first], rows["t"][last], values, sessions, paths, who, windows)
+
+
+_NOTHING = Figures(
+    np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, len(FIGURES)), np.int64),
+    np.zeros((0, 2), np.int64), np.zeros((0, path_features.WIDTH)), np.zeros((0, window_features.WHO), np.int64),
+    np.zeros((0, window_features.WIDTH)),
+)  # fmt: skip
+
+
+def _without_first(figures: Figures) -> Figures:
+    """*figures* without those of the first source."""
+    later, others = figures.sessions[:, 0] > 0, figures.who[:, 0] > 0
+    sessions, who = figures.sessions[later], figures.who[others]
+    sessions[:, 0] -= 1
+    who[:, 0] -= 1
     return Figures(
-        sources, first, last, values, np.concatenate(sessions), np.concatenate(paths), np.concatenate(who),
-        np.concatenate(windows),
+        figures.sources[1:], figures.first[1:], figures.last[1:], figures.values[1:], sessions, figures.paths[later],
+        who, figures.windows[others],
     )  # fmt: skip
 
 
-def together(parts: Sequence[Figures]) -> Figures:
-    """The figures of *parts* that share no source, by the number of the source; its sessions with it."""
+def _concatenated(parts: Sequence[Figures]) -> Figures:
+    """The figures of *parts*, one behind the other; sessions and windows name sources by their place among all."""
     before = np.cumsum([0, *(len(part.sources) for part in parts)])
-    sources, first, last, values, paths, windows = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("sources", "first", "last", "values", "paths", "windows")
-    )
-    order = np.argsort(sources, kind="stable")
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Figures.__struct_fields__}
+    for name in ("sessions", "who"):
+        columns[name][:, 0] += np.repeat(before[:-1], [len(getattr(part, name)) for part in parts])
+    return Figures(**columns)
+
+
+def join_figures(parts: Sequence[Figures]) -> Figures:
+    """The figures of *parts* that share no source, by the number of the source; its sessions and windows with it."""
+    found = _concatenated([_NOTHING, *parts])
+    order = np.argsort(found.sources, kind="stable")
     place = np.argsort(order, kind="stable")
-    steps, step_order = _placed([part.sessions for part in parts], before, place)
-    who, who_order = _placed([part.who for part in parts], before, place)
+    found.sessions[:, 0], found.who[:, 0] = place[found.sessions[:, 0]], place[found.who[:, 0]]
+    sessions, who = (np.argsort(rows[:, 0], kind="stable") for rows in (found.sessions, found.who))
     return Figures(
-        sources[order], first[order], last[order], values[order], steps, paths[step_order], who, windows[who_order]
-    )
-
-
-def _placed(
-    parts: Sequence[NDArray[np.int64]], before: NDArray[np.int64], place: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that name a source of their part first, by the places of all sources; and in which order they come now."""
-    rows = np.concatenate(parts)
-    rows[:, 0] = place[rows[:, 0] + np.repeat(before[:-1], [len(part) for part in parts])]
-    order = np.argsort(rows[:, 0], kind="stable")
-    return rows[order], order
-
-
-def _steps(
-    bounds: NDArray[np.int64], exact: bool, rows: Rows, values: NDArray[np.int64], places: NDArray[np.uint8]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The long sessions of the sources in *rows*."""
-    pages = values[:, FIGURES.index("close_pages")]
-    most = int(np.minimum(-(-pages // LONG), MOST_SESSIONS).sum())
-    steps, features = np.zeros((most, 2), np.int64), np.zeros((most, WIDTH))
-    count = step(
-        bounds, CLOSELY, exact, rows["t"], rows["page"], rows["parent"], rows["place"], rows["kind"], places, steps,
-        features,
+        found.sources[order], found.first[order], found.last[order], found.values[order], found.sessions[sessions],
+        found.paths[sessions], found.who[who], found.windows[who],
     )  # fmt: skip
-    return steps[:count].copy(), features[:count].copy()
-
-
-def _windows(
-    bounds: NDArray[np.int64], kinds: Kinds, rows: Rows, values: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The windows of the sources in *rows*."""
-    pages = values[:, FIGURES.index("close_pages")]
-    most = int(np.minimum(pages // MIN_WINDOW, windowing.MOST_WINDOWS).sum())
-    who, features = np.zeros((most, windowing.WHO), np.int64), np.zeros((most, windowing.WIDTH))
-    if most:
-        windowing.slide(
-            bounds, pages, CLOSELY, kinds.exact, kinds.hidden, rows["t"], rows["page"], rows["parent"], rows["place"],
-            rows["agent"], rows["kind"], kinds.places, who, features,
-        )  # fmt: skip
-    return who, features
 
 
 def _whole_sources(pieces: Iterable[Rows]) -> Iterator[Rows]:
     """The same rows, cut where a source ends, unless it is longer than what is looked at closely anyway."""
-    kept: list[Rows] = []
+    begun: list[Rows] = []
     size = 0
     for rows in pieces:
+        if not len(rows):
+            continue
         source = rows["source"]
-        if kept and kept[-1]["source"][-1] != source[0]:
-            yield _joined(kept)
-            kept, size = [], 0
+        if begun and begun[-1]["source"][-1] != source[0]:
+            yield join(begun)
+            begun, size = [], 0
         # Where the last source of the piece begins: sorted within a piece.
         last = int(np.searchsorted(source, source[-1]))
-        if last == 0 and size + len(source) <= 2 * CLOSELY:
-            kept.append(rows)
-            size += len(source)
+        if last == 0 and size + len(rows) <= 2 * CLOSELY:
+            begun.append(rows)
+            size += len(rows)
             continue
-        yield _joined([*kept, {name: column[: last or len(source)] for name, column in rows.items()}])
-        kept, size = [], 0
-        if last:
-            kept = [{name: column[last:] for name, column in rows.items()}]
-            size = len(source) - last
-    if kept:
-        yield _joined(kept)
-
-
-def _joined(parts: list[Rows]) -> Rows:
-    joined = (
-        parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    )
-    # One type of array, wherever it comes from: or numba compiles it all once more.
-    for column in joined.values():
-        column.flags.writeable = False
-    return joined
+        yield join([*begun, rows[: last or len(rows)]])
+        begun, size = [rows[last:]] if last else [], len(rows) - last if last else 0
+    if begun:
+        yield join(begun)

@@ -1,8 +1,9 @@
 """
-Reading: logs of any format into the store, ordinary lines by the compiled parser, all others by the reference.
+Ingest: logs of any format become rows in a store.
 
-Every line is either a row or bad, and the tally says how many of each. Files are read oldest first. While one piece is
-put into the store the next ones are scanned in other threads.
+The lines of a large log are parsed by the compiled scanner where they are plain, and by the reference parser where they
+are not; those of a small log, and of structured formats, by the reference parser alone. Every line is either a row or
+bad, and the counts say how many of each. Files are read oldest first.
 """
 
 from __future__ import annotations
@@ -11,196 +12,225 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from functools import partial
 from io import FileIO
 from itertools import chain, islice
 from typing import Protocol, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hedgerow.core.visit import Visit
 from hedgerow.errors import LogError
 from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
 from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, ReadCounts, Source, TextSource, look_at
-from hedgerow.report.tables.buffer_pool import BufferPool
-from hedgerow.report.tables.line_scanner import Scanned, scan_all
-from hedgerow.report.tables.row_builder import RowBuilder, Rows, fill, only
+from hedgerow.report.tables.line_scanner import PIECE, Scanned, Work, new_work, scan, start_scan
+from hedgerow.report.tables.row_builder import RowBuilder
+from hedgerow.report.tables.rows import Rows
 
-Piece = NDArray[np.uint8]
-_Parts = Iterator[tuple[Piece, Scanned]]
 Progress = Callable[[ReadCounts], None]
+Load = Callable[[Work], int]
+"""Puts a piece of a log where it is scanned; gives its size."""
 
-_PIECE = 1 << 25
+SMALL = 4_000_000
+"""Bytes of the largest logs that are not worth compiled functions."""
+
+VISITS_AT_ONCE = 50_000
 _NEAR = 1 << 16
 _AHEAD = 2
-VISITS_AT_ONCE = 50_000
+_PIECE = PIECE
 
 
-class Takes(Protocol):
+class RowStore(Protocol):
     """What rows are put into."""
 
     def add(self, rows: Rows) -> None:
-        """Add *rows* behind those that are there."""
+        """Add *rows* behind those that are there, but for those that are `ODD`. They may be overwritten afterwards."""
 
 
 def read(
     paths: Sequence[str],
-    store: Takes,
-    numbering: RowBuilder,
+    store: RowStore,
+    builder: RowBuilder,
     progress: Progress | None = None,
     dialect: Dialect = AS_IT_IS,
 ) -> ReadCounts:
     """Read all of *paths* into *store*; LogError where one of them cannot be read at all."""
-    tally = ReadCounts()
-    for source in in_turn(paths, dialect, tally):
-        if is_of_plain_lines(source):
-            _read_lines(source, store, numbering, tally, progress)
+    counts = ReadCounts()
+    sources = in_turn(paths, dialect, counts)
+    left = SMALL if counts.bytes_total <= SMALL else 0
+    for source in sources:
+        if not is_plain(source):
+            _read_visits(source.visits(counts), store, builder, counts, progress)
+            continue
+        blocks = source.blocks(counts)
+        head = list(_head(blocks, left))
+        left -= sum(map(len, head))
+        if left > 0:
+            _read_visits(source.visits(counts, blocks=iter(head)), store, builder, counts, progress)
+        elif source.is_plain:
+            with opened(source.path) as file:
+                _read_lines(source, file_loads(file, counts), store, builder, counts, progress)
         else:
-            _read_visits(source, store, numbering, tally, progress)
-    return tally
+            loads = (partial(put, piece) for piece in pieces(chain(head, blocks)))
+            _read_lines(source, loads, store, builder, counts, progress)
+    return counts
 
 
-def in_turn(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[Source]:
-    """The sources at *paths*, oldest first; *tally* learns what can be said of them beforehand."""
+def _head(blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The first *blocks*, until they have *size* bytes."""
+    while size > 0 and (block := next(blocks, None)) is not None:
+        size -= len(block)
+        yield block
+
+
+def in_turn(paths: Sequence[str], dialect: Dialect, counts: ReadCounts) -> list[Source]:
+    """The sources at *paths*, oldest first; *counts* learns what can be said of them beforehand."""
     sources = [look_at(path, dialect) for path in paths]
-    tally.formats = sorted({source.format.name for source in sources})
-    tally.exact = all(source.format.exact for source in sources)
+    counts.formats = sorted({source.format.name for source in sources})
+    counts.exact = all(source.format.exact for source in sources)
     sizes = [source.size for source in sources]
     if None not in sizes:
-        tally.bytes_total = sum(size or 0 for size in sizes)
+        counts.bytes_total = sum(size or 0 for size in sizes)
     # In whatever order they were named.
     return sorted(sources, key=lambda source: (source.start, source.path))
 
 
-def is_of_plain_lines(source: Source) -> TypeGuard[TextSource]:
-    """Whether the compiled parser can read it."""
+def is_plain(source: Source) -> TypeGuard[TextSource]:
+    """Whether the compiled scanner can read it."""
     return isinstance(source, TextSource) and source.format.name in PLAIN
 
 
-def _read_lines(
-    source: TextSource, store: Takes, numbering: RowBuilder, tally: ReadCounts, progress: Progress | None
+def _read_visits(
+    visits: Iterator[Visit], store: RowStore, builder: RowBuilder, counts: ReadCounts, progress: Progress | None
 ) -> None:
-    parse = source.parser()
-    waiting: deque[Future[_Parts]] = deque()
-    seen, shelf = tally.lines, BufferPool()
-    with (
-        opened(source.path) if source.is_plain else nullcontext() as file,
-        ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="hedgerow-scan") as pool,
-    ):
-        try:
-            for load in _loads(source, file, shelf, tally):
-                waiting.append(pool.submit(_scan, load, shelf, vhost=source.format.has_host))
-                if len(waiting) > _AHEAD:
-                    _take(waiting.popleft().result(), parse, store, numbering, tally, progress)
-            while waiting:
-                _take(waiting.popleft().result(), parse, store, numbering, tally, progress)
-        finally:
-            for future in waiting:
-                future.cancel()
-            waiting.clear()
-    source.report_damage(tally, tally.lines - seen)
-
-
-def _scan(load: Callable[[], Piece], shelf: BufferPool, *, vhost: bool) -> _Parts:
-    """A piece, scanned part by part: the first of them here, which is nearly always all, the others when asked for."""
-    parts = scan_all(load(), vhost=vhost, shelf=shelf)
-    return chain(list(islice(parts, 1)), parts)
-
-
-def _take(
-    parts: _Parts, parse: Parser, store: Takes, numbering: RowBuilder, tally: ReadCounts, progress: Progress | None
-) -> None:
-    """Put a scanned piece into the store."""
-    for piece, scanned in parts:
-        rows = rows_of_piece(piece, scanned, parse, numbering, tally)
-        if len(rows["t"]):
-            store.add(rows)
+    while some := list(islice(visits, VISITS_AT_ONCE)):
+        store.add(builder.rows_of(some))
         if progress is not None:
-            progress(tally)
+            progress(counts)
 
 
-def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: RowBuilder, tally: ReadCounts) -> Rows:
-    """The rows of a scanned piece, those of its odd lines by way of the reference."""
-    rows = numbering.rows_of(scanned, piece)
-    good = ~scanned.odd
-    odd = np.flatnonzero(scanned.odd)
-    if len(odd):
-        found, where = [], []
-        for k, start, end in zip(odd.tolist(), scanned.starts[odd].tolist(), scanned.ends[odd].tolist(), strict=True):
-            line = piece[start : min(end, start + LONGEST_LINE + 1)].tobytes()
-            visit = parse(line) if len(line) <= LONGEST_LINE else None
-            if visit is None:
-                tally.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
-            else:
-                found.append(visit)
-                where.append(k)
-        if found:
-            fill(rows, np.array(where), numbering.rows_of_visits(found))
-            good[where] = True
-        rows = only(rows, good)
-    parsed = int(good.sum())
-    if parsed:
-        tally.parsed += parsed
-        tally.note_span(float(rows["t"].min()) / 1e6, float(rows["t"].max()) / 1e6)
+def _read_lines(
+    source: TextSource,
+    loads: Iterator[Load],
+    store: RowStore,
+    builder: RowBuilder,
+    counts: ReadCounts,
+    progress: Progress | None,
+) -> None:
+    """Read a log by the compiled scanner, in several threads; rows are stored in the order of the lines."""
+    parse, seen, workers = source.parser(), counts.lines, os.cpu_count() or 1
+    vhost, users = source.format.has_host, builder.by == "account"
+    free = [new_work(builder.key, vhost=vhost, users=users) for _ in range(workers + _AHEAD)]
+    busy: deque[tuple[Work, Future[Scanned | None]]] = deque()
+
+    def take() -> None:
+        work, first = busy.popleft()
+        scanned = first.result()
+        while scanned is not None:
+            store.add(rows_of(scanned, parse, builder, counts))
+            if progress is not None:
+                progress(counts)
+            scanned = scan(work)
+        free.append(work)
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="hedgerow-scan") as pool:
+        try:
+            for load in loads:
+                work = free.pop()
+                busy.append((work, pool.submit(_scan, load, work)))
+                if not free:
+                    take()
+            while busy:
+                take()
+        finally:
+            for _, first in busy:
+                first.cancel()
+    source.report_damage(counts, counts.lines - seen)
+
+
+def _scan(load: Load, work: Work) -> Scanned | None:
+    start_scan(work, load(work))
+    return scan(work)
+
+
+def rows_of(scanned: Scanned, parse: Parser, builder: RowBuilder, counts: ReadCounts) -> Rows:
+    """The rows of scanned lines, those of odd lines by the reference parser; the row of a bad line stays `ODD`."""
+    rows, places, odd = scanned.rows, scanned.odd, []
+    lines = zip(places.tolist(), rows["t"][places].tolist(), rows["page"][places].tolist(), strict=True)
+    for place, start, end in lines:
+        line = scanned.data[start : min(end, start + LONGEST_LINE + 1)].tobytes()
+        visit = parse(line) if len(line) <= LONGEST_LINE else None
+        if visit is None:
+            counts.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
+        else:
+            odd.append((place, visit))
+            counts.count_parsed(visit.at)
+    plain = len(rows) - len(places)
+    first, last = builder.number(scanned, odd)
+    if plain:
+        counts.parsed += plain
+        counts.note_span(first / 1e6, last / 1e6)
     return rows
 
 
-def _read_visits(
-    source: Source, store: Takes, numbering: RowBuilder, tally: ReadCounts, progress: Progress | None
-) -> None:
-    """What is not written in plain lines, visit by visit."""
-    visits = source.visits(tally)
-    while some := list(islice(visits, VISITS_AT_ONCE)):
-        store.add(numbering.rows_of_visits(some))
-        if progress is not None:
-            progress(tally)
+def put(piece: bytes, work: Work) -> int:
+    """Put *piece* where it is scanned; it has at most `PIECE` bytes."""
+    work["data"][0, : len(piece)] = np.frombuffer(piece, np.uint8)
+    return len(piece)
 
 
-def _loads(
-    source: TextSource, file: FileIO | None, shelf: BufferPool, tally: ReadCounts
-) -> Iterator[Callable[[], Piece]]:
-    """What gives the pieces of a log, in any thread: those of a plain *file* are read there."""
-    if file is None:
-        for piece in pieces(source, tally):
-            yield partial(np.asarray, piece)
-        return
-    for start, end in cuts(file):
-        tally.bytes_read += end - start
-        yield partial(_loaded, file, start, end, shelf)
-
-
-def pieces(source: TextSource, tally: ReadCounts) -> Iterator[Piece]:
-    """A compressed log, or one that is no file, in pieces of whole lines."""
-    begun: list[bytes] = []
+def pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The text in *blocks*, in pieces of whole lines. Of a line that is longer than a piece the beginning is kept."""
+    waiting: list[bytes] = []
     size = 0
-    for block in source.blocks(tally):
-        begun.append(block)
+    for block in blocks:
+        waiting.append(block)
         size += len(block)
         if size < _PIECE:
             continue
-        data = b"".join(begun)
-        whole = data.rfind(b"\n") + 1
-        if whole:
-            yield np.frombuffer(data, np.uint8, whole)
-        rest = data[whole:]
-        # Of a line without end the beginning is enough to see that it is bad.
-        begun = [rest if len(rest) <= LONGEST_LINE else rest[: LONGEST_LINE + 1]]
-        size = len(begun[0])
-    data = b"".join(begun)
-    if data:
-        yield np.frombuffer(data, np.uint8)
+        text = b"".join(waiting)
+        while len(text) >= _PIECE:
+            end = text.rfind(b"\n", 0, _PIECE) + 1
+            if end:
+                yield text[:end]
+            else:
+                end = text.find(b"\n") + 1
+                if not end:
+                    text = text[: LONGEST_LINE + 1]
+                    break
+                yield text[: min(end, LONGEST_LINE + 1)]
+            text = text[end:]
+        waiting, size = [text], len(text)
+    text = b"".join(waiting)
+    if text:
+        yield text
 
 
 def opened(path: str) -> FileIO:
     """
-    A plain file. Its pieces are copied and not mapped: whoever cuts a file short that is mapped, as some do who rotate
-    logs, ends the process.
+    A plain file. Its pieces are copied and not mapped: a program that truncates a mapped file, as some that rotate logs
+    do, would end this process.
     """
     try:
         return FileIO(path)
     except OSError as error:
         raise LogError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def file_loads(file: FileIO, counts: ReadCounts) -> Iterator[Load]:
+    """What reads the pieces of a file, in any thread."""
+    for start, end in cuts(file):
+        counts.bytes_read += end - start
+        yield partial(_read_at, file.fileno(), start, end)
+
+
+def _read_at(number: int, start: int, end: int, work: Work) -> int:
+    """Read a piece of a file, as far as it is still there; of a line that is longer than a piece the beginning."""
+    room = work["data"][0, : min(end - start, _PIECE)].data
+    size = 0
+    while size < len(room) and (count := os.preadv(number, [room[size:]], start + size)):
+        size += count
+    return size
 
 
 def cuts(file: FileIO) -> Iterator[tuple[int, int]]:
@@ -230,14 +260,3 @@ def _end_of_lines(number: int, start: int, size: int) -> int:
             return end + newline + 1
         end += len(block)
     return size
-
-
-def _loaded(file: FileIO, start: int, end: int, shelf: BufferPool) -> Piece:
-    """A piece of a file, as far as it is still there; of a line without end the beginning is enough."""
-    piece = shelf.take(min(end - start, _PIECE))
-    got = 0
-    while got < len(piece) and (count := os.preadv(file.fileno(), [piece.data[got:]], start + got)):
-        got += count
-    # As all other pieces are: or numba compiles it all once more.
-    piece.flags.writeable = False
-    return piece[:got]

@@ -1,8 +1,11 @@
 """
-Splitting: one line of an access log, taken apart where it is plain beyond doubt. Compiled by numba.
+Line parser: one line of an access log, taken apart where it is plain beyond doubt. Compiled by numba.
 
 A plain line has a client, two words, a time in whole seconds, a request, a status, a size, and then nothing or a
-referrer and a user agent, all without a backslash.
+referrer and a user agent, all without a backslash. `logs.formats` parses all other lines, and is the reference for
+both: whatever is taken here is parsed there to the same visit.
+
+Behind the text there is a line end and room for `PADDING` bytes, so nothing here has to look for the end of the text.
 """
 
 from __future__ import annotations
@@ -11,173 +14,270 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.report.tables.jit import behind_digits, eight, find, find_low, lean
-from hedgerow.report.tables.timestamps import NO_TIME, seconds
-from hedgerow.report.tables.url_features import Bytes
+from hedgerow.report.tables.digests import eight
+from hedgerow.report.tables.jit import Kernel
 
+OTHER_CLIENT = np.uint64(1 << 63)
+"""A source that is no plain IPv4 address has a number from here on."""
 
-@lean
-def _word_end(data: Bytes, i: int, end: int) -> int:
-    """The end of the word at *i*, where a space stands behind it; -1 where there is none such."""
-    stop = find_low(data, i, end)
-    return stop if stop < end and stop > i and data[stop] == 32 else -1
+NO_TIME = -(1 << 62)
+PADDING = 64
 
+# What `split` finds in a line: where its parts begin and end, the method (`GET`, `HEAD` or neither), the status, and
+# whether it is HTTP/1.0.
+(
+    HOST_END, CLIENT, CLIENT_END, USER, USER_END, TIME, TARGET, TARGET_END, METHOD, OLD_VERSION, STATUS, REFERRER,
+    REFERRER_END, AGENT, AGENT_END,
+) = range(15)  # fmt: skip
+FIELDS = 15
+OTHER_METHOD, GET, HEAD = 0, 1, 2
 
-@lean
-def _quoted_end(data: Bytes, i: int, end: int) -> int:
-    """The place of the quote that ends a quoted field whose first byte is at *i*; -1 where it is not plain."""
-    stop = find(data, i, end, 34, 92)
-    return stop if stop < end and data[stop] == 34 else -1
-
-
-@lean
-def _is_token(c: int) -> bool:
-    """Whether a method may hold this byte."""
-    if 48 <= c <= 57 or 65 <= c <= 90 or 94 <= c <= 122:
-        return True
-    return c in (33, 35, 36, 37, 38, 39, 42, 43, 45, 46, 124, 126)
-
-
-@lean
-def _is_space(c: int) -> bool:
-    return 9 <= c <= 13 or 28 <= c <= 32 or c == 0x85 or c == 0xA0
-
-
-_FOUR = np.uint64(0xFFFFFFFF)
-_FIVE = np.uint64(0xFFFFFFFFFF)
+_NEWLINE, _RETURN, _SPACE, _QUOTE, _DASH, _BACKSLASH = 10, 13, 32, 34, 45, 92
+_TOKEN = np.isin(np.arange(256), list(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+"""The bytes that a method may have."""
+_BLANK = np.array([chr(byte).isspace() for byte in range(256)])
+_MONTHS = np.array([int.from_bytes(name) for name in b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()])
+_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_QUOTES, _BACKSLASHES, _NEWLINES = (_ONES * np.uint64(byte) for byte in (_QUOTE, _BACKSLASH, _NEWLINE))
+_EIGHT, _FIVE_BYTES = np.uint64(8), np.uint64(0xFFFFFFFFFF)
 _NOBODY = np.uint64(int.from_bytes(b" - - ", "little"))
-_GET = np.uint64(int.from_bytes(b"GET ", "little"))
-_LAST = np.uint64(1 << 56)
-_HTTP = np.uint64(int.from_bytes(b"HTTP/1.1", "little"))
-"""0 and 1 differ in the last bit only."""
+_HTTP_1 = np.uint64(int.from_bytes(b"HTTP/1.1", "little"))
+_LAST_BIT = np.uint64(1 << 56)
+"""In which HTTP/1.0 and HTTP/1.1 differ."""
 
 
-@lean
-def _request(data: Bytes, start: int, end: int, out: Any) -> int:
-    """The target and method of the request at *start*, into *out*; where its quote is, or -1 where it is not plain."""
-    stop = _quoted_end(data, start, end)
-    if stop < 0:
+@Kernel
+def _has(word: Any, bytes_: Any) -> Any:
+    """Whether one of the eight bytes of *word* is the one that *bytes_* has eight times."""
+    other = word ^ bytes_
+    return (other - _ONES) & ~other & _TOPS
+
+
+@Kernel
+def find_quote(data: Any, start: int) -> Any:
+    """Where the first quote, backslash or line end is from *start* on."""
+    i = np.uint64(start)
+    while True:
+        word = eight(data, i)
+        if _has(word, _QUOTES) | _has(word, _BACKSLASHES) | _has(word, _NEWLINES):
+            break
+        i += _EIGHT
+    byte = data[i]
+    while byte != _QUOTE and byte != _NEWLINE and byte != _BACKSLASH:
+        i += np.uint64(1)
+        byte = data[i]
+    return np.int64(i)
+
+
+@Kernel
+def find_line_end(data: Any, start: int) -> Any:
+    i = np.uint64(start)
+    while not _has(eight(data, i), _NEWLINES):
+        i += _EIGHT
+    while data[i] != _NEWLINE:
+        i += np.uint64(1)
+    return np.int64(i)
+
+
+@Kernel
+def _word_end(data: Any, start: int) -> Any:
+    """The end of the word at *start*, where a space follows it; -1 where there is no word or no space."""
+    i = np.uint64(start)
+    while data[i] > _SPACE:
+        i += np.uint64(1)
+    end = np.int64(i)
+    return end if end > start and data[end] == _SPACE else -1
+
+
+@Kernel
+def ipv4(data: Any, start: int, end: int) -> Any:
+    """The number of a plain IPv4 address; OTHER_CLIENT where it is none."""
+    if end - start < 7 or end - start > 15:
+        return OTHER_CLIENT
+    number: Any = 0
+    part: Any = 0
+    digits = dots = 0
+    for i in range(start, end):
+        digit = np.int64(data[i]) - 48
+        if 0 <= digit <= 9:
+            if digits and part == 0:
+                return OTHER_CLIENT
+            part = part * 10 + digit
+            digits += 1
+            if part > 255:
+                return OTHER_CLIENT
+        elif digit == -2 and digits and dots < 3:
+            number = number << 8 | part
+            part = digits = 0
+            dots += 1
+        else:
+            return OTHER_CLIENT
+    if dots != 3 or not digits:
+        return OTHER_CLIENT
+    return np.uint64(number << 8 | part)
+
+
+@Kernel
+def _two(data: Any, i: int) -> Any:
+    """The number that two digits are; -1 where they are none."""
+    tens, ones = np.int64(data[i]) - 48, np.int64(data[i + 1]) - 48
+    return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else -1
+
+
+@Kernel
+def seconds(data: Any, i: int) -> Any:
+    """The seconds since 1970 of a time such as `10/Oct/2000:13:55:36 -0700` at *i*; NO_TIME where it is none."""
+    day, century, year = _two(data, i), _two(data, i + 7), _two(data, i + 9)
+    hour, minute, second = _two(data, i + 12), _two(data, i + 15), _two(data, i + 18)
+    zone_hour, zone_minute = _two(data, i + 22), _two(data, i + 24)
+    if min(day - 1, century, year, hour, minute, second, zone_hour, zone_minute) < 0:
+        return NO_TIME
+    if hour > 23 or minute > 59 or second > 60 or zone_hour > 23 or zone_minute > 59:
+        return NO_TIME
+    slashes, colons = data[i + 2] == 47 == data[i + 6], data[i + 11] == 58 == data[i + 14] == data[i + 17]
+    sign = data[i + 21]
+    if not (slashes and colons and data[i + 20] == _SPACE and (sign == 43 or sign == _DASH)):
+        return NO_TIME
+    name = np.int64(data[i + 3]) << 16 | np.int64(data[i + 4]) << 8 | np.int64(data[i + 5])
+    month = 0
+    for k in range(12):
+        if _MONTHS[k] == name:
+            month = k + 1
+    year += 100 * century
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    longest = 30 if month in (4, 6, 9, 11) else 31 if month != 2 else 29 if leap else 28
+    if month == 0 or year < 1 or day > longest:
+        return NO_TIME
+    # Days since 1970 by the calendar that begins in March.
+    if month <= 2:
+        year -= 1
+        month += 12
+    days = year * 365 + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719469
+    ahead = (zone_hour * 60 + zone_minute) * 60
+    return days * 86400 + (hour * 60 + minute) * 60 + second - (ahead if sign == 43 else -ahead)
+
+
+@Kernel
+def _split_request(data: Any, start: int, fields: Any) -> Any:
+    """Put the parts of the request at *start* into *fields*; where its quote is, or -1 where it is not plain."""
+    stop = find_quote(data, start)
+    if data[stop] != _QUOTE:
         return -1
+    fields[METHOD] = OTHER_METHOD
+    fields[OLD_VERSION] = 0
     i = start
-    if stop - start > 16 and eight(data, start) & _FOUR == _GET:
-        i += 3
-    while i < stop and _is_token(data[i]):
+    while _TOKEN[data[i]]:
         i += 1
-    out[5] = 0
-    out[11] = 0
-    if i in (start, stop) or data[i] != 32:
+    if i == start or i >= stop or data[i] != _SPACE:
         # No method: all of it is target, and "-" is nothing.
-        nothing = stop - start == 1 and data[start] == 45
-        out[3] = start
-        out[4] = start if nothing else stop
+        nothing = stop - start == 1 and data[start] == _DASH
+        fields[TARGET] = start
+        fields[TARGET_END] = start if nothing else stop
         return stop
     if i - start == 3 and data[start] == 71 and data[start + 1] == 69 and data[start + 2] == 84:
-        out[5] = 1
+        fields[METHOD] = GET
     elif i - start == 4 and data[start] == 72 and data[start + 1] == 69 and data[start + 2] == 65:
-        out[5] = 2 if data[start + 3] == 68 else 0
-    out[3] = i + 1
-    out[4] = stop
+        fields[METHOD] = HEAD if data[start + 3] == 68 else OTHER_METHOD
+    fields[TARGET] = i + 1
+    fields[TARGET_END] = stop
     # The target ends at the last " HTTP/" behind which there is no space.
     k = stop - 1
-    if stop - i > 16 and eight(data, stop - 8) | _LAST == _HTTP:
+    if stop - i > 16 and eight(data, np.uint64(stop - 8)) | _LAST_BIT == _HTTP_1:
         k = stop - 9
-    while k > i and not _is_space(data[k]):
+    while k > i and not _BLANK[data[k]]:
         k -= 1
-    version = k > i and k + 6 <= stop and data[k] == 32 and data[k + 1] == 72 and data[k + 2] == 84
-    if version and data[k + 3] == 84 and data[k + 4] == 80 and data[k + 5] == 47:
-        out[4] = k
-        if stop - k == 9:
-            out[11] = data[k + 6] == 49 and data[k + 7] == 46 and data[k + 8] == 48
+    if (
+        k > i and k + 6 <= stop and data[k] == _SPACE and data[k + 1] == 72 and data[k + 2] == 84
+        and data[k + 3] == 84 and data[k + 4] == 80 and data[k + 5] == 47
+    ):  # fmt: skip
+        fields[TARGET_END] = k
+        if stop - k == 9 and data[k + 6] == 49 and data[k + 7] == 46 and data[k + 8] == 48:
+            fields[OLD_VERSION] = 1
     return stop
 
 
-@lean
-def split(data: Bytes, start: int, end: int, vhost: bool, out: Any) -> bool:
-    """
-    Take one line apart; *out* gets its places and numbers. False where it is not plain.
-
-    out: 0/1 client, 2 seconds, 3/4 target, 5 method (0 other, 1 GET, 2 HEAD), 6 status, 7/8 referrer, 9/10 user agent,
-    11 whether it is HTTP/1.0, 12/13 virtual host, 14 to 17 the text of the time that 2 is.
-    """
+@Kernel
+def _split_names(data: Any, start: int, vhost: bool, fields: Any) -> Any:
+    """Put virtual host, client and user into *fields*; where the time begins, or -1 where they are not plain."""
     i = start
-    out[12] = out[13] = start
     if vhost:
-        stop = _word_end(data, i, end)
-        if stop < 0:
-            return False
-        out[13] = stop
-        i = stop + 1
-    stop = _word_end(data, i, end)
-    if stop < 0:
-        return False
-    if vhost and stop - i == 1 and data[i] == 45:
-        return False
-    out[0] = i
-    out[1] = stop
-    i = stop + 5
-    if i + 31 > end or eight(data, stop) & _FIVE != _NOBODY:
-        i = stop + 1
-        stop = _word_end(data, i, end)
-        if stop < 0 or (vhost and (stop - i != 1 or data[i] != 45)):
-            return False
-        i = stop + 1
-        stop = _word_end(data, i, end)
-        if stop < 0:
-            return False
-        i = stop + 1
-    # The time, in brackets, and the quote of the request.
-    if i + 31 > end or data[i] != 91 or data[i + 27] != 93 or data[i + 28] != 32 or data[i + 29] != 34:
-        return False
-    # Most lines are of the same second as the one before: 26 bytes, looked at in four steps.
-    first, second = np.int64(eight(data, i + 1)), np.int64(eight(data, i + 9))
-    third, last = np.int64(eight(data, i + 17)), np.int64(eight(data, i + 19))
-    if first != out[14] or second != out[15] or third != out[16] or last != out[17]:
-        at = seconds(data, i + 1)
-        if at == NO_TIME:
-            return False
-        out[2], out[14], out[15], out[16], out[17] = at, first, second, third, last
-    i = _request(data, i + 30, end, out)
-    if i < 0 or i + 6 > end or data[i] != 34 or data[i + 1] != 32:
-        return False
+        end = _word_end(data, i)
+        fields[HOST_END] = end
+        i = end + 1
+        if end < 0:
+            return -1
+    end = _word_end(data, i)
+    if end < 0 or (vhost and end - i == 1 and data[i] == _DASH):
+        return -1
+    fields[CLIENT] = i
+    fields[CLIENT_END] = end
+    if eight(data, np.uint64(end)) & _FIVE_BYTES == _NOBODY:
+        fields[USER] = end + 3
+        fields[USER_END] = end + 4
+        return end + 5
+    i = end + 1
+    end = _word_end(data, i)
+    if end < 0 or (vhost and (end - i != 1 or data[i] != _DASH)):
+        return -1
+    i = end + 1
+    end = _word_end(data, i)
+    fields[USER] = i
+    fields[USER_END] = end
+    return end + 1 if end >= 0 else -1
+
+
+@Kernel
+def split(data: Any, start: int, vhost: bool, fields: Any) -> Any:
+    """
+    Take the line at *start* apart, into *fields*; where it ends, or -1 where it is not plain.
+
+    The time is only found, not read. *vhost* says that the line begins with a virtual host.
+    """
+    i = _split_names(data, start, vhost, fields)
+    if i < 0 or data[i] != 91 or data[i + 27] != 93 or data[i + 28] != _SPACE or data[i + 29] != _QUOTE:
+        return -1
+    fields[TIME] = i + 1
+    i = _split_request(data, i + 30, fields)
+    if i < 0 or data[i + 1] != _SPACE:
+        return -1
     i += 2
-    # Status and size.
-    if data[i] == 45:
-        out[6] = 0
+    fields[STATUS] = 0
+    if data[i] == _DASH:
         i += 1
     else:
-        status: Any = 0
-        for _ in range(3):
-            if i >= end or not 48 <= data[i] <= 57:
-                return False
-            status = status * 10 + np.int64(data[i]) - 48
-            i += 1
-        out[6] = status
-    if i + 1 >= end or data[i] != 32:
-        return False
+        hundreds, rest = np.int64(data[i]) - 48, _two(data, i + 1)
+        if hundreds < 0 or hundreds > 9 or rest < 0:
+            return -1
+        fields[STATUS] = hundreds * 100 + rest
+        i += 3
+    if data[i] != _SPACE:
+        return -1
     i += 1
-    if data[i] == 45:
+    size = i
+    if data[i] == _DASH:
         i += 1
     else:
-        size = i
-        i = behind_digits(data, i, end)
-        if i == size:
-            return False
-    out[7] = out[8] = out[9] = out[10] = i
-    if i == end:
-        return True
-    # The referrer and the user agent.
-    if i + 2 > end or data[i] != 32 or data[i + 1] != 34:
-        return False
-    i += 2
-    stop = _quoted_end(data, i, end)
-    if stop < 0 or stop + 3 > end or data[stop + 1] != 32 or data[stop + 2] != 34:
-        return False
-    out[7] = i
-    out[8] = stop
-    i = stop + 3
-    stop = _quoted_end(data, i, end)
-    if stop < 0 or (stop + 1 < end and data[stop + 1] != 32):
-        return False
-    out[9] = i
-    out[10] = stop
-    return True
+        while 48 <= data[i] <= 57:
+            i += 1
+    if i == size:
+        return -1
+    fields[REFERRER] = fields[REFERRER_END] = fields[AGENT] = fields[AGENT_END] = i
+    if data[i] == _SPACE:
+        if data[i + 1] != _QUOTE:
+            return -1
+        end = find_quote(data, i + 2)
+        if data[end] != _QUOTE or data[end + 1] != _SPACE or data[end + 2] != _QUOTE:
+            return -1
+        fields[REFERRER] = i + 2
+        fields[REFERRER_END] = end
+        i = find_quote(data, end + 3)
+        if data[i] != _QUOTE:
+            return -1
+        fields[AGENT] = end + 3
+        fields[AGENT_END] = i
+        i += 1
+        if data[i] == _SPACE:
+            return find_line_end(data, i)
+    while data[i] == _RETURN:
+        i += 1
+    return i if data[i] == _NEWLINE else -1

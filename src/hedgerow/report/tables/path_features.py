@@ -1,8 +1,8 @@
 """
-Stepping: the paths that sources take, as the features of their long sessions. Compiled by numba.
+Path features: the paths that sources take through a site, as the features of their long sessions.
 
-The same numbers as `sessions.paths.PathSession.wide` gives, for all sources of a log at once; the referrer stands for
-the parent. Of each source the first sessions count (`MOST_SESSIONS`), and only those of at least `LEAST` steps.
+The same numbers as `watch.sessions.path.PathSession.wide` gives, for all sources of a log at once; the referrer stands
+for the parent. Of each source the first sessions count (`MOST_SESSIONS`), and only those of at least `LEAST` steps.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hedgerow.report.tables.jit import compiled, lean
+from hedgerow.report.tables.jit import Kernel
 from hedgerow.report.tables.url_features import PAGE
 from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PREFIXES, SHORT_GAP
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+CLOSELY = 1 << 20
+"""Rows of one source that are looked at."""
 
 MOST_SESSIONS = 8
 """Long sessions of one source that are looked at."""
@@ -25,7 +32,7 @@ _SECOND = 1e6
 _OWN = 1
 
 
-@compiled
+@Kernel
 def _shape(numbers: Any, parents: Any, start: int, end: int) -> Any:
     """Greatest depth and width of the steps from *start* to before *end*, as if there were no others."""
     depths = np.full(LONG, -1, np.int64)
@@ -44,7 +51,7 @@ def _shape(numbers: Any, parents: Any, start: int, end: int) -> Any:
     return deepest, widest
 
 
-@lean
+@Kernel
 def _variation(gaps: Any, start: int, end: int) -> float:
     total = 0.0
     for k in range(start, end):
@@ -54,13 +61,13 @@ def _variation(gaps: Any, start: int, end: int) -> float:
     mean = total / (end - start)
     square = 0.0
     for k in range(start, end):
-        square += (gaps[k] - mean) ** 2
-    return square / (end - start) / mean**2
+        square += (gaps[k] - mean) * (gaps[k] - mean)
+    return square / (end - start) / (mean * mean)
 
 
-@compiled
-def _features(size: int, times: Any, numbers: Any, parents: Any, different: int, beside: int, out: Any) -> None:
-    """The features of a session of *size* steps."""
+@Kernel
+def _put_features(size: int, times: Any, numbers: Any, parents: Any, different: int, others: int, out: Any) -> None:
+    """The features of a session of *size* steps; *others* are requests for no pages."""
     count = size - 1
     gaps = np.empty(max(count, 1), np.float64)
     gaps[0] = 0.0
@@ -108,62 +115,58 @@ def _features(size: int, times: Any, numbers: Any, parents: Any, different: int,
     out[12] = 1 - different / size
     out[13] = onward / size
     out[14] = sideward / size
-    out[15] = beside / size
+    out[15] = others / size
     out[16] = length / size
 
 
-@compiled
-def step(
-    bounds: Any, close: int, exact: bool, t: Any, page: Any, parent: Any, place: Any, kind: Any, places: Any, rows: Any,
-    features: Any,
-) -> int:  # fmt: skip
+@Kernel
+def _find_sessions(rows: Any, bounds: Any, facts: Any, sessions: Any, features: Any) -> int:
     """
-    The sessions of the sources whose rows lie between *bounds*; of each source at most *close* rows.
+    The sessions of the sources whose rows lie between *bounds*; of each source at most `CLOSELY` rows.
 
-    *rows* gets the number of the source and the steps, *features* the features; gives how many there are.
+    *sessions* gets the place of the source and the steps, *features* the features; gives how many there are.
     """
+    t, page, parent, place, kind = rows["t"], rows["page"], rows["parent"], rows["place"], rows["kind"]
     found = 0
     times = np.zeros(LONG, np.float64)
     pages = np.zeros(LONG, np.uint64)
     numbers = np.zeros(LONG, np.int64)
     parents = np.zeros(LONG, np.int64)
     for s in range(len(bounds) - 1):
-        start = bounds[s]
-        end = min(bounds[s + 1], start + close)
-        size = different = beside = sessions = 0
-        led = np.uint64(0)
-        i = start
-        while i < end and sessions < MOST_SESSIONS:
+        end = min(bounds[s + 1], bounds[s] + CLOSELY)
+        size = different = others = count = 0
+        # The row of the last page visit whose referrer is a page of the site; -1 where the last one has none such.
+        led = -1
+        i = bounds[s]
+        while i < end and count < MOST_SESSIONS:
             # Visits of one second are spread evenly over it, in their order.
             j = i + 1
-            if not exact:
-                while j < end and t[j] == t[i]:
-                    j += 1
+            while j < end and t[j] == t[i] and not facts.exact:
+                j += 1
             for k in range(i, j):
                 if kind[k] != PAGE:
-                    if size and beside < 65535:
-                        beside += 1
+                    if size and others < 65535:
+                        others += 1
                     continue
                 if size == LONG:
-                    if sessions < MOST_SESSIONS:
-                        _features(size, times, numbers, parents, different, beside, features[found])
-                        rows[found, 0] = s
-                        rows[found, 1] = size
+                    if count < MOST_SESSIONS:
+                        _put_features(size, times, numbers, parents, different, others, features[found])
+                        sessions[found][0], sessions[found][1] = s, size
                         found += 1
-                        sessions += 1
-                    size = different = beside = 0
-                    led = np.uint64(0)
+                        count += 1
+                    size = different = others = 0
+                    led = -1
                 at = (t[i] + (k - i) * 1_000_000 // (j - i)) / _SECOND
                 above = _ENTRY
-                before = led
-                led = np.uint64(0)
-                if places[place[k]] == _OWN:
-                    led = parent[k]
-                    above = _SAME_STRAY if led == before else _STRAY
+                if facts.places[place[k]] == _OWN:
+                    above = _SAME_STRAY if led >= 0 and parent[led] == parent[k] else _STRAY
+                    led = k
                     for n in range(different):
                         if pages[n] == parent[k]:
                             above = n
                             break
+                else:
+                    led = -1
                 number = different
                 for n in range(different):
                     if pages[n] == page[k]:
@@ -177,9 +180,17 @@ def step(
                 times[size] = max(at, times[size - 1]) if size else at
                 size += 1
             i = j
-        if size >= LEAST and sessions < MOST_SESSIONS:
-            _features(size, times, numbers, parents, different, beside, features[found])
-            rows[found, 0] = s
-            rows[found, 1] = size
+        if size >= LEAST and count < MOST_SESSIONS:
+            _put_features(size, times, numbers, parents, different, others, features[found])
+            sessions[found][0], sessions[found][1] = s, size
             found += 1
     return found
+
+
+def sessions_of(rows: Any, bounds: Any, pages: Ints, facts: Any, *, compiled: bool) -> tuple[Ints, Floats]:
+    """The long sessions of sources, which have so many *pages*: place of the source and steps, and the features."""
+    most = int(np.minimum(-(-pages // LONG), MOST_SESSIONS).sum())
+    sessions, features = np.zeros((most, 2), np.int64), np.zeros((most, WIDTH))
+    find = _find_sessions.compiled if compiled else _find_sessions
+    count = find(rows, bounds, facts, sessions, features)
+    return sessions[:count].copy(), features[:count].copy()

@@ -19,7 +19,7 @@ from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import Features
 from hedgerow.report.shape.series import Counts, SeriesPlan
-from hedgerow.report.tables.figures import Figures, Kinds
+from hedgerow.report.tables.figures import Figures, SiteFacts
 from hedgerow.report.tables.ingest import Progress
 from hedgerow.report.tables.row_builder import RowBuilder
 
@@ -39,8 +39,9 @@ SELECT source, bin, count(*) AS n FROM (
 
 _HOSTS = """
 WITH pages AS (SELECT DISTINCT page FROM rows WHERE kind = 0 AND status < 400),
-led AS (SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets
-  FROM rows WHERE place > 1 GROUP BY place, parent)
+led AS (
+  SELECT place, parent, count(*) FILTER (WHERE kind = 2) AS assets FROM rows WHERE place > 1 GROUP BY place, parent
+)
 SELECT place, sum(assets) AS assets, count(*) FILTER (WHERE parent <> ?) AS parents,
   count(*) FILTER (WHERE parent <> ? AND page IS NOT NULL) AS there
 FROM led LEFT JOIN pages ON parent = page GROUP BY place ORDER BY place
@@ -71,10 +72,10 @@ SELECT source, t, page, shape, status FROM (
 
 
 class TableStore(Protocol):
-    """What holds the rows of a log and is asked about them. Times are microseconds."""
+    """What holds the rows of a log and answers queries about them. Times are microseconds."""
 
     def read(
-        self, paths: Sequence[str], numbering: RowBuilder, progress: Progress | None, dialect: Dialect
+        self, paths: Sequence[str], builder: RowBuilder, progress: Progress | None, dialect: Dialect
     ) -> ReadCounts:
         """Read all of *paths*; LogError where one of them cannot be read at all."""
 
@@ -90,14 +91,14 @@ class TableStore(Protocol):
     def leads(self, places: Sequence[int]) -> Columns:
         """By shape of the page that led to pages (*lead*), of those at *places*: different *pages* and *parents*."""
 
-    def count(self, kinds: Kinds) -> Figures:
+    def count(self, facts: SiteFacts) -> Figures:
         """The figures of every source."""
 
     def series(self, origin: int, step: int) -> Columns:
         """By *source* and *bin*, in this order: how many requests (*n*) it sent in each *step* from *origin* on."""
 
     def series_of(self, sources: NDArray[np.uint64], origin: int, step: int) -> Columns:
-        """The same for *sources* only."""
+        """What `series` says of *sources* only."""
 
     def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:
         """The features of every source with at least *least* requests. *counts* are what `series` gave last."""
@@ -118,7 +119,7 @@ class TableStore(Protocol):
 
 
 class SqlQueries(ABC):
-    """Who answers in SQL."""
+    """A store that answers queries in SQL."""
 
     @abstractmethod
     def ask(self, query: str, parameters: list[Any] | None = None) -> Columns:
@@ -126,7 +127,7 @@ class SqlQueries(ABC):
 
     @abstractmethod
     def ask_about(self, sources: NDArray[np.uint64], query: str, parameters: list[Any] | None = None) -> Columns:
-        """The same; *sources* are the table `chosen`."""
+        """The columns of the answer to a query in which *sources* are the table `chosen`."""
 
     def hosts(self, first_page: int) -> Columns:
         return self.ask(_HOSTS, [first_page, first_page])

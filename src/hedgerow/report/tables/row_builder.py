@@ -1,14 +1,14 @@
 """
-Numbering: texts become small numbers, and rows are made of them.
+Row builder: texts become small numbers, and rows are made of them.
 
-What a visitor sends is of any number and length. So only so many texts of each kind are kept; those that come later
-share the number 1, "others". 0 is "none".
+What visitors send is of any number and length. So only so many texts of each kind are kept; those that come later share
+the number 1, "others". 0 is "none". Numbers are given in the order of the lines, however the log was divided.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,33 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.address import network_of, prefix_of
-from hedgerow.core.ip_bytes import format_ipv4
+from hedgerow.core.ip_bytes import format_ipv4, pack_ipv4
 from hedgerow.core.visit import Visit
 from hedgerow.logs.dialect import By
-from hedgerow.logs.formats import account_of, address_of
-from hedgerow.report.tables.intern_cache import UNKNOWN, InternCache
-from hedgerow.report.tables.jit import lean
-from hedgerow.report.tables.line_scanner import (
-    AGENT,
-    CLIENT,
-    HOST,
-    LEAD,
-    OTHER_CLIENT,
-    PLACE,
-    SHAPE,
-    Scanned,
-    ipv4,
-)  # fmt: skip
-from hedgerow.report.tables.log_users import users
-from hedgerow.report.tables.session_cookies import SessionCookies
+from hedgerow.logs.formats import DEFAULT_PORT, account_of, address_of
+from hedgerow.report.tables.digests import DigestKey
+from hedgerow.report.tables.line_parser import OTHER_CLIENT
+from hedgerow.report.tables.line_scanner import AGENTS, CLIENTS, HOSTS, PLACES, SHAPES, USERS, Scanned
+from hedgerow.report.tables.rows import ROW, Rows, renumber
 from hedgerow.report.tables.url_features import (
     ASSET,
     CALL,
     HEAD,
     OLD_HTTP,
+    OUTLINE_SIZE,
     PAGE,
     PREFETCH,
-    describe_all,
+    REFERRED,
+    outline,
+    split_referrer,
 )  # fmt: skip
 from hedgerow.request.account import visitor_of
 
@@ -50,20 +42,16 @@ NONE, OTHERS = 0, 1
 _KINDS = {"page": PAGE, "call": CALL, "asset": ASSET, "prefetch": PREFETCH}
 _MOST_TEXTS = 200_000
 _LONGEST_TEXT = 1000
-_NETWORK = np.uint64((1 << 64) - 256)
 _OF_A_NETWORK = "/24"
+_MOST_SESSIONS = 2_000_000
+_HARDLY_ANY = 0.1
+_MOST_REMEMBERED = 100_000
+_MOST_KNOWN = 1_000_000
+_KIND_BITS = 0x9E3779B97F4A7C15
+"""Times the kind of a symbol: what is added to its digest, so that symbols of all kinds can be in one table."""
 
-COLUMNS = {
-    "source": np.uint64, "t": np.int64, "page": np.uint64, "parent": np.uint64, "ord": np.uint64, "shape": np.uint32,
-    "lead": np.uint32, "place": np.uint32, "agent": np.uint32, "status": np.uint16, "kind": np.uint8, "flags": np.uint8,
-}  # fmt: skip
-"""
-The columns of a row: who, when (microseconds since 1970), which page, the page that led there (as if it were ours), its
-place in the alphabet, its shape, the shape of the page that led there, the host that led there, the user agent, the
-answer's status, what kind of request it is, and flags.
-"""
-
-Rows = dict[str, NDArray[Any]]
+NamedSessions = dict[int, tuple[int, list[bytes]]]
+"""By source: how many of its page visits name a session, and the different sessions."""
 
 
 class InternTable:
@@ -79,136 +67,192 @@ class InternTable:
 
     @property
     def keys(self) -> list[bytes | int]:
-        """What tells the texts apart, from number 2 on."""
+        """What distinguishes the texts, from number 2 on."""
         return list(self._numbers)[1:]
 
     def number(self, text: bytes, key: bytes | int | None = None) -> int:
-        """The number of *text*, or of its *key*, where that is what tells texts apart."""
-        told = text if key is None else key
-        found = self._numbers.get(told)
+        """The number of *text*, or of its *key*, where that is what distinguishes texts."""
+        key = text if key is None else key
+        found = self._numbers.get(key)
         if found is None:
             if len(self.texts) >= self._most:
                 return OTHERS
-            found = self._numbers[told] = len(self.texts)
+            found = self._numbers[key] = len(self.texts)
             self.texts.append(text[:_LONGEST_TEXT])
         return found
+
+
+class SessionCookies:
+    """
+    Which sessions the page visits of sources name, by the number of the source; if there are too many, nothing is said.
+
+    A visitor who takes a site's cookie comes back with it; one who does not is given a new one with each request. So
+    the page visits of a source that begin a session are those that name none, and one for each session that it names.
+    """
+
+    def __init__(self, most: int = _MOST_SESSIONS) -> None:
+        self._named: dict[int, int] = {}
+        self._different: dict[int, set[bytes]] = {}
+        self._left = most
+
+    def note(self, visit: Visit, source: int) -> None:
+        if visit.linked and visit.kind == "page":
+            self._add(source, 1, visit.linked[:1])
+
+    def add(self, sessions: NamedSessions) -> None:
+        """Add the sessions of another part of the log."""
+        for source, (named, different) in sessions.items():
+            self._add(source, named, different)
+
+    @property
+    def sessions(self) -> NamedSessions:
+        return {source: (named, sorted(self._different[source])) for source, named in self._named.items()}
+
+    def renewed(self, sources: NDArray[np.uint64], pages: NDArray[np.int64]) -> NDArray[np.float64]:
+        """
+        The share of the page visits of each of *sources* that begin a session; *pages* are how many there are.
+
+        nan where nothing can be said: of nobody, where hardly any page visit comes with a session that came before.
+        """
+        named = np.array([self._named.get(source, 0) for source in sources.tolist()], np.int64)
+        different = np.array([len(self._different.get(source, ())) for source in sources.tolist()], np.int64)
+        if self._left < 0 or (named - different).sum() <= _HARDLY_ANY * pages.sum():
+            return np.full(len(sources), np.nan)
+        return np.where(pages, (pages - named + different) / np.maximum(pages, 1), np.nan)
+
+    def _add(self, source: int, named: int, different: Iterable[bytes]) -> None:
+        if self._left < 0:
+            return
+        known = self._different.setdefault(source, set())
+        before = len(known)
+        known.update(different)
+        self._left -= len(known) - before
+        self._named[source] = self._named.get(source, 0) + named
 
 
 class RowBuilder:
     """
     The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources, which
-    are what *by* says.
+    are what *by* says. *key* is that of all digests.
     """
 
-    def __init__(self, by: By = "visitor") -> None:
+    def __init__(self, by: By = "visitor", key: DigestKey | None = None) -> None:
         self.by: By = by
+        self.key = key or DigestKey()
         self.agents = InternTable()
         self.places = InternTable()
         self.shapes = InternTable()
         self.hosts: Counter[str] = Counter()
         """Lines by virtual host, where the log names it."""
-        self.kept = SessionCookies()
-        """Which sessions sources came with, where the log names any."""
-        self._recalled = InternCache()
+        self.cookies = SessionCookies()
+        self._known: dict[int, int] = {}
+        """The numbers of symbols that came before."""
+        self._targets: dict[bytes, tuple[int, int, int, int]] = {}
+        self._referrers: dict[bytes, tuple[int, int, int]] = {}
+        self._outline = bytearray(OUTLINE_SIZE)
         self._sources: dict[str, int] = {}
         self._visitors: list[str] = []
         self._addresses: list[str] = []
 
-    def rows_of(self, scanned: Scanned, data: NDArray[np.uint8]) -> Rows:
-        """The rows of the lines that were scanned; those of odd lines are empty."""
-        words = scanned.words
-        numbers = np.zeros(len(words) + 1, np.uint64)
-        recalled = self._recalled.numbers(scanned)
-        numbers[:-1] = recalled.astype(np.uint64)
-        new = np.flatnonzero(recalled == UNKNOWN)
-        numbers[new] = 0
-        for k, (column, start, end) in zip(new.tolist(), words[new].tolist(), strict=True):
-            text = data[start:end].tobytes()
-            if column == AGENT:
-                numbers[k] = self.agents.number(text)
-            elif column == SHAPE:
-                numbers[k] = self.shapes.number(text, int(scanned.digests[k]))
-            elif column == PLACE:
-                numbers[k] = self.places.number(text.lower())
-            elif column == CLIENT:
-                address = address_of(text.decode("latin-1"))
-                numbers[k] = self.source(self._visitor(address), address)
-        kept = new[numbers[new] > OTHERS]
-        self._recalled.remember(scanned, kept, numbers[kept].astype(np.int64))
-        texts = scanned.texts
-        if texts[HOST].max(initial=-1) >= 0:
-            used = texts[HOST][texts[HOST] >= 0]
-            for k, count in enumerate(np.bincount(used, minlength=0).tolist()):
-                if count:
-                    self.hosts[data[words[k, 1] : words[k, 2]].tobytes().decode("latin-1").lower()] += count
-        source = scanned.source
-        others = texts[CLIENT] >= 0
-        if self.by == "network":
-            source &= _NETWORK
-        if others.any():
-            source[others] = numbers[texts[CLIENT][others]]
-        if self.by == "account":
-            self._tell_accounts(scanned, data, source)
-        small = np.empty((4, len(source)), np.uint32)
-        _gather(texts, numbers, small)
-        return {
-            "source": source, "t": scanned.at, "page": scanned.page, "parent": scanned.parent, "ord": scanned.order,
-            "shape": small[0], "lead": small[1], "place": small[2], "agent": small[3],
-            "status": scanned.status, "kind": scanned.kind, "flags": scanned.flags,
-        }  # fmt: skip
+    def number(self, scanned: Scanned, odd: Sequence[tuple[int, Visit]]) -> tuple[int, int]:
+        """
+        Replace the symbols in scanned rows by the numbers of their texts, and fill in the rows of *odd* lines: the
+        place of the row, and the visit. Gives the first and the last time of the others, where there are any.
+        """
+        symbols, rows = scanned.symbols, scanned.rows
+        keys = (symbols["digest"] + symbols["kind"].astype(np.uint64) * np.uint64(_KIND_BITS)).tolist()
+        found: list[Any] = [NONE, *map(self._known.get, keys)]
+        # Of new texts and odd lines those come first whose line does.
+        new = [(int(symbols["line"][k - 1]), 1, k) for k, number in enumerate(found) if number is None]
+        turns = sorted([*new, *((int(rows["t"][place]), 0, k) for k, (place, _) in enumerate(odd))])
+        made: list[tuple[int, ...]] = []
+        for _, is_symbol, k in turns:
+            if not is_symbol:
+                made.append(self._row(odd[k][1]))
+                continue
+            found[k] = number = self._number(symbols[k - 1], scanned.data)
+            if number > OTHERS and len(self._known) < _MOST_KNOWN:
+                self._known[keys[k - 1]] = number
+        for symbol in symbols[symbols["kind"] == HOSTS]:
+            host = scanned.data[symbol["start"] : symbol["end"]].tobytes().decode("latin-1")
+            self.hosts[DEFAULT_PORT.sub("", host).lower()] += int(symbol["count"])
+        span = renumber(rows, np.array(found, np.uint64), network=self.by == "network")
+        if made:
+            rows[[place for place, _ in odd]] = np.array(made, ROW)
+        return span
 
-    def rows_of_visits(self, visits: Sequence[Visit]) -> Rows:
+    def _number(self, symbol: Any, data: NDArray[np.uint8]) -> int:
+        """The number of the text of a symbol in the piece *data*."""
+        kind, start, end = int(symbol["kind"]), symbol["start"], symbol["end"]
+        text = data[start:end].tobytes()
+        if kind == AGENTS:
+            return self.agents.number(text)
+        if kind == SHAPES:
+            return self.shapes.number(text, int(symbol["digest"]))
+        if kind == PLACES:
+            return self.places.number(text.lower())
+        if kind == CLIENTS:
+            address = address_of(text.decode("latin-1"))
+            return self.source(self._visitor(address), address)
+        if kind == USERS:
+            # Before the user stand the client and a word.
+            client = data[symbol["line"] : start].tobytes().split(b" ")[-3]
+            return self.source(visitor_of(account_of(text.decode("latin-1")), ""), address_of(client.decode("latin-1")))
+        return NONE
+
+    def rows_of(self, visits: Sequence[Visit]) -> Rows:
         """The rows of visits that were parsed line by line."""
-        targets = [_bytes(visit.target) for visit in visits]
-        referrers = [_bytes(visit.referrer) for visit in visits]
-        joined = b"".join(targets) + b"".join(referrers)
-        data = np.frombuffer(joined or b"\0", np.uint8)
-        ends = np.cumsum([len(text) for text in targets + referrers], dtype=np.int64)
-        n = len(visits)
-        told = describe_all(data, ends[:n], ends[n:])
-        page, order, shape, _, flags, hosts, parent, lead = told
-        number = self.shapes.number
-        lead_texts = [b"/" + text.partition(b"://")[2].partition(b"/")[2].partition(b"#")[0] for text in referrers]
-        flags |= np.array([HEAD if visit.method == "HEAD" else 0 for visit in visits], np.uint8)
-        flags |= np.array([OLD_HTTP if visit.old_http else 0 for visit in visits], np.uint8)
-        for visit in visits:
-            if visit.host:
-                self.hosts[visit.host.lower()] += 1
-        sources = [self.source_of(visit) for visit in visits]
-        self.kept.note(visits, sources)
-        return {
-            "source": np.array(sources, np.uint64),
-            "t": np.array([round(visit.at * 1e6) for visit in visits], np.int64),
-            "page": page, "parent": parent, "ord": order,
-            "shape": np.array([number(t, int(s)) for t, s in zip(targets, shape, strict=True)], np.uint32),
-            "lead": np.array([number(t, int(s)) if s else 0 for t, s in zip(lead_texts, lead, strict=True)], np.uint32),
-            "place": np.array([self.places.number(joined[a:b].lower()) for a, b in hosts.tolist()], np.uint32),
-            "agent": np.array([self.agents.number(_bytes(visit.user_agent)) for visit in visits], np.uint32),
-            "status": np.array([visit.status & 0xFFFF for visit in visits], np.uint16),
-            "kind": np.array([_KINDS[visit.kind] for visit in visits], np.uint8),
-            "flags": flags,
-        }  # fmt: skip
+        return np.array([self._row(visit) for visit in visits], ROW)
+
+    def _row(self, visit: Visit) -> tuple[int, ...]:
+        source = self.source_of(visit)
+        page, order, shape, flags = self._target(_bytes(visit.target))
+        parent, place, lead = NONE, NONE, NONE
+        if visit.referrer:
+            flags |= REFERRED
+            parent, place, lead = self._referrer(_bytes(visit.referrer))
+        if visit.method == "HEAD":
+            flags |= HEAD
+        if visit.old_http:
+            flags |= OLD_HTTP
+        if visit.host:
+            self.hosts[visit.host.lower()] += 1
+        self.cookies.note(visit, source)
+        agent, at = self.agents.number(_bytes(visit.user_agent)), round(visit.at * 1e6)
+        status, kind = visit.status & 0xFFFF, _KINDS[visit.kind]
+        return source, at, page, parent, order, shape, lead, place, agent, status, kind, flags, 0
+
+    def _target(self, text: bytes) -> tuple[int, int, int, int]:
+        """Page, order, shape and flags of a target; what came lately is remembered."""
+        found = self._targets.get(text)
+        if found is None:
+            if len(self._targets) >= _MOST_REMEMBERED:
+                self._targets.clear()
+            order, size, flags = outline(text, 0, len(text), self._outline)
+            shape = self.shapes.number(text, self.key.digest(bytes(self._outline[:size])))
+            found = self._targets[text] = self.key.digest(text), int(order), shape, flags
+        return found
+
+    def _referrer(self, text: bytes) -> tuple[int, int, int]:
+        """Parent, place and lead of a referrer: the page that it names, its host, and the shape of the page."""
+        found = self._referrers.get(text)
+        if found is None:
+            if len(self._referrers) >= _MOST_REMEMBERED:
+                self._referrers.clear()
+            host, slash, stop = split_referrer(text, 0, len(text))
+            found = NONE, NONE, NONE
+            if slash > host:
+                place = self.places.number(text[host:slash].lower())
+                page, _, shape, _ = self._target(text[slash:stop] or b"/")
+                found = page, place, shape
+            self._referrers[text] = found
+        return found
 
     def _visitor(self, address: str) -> str:
-        """What an address counts as, of which no more is known."""
+        """The source that an address is where nothing else is known of the visitor."""
         if self.by == "address":
             return address
         return network_of(address) or address if self.by == "network" else prefix_of(address)
-
-    def _tell_accounts(self, scanned: Scanned, data: NDArray[np.uint8], source: NDArray[np.uint64]) -> None:
-        """Put accounts into *source*, where lines name any."""
-        which, named = users(scanned, data)
-        numbers = []
-        for line, name in named:
-            client = int(scanned.texts[CLIENT][line])
-            if client >= 0:
-                text = data[scanned.words[client, 1] : scanned.words[client, 2]].tobytes().decode("latin-1")
-                address = address_of(text)
-            else:
-                address = self.address(int(source[line]))
-            numbers.append(self.source(visitor_of(account_of(name.decode("latin-1")), ""), address))
-        there = which >= 0
-        source[there] = np.array(numbers, np.uint64)[which[there]]
 
     def source_of(self, visit: Visit) -> int:
         """The number of the source that a visit is of."""
@@ -256,53 +300,18 @@ class RowBuilder:
         return _dotted(source) if other < 0 else self._addresses[other]
 
 
-@lean
-def _gather(texts: Any, numbers: Any, out: Any) -> None:
-    """The numbers of shapes, leads, places and user agents of all rows; of those that have none the last number."""
-    none = len(numbers) - 1
-    for i in range(texts.shape[1]):
-        for k, column in enumerate((SHAPE, LEAD, PLACE, AGENT)):
-            word = texts[column, i]
-            out[k, i] = numbers[word if word >= 0 else none]
-
-
 @lru_cache(maxsize=1 << 16)
 def _ipv4(visitor: str) -> int:
     """The number of an IPv4 address; OTHER_CLIENT where it is none."""
-    text = np.frombuffer(_bytes(visitor) or b"-", np.uint8)
-    return int(ipv4(text, 0, len(text)))
+    try:
+        return int.from_bytes(pack_ipv4(visitor))
+    except (OSError, ValueError):
+        return int(OTHER_CLIENT)
 
 
 def _dotted(number: int) -> str:
-    """The text of an IPv4 address."""
     return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("latin-1", "backslashreplace")
-
-
-@lean
-def _close(column: Any, gaps: Any) -> None:
-    """Move what stands behind each of *gaps* over it."""
-    k = gaps[0]
-    for g in range(len(gaps)):
-        for i in range(gaps[g] + 1, gaps[g + 1] if g + 1 < len(gaps) else len(column)):
-            column[k] = column[i]
-            k += 1
-
-
-def only(rows: Rows, good: NDArray[np.bool_]) -> Rows:
-    """Those of *rows* that are *good*; *rows* are spent."""
-    bad = np.flatnonzero(~good)
-    if not len(bad):
-        return rows
-    for column in rows.values():
-        _close(column, bad)
-    return {name: column[: len(column) - len(bad)] for name, column in rows.items()}
-
-
-def fill(rows: Rows, where: NDArray[np.int64], more: Rows) -> None:
-    """Put the rows *more* into the places *where* of *rows*."""
-    for name, column in rows.items():
-        column[where] = more[name]

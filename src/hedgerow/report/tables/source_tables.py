@@ -27,13 +27,12 @@ from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import FINE, Features, Fine, shares
 from hedgerow.report.shape.series import Counts, SeriesPlan
-from hedgerow.report.tables.figures import FOREIGN, OWN, Figures, Kinds
+from hedgerow.report.tables.figures import FOREIGN, OWN, Figures, SiteFacts
 from hedgerow.report.tables.ingest import Progress
-from hedgerow.report.tables.line_scanner import OTHER_CLIENT
+from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.queries import TableStore
 from hedgerow.report.tables.row_builder import RowBuilder
-from hedgerow.report.tables.url_features import digest
 
 LARGE = 20
 LEADS = 10
@@ -65,10 +64,10 @@ class Tables:
         hide_agents: bool = False,
     ) -> None:
         self._hide_agents = hide_agents
-        self.numbering = RowBuilder(dialect.by)
+        self.builder = RowBuilder(dialect.by)
         self.store: TableStore = store or LocalStore(memory=memory)
         try:
-            self.tally: ReadCounts = self.store.read(paths, self.numbering, progress, dialect)
+            self.tally: ReadCounts = self.store.read(paths, self.builder, progress, dialect)
             self.hosts = self._own_hosts([host.lower() for host in hosts])
             """The site's own hosts, the busiest first."""
             self.figures = self._count()
@@ -86,31 +85,31 @@ class Tables:
 
     @cached_property
     def sources(self) -> list[str]:
-        return self.numbering.names(self.figures.sources)
+        return self.builder.names(self.figures.sources)
 
     @property
     def by(self) -> By:
         """What a source is."""
-        return self.numbering.by
+        return self.builder.by
 
     @cached_property
     def addresses(self) -> list[str]:
         """An address of each source: the first that it had."""
         found = list(self.sources)
         others = int(np.searchsorted(self.figures.sources, OTHER_CLIENT))
-        found[others:] = map(self.numbering.address, self.figures.sources[others:].tolist())
+        found[others:] = map(self.builder.address, self.figures.sources[others:].tolist())
         return found
 
     @property
     def tells_referrers(self) -> bool:
         """Whether the lines of the log say where visits come from: by their format, or because one of them does."""
         forms = set(self.tally.formats)
-        return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.numbering.places.texts)))
+        return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.builder.places.texts)))
 
     @cached_property
     def renewed(self) -> NDArray[np.float64]:
         """The share of each source's page visits that begin a session; nan where nothing can be said."""
-        return self.numbering.kept.renewed(self.figures.sources, self.figures["pages"])
+        return self.builder.cookies.renewed(self.figures.sources, self.figures["pages"])
 
     @property
     def requests(self) -> NDArray[np.int64]:
@@ -190,30 +189,29 @@ class Tables:
     def _own_hosts(self, given: list[str]) -> list[str]:
         if given:
             return given
-        named = self.numbering.hosts
+        named = self.builder.hosts
         if 2 * named.total() >= self.tally.parsed > 0:
             often = [(-lines, host) for host, lines in named.items() if lines >= _LEAST_ASKED * named.total()]
             return [host for _, host in sorted(often)]
-        first_page = int(digest(np.frombuffer(b"/", np.uint8), 0, 1))
-        found = self.store.hosts(first_page)
+        found = self.store.hosts(self.builder.key.digest(b"/"))
         own = np.flatnonzero((found["parents"] >= _LEAST_PARENTS) & (2 * found["there"] >= found["parents"]))
         if not len(own) and len(found["place"]):
             own = np.argmax(found["assets"]).reshape(1)
-        names = [self.numbering.places.texts[place].decode("latin-1") for place in found["place"][own].tolist()]
+        names = [self.builder.places.texts[place].decode("latin-1") for place in found["place"][own].tolist()]
         busy = zip((-found["assets"][own]).tolist(), (-found["parents"][own]).tolist(), names, strict=True)
         return [name for *_, name in sorted(busy)]
 
     def _count(self) -> Figures:
-        numbering = self.numbering
+        builder = self.builder
         own = {host.encode("latin-1", "replace") for host in self.hosts}
-        places = np.array([OWN if text in own else FOREIGN for text in numbering.places.texts], np.uint8)
-        profile = np.zeros(len(numbering.shapes), np.bool_)
+        places = np.array([OWN if text in own else FOREIGN for text in builder.places.texts], np.uint8)
+        profile = np.zeros(len(builder.shapes), np.bool_)
         profile[self.store.groups(LARGE)] = True
         profile[:2] = False
         return self.store.count(
-            Kinds(
+            SiteFacts(
                 exact=self.tally.exact,
-                agents=len(numbering.agents),
+                agents=len(builder.agents),
                 places=places,
                 listing=self._listings(places),
                 profile=profile,
@@ -222,7 +220,7 @@ class Tables:
         )
 
     def _listings(self, places: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        listing = np.zeros(len(self.numbering.shapes), np.bool_)
+        listing = np.zeros(len(self.builder.shapes), np.bool_)
         own = np.flatnonzero(places == OWN).tolist()
         if own:
             found = self.store.leads(own)

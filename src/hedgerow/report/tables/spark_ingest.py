@@ -1,9 +1,9 @@
 """
-Reading on many machines: a log in parts, each read by a worker of Spark, and the parts' numbers made one.
+Spark ingest: a log is read in parts, each by a worker of Spark, and the numbers of all parts are made one.
 
-A part is a piece of a plain file, cut where `reading` cuts it, or all of a file that cannot be cut. A worker reads it
-as `reading` does, but numbers its texts alone; with the rows it sends what its numbers mean. Taken in the order of the
-parts these meanings give every text the number that reading one part after the other would have given it.
+A part is a piece of a plain file, cut where `ingest` cuts it, or all of a file that cannot be cut. A worker reads it
+as `ingest` does, but numbers its texts alone; with the rows it sends what its numbers mean. Taken in the order of the
+parts, these meanings give every text the number that reading one part after the other would have given it.
 """
 
 from __future__ import annotations
@@ -22,18 +22,12 @@ from hedgerow.ledger.reader import is_url
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import ReadCounts, Source, look_at
-from hedgerow.report.tables.ingest import (
-    VISITS_AT_ONCE,
-    cuts,
-    in_turn,
-    is_of_plain_lines,
-    opened,
-    pieces,
-    rows_of_piece,
-)
-from hedgerow.report.tables.line_scanner import OTHER_CLIENT, scan_all
-from hedgerow.report.tables.row_builder import COLUMNS, InternTable, RowBuilder, Rows
-from hedgerow.report.tables.session_cookies import Told
+from hedgerow.report.tables.digests import DigestKey
+from hedgerow.report.tables.ingest import VISITS_AT_ONCE, cuts, in_turn, is_plain, opened, pieces, put, rows_of
+from hedgerow.report.tables.line_parser import OTHER_CLIENT
+from hedgerow.report.tables.line_scanner import new_work, scan, start_scan
+from hedgerow.report.tables.row_builder import InternTable, NamedSessions, RowBuilder
+from hedgerow.report.tables.rows import COLUMNS, ODD, ROW, Rows, take
 
 ALL = -1
 """The end of a part that is a whole file."""
@@ -70,7 +64,7 @@ class Meaning(msgspec.Struct, frozen=True):
     digests: list[int]
     others: list[tuple[str, str]]
     hosts: dict[str, int]
-    kept: Told
+    sessions: NamedSessions
     tally: ReadCounts
 
 
@@ -81,7 +75,7 @@ def parts_of(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[
         if source.size is None:
             raise LogError(f"{readable(source.path)}: cannot be read by Spark's workers; write it to a file")
         path = source.path if is_url(source.path) else str(Path(source.path).absolute())
-        if is_of_plain_lines(source) and source.is_plain:
+        if is_plain(source) and source.is_plain:
             with opened(path) as file:
                 ends = list(cuts(file))
             parts += [Part(len(parts) + k, source.path, path, start, end) for k, (start, end) in enumerate(ends)]
@@ -90,15 +84,15 @@ def parts_of(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[
     return parts
 
 
-def read_parts(dialect: Dialect, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: the rows (`READ`) of the parts that *batches* name."""
+def read_parts(dialect: Dialect, secret: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """On a worker: the rows (`READ`) of the parts that *batches* name; *secret* is that of the key of all digests."""
     for batch in batches:
-        for told in batch.to_pylist():
-            yield from _read_part(Part(**told), dialect)
+        for part in batch.to_pylist():
+            yield from _read_part(Part(**part), dialect, DigestKey(secret))
 
 
-def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
-    numbering, tally = RowBuilder(dialect.by), ReadCounts()
+def _read_part(part: Part, dialect: Dialect, key: DigestKey) -> Iterator[pa.RecordBatch]:
+    numbering, tally = RowBuilder(dialect.by, key), ReadCounts()
     # Only all parts together know which texts are one too many.
     numbering.agents, numbering.places, numbering.shapes = (
         InternTable(_UNLIMITED),
@@ -107,20 +101,20 @@ def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
     )
     source = look_at(part.path, dialect)
     place = part.index << _BITS_OF_A_PLACE
-    for rows in _rows_of(part, source, numbering, tally):
-        for start in range(0, len(rows["t"]), _ROWS_AT_ONCE):
-            some = {name: column[start : start + _ROWS_AT_ONCE] for name, column in rows.items()}
+    for all_rows in _rows_of(part, source, numbering, tally):
+        rows = take(all_rows, np.flatnonzero(all_rows["kind"] != ODD))
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
             yield _sent(some, place)
-            place += len(some["t"])
+            place += len(some)
     tally.damage = [one.replace(readable(part.path), readable(part.named), 1) for one in tally.damage]
     shapes = numbering.shapes
     meaning = Meaning(
         part.index, _texts(numbering.agents), _texts(numbering.places), shapes.texts[2:],
         [key for key in shapes.keys if isinstance(key, int)], numbering.others, dict(numbering.hosts),
-        numbering.kept.told, tally,
+        numbering.cookies.sessions, tally,
     )  # fmt: skip
-    last = {name: np.zeros(1, kind) for name, kind in COLUMNS.items()}
-    yield _sent(last, place, msgspec.msgpack.encode(meaning))
+    yield _sent(np.zeros(1, ROW), place, msgspec.msgpack.encode(meaning))
 
 
 def _texts(texts: InternTable) -> list[bytes]:
@@ -128,29 +122,32 @@ def _texts(texts: InternTable) -> list[bytes]:
 
 
 def _rows_of(part: Part, source: Source, numbering: RowBuilder, tally: ReadCounts) -> Iterator[Rows]:
-    if not is_of_plain_lines(source):
+    if not is_plain(source):
         visits = source.visits(tally)
         while some := list(islice(visits, VISITS_AT_ONCE)):
-            yield numbering.rows_of_visits(some)
+            yield numbering.rows_of(some)
         return
     parse = source.parser()
-    if part.end == ALL:
-        whole = pieces(source, tally)
-    else:
-        with Path(part.path).open("rb") as file:
-            file.seek(part.start)
-            data = file.read(part.end - part.start)
-        tally.bytes_read += len(data)
-        whole = iter([np.frombuffer(data, np.uint8)])
-    for piece in whole:
-        for lines, scanned in scan_all(piece, vhost=source.format.has_host):
-            yield rows_of_piece(lines, scanned, parse, numbering, tally)
+    work = new_work(numbering.key, vhost=source.format.has_host, users=numbering.by == "account")
+    blocks = source.blocks(tally) if part.end == ALL else _bytes_of(part, tally)
+    for piece in pieces(blocks):
+        start_scan(work, put(piece, work))
+        while (scanned := scan(work)) is not None:
+            yield rows_of(scanned, parse, numbering, tally)
     source.report_damage(tally, tally.lines)
 
 
+def _bytes_of(part: Part, tally: ReadCounts) -> Iterator[bytes]:
+    with Path(part.path).open("rb") as file:
+        file.seek(part.start)
+        data = file.read(part.end - part.start)
+    tally.bytes_read += len(data)
+    yield data
+
+
 def _sent(rows: Rows, place: int, meaning: bytes | None = None) -> pa.RecordBatch:
-    n = len(rows["t"])
-    columns = {name: signed(name, rows[name]) for name in COLUMNS}
+    n = len(rows)
+    columns = {name: signed(name, np.ascontiguousarray(rows[name])) for name in COLUMNS}
     columns["number"] = np.arange(place, place + n)
     arrays = [pa.array(column) for column in columns.values()]
     return pa.record_batch([*arrays, pa.array([meaning] * n, pa.binary())], names=[*columns, "meaning"])
@@ -167,8 +164,8 @@ def unsigned(name: str, column: NDArray[np.generic]) -> NDArray[np.generic]:
     """The column that was made of one of rows, as it was."""
     if name == "source":
         return column.astype(np.int64).view(np.uint64) ^ OTHER_CLIENT
-    kind = COLUMNS.get(name)
-    if kind is np.uint64:
+    kind = ROW[name] if name in COLUMNS else None
+    if kind == np.uint64:
         return column.astype(np.int64).view(np.uint64)
     return column if kind is None else column.astype(kind)
 
@@ -187,7 +184,7 @@ def join(meanings: Iterable[Meaning], numbering: RowBuilder, tally: ReadCounts) 
         shape = np.array([0, 1, *shapes], np.int32)
         others = [numbering.source(*other) for other in one.others]
         first = int(OTHER_CLIENT)
-        numbering.kept.add({others[k - first] if k >= first else k: told for k, told in one.kept.items()})
+        numbering.cookies.add({others[k - first] if k >= first else k: told for k, told in one.sessions.items()})
         found[one.index] = {
             "source": np.array(others, np.uint64),
             "shape": shape, "lead": shape, "place": np.array([0, 1, *places], np.int32),

@@ -37,11 +37,12 @@ from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import NAMES, Features, features
 from hedgerow.report.shape.series import Counts, SeriesPlan
 from hedgerow.report.tables import window_features as windowing
-from hedgerow.report.tables.figures import FIGURES, Figures, Kinds, count
+from hedgerow.report.tables.figures import FIGURES, Figures, SiteFacts, count
 from hedgerow.report.tables.ingest import Progress
 from hedgerow.report.tables.path_features import WIDTH
 from hedgerow.report.tables.queries import SERIES, SqlQueries
-from hedgerow.report.tables.row_builder import COLUMNS, RowBuilder, Rows
+from hedgerow.report.tables.row_builder import RowBuilder
+from hedgerow.report.tables.rows import COLUMNS, ROW, Rows
 from hedgerow.report.tables.spark_ingest import (
     NUMBERED,
     READ,
@@ -86,6 +87,7 @@ class SparkStore(SqlQueries):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_SILENCE}",
+            "spark.executorEnv.OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),
             "spark.driver.memory": f"{max(memory, _LEAST_MEMORY) // 1_000_000}m",
             "spark.driver.maxResultSize": "0",
             "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_AT_ONCE),
@@ -127,7 +129,7 @@ class SparkStore(SqlQueries):
             self._spark.stop()
 
     def read(
-        self, paths: Sequence[str], numbering: RowBuilder, progress: Progress | None, dialect: Dialect
+        self, paths: Sequence[str], builder: RowBuilder, progress: Progress | None, dialect: Dialect
     ) -> ReadCounts:
         """Read all of *paths* on the workers; LogError where one of them cannot be read at all."""
         tally = ReadCounts()
@@ -135,11 +137,13 @@ class SparkStore(SqlQueries):
         schema = "index BIGINT, named STRING, path STRING, start BIGINT, end BIGINT"
         with self._told():
             spread = self._spark.sparkContext.parallelize(parts, max(1, len(parts)))
-            sent = self._spark.createDataFrame(spread, schema).mapInArrow(partial(read_parts, dialect), READ)
+            sent = self._spark.createDataFrame(spread, schema).mapInArrow(
+                partial(read_parts, dialect, builder.key.secret), READ
+            )
             sent.persist(StorageLevel.MEMORY_AND_DISK)
             found = sent.where("meaning IS NOT NULL").select("meaning").toArrow()
             meanings = [msgspec.msgpack.decode(one, type=Meaning) for one in found.column(0).to_pylist()]
-            numbers = join(meanings, numbering, tally)
+            numbers = join(meanings, builder, tally)
             rows = sent.where("meaning IS NULL").drop("meaning").mapInArrow(partial(renumber, numbers), NUMBERED)
             rows.persist(StorageLevel.MEMORY_AND_DISK)
             rows.createOrReplaceTempView("rows")
@@ -165,11 +169,11 @@ class SparkStore(SqlQueries):
             chosen.createOrReplaceTempView("chosen")
         return self.ask(query, parameters)
 
-    def count(self, kinds: Kinds) -> Figures:
+    def count(self, facts: SiteFacts) -> Figures:
         """The figures of every source, counted on the workers."""
         with self._told():
             rows = self._spark.table("rows").repartition("source").sortWithinPartitions("source", "t", "number")
-            found = _figures(rows.mapInArrow(partial(_count, kinds), _FIGURES))
+            found = _figures(rows.mapInArrow(partial(_count, facts), _FIGURES))
         self._sources = found.sources
         return found
 
@@ -206,9 +210,9 @@ def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
     return {name: unsigned(name, table.column(name).to_numpy()) for name in table.column_names}
 
 
-def _count(kinds: Kinds, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count(facts: SiteFacts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """On a worker: the figures (`_FIGURES`) of the sources in *batches*."""
-    found = count((_rows(batch) for batch in batches if batch.num_rows), kinds)
+    found = count((_rows(batch) for batch in batches if batch.num_rows), facts)
     each = np.arange(len(found.sources) + 1)
     ends, behind = np.searchsorted(found.sessions[:, 0], each), np.searchsorted(found.who[:, 0], each)
     yield pa.record_batch(
@@ -243,7 +247,10 @@ def _features(
 
 
 def _rows(batch: pa.RecordBatch) -> Rows:
-    return {name: unsigned(name, batch.column(name).to_numpy(zero_copy_only=False)) for name in COLUMNS}
+    rows = np.zeros(batch.num_rows, ROW)
+    for name in COLUMNS:
+        rows[name] = unsigned(name, batch.column(name).to_numpy(zero_copy_only=False))
+    return rows
 
 
 def _lists(table: NDArray[Any], ends: NDArray[np.int64]) -> pa.ListArray:

@@ -1,11 +1,12 @@
 """
-Windowing: the windows of 27 to 40 page visits that sources look out of, as their features. Compiled by numba.
+Window features: the features of the sliding windows of 27 to 40 page visits of each source.
 
-The same numbers as `sessions.window.Window.features` gives, for all sources of a log at once, whenever the watch would
-have judged: at 27 visits, and again when 27 others have come. Of each source the first windows count (`MOST_WINDOWS`).
+The same numbers as `watch.sessions.window.Window.features` gives, for all sources of a log at once, whenever the watch
+would have judged: at 27 visits, and again when 27 others have come. Of each source the first windows count
+(`MOST_WINDOWS`).
 
-A log tells no cookies and no addresses but the source's own. What user agents declare is not known yet when rows are
-counted: of each window the most frequent one is told (`WHO`), and its part of the visits.
+A log has no cookies and no addresses but the source's own. What user agents declare is not known yet when rows are
+counted: of each window the most frequent one is kept (`WHO`), and how many visits it made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.report.tables.jit import compiled
+from hedgerow.report.tables.jit import Kernel
+from hedgerow.report.tables.path_features import CLOSELY, Floats, Ints
 from hedgerow.report.tables.url_features import PAGE
 from hedgerow.watch.sessions.window import MAX_WINDOW as MOST
 from hedgerow.watch.sessions.window import MIN_WINDOW as LEAST
@@ -33,14 +35,14 @@ _OWN = 1
 _ABSENT, _REFERRED_ELSEWHERE, _REFERRED_HERE = 0, 1, 2
 
 
-@compiled
+@Kernel
 def _root(roots: Any, one: int) -> int:
     while roots[one] != one:
         one = roots[one]
     return one
 
 
-@compiled
+@Kernel
 def _place(names: Any, count: int, name: Any) -> int:
     for k in range(count):
         if names[k] == name:
@@ -48,35 +50,35 @@ def _place(names: Any, count: int, name: Any) -> int:
     return -1
 
 
-@compiled
-def _changes_trees(size: int, pages: Any, parents: Any, has: Any, page: Any, parent: Any, led: bool) -> bool:
-    """What `sessions.window.changes_trees` says of the visits so far and the next one."""
+@Kernel
+def _changes_trees(page: Any, parent: Any, row: Any, referred: Any, size: int) -> bool:
+    """What `watch.sessions.window.changes_trees` says of the first *size* visits and the next one."""
     names = np.empty(2 * MOST, np.uint64)
     roots = np.empty(2 * MOST, np.int64)
     count = 0
     for k in range(size):
-        here = _place(names, count, pages[k])
+        here = _place(names, count, page[row[k]])
         if here < 0:
-            names[count] = pages[k]
+            names[count] = page[row[k]]
             roots[count] = here = count
             count += 1
-        if has[k]:
-            above = _place(names, count, parents[k])
+        if referred[k] == _REFERRED_HERE:
+            above = _place(names, count, parent[row[k]])
             if above < 0:
-                names[count] = parents[k]
+                names[count] = parent[row[k]]
                 roots[count] = above = count
                 count += 1
             roots[_root(roots, here)] = _root(roots, above)
-    here = _place(names, count, page)
-    if not led:
+    here = _place(names, count, page[row[size]])
+    if referred[size] != _REFERRED_HERE:
         return here < 0
-    above = _place(names, count, parent)
+    above = _place(names, count, parent[row[size]])
     if here < 0 or above < 0:
         return here < 0 and above < 0
     return _root(roots, here) != _root(roots, above)
 
 
-@compiled
+@Kernel
 def _most_frequent(size: int, agents: Any) -> Any:
     """The most frequent user agent, of equals the one that came first, and its visits."""
     best = most = 0
@@ -90,7 +92,7 @@ def _most_frequent(size: int, agents: Any) -> Any:
     return best, most
 
 
-@compiled
+@Kernel
 def _sessions(size: int, gaps: Any, agents: Any) -> Any:
     """How many sessions there are, and the most visits of one: a user agent's, which a long silence ends."""
     total = 0.0
@@ -119,16 +121,18 @@ def _sessions(size: int, gaps: Any, agents: Any) -> Any:
     return count, visits.max()
 
 
-@compiled
-def _features(size: int, gaps: Any, referred: Any, agents: Any, hidden: bool, out: Any) -> None:
+@Kernel
+def _put_features(size: int, gaps: Any, referred: Any, agents: Any, hidden: bool, out: Any) -> None:
     count = max(size - 1, 1)
     between = np.zeros(count, np.float64)
+    total = 0.0
     for k in range(1, size):
         between[k - 1] = gaps[k]
-    mean = between.sum() / count
+        total += gaps[k]
+    mean = total / count
     square = 0.0
     for k in range(count):
-        square += (between[k] - mean) ** 2
+        square += (between[k] - mean) * (between[k] - mean)
     between.sort()
     half = count // 2
     out[0] = size
@@ -143,82 +147,86 @@ def _features(size: int, gaps: Any, referred: Any, agents: Any, hidden: bool, ou
             out[14] += 1.0 / size
 
 
-@compiled
-def slide(
-    bounds: Any, visits: Any, close: int, exact: bool, hidden: bool, t: Any, page: Any, parent: Any, place: Any,
-    agent: Any, kind: Any, places: Any, who: Any, features: Any,
-) -> int:  # fmt: skip
+@Kernel
+def _find_windows(rows: Any, bounds: Any, visits: Any, facts: Any, who: Any, features: Any) -> None:
     """
-    The windows of the sources whose rows lie between *bounds*; of each source at most *close* rows, among which are so
-    many page *visits*.
+    The windows of the sources whose rows lie between *bounds*; of each source at most `CLOSELY` rows, among which are
+    so many page *visits*.
 
-    *hidden* says that user agents are. *who* gets what `WHO` says, *features* the features; gives how many there are.
+    *who* gets what `WHO` says, *features* the features.
     """
+    t, page, parent, place, agent, kind = (
+        rows["t"],
+        rows["page"],
+        rows["parent"],
+        rows["place"],
+        rows["agent"],
+        rows["kind"],
+    )
     found = 0
-    gaps = np.zeros(MOST + 1, np.float32)
-    pages = np.zeros(MOST + 1, np.uint64)
-    parents = np.zeros(MOST + 1, np.uint64)
-    has = np.zeros(MOST + 1, np.bool_)
-    referred = np.zeros(MOST + 1, np.int64)
+    # Of each visit of the window: the row, the seconds before it, its user agent, and what its referrer is.
+    row = np.zeros(MOST + 1, np.int64)
+    gaps = np.zeros(MOST + 1, np.float64)
     agents = np.zeros(MOST + 1, np.int64)
+    referred = np.zeros(MOST + 1, np.int64)
     for s in range(len(bounds) - 1):
         if visits[s] < LEAST:
             continue
-        start = bounds[s]
-        end = min(bounds[s + 1], start + close)
+        end = min(bounds[s + 1], bounds[s] + CLOSELY)
         size = fresh = windows = 0
         total = latest = 0.0
-        i = start
+        i = bounds[s]
         while i < end and windows < MOST_WINDOWS:
             # Visits of one second are spread evenly over it, in their order.
             j = i + 1
-            if not exact:
-                while j < end and t[j] == t[i]:
-                    j += 1
+            while j < end and t[j] == t[i] and not facts.exact:
+                j += 1
             for k in range(i, j):
                 if kind[k] != PAGE or windows == MOST_WINDOWS:
                     continue
                 at = (t[i] + (k - i) * 1_000_000 // (j - i)) / _SECOND
                 gap = max(at - latest, 0.0) if size else 0.0
-                led = places[place[k]] == _OWN
-                name = 0 if hidden else np.int64(agent[k])
+                row[size] = k
+                agents[size] = 0 if facts.hidden else agent[k]
+                led = facts.places[place[k]] == _OWN
+                referred[size] = _REFERRED_HERE if led else _REFERRED_ELSEWHERE if place[k] else _ABSENT
+                # As the watch keeps it: in single precision.
+                gaps[size] = np.float32(gap)
                 if size >= LEAST:
                     joins = False
                     if size < MOST:
-                        same = gap < SESSION_GAP and agents[size - 1] == name
+                        joins = gap < SESSION_GAP and agents[size - 1] == agents[size]
                         soon = gap < total / (size - 1)
-                        joins = same
-                        if same != soon:
-                            joins = not _changes_trees(size, pages, parents, has, page[k], parent[k], led)
+                        if joins != soon:
+                            joins = not _changes_trees(page, parent, row, referred, size)
                     if not joins:
-                        for n in range(1, size):
-                            gaps[n - 1] = gaps[n]
-                            pages[n - 1] = pages[n]
-                            parents[n - 1] = parents[n]
-                            has[n - 1] = has[n]
-                            referred[n - 1] = referred[n]
-                            agents[n - 1] = agents[n]
+                        for n in range(size):
+                            row[n], gaps[n] = row[n + 1], gaps[n + 1]
+                            agents[n], referred[n] = agents[n + 1], referred[n + 1]
                         size -= 1
-                        total -= np.float64(gaps[0])
-                gaps[size] = np.float32(gap)
-                pages[size] = page[k]
-                parents[size] = parent[k]
-                has[size] = led
-                referred[size] = _REFERRED_HERE if led else _REFERRED_ELSEWHERE if place[k] else _ABSENT
-                agents[size] = name
+                        total -= gaps[0]
                 if size:
-                    total += np.float64(gaps[size])
+                    total += gaps[size]
                     latest = max(at, latest)
                 else:
                     latest = at
                 size += 1
                 fresh += 1
                 if fresh == LEAST:
-                    _features(size, gaps, referred, agents, hidden, features[found])
-                    who[found, 0] = s
-                    who[found, 1], who[found, 2] = _most_frequent(size, agents)
+                    _put_features(size, gaps, referred, agents, facts.hidden, features[found])
+                    best, most = _most_frequent(size, agents)
+                    who[found][0], who[found][1], who[found][2] = s, best, most
                     found += 1
                     windows += 1
                     fresh = 0
             i = j
-    return found
+
+
+def windows_of(rows: Any, bounds: Any, pages: Ints, facts: Any, *, compiled: bool) -> tuple[Ints, Floats]:
+    """The windows of sources, which have so many *pages*: what `WHO` says, and the features."""
+    most = int(np.minimum(pages // LEAST, MOST_WINDOWS).sum())
+    who, features = np.zeros((most, WHO), np.int64), np.zeros((most, WIDTH))
+    if most:
+        find = _find_windows.compiled if compiled else _find_windows
+        find(rows, bounds, pages, facts, who, features)
+    return who, features

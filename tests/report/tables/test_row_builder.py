@@ -1,4 +1,4 @@
-"""Sessions that sources came with: what begins one, in logs of any kind that tells of them."""
+"""Texts become numbers; sessions that sources came with: what begins one, in logs of any kind that has them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hedgerow.core.visit import Visit
 from hedgerow.logs.dialect import Dialect
-from hedgerow.report.tables.session_cookies import SessionCookies
+from hedgerow.report.tables.row_builder import OTHERS, InternTable, RowBuilder, SessionCookies
 from hedgerow.report.tables.source_tables import Tables
 
 KEEPS, REFUSES, FORGETS = "192.0.2.1", "192.0.2.2", "2001:db8:1:2::/64"
@@ -67,16 +67,31 @@ def test_parts_of_a_log_give_what_all_of_it_gives():
     parts = [[visit(b"a"), visit(b"b"), visit(b"c", "asset")], [visit(b""), visit(b"a"), visit(b"a")]]
     whole, joined = SessionCookies(), SessionCookies()
     for part in parts:
-        whole.note(part, [7] * len(part))
         alone = SessionCookies()
-        alone.note(part, [7] * len(part))
-        joined.add(alone.told)
-    assert joined.told == whole.told == {7: (4, [b"a", b"b"])}
+        for one in part:
+            whole.note(one, 7)
+            alone.note(one, 7)
+        joined.add(alone.sessions)
+    assert joined.sessions == whole.sessions == {7: (4, [b"a", b"b"])}
     assert whole.renewed(np.array([7], np.uint64), np.array([5])).tolist() == [0.6]
 
 
-@pytest.mark.parametrize("kept", [SessionCookies(), SessionCookies(most=3)], ids=["nobody comes back", "too many"])
-def test_nothing_is_said_where_nothing_can_be(kept):
-    some = [visit(b"%d" % n) for n in range(9)] + [visit(b"0") for _ in range(9 if kept._left < 9 else 1)]
-    kept.note(some, [7] * len(some))
-    assert np.isnan(kept.renewed(np.array([7], np.uint64), np.array([len(some)]))).all()
+@pytest.mark.parametrize("cookies", [SessionCookies(), SessionCookies(most=3)], ids=["nobody comes back", "too many"])
+def test_nothing_is_said_where_nothing_can_be(cookies):
+    some = [visit(b"%d" % n) for n in range(9)] + [visit(b"0") for _ in range(9 if cookies._left < 9 else 1)]
+    for one in some:
+        cookies.note(one, 7)
+    assert np.isnan(cookies.renewed(np.array([7], np.uint64), np.array([len(some)]))).all()
+
+
+def test_only_so_many_texts_are_kept():
+    table = InternTable(most=4)
+    assert [table.number(text) for text in (b"", b"a", b"b", b"c", b"a", b"d")] == [0, 2, 3, OTHERS, 2, OTHERS]
+    assert table.keys == table.texts[2:] == [b"a", b"b"]
+
+
+def test_names_of_many_sources_are_those_of_each():
+    for by in ("visitor", "network"):
+        builder = RowBuilder(by)
+        sources = sorted({builder.source(name, "192.0.2.1") for name in ("192.0.2.0", "host", "::1", "10.0.0.0")})
+        assert builder.names(np.array(sources, np.uint64)) == [builder.name(source) for source in sources]
