@@ -104,11 +104,9 @@ class ClearanceUsage:
         return len(seen)
 
     def are_over(self, seen: dict[bytes, float], at: float) -> bool:
-        """Return whether all uses *seen* are outside the window."""
         return all(at - when > self._window for when in seen.values())
 
     def are_many(self, networks: int) -> bool:
-        """Return whether this number of networks is too high for one person."""
         return networks >= self._too_many
 
 
@@ -134,7 +132,6 @@ class Clearances:
         return self._boxes.of(visit.host).seal(msgspec.msgpack.encode(content)), CLEARANCE + name.hex()
 
     def cookie(self, value: str, *, secure: bool) -> bytes:
-        """Return the value of the Set-Cookie header."""
         end = b"; Secure" if secure else b""
         return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (COOKIE, value.encode(), self._seconds, end)
 

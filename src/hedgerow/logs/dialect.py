@@ -51,7 +51,6 @@ class Dialect(msgspec.Struct, frozen=True):
         return (self.fields["session"],) if "session" in self.fields else SESSION_COOKIES
 
     def extract(self) -> Extract:
-        """Return the function that splits lines of a server's own format."""
         return pattern_extract(self.form, self.fields, self.sessions, alone=self.by == "session")
 
     def parser(

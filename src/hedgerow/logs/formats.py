@@ -61,9 +61,7 @@ _MAX_CACHED = 1 << 16
 
 
 class Format(msgspec.Struct, frozen=True):
-    """
-    The format of a file: its name, such as "combined" or "ledger", and whether times have fractions of seconds.
-    """
+    """The format of a file: its name, such as "combined" or "ledger", and whether times have fractions of seconds."""
 
     name: str
     exact: bool = False

@@ -31,8 +31,6 @@ _MAX_CACHED_LENGTH = 500
 
 
 class Identifier:
-    """Builds the `Visit` of a live request."""
-
     def __init__(
         self,
         *,
@@ -55,7 +53,6 @@ class Identifier:
         self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
 
     def trusts(self, peer: str) -> bool:
-        """Return whether the peer of the connection is a trusted proxy."""
         return self._proxies.trusts(peer)
 
     def visit(
@@ -200,7 +197,6 @@ class Identifier:
         return start + separator + site + self.unmark(slash + target, host)[0]
 
     def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
-        """Return the digests of the visitors in the cookie of a browser."""
         token = cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
         marker = self._codecs.of(host).unseal(token) if token else None
         if marker is None or marker.kind != "visitor":
