@@ -32,8 +32,8 @@ _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
 def _corrected(visit: Visit, kind: Kind) -> Visit:
-    signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
-    return msgspec.structs.replace(visit, kind=kind, signs=signs)
+    anomalies = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
+    return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
 
 def _away(visit: Visit) -> Decision:

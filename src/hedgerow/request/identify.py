@@ -87,7 +87,7 @@ class Identifier:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
                 fingerprint = fields.get(self._tls_header, b"")[:_MAX_FINGERPRINT_LENGTH].decode("latin-1")
-        user_agent, host, prefetch, kind, origin, signs = parse_headers(
+        user_agent, host, prefetch, kind, origin, anomalies = parse_headers(
             fields, scheme, version, direct=in_order and not trusted
         )
         asked = target
@@ -112,7 +112,7 @@ class Identifier:
             kind if target_kind == "page" else target_kind, account, host, user_agent,
             self._referrer(referrer, host), origin or origin_of_referrer(referrer, host), prefetch, bot, marker, 0,
             asked if asked != target else "", tampered,
-            linked, claim, proof, signs + bot_signs if bot_signs else signs, fingerprint,
+            linked, claim, proof, anomalies + bot_signs if bot_signs else anomalies, fingerprint,
         )  # fmt: skip
         if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
             return self._cleared(visit, fields, self._clearances)
@@ -125,7 +125,9 @@ class Identifier:
         language = fields.get(b"accept-language", b"").decode("latin-1")
         status = clearances.check(value, visit, visit.at, language=language)
         return msgspec.structs.replace(
-            visit, visitor=status.visitor if status.counts else visit.visitor, signs=visit.signs + status.signs
+            visit,
+            visitor=status.visitor if status.counts else visit.visitor,
+            anomalies=visit.anomalies + status.anomalies,
         )
 
     def unmark(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:

@@ -92,7 +92,7 @@ class ForwardAuth(Hedgerow):
         """Let in. What the front answers is not known here."""
         self.site.record(visit, decision, _UNKNOWN_STATUS)
         headers = [(b"hedgerow-decision", b"pass")]
-        if visit.asked:
+        if visit.raw_target:
             headers.append((b"hedgerow-target", visit.target.encode("latin-1")))
         if isinstance(send, _Guarded):
             send.lets_in = True

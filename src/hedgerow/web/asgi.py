@@ -124,7 +124,7 @@ class Hedgerow:
             in_order=self.in_order,
         )  # fmt: skip
         scope["hedgerow"] = {"visit": visit, "peer_trusted": identifier.trusts(peer)}
-        if visit.asked:
+        if visit.raw_target:
             # The application sees the page that is meant, and nothing of the marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
             scope["raw_path"], scope["query_string"] = path, query
@@ -144,7 +144,7 @@ class Hedgerow:
         return (
             (decision.action == "pass" or self.site.settings.observe)
             and not _leads_nowhere(visit)
-            and not (visit.bot and visit.asked)
+            and not (visit.bot and visit.raw_target)
         )
 
     async def _act(self, visit: Visit, decision: Decision, scope: Scope, receive: Receive, send: Send) -> None:

@@ -135,7 +135,7 @@ def postgresql_parts() -> ModuleType:
 def build_clearances(settings: Settings, seals: TokenCodecs, clearance_usage: ClearanceUsage) -> Clearances:
     """The cookies of those who have solved a challenge; *clearance_usage* outlive settings that are read again."""
     own = settings.challenge
-    clearance_usage.use(networks=own.networks, window=own.share_window)
+    clearance_usage.configure(networks=own.networks, window=own.share_window)
     return Clearances(seals, seconds=own.clear_for, clearance_usage=clearance_usage)
 
 

@@ -324,7 +324,7 @@ class Page:
         self._parent = site.gate.pages.remember(visit.target)
         self._secure = scheme == "https"
         # Only an opaque address hides where the page is.
-        self._marked = visit.asked.startswith(site.settings.marker.prefix) if visit.marker else False
+        self._marked = visit.raw_target.startswith(site.settings.marker.prefix) if visit.marker else False
 
     def rewriter(self) -> tuple[Rewriter, Bait | None]:
         """What rewrites the page, and the bait in it."""
@@ -335,7 +335,7 @@ class Page:
             spacing = Spacing(traps.placement, traps.every) if traps.enabled else None
             return Preparer(self._place, site.rules, self._prefix, marked=self._marked, spacing=spacing)
 
-        fills: dict[Fill, bytes] = {"here": self._visit.asked.encode("latin-1"), "base": based(self._place.target)}
+        fills: dict[Fill, bytes] = {"here": self._visit.raw_target.encode("latin-1"), "base": based(self._place.target)}
         if bait is not None:
             fills |= {"style": bait.style, "lure": bait.lure}
         writer = self._writer = PageWriter(self._seal, self._minted_for, self._parent, fills)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hedgerow.core.address import network_of, prefix_of
 from hedgerow.core.ip_bytes import format_ipv4
 from hedgerow.core.visit import Visit
-from hedgerow.logs.dialect import By
+from hedgerow.logs.dialect import SourceKey
 from hedgerow.logs.formats import account_of, address_of
 from hedgerow.report.tables.intern_cache import UNKNOWN, InternCache
 from hedgerow.report.tables.jit import lean
@@ -100,8 +100,8 @@ class RowBuilder:
     are what *by* says.
     """
 
-    def __init__(self, by: By = "visitor") -> None:
-        self.by: By = by
+    def __init__(self, by: SourceKey = "visitor") -> None:
+        self.by: SourceKey = by
         self.agents = InternTable()
         self.places = InternTable()
         self.shapes = InternTable()

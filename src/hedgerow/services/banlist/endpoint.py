@@ -180,8 +180,8 @@ def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:
         kind = "asset"
     if kind == visit.kind:
         return visit
-    signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
-    return msgspec.structs.replace(visit, kind=kind, signs=signs)
+    anomalies = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
+    return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
 
 async def _tell_all(feed: ChangeFeed, send: Send) -> str:
