@@ -32,9 +32,8 @@ _K1 = EvidenceCode(
     "containment", "k1", 1.0, _TEXT, "More than `k1` requests today from one address. Challenged; nobody is blocked."
 )
 _K2 = EvidenceCode(
-    "containment", "k2", 1.0, _TEXT, "More than `k2` requests today by a visitor who solved a challenge. "
-    "Challenged again.",
-)  # fmt: skip
+    "containment", "k2", 1.0, _TEXT, "More than `k2` requests today by a visitor who solved a challenge."
+)
 
 
 class ContainmentSettings(Table, frozen=True):

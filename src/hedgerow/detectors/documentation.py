@@ -74,7 +74,7 @@ def describe_detector(spec: DetectorSpec) -> str:
         else "| code | weight | when |\n|---|---|---|\n"
     )
     rows = [
-        f"{f'| `{code.group}` ' if several else ''}| `{code.code}` | {code.weight!r} | {code.when} |\n"
+        f"{f'| `{code.group}` ' if several else ''}| `{code.code}` | {code.weight!r} | {code.when or code.text} |\n"
         for code in spec.codes
     ]
     follows = [f"- Consequence{f' (`{group.name}`)' if several else ''}: {_follows(group)}\n" for group in spec.groups]
@@ -110,7 +110,8 @@ def describe_code(registry: Registry, code: str) -> Iterator[str]:
     group = next(group for group in spec.groups if group.name == declared.group)
     yield f"code        {declared.code}, weight {declared.weight:g}"
     yield f"detector    {spec.name}: {spec.summary}"
-    yield f"when        {declared.when}"
+    if declared.when:
+        yield f"when        {declared.when}"
     yield f"sentence    {declared.text}"
     yield f"follows     {_follows(group)}"
     yield f"enabled by  {spec.enabled}"
