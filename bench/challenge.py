@@ -58,7 +58,7 @@ def main() -> None:
             check |= measure_checks(one, visit, ticket, "work", f"check a calculation, spent in {name}")
             check |= measure_checks(one, visit, ticket, "image", f"check an image, spent in {name}")
         clearances = Clearances(SEALS)
-        cookie = clearances.give(visit, "work", visit.at)[0]
+        cookie = clearances.issue(visit, "work", visit.at)[0]
         rest = measure({"check a clearance": lambda: clearances.check(cookie, visit, visit.at)})
         made = measure({"make an image": make_image, "make a recording": make_audio}, seconds=0.1)
         for spent in stores.values():

@@ -19,17 +19,17 @@ def own_visit(**more):
 
 
 def given(clearances, **more):
-    return clearances.give(own_visit(**more), "work", START, language="en")[0]
+    return clearances.issue(own_visit(**more), "work", START, language="en")[0]
 
 
 def codes(check):
-    return list(check.signs)
+    return list(check.anomalies)
 
 
 def test_an_unchanged_clearance_is_good():
     clearances = Clearances(SEALS)
     check = clearances.check(given(clearances), own_visit(), START + 100, language="en")
-    assert (check.grade, check.signs, check.kind, check.at) == ("good", (), "work", START)
+    assert (check.grade, check.anomalies, check.kind, check.at) == ("good", (), "work", START)
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_a_clearance_from_two_networks_over_time_is_not_shared():
 
 def test_a_visitor_who_solves_again_keeps_its_key():
     clearances = Clearances(SEALS)
-    value, key = clearances.give(own_visit(), "work", START, language="en")
+    value, key = clearances.issue(own_visit(), "work", START, language="en")
     check = clearances.check(value, own_visit(), START, language="en")
     assert check.visitor == key
-    again, same = clearances.give(own_visit(visitor=key), "image", START + 9, language="en")
+    again, same = clearances.issue(own_visit(visitor=key), "image", START + 9, language="en")
     assert same == key
     assert clearances.check(again, own_visit(), START + 9, language="en").visitor == key
-    assert clearances.give(own_visit(), "work", START)[1] != key
+    assert clearances.issue(own_visit(), "work", START)[1] != key
 
 
 def test_the_stored_clearance_usage_is_bounded():
     clearance_usage = ClearanceUsage(max_entries=10)
     for n in range(1000):
-        clearance_usage.see(n.to_bytes(2, "big"), b"net", START)
-        clearance_usage.see(b"one", n.to_bytes(2, "big"), START)
+        clearance_usage.record_use(n.to_bytes(2, "big"), b"net", START)
+        clearance_usage.record_use(b"one", n.to_bytes(2, "big"), START)
     assert len(clearance_usage) <= 10
     assert all(len(seen) <= 3 for seen in clearance_usage._seen.values())
 

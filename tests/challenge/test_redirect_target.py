@@ -59,7 +59,7 @@ def test_an_accepted_target_stays_on_this_site(text):
 def test_a_ticket_never_names_another_site(target):
     asker = challenges()
     assert asker.ticket(visit(target), 0.0).target == "/"
-    assert asker.ticket(visit("/good", asked=target), 0.0).target == "/"
+    assert asker.ticket(visit("/good", raw_target=target), 0.0).target == "/"
 
 
 def test_a_sealed_ticket_that_names_another_site_is_refused():

@@ -67,12 +67,12 @@ def any_visit(draw: Any) -> Visit:
         prefetch=draw(st.booleans()),
         bot=draw(st.sampled_from(["", "search"])),
         marker=draw(st.one_of(st.none(), _MARKERS)),
-        asked=draw(_BYTES),
+        raw_target=draw(_BYTES),
         tampered=draw(st.booleans()),
         linked=tuple(draw(st.lists(st.binary(min_size=6, max_size=6), max_size=4))),
         claim=draw(st.sampled_from(["", "Googlebot", "ChatGPT agent"])),
         proof=draw(st.sampled_from(["", "pending", "unprovable", "false", "verified"])),
-        signs=tuple(draw(st.lists(st.sampled_from(["no-agent", "browser-order", "robots"]), max_size=3))),
+        anomalies=tuple(draw(st.lists(st.sampled_from(["no-agent", "browser-order", "robots"]), max_size=3))),
         fingerprint=draw(_BYTES),
     )
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import NAMED, Dialect, choose, is_directive, parser
+from hedgerow.logs.dialect import FORMAT_NAMES, Dialect, detect_format, is_directive, parser
 from hedgerow.logs.formats import Format
 from hedgerow.logs.reader import LogReader
 
@@ -66,9 +66,9 @@ def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
     path.write_text(text + "\nno line of it\n")
     reader = LogReader([str(path)])
     (visit,) = reader
-    assert reader.tally.formats == [name]
-    assert (reader.tally.parsed, reader.tally.bad) == (1, 1)
-    assert reader.tally.directives == text.count("#")
+    assert reader.counts.formats == [name]
+    assert (reader.counts.parsed, reader.counts.bad) == (1, 1)
+    assert reader.counts.directives == text.count("#")
     assert visit.at == AT + 0.5 * exact
     assert (visit.address, visit.method, visit.target, visit.status) == ("192.0.2.1", "GET", "/a?b=1", 200)
     assert visit.user_agent == agent
@@ -117,7 +117,7 @@ def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
     ],
 )
 def test_a_servers_own_format_is_parsed(pattern, line):
-    form = choose([line.encode()], Dialect(pattern))
+    form = detect_format([line.encode()], Dialect(pattern))
     visit = parser(form, Dialect(pattern))(line.encode())
     assert form == Format("pattern")
     assert visit is not None
@@ -167,7 +167,7 @@ def test_a_format_without_methods_contains_get_requests(pattern, line):
 def test_field_names_can_be_given():
     line = b'{"when": 971211336, "who": {"ip": "192.0.2.1"}, "request": "GET / HTTP/1.1"}'
     dialect = Dialect(fields={"time": "when", "address": "who.ip"})
-    visit = parser(choose([line], dialect), dialect)(line)
+    visit = parser(detect_format([line], dialect), dialect)(line)
     assert visit is not None
     assert (visit.at, visit.address) == (AT, "192.0.2.1")
 
@@ -195,7 +195,7 @@ LONG = "k3jq0c8l1vf2m6t9r5"
 def test_sessions_are_found_on_request(line, dialect, visitor):
     asked = msgspec.structs.replace(dialect, by="session")
     asked.check()
-    visit = parser(choose([line.encode()], asked), asked)(line.encode())
+    visit = parser(detect_format([line.encode()], asked), asked)(line.encode())
     assert (visit and visit.visitor) == visitor
 
 
@@ -222,12 +222,12 @@ def test_an_invalid_dialect_is_reported(dialect, said):
         dialect.check()
 
 
-@given(st.lists(st.binary(max_size=80), max_size=5), st.sampled_from(NAMED))
+@given(st.lists(st.binary(max_size=80), max_size=5), st.sampled_from(FORMAT_NAMES))
 def test_arbitrary_bytes_in_any_format_give_a_visit_or_none(lines, name):
     parse = parser(Format(name))
     for line in lines:
         parse(line)
-    choose(lines)
+    detect_format(lines)
 
 
 def test_parquet_is_read(tmp_path):
@@ -239,7 +239,7 @@ def test_parquet_is_read(tmp_path):
     parquet.write_table(pa.Table.from_pylist(rows), path)
     reader = LogReader([str(path)])
     (visit,) = reader
-    assert (reader.tally.formats, reader.tally.parsed, reader.tally.bad) == (["parquet"], 1, 1)
+    assert (reader.counts.formats, reader.counts.parsed, reader.counts.bad) == (["parquet"], 1, 1)
     assert (visit.at, visit.target, visit.status) == (AT, "/a?b=1", 200)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(LogError, match="cannot be read as Parquet"):

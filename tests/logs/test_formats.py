@@ -19,12 +19,12 @@ from hedgerow.logs.formats import (
     UNKNOWN,
     Format,
     LineParser,
+    detect_plain_format,
     readable,
-    recognise,
     unescape,
     visit_of_row,
 )
-from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.logs.reader import MAX_LINE_BYTES
 from hedgerow.request.bot_verifier import BotVerifier
 from hedgerow.request.bots import Bot, Bots
 
@@ -63,20 +63,20 @@ def test_a_sample_line_is_parsed_as_expected(form, line, expected):
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)
 def test_the_format_is_detected_from_the_lines(path):
-    found = recognise([line for line in path.read_bytes().split(b"\n") if not line.startswith(b"#")])
+    found = detect_plain_format([line for line in path.read_bytes().split(b"\n") if not line.startswith(b"#")])
     assert found == Format(path.stem.removesuffix("-fractions"), exact="fractions" in path.stem)
 
 
 @pytest.mark.parametrize("lines", [[], [b""], [b"{}", b"\x00\xff"], [b"-"]])
 def test_text_that_is_no_log_is_unknown(lines):
-    assert recognise(lines) is UNKNOWN
+    assert detect_plain_format(lines) is UNKNOWN
 
 
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_give_a_visit_or_none(line):
     for name in ("combined", "vhost-combined"):
         assert isinstance(LineParser(Format(name))(line), Visit | None)
-    recognise([line])
+    detect_plain_format([line])
 
 
 @given(st.lists(st.sampled_from([LINE, b'"', b"\\", b" ", b"[", b"]", b"-", LINE[:60], LINE[40:], b"\xff"])))
@@ -90,12 +90,12 @@ def test_pieces_of_lines_in_any_order_give_a_visit_or_none(pieces):
 )
 def test_every_line_is_parsed_in_linear_time(piece):
     """The longest line made of *piece* over and over costs milliseconds: nothing is tried again and again."""
-    line = (b"192.0.2.1 - " + piece * LONGEST_LINE)[:LONGEST_LINE]
+    line = (b"192.0.2.1 - " + piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES]
     request = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET '
     began = process_time()
     for name in ("combined", "vhost-combined"):
         LineParser(Format(name))(line)
-        LineParser(Format(name))((request + piece * LONGEST_LINE)[:LONGEST_LINE])
+        LineParser(Format(name))((request + piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES])
     assert process_time() - began < 30
 
 
@@ -198,7 +198,7 @@ def row_of(visit: Visit) -> list[object]:
     marker = visit.marker
     fields |= {"marker_kind": None, "minted_for": None, "parent": None, "marker_target": None}
     fields["linked"] = b"".join(visit.linked)
-    fields["signs"] = " ".join(visit.signs)
+    fields |= {"signs": " ".join(visit.anomalies), "asked": visit.raw_target}
     if marker is not None:
         fields |= {"marker_kind": marker.kind, "minted_for": marker.issued_to, "parent": marker.parent}
         fields["marker_target"] = marker.target
@@ -222,19 +222,21 @@ VISIT = Visit(
     bot="example",
     marker=Marker("trap", b"123456", b"654321", "\0\1"),
     status=403,
-    asked="/~token",
+    raw_target="/~token",
     tampered=True,
     linked=(b"abcdef", b"123456"),
     claim="Googlebot",
     proof="false",
-    signs=("no-accept", "no-language"),
+    anomalies=("no-accept", "no-language"),
     fingerprint="t13d1516h2_8daaf6152771_b186095e22b6",
 )
 
 
 def test_a_row_of_the_ledger_gives_the_visit_back():
     assert visit_of_row(row_of(VISIT)) == VISIT
-    bare = msgspec.structs.replace(VISIT, marker=None, kind="page", prefetch=False, asked="", tampered=False, linked=())
+    bare = msgspec.structs.replace(
+        VISIT, marker=None, kind="page", prefetch=False, raw_target="", tampered=False, linked=()
+    )
     assert visit_of_row(row_of(bare)) == bare
 
 
@@ -274,8 +276,8 @@ def test_time_zones_are_respected():
 def test_an_address_in_front_is_a_client_behind_a_proxy_not_a_virtual_host():
     rest = '- - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326 "-" "curl/7"'
     lines = [f"192.0.2.{n} 10.0.0.1 {rest}".encode() for n in range(9)]
-    form = recognise(lines)
+    form = detect_plain_format(lines)
     assert form.name == "combined"
     assert [visit.address for line in lines if (visit := LineParser(form)(line))] == [f"192.0.2.{n}" for n in range(9)]
     # The site that is asked for by its address has one, and many visitors.
-    assert recognise([f"10.0.0.1 192.0.2.{n} {rest}".encode() for n in range(9)]).name == "vhost-combined"
+    assert detect_plain_format([f"10.0.0.1 192.0.2.{n} {rest}".encode() for n in range(9)]).name == "vhost-combined"

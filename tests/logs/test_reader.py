@@ -28,7 +28,7 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import LogError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs import reader as reader_module
-from hedgerow.logs.reader import LONGEST_LINE, LogReader, spread
+from hedgerow.logs.reader import MAX_LINE_BYTES, LogReader, spread
 
 START = 1767225600
 
@@ -51,19 +51,19 @@ def written(path: Path, data: bytes) -> str:
 def test_lines_become_visits_and_are_counted(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", line(0, "/a") + b"\nnoise\n" + line(5, "/b"))])
     assert [visit.target for visit in reader] == ["/a", "/b"]
-    tally = reader.tally
-    assert (tally.lines, tally.parsed, tally.bad) == (4, 2, 2)
-    assert tally.samples == ["", "noise"]
-    assert (tally.first, tally.last) == (START, START + 5)
-    assert tally.formats == ["combined"]
-    assert tally.bytes_read == tally.bytes_total > 0
-    assert tally.damage == []
+    counts = reader.counts
+    assert (counts.lines, counts.parsed, counts.bad) == (4, 2, 2)
+    assert counts.samples == ["", "noise"]
+    assert (counts.first, counts.last) == (START, START + 5)
+    assert counts.formats == ["combined"]
+    assert counts.bytes_read == counts.bytes_total > 0
+    assert counts.damage == []
 
 
 def test_the_last_line_needs_no_newline_and_an_empty_file_is_a_log(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", line().rstrip()), written(tmp_path / "b.log", b"")])
-    assert len(list(reader)) == reader.tally.lines == 1
-    assert set(reader.tally.formats) == {"combined", "unknown"}
+    assert len(list(reader)) == reader.counts.lines == 1
+    assert set(reader.counts.formats) == {"combined", "unknown"}
 
 
 @given(st.lists(st.one_of(st.binary(max_size=50), st.just(line().rstrip())), max_size=20), st.booleans())
@@ -80,31 +80,31 @@ def test_any_bytes_are_read_and_every_line_is_counted(pieces, ends):
         found = sum(1 for _ in reader)
     finally:
         os.close(there)
-    tally = reader.tally
-    assert tally.lines == tally.parsed + tally.bad == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-    assert found == tally.parsed
+    counts = reader.counts
+    assert counts.lines == counts.parsed + counts.bad == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    assert found == counts.parsed
 
 
 def test_samples_of_bad_lines_are_few_short_and_printable(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", (b"\x1b[2J\xff" + b"x" * 1000 + b"\n") * 50)])
     assert list(reader) == []
-    assert reader.tally.bad == 50
-    assert len(reader.tally.samples) == 5
-    assert all(sample.isprintable() and len(sample) < 250 for sample in reader.tally.samples)
+    assert reader.counts.bad == 50
+    assert len(reader.counts.samples) == 5
+    assert all(sample.isprintable() and len(sample) < 250 for sample in reader.counts.samples)
 
 
-@pytest.mark.parametrize("length", [LONGEST_LINE + 1, 1 << 18, 3_000_000])
+@pytest.mark.parametrize("length", [MAX_LINE_BYTES + 1, 1 << 18, 3_000_000])
 def test_a_line_of_megabytes_is_one_bad_line(tmp_path, length):
     long = line(1).rstrip()[:-1] + b"x" * length + b'"\n'
     reader = LogReader([written(tmp_path / "a.log", line(0, "/a") + long + line(2, "/b") + long)])
     assert [visit.target for visit in reader] == ["/a", "/b"]
-    assert (reader.tally.lines, reader.tally.bad) == (4, 2)
+    assert (reader.counts.lines, reader.counts.bad) == (4, 2)
 
 
 def test_a_line_of_the_maximum_length_is_read(tmp_path):
     whole = line().rstrip()
-    fitting = whole[:-1] + b"x" * (LONGEST_LINE - len(whole)) + b'"'
-    assert len(fitting) == LONGEST_LINE
+    fitting = whole[:-1] + b"x" * (MAX_LINE_BYTES - len(whole)) + b'"'
+    assert len(fitting) == MAX_LINE_BYTES
     assert len(list(LogReader([written(tmp_path / "a.log", fitting + b"\n")]))) == 1
 
 
@@ -123,9 +123,9 @@ def test_compression_is_detected_by_the_first_bytes(tmp_path, name):
     halves = COMPRESSED[name](data[:100_000]) + COMPRESSED[name](data[100_000:])
     reader = LogReader([written(tmp_path / "rotated", halves)])
     assert sum(1 for _ in reader) == 3000
-    assert reader.tally.bad == 0
-    assert reader.tally.damage == []
-    assert reader.tally.bytes_read == reader.tally.bytes_total == len(halves)
+    assert reader.counts.bad == 0
+    assert reader.counts.damage == []
+    assert reader.counts.bytes_read == reader.counts.bytes_total == len(halves)
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
@@ -139,8 +139,8 @@ def test_lines_before_damaged_compression_are_read(tmp_path, name, harm):
     got = [visit.target for visit in reader]
     assert 0 < len(got) < 20_000
     assert got[:1000] == [f"/{n * 2_654_435_761 % 1_000_003}" for n in range(1000)]
-    assert reader.tally.lines == reader.tally.parsed + reader.tally.bad
-    [damage] = reader.tally.damage
+    assert reader.counts.lines == reader.counts.parsed + reader.counts.bad
+    [damage] = reader.counts.damage
     assert "broken: breaks off after" in damage
     assert "\n" not in damage
 
@@ -168,8 +168,8 @@ def test_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     reader = LogReader(["-"])
     assert [visit.target for visit in reader] == ["/a", "/b"]
-    assert reader.tally.bytes_total == 0
-    assert reader.tally.bytes_read > 0
+    assert reader.counts.bytes_total == 0
+    assert reader.counts.bytes_read > 0
 
 
 def test_a_pipe_is_read_once_and_whole(tmp_path):
@@ -199,7 +199,7 @@ def test_lines_out_of_order_keep_their_order(tmp_path):
     path = written(tmp_path / "a.log", line(5, "/a") + line(3, "/b") + line(4, "/c"))
     reader = LogReader([path])
     assert [visit.target for visit in reader] == ["/a", "/b", "/c"]
-    assert (reader.tally.first, reader.tally.last) == (START + 3, START + 5)
+    assert (reader.counts.first, reader.counts.last) == (START + 3, START + 5)
 
 
 def test_visits_of_one_second_are_spread_over_it(tmp_path):
@@ -265,8 +265,8 @@ def test_a_ledger_gives_the_same_visits(tmp_path):
     visits = [msgspec.structs.replace(VISIT, at=VISIT.at + n // 3, status=200 + n) for n in range(2500)]
     reader = LogReader([ledger_of(tmp_path / "ledger.sqlite", visits)])
     assert list(reader) == visits
-    assert (reader.tally.lines, reader.tally.bad, reader.tally.formats) == (2500, 0, ["ledger"])
-    assert 0 < reader.tally.bytes_read <= reader.tally.bytes_total
+    assert (reader.counts.lines, reader.counts.bad, reader.counts.formats) == (2500, 0, ["ledger"])
+    assert 0 < reader.counts.bytes_read <= reader.counts.bytes_total
 
 
 def test_a_bad_row_of_a_ledger_is_counted(tmp_path):
@@ -276,8 +276,8 @@ def test_a_bad_row_of_a_ledger_is_counted(tmp_path):
     connection.close()
     reader = LogReader([path])
     assert list(reader) == [VISIT]
-    assert (reader.tally.lines, reader.tally.bad) == (2, 1)
-    assert reader.tally.samples[0].isprintable()
+    assert (reader.counts.lines, reader.counts.bad) == (2, 1)
+    assert reader.counts.samples[0].isprintable()
 
 
 def test_an_empty_ledger_has_no_visits(tmp_path):
@@ -302,7 +302,7 @@ def test_a_damaged_ledger_is_read_up_to_the_damage(tmp_path):
     reader = LogReader([str(path)])
     got = sum(1 for _ in reader)
     assert 0 < got < 5000
-    assert len(reader.tally.damage) == 1
+    assert len(reader.counts.damage) == 1
 
 
 def test_a_file_that_vanishes_is_an_error(tmp_path):
@@ -325,7 +325,7 @@ def test_a_disk_error_midway_is_reported_as_damage(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reader_module, "_open", lambda path: Failing(io.FileIO(path)))
     assert 0 < sum(1 for _ in reader) < 5000
-    assert reader.tally.damage[0].endswith("lines: Input/output error")
+    assert reader.counts.damage[0].endswith("lines: Input/output error")
 
 
 ROWS = {
@@ -344,5 +344,5 @@ def test_real_logs_are_read_to_the_last_row(name):
         pytest.skip(f"{path} is not here: real logs are kept outside the repository")
     reader = LogReader([str(path)])
     parsed = sum(1 for _ in reader)
-    assert (parsed, reader.tally.bad) == ROWS[name]
-    assert reader.tally.formats == ["combined"]
+    assert (parsed, reader.counts.bad) == ROWS[name]
+    assert reader.counts.formats == ["combined"]

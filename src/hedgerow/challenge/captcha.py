@@ -36,11 +36,7 @@ class Captcha(NamedTuple):
 
 
 def digest(answer: str, secret: bytes) -> bytes:
-    """
-    Return the keyed digest of a normalised answer.
-
-    Case, spaces, hyphens and full-width forms do not matter.
-    """
+    """Return the keyed digest of a normalised answer. Case, spaces, hyphens and full-width forms do not matter."""
     text = unicodedata.normalize("NFKC", answer[:_MAX_ANSWER_LENGTH]).upper()
     letters = "".join(c for c in text if c.isalnum())
     return blake2b(letters.encode("utf-8", "replace"), key=secret, digest_size=_DIGEST_BYTES).digest()
@@ -59,7 +55,6 @@ def make_image() -> Captcha:
 
 
 def make_audio() -> Captcha:
-    """Return a recording of digits over noise."""
     answer = "".join(secrets.choice(DIGITS) for _ in range(_LENGTH))
     return Captcha(answer, "audio/wav", bytes(_audio_maker().generate(answer)))
 

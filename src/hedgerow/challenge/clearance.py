@@ -55,7 +55,7 @@ class ClearanceCheck(msgspec.Struct, frozen=True):
     """
 
     grade: Grade
-    signs: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
     at: float = 0.0
     kind: ChallengeKind | None = None
     visitor: str = ""
@@ -74,10 +74,10 @@ class ClearanceUsage:
 
     def __init__(self, *, networks: int = 3, window: float = 600.0, max_entries: int = 100_000) -> None:
         self._max_entries = max_entries
-        self.use(networks=networks, window=window)
+        self.configure(networks=networks, window=window)
         self._seen: OrderedDict[bytes, dict[bytes, float]] = OrderedDict()
 
-    def use(self, *, networks: int, window: float) -> None:
+    def configure(self, *, networks: int, window: float) -> None:
         """Set the number of *networks* within *window* seconds from which a clearance counts as shared."""
         self._too_many = networks
         self._window = window
@@ -85,7 +85,7 @@ class ClearanceUsage:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def see(self, clearance: bytes, network: bytes, at: float) -> int:
+    def record_use(self, clearance: bytes, network: bytes, at: float) -> int:
         """Record a use, and return the number of networks within the window, including this one."""
         seen = self._seen.setdefault(clearance, {})
         self._seen.move_to_end(clearance)
@@ -103,12 +103,10 @@ class ClearanceUsage:
             del seen[min(seen, key=lambda name: seen[name])]
         return len(seen)
 
-    def are_over(self, seen: dict[bytes, float], at: float) -> bool:
-        """Return whether all uses *seen* are outside the window."""
+    def are_outdated(self, seen: dict[bytes, float], at: float) -> bool:
         return all(at - when > self._window for when in seen.values())
 
-    def are_many(self, networks: int) -> bool:
-        """Return whether this number of networks is too high for one person."""
+    def is_shared(self, networks: int) -> bool:
         return networks >= self._too_many
 
 
@@ -122,7 +120,7 @@ class Clearances:
         self._seconds = seconds
         self._usage = ClearanceUsage() if clearance_usage is None else clearance_usage
 
-    def give(self, visit: Visit, kind: ChallengeKind, at: float, *, language: str = "") -> tuple[str, str]:
+    def issue(self, visit: Visit, kind: ChallengeKind, at: float, *, language: str = "") -> tuple[str, str]:
         """
         Return the cookie's value for a visitor who solved a challenge of this *kind*, and the visitor's new key.
 
@@ -134,7 +132,6 @@ class Clearances:
         return self._boxes.of(visit.host).seal(msgspec.msgpack.encode(content)), CLEARANCE + name.hex()
 
     def cookie(self, value: str, *, secure: bool) -> bytes:
-        """Return the value of the Set-Cookie header."""
         end = b"; Secure" if secure else b""
         return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (COOKIE, value.encode(), self._seconds, end)
 
@@ -148,19 +145,19 @@ class Clearances:
         if content is None or not content.at - _CLOCK_SKEW <= at < content.until:
             return NONE
         visitor, prefix, network, user_agent, own_language = _signals(visit, language)
-        networks = self._usage.see(content.id, network, at)
+        networks = self._usage.record_use(content.id, network, at)
         same_account = bool(visit.account) and visitor == content.visitor
-        if self._usage.are_many(networks) and not same_account:
+        if self._usage.is_shared(networks) and not same_account:
             return ClearanceCheck("shared", ("clearance-shared",), content.at, content.kind)
-        signs = []
+        anomalies = []
         if network != content.network:
-            signs.append("clearance-network")
+            anomalies.append("clearance-network")
         elif prefix != content.prefix:
-            signs.append("clearance-address")
+            anomalies.append("clearance-address")
         if user_agent != content.user_agent:
-            signs.append("clearance-user-agent")
+            anomalies.append("clearance-user-agent")
         if own_language != content.language:
-            signs.append("clearance-language")
+            anomalies.append("clearance-language")
         elsewhere = network != content.network and not same_account
         # One signal may change by itself. Two at once mean another browser.
         another = user_agent != content.user_agent and own_language != content.language
@@ -168,9 +165,9 @@ class Clearances:
         grade: Grade = "good"
         if elsewhere or another or another_account:
             grade = "void"
-        elif signs:
+        elif anomalies:
             grade = "doubtful"
-        return ClearanceCheck(grade, tuple(signs), content.at, content.kind, CLEARANCE + content.id.hex())
+        return ClearanceCheck(grade, tuple(anomalies), content.at, content.kind, CLEARANCE + content.id.hex())
 
 
 def _signals(visit: Visit, language: str) -> tuple[bytes, bytes, bytes, bytes, bytes]:

@@ -32,7 +32,6 @@ class Provider(msgspec.Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
     def policy_sources(self) -> tuple[str, ...]:
-        """Return all origins that the page may load from."""
         url = urlsplit(self.script)
         return tuple(dict.fromkeys((f"{url.scheme}://{url.netloc}", *self.sources)))
 
@@ -46,33 +45,21 @@ class Provider(msgspec.Struct, frozen=True):
 
 PROVIDERS: dict[Name, Provider] = {
     "turnstile": Provider(
-        "Cloudflare Turnstile",
-        "https://challenges.cloudflare.com/turnstile/v0/api.js",
-        "https://challenges.cloudflare.com/turnstile/v0/siteverify",
-        "cf-turnstile",
-        "cf-turnstile-response",
+        "Cloudflare Turnstile", "https://challenges.cloudflare.com/turnstile/v0/api.js",
+        "https://challenges.cloudflare.com/turnstile/v0/siteverify", "cf-turnstile", "cf-turnstile-response",
     ),
     "hcaptcha": Provider(
-        "hCaptcha",
-        "https://js.hcaptcha.com/1/api.js",
-        "https://api.hcaptcha.com/siteverify",
-        "h-captcha",
-        "h-captcha-response",
-        ("https://hcaptcha.com", "https://*.hcaptcha.com"),
+        "hCaptcha", "https://js.hcaptcha.com/1/api.js", "https://api.hcaptcha.com/siteverify", "h-captcha",
+        "h-captcha-response", ("https://hcaptcha.com", "https://*.hcaptcha.com"),
     ),
     "recaptcha": Provider(
-        "reCAPTCHA",
-        "https://www.google.com/recaptcha/api.js",
-        "https://www.google.com/recaptcha/api/siteverify",
-        "g-recaptcha",
-        "g-recaptcha-response",
-        ("https://www.gstatic.com", "https://www.recaptcha.net"),
+        "reCAPTCHA", "https://www.google.com/recaptcha/api.js", "https://www.google.com/recaptcha/api/siteverify",
+        "g-recaptcha", "g-recaptcha-response", ("https://www.gstatic.com", "https://www.recaptcha.net"),
     ),
-}
+}  # fmt: skip
 
 
 def verify_body(secret: str, answer: str, address: str) -> bytes:
-    """Return the body of the siteverify call."""
     return urlencode({"secret": secret, "response": answer[:_MAX_ANSWER_LENGTH], "remoteip": address}).encode()
 
 

@@ -38,12 +38,12 @@ class UsedChallenges(Protocol):
     """
     A bounded set of the challenges that have been answered, kept until they expire. `state` has the stores.
 
-    `spend` returns true on the first call for *challenge* and false ever after, in all processes. *until* is when the
-    challenge expires, *at* is now. A full store forgets the challenges that expire soonest. From then on, every
-    challenge that expires no later counts as used. So a flood makes slow visitors answer again, but no challenge
-    counts twice.
+    `mark_used` returns true on the first call for *challenge* and false ever after, in all processes. *until* is when
+    the challenge expires, *at* is now. A full store forgets the challenges that expire soonest. From then on, every
+    challenge that expires no later counts as used. So a flood makes slow visitors answer again, but no challenge counts
+    twice.
     """
 
-    def spend(self, challenge: bytes, until: float, at: float) -> bool: ...
+    def mark_used(self, challenge: bytes, until: float, at: float) -> bool: ...
 
     def close(self) -> None: ...

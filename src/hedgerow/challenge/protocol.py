@@ -124,19 +124,12 @@ class Challenges:
     def ticket(self, visit: Visit, suspicion: float, *, form: Form | None = None, lost: bool = False) -> Ticket:
         """Return a ticket for a stopped visit. A link without a target leads to the home page."""
         without_target = visit.marker is not None and visit.marker.kind in _WITHOUT_TARGET
-        target = HOME if without_target or visit.tampered else local_target(visit.asked or visit.target)
+        target = HOME if without_target or visit.tampered else local_target(visit.raw_target or visit.target)
         method = visit.method if target is not None and not without_target else "GET"
         return Ticket(
-            urandom(_ID_BYTES),
-            _visitor(visit),
-            visit.at,
-            suspicion,
-            method,
-            target or HOME,
-            _back(visit),
-            form if method == "POST" else None,
-            lost,
-        )
+            urandom(_ID_BYTES), _visitor(visit), visit.at, suspicion, method, target or HOME, _back(visit),
+            form if method == "POST" else None, lost,
+        )  # fmt: skip
 
     def issue(self, visit: Visit, ticket: Ticket, kind: ChallengeKind) -> Issued | None:
         """Return a challenge of this *kind* for the holder of *ticket*, or None if no CAPTCHA is ready."""
@@ -154,14 +147,8 @@ class Challenges:
         challenge = Challenge(
             kind, urandom(_ID_BYTES), ticket.id, _visitor(visit), visit.at + seconds, difficulty, secret, answer
         )
-        return Issued(
-            kind,
-            self.seal_ticket(ticket, visit),
-            self._challenges.of(visit.host).seal(msgspec.msgpack.encode(challenge)),
-            seconds,
-            question,
-            puzzle,
-        )
+        token = self._challenges.of(visit.host).seal(msgspec.msgpack.encode(challenge))
+        return Issued(kind, self.seal_ticket(ticket, visit), token, seconds, question, puzzle)
 
     def seal_ticket(self, ticket: Ticket, visit: Visit) -> str:
         return self._tickets.of(visit.host).seal(msgspec.msgpack.encode(ticket))
@@ -200,7 +187,7 @@ class Challenges:
             return Failed("spliced", ticket)
         if visit.at >= challenge.expires:
             return Failed("expired", ticket, challenge.kind)
-        if not self._used.spend(challenge.id, challenge.expires, visit.at):
+        if not self._used.mark_used(challenge.id, challenge.expires, visit.at):
             return Failed("spent", ticket, challenge.kind)
         if challenge.kind == "external":
             return Unconfirmed(ticket)

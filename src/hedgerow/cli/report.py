@@ -28,7 +28,7 @@ from hedgerow.cli.output_files import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
-from hedgerow.logs.dialect import By, Dialect
+from hedgerow.logs.dialect import Dialect, SourceKey
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.request.bots import BotProofs
@@ -215,11 +215,11 @@ def _engine(engine: str, master: str) -> str:
     return engine
 
 
-def _by(text: str) -> By | None:
+def _by(text: str) -> SourceKey | None:
     """What is to be a source; None where nobody has said."""
-    if text and text not in get_args(By):
-        raise SettingsError([f"--by is one of {', '.join(get_args(By))}; not {readable(text)!r}"])
-    return cast("By", text) if text else None
+    if text and text not in get_args(SourceKey):
+        raise SettingsError([f"--by is one of {', '.join(get_args(SourceKey))}; not {readable(text)!r}"])
+    return cast("SourceKey", text) if text else None
 
 
 def _resolver(server: str) -> Resolver:

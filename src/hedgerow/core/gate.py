@@ -47,8 +47,8 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def reclassified(visit: Visit, kind: Kind) -> Visit:
     """Return the visit as the *kind* that its response shows it to be."""
-    signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
-    return msgspec.structs.replace(visit, kind=kind, signs=signs)
+    signs = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
+    return msgspec.structs.replace(visit, kind=kind, anomalies=signs)
 
 
 class Gate:

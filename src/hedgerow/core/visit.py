@@ -26,7 +26,7 @@ Outcome of checking a visitor's claim to be a known bot: no claim, still being c
 """
 
 BY_SCRIPT = "by-script"
-"""Code in `signs` for a page that a script requested, as an endless list does to load its next part."""
+"""Code in `anomalies` for a page that a script requested, as an endless list does to load its next part."""
 
 MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
 
@@ -45,20 +45,20 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
     target: str
 
 
-class Visit(msgspec.Struct, frozen=True, gc=False):
+class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked", "anomalies": "signs"}):
     """
     One request, live or from a log.
 
     - *visitor*: key of the visitor: the account if known, else the clearance after a solved challenge, else *prefix*.
     - *prefix*: the address prefix (IPv4 /32, IPv6 /64).
-    - *target*: path and query of the requested page without any marker. *asked*: what was sent, if that differs.
+    - *target*: path and query of the requested page without any marker. *raw_target*: what was sent, if that differs.
     - *tampered*: the request carried a marker that could not be decrypted.
     - *linked*: digests of the visitors that this browser was before, such as before a login or at another address.
     - *bot*: name of the verified bot that is allowed to pass, or "".
     - *claim*: the known bot that the visitor claims to be. *proof*: the outcome of checking that.
-    - *signs*: codes of the anomalies of the request.
+    - *anomalies*: codes of what is unusual about the request's headers, bot claim or clearance.
     - *fingerprint*: the TLS fingerprint that a trusted proxy reports.
-    - *old_http*: a log line says HTTP/1.0. For a live request this is one of *signs*.
+    - *old_http*: a log line says HTTP/1.0. For a live request this is one of *anomalies*.
     - *status*: 0 until the response is known. The engine never reads it: a live decision and a replay must agree.
     """
 
@@ -78,11 +78,11 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     bot: str = ""
     marker: Marker | None = None
     status: int = 0
-    asked: str = ""
+    raw_target: str = ""
     tampered: bool = False
     linked: tuple[bytes, ...] = ()
     claim: str = ""
     proof: Proof = ""
-    signs: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
     fingerprint: str = ""
     old_http: bool = False

@@ -57,5 +57,4 @@ def read_labels(path: Path) -> list[Label]:
 
 
 def label_of(visit: Visit, labels: Sequence[Label]) -> str:
-    """Return the last label of a visit, or ""."""
     return next((label.label for label in reversed(labels) if label.matches(visit)), "")

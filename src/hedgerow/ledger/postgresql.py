@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,39 +40,9 @@ COLUMNS = (
     "action", "code", "evidence", "ref", "claim", "proof", "signs", "fingerprint",
 )  # fmt: skip
 
-MIGRATIONS = (
-    """
-    CREATE SEQUENCE visits_id;
-    CREATE TABLE visits (
-        id bigint NOT NULL DEFAULT nextval('visits_id'), at double precision NOT NULL, visitor text NOT NULL,
-        address text NOT NULL, account text NOT NULL, method text NOT NULL, host text NOT NULL, target text NOT NULL,
-        kind text NOT NULL, referrer text NOT NULL, user_agent text NOT NULL, origin text NOT NULL,
-        prefetch boolean NOT NULL, bot text NOT NULL, marker_kind text, minted_for bytea, parent bytea,
-        marker_target text, asked text NOT NULL, tampered boolean NOT NULL, linked bytea NOT NULL,
-        status integer NOT NULL, action text NOT NULL, code text NOT NULL, evidence text NOT NULL, ref text NOT NULL,
-        claim text NOT NULL, proof text NOT NULL, signs text NOT NULL, fingerprint text NOT NULL,
-        odd text NOT NULL DEFAULT ''
-    ) PARTITION BY RANGE (at);
-    CREATE INDEX visits_at ON visits (at);
-    CREATE INDEX visits_ref ON visits (ref) WHERE ref <> '';
-    """,
-    """
-    CREATE TABLE batches (name text PRIMARY KEY, written timestamptz NOT NULL DEFAULT now());
-    """,
-    """
-    CREATE INDEX visits_number ON visits (id);
-    """,
-    """
-    CREATE TABLE list_entries (
-        list text COLLATE "C" NOT NULL, subject text COLLATE "C" NOT NULL, sort text NOT NULL, reason text NOT NULL,
-        author text NOT NULL, since double precision NOT NULL, until double precision NOT NULL,
-        change bigint NOT NULL, gone integer NOT NULL, PRIMARY KEY (list, subject)
-    );
-    CREATE INDEX list_entries_change ON list_entries (change);
-    CREATE TABLE list_changes (number bigint PRIMARY KEY, at double precision NOT NULL);
-    CREATE TABLE list_purged (number bigint NOT NULL);
-    INSERT INTO list_purged VALUES (0);
-    """,
+MIGRATIONS = tuple(
+    files("hedgerow").joinpath("data/postgresql", name).read_text("utf-8")
+    for name in ("1_visits.sql", "2_batches.sql", "3_visits_number.sql", "4_lists.sql")
 )
 """The statements from each version to the next. Entries are never changed, only added."""
 
@@ -91,7 +62,6 @@ def line_of(error: Exception) -> str:
 
 
 def version_of(connection: psycopg.Connection[Any]) -> int:
-    """Return the version of the tables, 0 if there are none."""
     row = connection.execute("SELECT to_regclass('hedgerow_schema')").fetchone()
     if row is None or row[0] is None:
         return 0
@@ -129,7 +99,6 @@ def check(url: str) -> None:
 
 
 def need_tables(connection: psycopg.Connection[Any]) -> None:
-    """Raise StoreError if the tables are not of this version."""
     version = version_of(connection)
     connection.rollback()
     _refuse_newer(version)

@@ -63,7 +63,6 @@ class Spool:
             yield path.stem.partition("-")[2], rows, path
 
     def drop(self, path: Path) -> None:
-        """Delete a batch after it was written to the ledger."""
         try:
             self.size = max(0, self.size - path.stat().st_size)
             path.unlink()

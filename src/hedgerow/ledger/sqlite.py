@@ -65,10 +65,10 @@ def row_of(entry: Entry) -> tuple[object, ...]:
     return (
         visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
         _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
-        visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.asked), visit.tampered,
+        visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.raw_target), visit.tampered,
         b"".join(visit.linked),
         entry.status, decision.action, decision.code, evidence, entry.reference,
-        _text(visit.claim), visit.proof, " ".join(visit.signs), _text(visit.fingerprint),
+        _text(visit.claim), visit.proof, " ".join(visit.anomalies), _text(visit.fingerprint),
     )  # fmt: skip
 
 

@@ -50,13 +50,9 @@ def write(target: Target, listings: Iterable[Listing], *, at: float) -> Iterator
 def fields_of(listing: Listing) -> dict[str, str | None]:
     """Return an entry as in JSON. No end is null."""
     return {
-        "list": listing.list,
-        "subject": listing.subject,
-        "reason": listing.reason,
-        "author": listing.author,
-        "since": iso(listing.since) or None,
-        "until": iso(listing.until) or None,
-    }
+        "list": listing.list, "subject": listing.subject, "reason": listing.reason, "author": listing.author,
+        "since": iso(listing.since) or None, "until": iso(listing.until) or None,
+    }  # fmt: skip
 
 
 def _plain(listings: Iterable[Listing]) -> Iterator[str]:

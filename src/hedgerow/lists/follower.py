@@ -70,7 +70,7 @@ class Follower:
         """Load the copy if there is one, and return a message that says what was loaded."""
         listings = self._copy.read() if self._copy is not None else None
         if self._copy is None or listings is None:
-            return "the lists are empty"
+            return "there are no lists"
         with self._lock:
             for listing in listings:
                 self.lists.put(listing)

@@ -96,12 +96,9 @@ class ListImport:
 
     def __iter__(self) -> Iterator[Listing]:
         readers: dict[Format, Callable[[], Iterator[Listing]]] = {
-            "plain": self._plain,
-            "csv": self._csv,
-            "json": self._json,
-            "fail2ban": self._fail2ban,
+            "plain": self._plain, "csv": self._csv, "json": self._json, "fail2ban": self._fail2ban,
             "crowdsec": self._crowdsec,
-        }
+        }  # fmt: skip
         try:
             for listing in readers[self.format]():
                 if listing.in_force(self._defaults.at):
@@ -403,7 +400,6 @@ def _ban(subject: str, at: float, seconds: int, reason: str) -> dict[str, Any]:
 
 
 def detect_format(head: bytes) -> Format:
-    """Detect the format of a file from its first bytes."""
     text = head.decode("utf-8-sig", "replace").lstrip()
     if re.match(r"\[\s*\{\s*'", text):
         return "fail2ban"

@@ -209,30 +209,19 @@ ListMatch = tuple[Note, str]
 """The result of a lookup: a note and its subject."""
 
 _SUBJECTS: dict[SubjectKind, str] = {
-    "address": "This address",
-    "network": "This network",
-    "account": "This account",
-    "agent": "This user agent",
+    "address": "This address", "network": "This network", "account": "This account", "agent": "This user agent",
     "asn": "The operator of this network",
-}
+}  # fmt: skip
 
 
 def _note(kind: SubjectKind, name: ListName, reason: str, author: str, since: float, until: float) -> Note:
     black = name == "black"
     details = "; ".join(part for part in (reason and f"reason: {reason}", author and f"by: {author}") if part)
     return Note(
-        name,
-        reason,
-        author,
-        since,
-        until,
-        ends=until or math.inf,
-        action="refuse" if black else "pass",
-        code=f"list-{name}",
-        weight=1.0 if black else 0.0,
-        text=f"{_SUBJECTS[kind]} is on the {name} list.",
+        name, reason, author, since, until, ends=until or math.inf, action="refuse" if black else "pass",
+        code=f"list-{name}", weight=1.0 if black else 0.0, text=f"{_SUBJECTS[kind]} is on the {name} list.",
         details=details,
-    )
+    )  # fmt: skip
 
 
 def entry_of(match: ListMatch) -> Listing:

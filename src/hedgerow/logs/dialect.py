@@ -13,16 +13,16 @@ import msgspec
 
 from hedgerow.errors import LogError
 from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser
-from hedgerow.logs.formats import UNKNOWN, Format, LineParser, recognise
+from hedgerow.logs.formats import UNKNOWN, Format, LineParser, detect_plain_format
 from hedgerow.logs.patterns import Extract, is_pattern, pattern_extract
 from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
 from hedgerow.request.bot_verifier import BotVerifier
 
-PLAIN = ("common", "combined", "vhost-common", "vhost-combined")
-NAMED = (*PLAIN, "json", "alb", "w3c")
+PLAIN_FORMATS = ("common", "combined", "vhost-common", "vhost-combined")
+FORMAT_NAMES = (*PLAIN_FORMATS, "json", "alb", "w3c")
 _MAX_LINES = 50
 
-By = Literal["visitor", "address", "prefix", "network", "account", "session"]
+SourceKey = Literal["visitor", "address", "prefix", "network", "account", "session"]
 """
 What a source is. visitor: as in live protection (an account if known, else a prefix). address. prefix: IPv4 address,
 IPv6 /64. network: IPv4 /24, IPv6 /48. account, session: as logged, else a prefix.
@@ -33,14 +33,14 @@ class Dialect(msgspec.Struct, frozen=True):
     """
     The user's description of a log.
 
-    *form* is a name (`NAMED`), a server's own log_format or LogFormat, or "" for detection. *fields* maps names of
-    `fields.NAMES` to those of a JSON log or Parquet file. *by* is the kind of source. *cookies* links visits to the
+    *form* is a name (`FORMAT_NAMES`), a server's own log_format or LogFormat, or "" for detection. *fields* maps names
+    of `fields.NAMES` to those of a JSON log or Parquet file. *by* is the kind of source. *cookies* links visits to the
     logged sessions, whatever the kind of source.
     """
 
     form: str = ""
     fields: Mapping[str, str] = {}
-    by: By = "visitor"
+    by: SourceKey = "visitor"
     cookies: bool = False
 
     @property
@@ -51,7 +51,6 @@ class Dialect(msgspec.Struct, frozen=True):
         return (self.fields["session"],) if "session" in self.fields else SESSION_COOKIES
 
     def extract(self) -> Extract:
-        """Return the function that splits lines of a server's own format."""
         return pattern_extract(self.form, self.fields, self.sessions, alone=self.by == "session")
 
     def parser(
@@ -68,27 +67,29 @@ class Dialect(msgspec.Struct, frozen=True):
 
     def check(self) -> None:
         """Raise LogError if a value is invalid."""
-        if self.by not in get_args(By):
-            raise LogError(f"a source is one of {', '.join(get_args(By))}, not {self.by!r}")
+        if self.by not in get_args(SourceKey):
+            raise LogError(f"a source is one of {', '.join(get_args(SourceKey))}, not {self.by!r}")
         if self.form and is_pattern(self.form):
             self.extract()
-        elif self.form and self.form not in NAMED:
-            raise LogError(f"no format is called {self.form!r}; use one of {', '.join(NAMED)}, or the server's own")
+        elif self.form and self.form not in FORMAT_NAMES:
+            raise LogError(
+                f"no format is called {self.form!r}; use one of {', '.join(FORMAT_NAMES)}, or the server's own"
+            )
         for name in self.fields:
             if name not in {*NAMES, "session"}:
                 raise LogError(f"no field is called {name!r}; use one of {', '.join(NAMES)}, session")
 
 
-AS_IT_IS = Dialect()
+DEFAULT_DIALECT = Dialect()
 Parser = LineParser | FieldParser
 
 
-def choose(lines: Sequence[bytes], dialect: Dialect = AS_IT_IS) -> Format:
+def detect_format(lines: Sequence[bytes], dialect: Dialect = DEFAULT_DIALECT) -> Format:
     """Detect the format of *lines*. Return `UNKNOWN` if less than half of them have a known one."""
     if dialect.form:
         name = "pattern" if is_pattern(dialect.form) else dialect.form
         return _format(name, lines, dialect)
-    plain = recognise(lines)
+    plain = detect_plain_format(lines)
     if plain is not UNKNOWN:
         return plain
     if is_w3c(list(lines)):
@@ -106,15 +107,15 @@ def choose(lines: Sequence[bytes], dialect: Dialect = AS_IT_IS) -> Format:
 def _format(name: str, lines: Sequence[bytes], dialect: Dialect) -> Format:
     """Return the format *name*. Its times are exact if any of *lines* has a fraction of a second."""
     form = Format(name)
-    if name in PLAIN:
-        return Format(name, exact=recognise(lines).exact)
+    if name in PLAIN_FORMATS:
+        return Format(name, exact=detect_plain_format(lines).exact)
     parse = parser(form, dialect)
     visits = [parse(line) for line in lines[:_MAX_LINES] if not is_directive(parse, line)]
     return Format(name, exact=any(visit is not None and visit.at % 1 for visit in visits))
 
 
 def parser(
-    form: Format, dialect: Dialect = AS_IT_IS, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
+    form: Format, dialect: Dialect = DEFAULT_DIALECT, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
 ) -> Parser:
     """Return the parser of lines of *form*."""
     names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))

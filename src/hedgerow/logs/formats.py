@@ -61,9 +61,7 @@ _MAX_CACHED = 1 << 16
 
 
 class Format(msgspec.Struct, frozen=True):
-    """
-    The format of a file: its name, such as "combined" or "ledger", and whether times have fractions of seconds.
-    """
+    """The format of a file: its name, such as "combined" or "ledger", and whether times have fractions of seconds."""
 
     name: str
     exact: bool = False
@@ -77,7 +75,7 @@ UNKNOWN = Format("unknown")
 LEDGER = Format("ledger", exact=True)
 
 
-def recognise(lines: Sequence[bytes]) -> Format:
+def detect_plain_format(lines: Sequence[bytes]) -> Format:
     """
     Return the plain format of most *lines*, `UNKNOWN` if no line has one.
 
@@ -264,10 +262,36 @@ _PROOFS = frozenset(get_args(Proof))
 def visit_of_row(row: Sequence[Any]) -> Visit | None:
     """Return the visit in a row of the ledger (`LEDGER_COLUMNS`), or None if a value is invalid."""
     at, visitor, address, account, method, host, target, kind, referrer, agent, origin, prefetch, *more = row
-    bot, mark, issued_to, parent, marker_target, asked, tampered, linked, status, claim, proof, signs, fingerprint = (
-        more
+    (
+        bot,
+        mark,
+        issued_to,
+        parent,
+        marker_target,
+        asked,
+        tampered,
+        linked,
+        status,
+        claim,
+        proof,
+        anomalies,
+        fingerprint,
+    ) = more
+    texts = (
+        visitor,
+        address,
+        account,
+        method,
+        host,
+        target,
+        referrer,
+        agent,
+        bot,
+        asked,
+        claim,
+        anomalies,
+        fingerprint,
     )
-    texts = (visitor, address, account, method, host, target, referrer, agent, bot, asked, claim, signs, fingerprint)
     if not isinstance(at, float) or not isinstance(status, int) or not all(isinstance(t, str) for t in texts):
         return None
     if kind not in _KINDS or origin not in _ORIGINS or proof not in _PROOFS or not isinstance(linked, bytes):
@@ -282,7 +306,7 @@ def visit_of_row(row: Sequence[Any]) -> Visit | None:
     return Visit(
         at, address, visitor, prefix_of(address), method, target, kind, account, host, agent, referrer,
         origin, bool(prefetch), bot, marker, status, asked, bool(tampered), digests,
-        claim, proof, tuple(signs.split()), fingerprint,
+        claim, proof, tuple(anomalies.split()), fingerprint,
     )  # fmt: skip
 
 

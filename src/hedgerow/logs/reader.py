@@ -34,13 +34,13 @@ import zstandard
 from hedgerow.core.visit import Visit
 from hedgerow.errors import LogError, StoreError
 from hedgerow.ledger.reader import is_url, open_ledger_reader
-from hedgerow.logs.dialect import AS_IT_IS, Dialect, Parser, choose, has_directives, is_directive, parser
+from hedgerow.logs.dialect import DEFAULT_DIALECT, Dialect, Parser, detect_format, has_directives, is_directive, parser
 from hedgerow.logs.fields import FieldNames
 from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
 from hedgerow.logs.structured import parquet_rows
 from hedgerow.request.bot_verifier import BotVerifier
 
-LONGEST_LINE = 65_536
+MAX_LINE_BYTES = 65_536
 """Maximum bytes of a line. A longer one is bad."""
 
 STANDARD_INPUT = "-"
@@ -117,7 +117,7 @@ class ReadCounts(msgspec.Struct):
 
 class LogReader:
     """
-    An iterator over the visits of several logs. `tally` has the counts so far.
+    An iterator over the visits of several logs. `counts` has the counts so far.
 
     Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, detected by its first bytes), a ledger (a
     file or the URL of PostgreSQL), or "-" for standard input. All are examined first: LogError if one cannot be read at
@@ -130,18 +130,18 @@ class LogReader:
         *,
         accounts: bool = False,
         bot_verifier: BotVerifier | None = None,
-        dialect: Dialect = AS_IT_IS,
+        dialect: Dialect = DEFAULT_DIALECT,
     ) -> None:
-        self.tally = ReadCounts()
+        self.counts = ReadCounts()
         self._accounts = accounts
         self._bot_verifier = bot_verifier
-        self._sources = [look_at(path, dialect) for path in paths]
+        self._sources = [open_log(path, dialect) for path in paths]
         for source in self._sources:
-            if source.format.name not in self.tally.formats:
-                self.tally.formats.append(source.format.name)
+            if source.format.name not in self.counts.formats:
+                self.counts.formats.append(source.format.name)
         sizes = [source.size for source in self._sources]
         if None not in sizes:
-            self.tally.bytes_total = sum(size or 0 for size in sizes)
+            self.counts.bytes_total = sum(size or 0 for size in sizes)
 
     @property
     def is_ledger(self) -> bool:
@@ -152,7 +152,7 @@ class LogReader:
         return _merged([(source.start, self._visits(source)) for source in self._sources])
 
     def _visits(self, source: Source) -> Iterator[Visit]:
-        visits = source.visits(self.tally, accounts=self._accounts, bot_verifier=self._bot_verifier)
+        visits = source.visits(self.counts, accounts=self._accounts, bot_verifier=self._bot_verifier)
         return visits if source.format.exact else spread(visits)
 
 
@@ -201,7 +201,7 @@ def _spaced(run: list[Visit]) -> Iterator[Visit]:
 class TextSource:
     """A file of lines. A pipe can be read only once, so it stays open and its first blocks are kept."""
 
-    def __init__(self, path: str, file: BinaryIO, dialect: Dialect = AS_IT_IS) -> None:
+    def __init__(self, path: str, file: BinaryIO, dialect: Dialect = DEFAULT_DIALECT) -> None:
         self.path = path
         self.dialect = dialect
         self.size: int | None = None
@@ -226,8 +226,8 @@ class TextSource:
             file.close()
         else:
             self._unread = _closing(file, chain(examined, blocks))
-        lines = [line for line in b"".join(examined).split(b"\n") if len(line) <= LONGEST_LINE]
-        self.format: Format = choose(lines[:_LINES_EXAMINED], dialect)
+        lines = [line for line in b"".join(examined).split(b"\n") if len(line) <= MAX_LINE_BYTES]
+        self.format: Format = detect_format(lines[:_LINES_EXAMINED], dialect)
         parse = self.parser()
         times = (visit.at for line in lines if not is_directive(parse, line) and (visit := parse(line)))
         self.start = next(times, -math.inf)
@@ -238,7 +238,7 @@ class TextSource:
 
     def visits(
         self,
-        tally: ReadCounts,
+        counts: ReadCounts,
         *,
         accounts: bool = False,
         bot_verifier: BotVerifier | None = None,
@@ -248,37 +248,37 @@ class TextSource:
         parse = self.parser(accounts=accounts, bot_verifier=bot_verifier)
         directives = has_directives(parse)
         seen = 0
-        for lines in _lines(self.blocks(tally) if blocks is None else blocks):
+        for lines in _lines(self.blocks(counts) if blocks is None else blocks):
             seen += len(lines)
             for line in lines:
                 if directives and is_directive(parse, line):
-                    tally.directives += 1
+                    counts.directives += 1
                     continue
-                visit = parse(line) if len(line) <= LONGEST_LINE else None
+                visit = parse(line) if len(line) <= MAX_LINE_BYTES else None
                 if visit is None:
-                    tally.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
+                    counts.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
                 else:
-                    tally.count_parsed(visit.at)
+                    counts.count_parsed(visit.at)
                     yield visit
-        self.report_damage(tally, seen)
+        self.report_damage(counts, seen)
 
-    def report_damage(self, tally: ReadCounts, seen: int) -> None:
-        """Add the damage of the file to *tally*. *seen* is the number of lines read."""
+    def report_damage(self, counts: ReadCounts, seen: int) -> None:
+        """Add the damage of the file to *counts*. *seen* is the number of lines read."""
         for reason in self._damage:
-            tally.damage.append(f"{readable(self.path)}: breaks off after {seen:,} lines: {reason}")
+            counts.damage.append(f"{readable(self.path)}: breaks off after {seen:,} lines: {reason}")
 
-    def blocks(self, tally: ReadCounts) -> Iterator[bytes]:
-        """Yield the blocks of the file, and count its bytes in *tally*."""
+    def blocks(self, counts: ReadCounts) -> Iterator[bytes]:
+        """Yield the blocks of the file, and count its bytes in *counts*."""
         if self._unread is not None:
             for block in self._unread:
-                tally.bytes_read += len(block)
+                counts.bytes_read += len(block)
                 yield block
             return
         with _open(self.path) as file:
             before = 0
             for block in _blocks(file, self._damage):
                 after = file.tell()
-                tally.bytes_read += after - before
+                counts.bytes_read += after - before
                 before = after
                 yield block
 
@@ -293,14 +293,14 @@ def _lines(blocks: Iterator[bytes]) -> Iterator[list[bytes]]:
     partial = b""
     for block in blocks:
         rest = block
-        if len(partial) > LONGEST_LINE:
+        if len(partial) > MAX_LINE_BYTES:
             _, newline, rest = block.partition(b"\n")
             if not newline:
                 continue
             yield [partial]
             partial = b""
         lines = (partial + rest).split(b"\n")
-        partial = lines.pop()[: LONGEST_LINE + 1]
+        partial = lines.pop()[: MAX_LINE_BYTES + 1]
         yield lines
     if partial:
         yield [partial]
@@ -370,7 +370,7 @@ class LedgerSource:
 
     def visits(
         self,
-        tally: ReadCounts,
+        counts: ReadCounts,
         *,
         accounts: bool = False,  # noqa: ARG002 - the ledger already names accounts and bots
         bot_verifier: BotVerifier | None = None,  # noqa: ARG002
@@ -381,19 +381,19 @@ class LedgerSource:
                 span = reader.span()
                 for rows in reader.by_time(LEDGER_COLUMNS):
                     seen += len(rows)
-                    tally.bytes_read += (self.size or 0) * len(rows) // span
-                    yield from _counted(rows, visit_of_row, tally)
+                    counts.bytes_read += (self.size or 0) * len(rows) // span
+                    yield from _counted(rows, visit_of_row, counts)
         except StoreError as error:
-            tally.damage.append(f"{readable(self.name)}: breaks off after {seen:,} rows: {error}")
+            counts.damage.append(f"{readable(self.name)}: breaks off after {seen:,} rows: {error}")
 
 
-def _counted(rows: Iterable[Any], parse: Callable[[Any], Visit | None], tally: ReadCounts) -> Iterator[Visit]:
+def _counted(rows: Iterable[Any], parse: Callable[[Any], Visit | None], counts: ReadCounts) -> Iterator[Visit]:
     for row in rows:
         visit = parse(row)
         if visit is None:
-            tally.count_bad(str(row))
+            counts.count_bad(str(row))
         else:
-            tally.count_parsed(visit.at)
+            counts.count_parsed(visit.at)
             yield visit
 
 
@@ -407,7 +407,7 @@ def _open(path: str) -> BinaryIO:
 class ParquetSource:
     """A Parquet file whose columns have known names."""
 
-    def __init__(self, path: str, dialect: Dialect = AS_IT_IS) -> None:
+    def __init__(self, path: str, dialect: Dialect = DEFAULT_DIALECT) -> None:
         self.path = path
         self.size: int | None = Path(path).stat().st_size
         self._dialect = dialect
@@ -419,18 +419,18 @@ class ParquetSource:
         self.start = visits[0].at if visits else -math.inf
 
     def visits(
-        self, tally: ReadCounts, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
+        self, counts: ReadCounts, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
     ) -> Iterator[Visit]:
         parse = self._dialect.parser(lambda _: None, accounts=accounts, bot_verifier=bot_verifier)
         for rows in parquet_rows(self.path, self._names):
-            yield from _counted(rows, parse.visit, tally)
-        tally.bytes_read += self.size or 0
+            yield from _counted(rows, parse.visit, counts)
+        counts.bytes_read += self.size or 0
 
 
 Source = TextSource | LedgerSource | ParquetSource
 
 
-def look_at(path: str, dialect: Dialect = AS_IT_IS) -> Source:
+def open_log(path: str, dialect: Dialect = DEFAULT_DIALECT) -> Source:
     """Open and examine the log *path*. Raise LogError if it cannot be read at all."""
     if is_url(path):
         return LedgerSource(path)

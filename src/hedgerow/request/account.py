@@ -63,7 +63,6 @@ class Accounts:
         return bool(self._cookie or self._header or self._callable)
 
     def account(self, headers: Headers, *, trusted: bool) -> str:
-        """Return the account's name, or "" if none is known."""
         if self._callable is not None:
             name = self._callable({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in headers})
             if name:

@@ -190,8 +190,6 @@ def signer_of(header: str, key: str, *, insecure: bool = False) -> str:
 
 
 class PublicKey(NamedTuple):
-    """A key and the period of its validity."""
-
     key: Ed25519PublicKey
     since: float = -inf
     until: float = inf
@@ -274,7 +272,6 @@ class Keys:
             self.ask(signer, at)
 
     def learn(self, signer: str, keys: Mapping[str, PublicKey], at: float) -> None:
-        """Store the keys that a signer publishes."""
         self._directories.pop(signer, None)
         while len(self._directories) >= _MAX_SIGNERS:
             del self._directories[next(iter(self._directories))]

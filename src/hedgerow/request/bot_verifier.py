@@ -35,7 +35,7 @@ class BotMatch(NamedTuple):
     bot: str
     claim: str = ""
     proof: Proof = ""
-    signs: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
 
 
 _NO_MATCH = BotMatch("")
@@ -73,11 +73,11 @@ class BotVerifier:
         by_address = self.match_address(request.at, address, user_agent, request.host, target)
         if by_address.bot or signed.bot is None:
             return by_address
-        signs = by_address.signs + _SIGNATURE_SIGNS.get(signed.outcome, ())
+        anomalies = by_address.anomalies + _SIGNATURE_SIGNS.get(signed.outcome, ())
         if not by_address.claim:
             pending = signed.outcome == "pending"
-            return BotMatch("", signed.bot.name, "pending" if pending else "unprovable", signs)
-        return by_address._replace(signs=signs)
+            return BotMatch("", signed.bot.name, "pending" if pending else "unprovable", anomalies)
+        return by_address._replace(anomalies=anomalies)
 
     def match_address(self, at: float, address: str, user_agent: str, host: str = "", target: str = "") -> BotMatch:
         """Return the bot with this address and user agent. Log lines have no more than these."""
@@ -90,18 +90,18 @@ class BotVerifier:
         proof = self.bots.prove(bot, address, at)
         if proof == "verified":
             return self._verified(bot, at, host, target)
-        signs = _ROBOTS_SIGN if proof == "unprovable" and self._disobeys(bot, at, host, target) else ()
-        return BotMatch("", bot.name, proof, signs)
+        anomalies = _ROBOTS_SIGN if proof == "unprovable" and self._disobeys(bot, at, host, target) else ()
+        return BotMatch("", bot.name, proof, anomalies)
 
     def _verified(self, bot: KnownBot, at: float, host: str, target: str) -> BotMatch:
-        signs: tuple[str, ...] = ()
+        anomalies: tuple[str, ...] = ()
         if self.robots_compliance is not None:
             if self._disobeys(bot, at, host, target):
-                signs = _ROBOTS_SIGN
+                anomalies = _ROBOTS_SIGN
                 self.robots_compliance.revoke(bot.name, at)
             if self.robots_compliance.is_revoked(bot.name, at):
-                return BotMatch("", bot.name, "verified", signs)
-        return BotMatch(bot.name if self.bots.allows(bot) else "", bot.name, "verified", signs)
+                return BotMatch("", bot.name, "verified", anomalies)
+        return BotMatch(bot.name if self.bots.allows(bot) else "", bot.name, "verified", anomalies)
 
     def _disobeys(self, bot: KnownBot, at: float, host: str, target: str) -> bool:
         return bool(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 _MAX_AGENT_LENGTH = 1000
 _MAX_LOCAL_HOST_LENGTH = 64
@@ -41,22 +40,9 @@ _HEADER_ORDERS = {
     "firefox": (b"user-agent", b"accept", b"accept-language", b"accept-encoding"),
 }
 _SECURE = frozenset({"https", "wss"})
-_is_ordered = frozenset(_HEADER_ORDERS["chrome"]).__contains__
 
 
-class _Headers(NamedTuple):
-    """The headers that anomalies depend on. *order* is the order of those with a fixed order in browsers."""
-
-    order: tuple[bytes, ...]
-    agent: bytes
-    accept: bytes | None
-    language: bytes | None
-    encoding: bytes | None
-    hints: bytes | None
-    mode: bytes | None
-    secure: bool
-    direct: bool
-    old_http: bool
+_ORDERED = frozenset(_HEADER_ORDERS["chrome"])
 
 
 def find_anomalies(
@@ -67,30 +53,27 @@ def find_anomalies(
 
     *scheme* is the client's, "" if unknown. *direct* is true if no proxy of the site stands in between.
     """
-    get = fields.get
-    headers = _Headers(
-        tuple(filter(_is_ordered, fields)) if direct else (),
-        get(b"user-agent", b""), get(b"accept"), get(b"accept-language"), get(b"accept-encoding"), get(b"sec-ch-ua"),
-        get(b"sec-fetch-mode"), scheme in _SECURE or _is_local(host), direct, version == "1.0",
-    )  # fmt: skip
-    agent = headers.agent[:_MAX_AGENT_LENGTH].decode("latin-1").strip()
-    found: list[str] = []
+    agent = fields.get(b"user-agent", b"")[:_MAX_AGENT_LENGTH].decode("latin-1").strip()
+    codes: list[str] = []
     if not agent:
-        found.append("no-agent")
-    elif _AUTOMATION.search(agent) or (headers.hints and b"HeadlessChrome" in headers.hints):
-        found.append("automation")
+        codes.append("no-agent")
+    elif _AUTOMATION.search(agent) or b"HeadlessChrome" in fields.get(b"sec-ch-ua", b""):
+        codes.append("automation")
     elif _PROGRAM.match(agent):
-        found.append("program")
+        codes.append("program")
     elif agent in {"Mozilla", "Mozilla/4.0", "Mozilla/5.0", "-"} or not any(c.isalpha() for c in agent):
-        found.append("odd-agent")
+        codes.append("odd-agent")
     browser, number = ("", 0) if _SELF_IDENTIFIED.search(agent) else _browser(agent)
     if browser:
-        found += _contradictions(headers, browser, number)
+        secure = scheme in _SECURE or _is_local(host)
+        codes += _contradictions(fields, browser, number, secure=secure)
+        if direct:
+            codes += _transport_contradictions(fields, browser, version)
     else:
-        found += [
-            code for code, value in (("no-accept", headers.accept), ("no-language", headers.language)) if value is None
+        codes += [
+            code for code, name in (("no-accept", b"accept"), ("no-language", b"accept-language")) if name not in fields
         ]
-    return tuple(found)
+    return tuple(codes)
 
 
 def _is_local(host: str) -> bool:
@@ -98,43 +81,43 @@ def _is_local(host: str) -> bool:
 
 
 def _browser(agent: str) -> tuple[str, int]:
-    """Return the browser engine and version that a user agent names."""
-    if found := _CHROME.match(agent):
-        return "chrome", int(found[1])
-    if found := _FIREFOX.match(agent):
-        return "firefox", int(found[2])
-    if found := _SAFARI.match(agent):
-        return "safari", int(found[1])
+    if match := _CHROME.match(agent):
+        return "chrome", int(match[1])
+    if match := _FIREFOX.match(agent):
+        return "firefox", int(match[2])
+    if match := _SAFARI.match(agent):
+        return "safari", int(match[1])
     return "", 0
 
 
-def _contradictions(headers: _Headers, browser: str, number: int) -> list[str]:
-    found = []
-    if headers.accept is None or headers.language is None:
+def _contradictions(fields: Mapping[bytes, bytes], browser: str, number: int, *, secure: bool) -> list[str]:
+    codes = []
+    accept, mode = fields.get(b"accept"), fields.get(b"sec-fetch-mode")
+    if accept is None or b"accept-language" not in fields:
         # Browsers send both with every request.
-        found.append("browser-plain")
-    if headers.encoding is None:
-        found.append("browser-no-encoding")
-    if headers.mode == b"navigate" and headers.accept is not None and b"html" not in headers.accept:
-        found.append("browser-accept")
-    if headers.secure and number >= _FETCH_METADATA_SINCE[browser] and headers.mode is None:
-        found.append("browser-no-fetch")
-    found += _hints(headers, browser, number)
-    if headers.direct and headers.old_http:
-        found.append("browser-http")
+        codes.append("browser-plain")
+    if b"accept-encoding" not in fields:
+        codes.append("browser-no-encoding")
+    if mode == b"navigate" and accept is not None and b"html" not in accept:
+        codes.append("browser-accept")
+    if secure and number >= _FETCH_METADATA_SINCE[browser] and mode is None:
+        codes.append("browser-no-fetch")
+    hints = fields.get(b"sec-ch-ua")
+    if hints is None:
+        if browser == "chrome" and secure and number >= _HINTS_SINCE_CHROME:
+            codes.append("browser-no-hints")
+    elif browser != "chrome":
+        codes.append("browser-hints")
+    elif (hinted := _HINTED_VERSION.search(hints.decode("latin-1"))) and int(hinted[1]) != number:
+        codes.append("browser-version")
+    return codes
+
+
+def _transport_contradictions(fields: Mapping[bytes, bytes], browser: str, version: str) -> list[str]:
+    codes = ["browser-http"] if version == "1.0" else []
+    order = tuple(filter(_ORDERED.__contains__, fields))
     # Missing headers do not affect the order.
-    expected = tuple(name for name in _HEADER_ORDERS.get(browser, headers.order) if name in headers.order)
-    if headers.order != expected and b"Brave" not in (headers.hints or b""):
-        found.append("browser-order")
-    return found
-
-
-def _hints(headers: _Headers, browser: str, number: int) -> list[str]:
-    """Compare `Sec-CH-UA` with the user agent."""
-    if headers.hints is None:
-        missing = browser == "chrome" and headers.secure and number >= _HINTS_SINCE_CHROME
-        return ["browser-no-hints"] if missing else []
-    if browser != "chrome":
-        return ["browser-hints"]
-    hinted = _HINTED_VERSION.search(headers.hints.decode("latin-1"))
-    return ["browser-version"] if hinted is not None and int(hinted[1]) != number else []
+    expected = tuple(name for name in _HEADER_ORDERS.get(browser, order) if name in order)
+    if order != expected and b"Brave" not in fields.get(b"sec-ch-ua", b""):
+        codes.append("browser-order")
+    return codes

@@ -31,7 +31,7 @@ class HeaderFacts(NamedTuple):
     """
     What follows from the headers alone.
 
-    *kind* is for a target that looks like a page. *origin* is "" if it depends on the referrer. *signs* are anomalies.
+    *kind* is for a target that looks like a page. *origin* is "" if it depends on the referrer.
     """
 
     user_agent: str
@@ -39,7 +39,7 @@ class HeaderFacts(NamedTuple):
     prefetch: bool
     kind: Kind
     origin: Origin | Literal[""]
-    signs: tuple[str, ...]
+    anomalies: tuple[str, ...]
 
 
 _shapes: dict[tuple[bytes, ...], Callable[[_Fields], Any]] = {}

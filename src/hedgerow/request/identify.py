@@ -32,8 +32,6 @@ _MAX_CACHED_LENGTH = 500
 
 
 class Identifier:
-    """Builds the `Visit` of a live request."""
-
     def __init__(
         self,
         *,
@@ -56,7 +54,6 @@ class Identifier:
         self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
 
     def trusts(self, peer: str) -> bool:
-        """Return whether the peer of the connection is a trusted proxy."""
         return self._proxies.trusts(peer)
 
     def visit(self, at: float, peer: str, method: str, target: str, headers: RawHeaders, **options: Any) -> Visit:
@@ -96,7 +93,7 @@ class Identifier:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
                 fingerprint = fields.get(self._tls_header, b"")[:_MAX_FINGERPRINT_LENGTH].decode("latin-1")
-        user_agent, host, prefetch, kind, origin, signs = parse_headers(
+        user_agent, host, prefetch, kind, origin, anomalies = parse_headers(
             fields, scheme, version, direct=in_order and not trusted
         )
         asked = target
@@ -121,7 +118,7 @@ class Identifier:
             kind if target_kind == "page" else target_kind, account, host, user_agent,
             self._referrer(referrer, host), origin or origin_of_referrer(referrer, host), prefetch, bot, marker, 0,
             asked if asked != target else "", tampered,
-            linked, claim, proof, signs + bot_signs if bot_signs else signs, fingerprint,
+            linked, claim, proof, anomalies + bot_signs if bot_signs else anomalies, fingerprint,
         )  # fmt: skip
         if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
             visit = self._cleared(visit, fields, self._clearances)
@@ -134,7 +131,9 @@ class Identifier:
         language = fields.get(b"accept-language", b"").decode("latin-1")
         status = clearances.check(value, visit, visit.at, language=language)
         return msgspec.structs.replace(
-            visit, visitor=status.visitor if status.counts else visit.visitor, signs=visit.signs + status.signs
+            visit,
+            visitor=status.visitor if status.counts else visit.visitor,
+            anomalies=visit.anomalies + status.anomalies,
         )
 
     def unmark(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
@@ -206,7 +205,6 @@ class Identifier:
         return start + separator + site + self.unmark(slash + target, host)[0]
 
     def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
-        """Return the digests of the visitors in the cookie of a browser."""
         token = cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
         marker = self._codecs.of(host).unseal(token) if token else None
         if marker is None or marker.kind != "visitor":

@@ -36,14 +36,8 @@ _DICE_BYTES = 160
 # A slot of a template: a NUL and a letter. "t" is the title, the same in all of its slots. "l" is a link's token.
 _SLOT = re.compile("(\0[a-z])")
 _PHRASE_KINDS = {
-    "o": "opening",
-    "m": "middle",
-    "w": "middle",
-    "c": "closing",
-    "t": "title",
-    "h": "heading",
-    "n": "name",
-}
+    "o": "opening", "m": "middle", "w": "middle", "c": "closing", "t": "title", "h": "heading", "n": "name",
+}  # fmt: skip
 
 
 class _Template(NamedTuple):
@@ -116,7 +110,6 @@ class _Dice:
         return table[next(self._numbers) % len(table)]
 
     def draw(self, table: Sequence[_T], number: int) -> list[_T]:
-        """Return *number* different items of *table*."""
         rest = list(table)
         return [rest.pop(next(self._numbers) % len(rest)) for _ in range(number)]
 
@@ -235,7 +228,6 @@ def _arrange(dice: _Dice, layout: Mapping[str, str], fields: Mapping[str, str], 
 
 
 def _fill_in(page: str, pools: Mapping[str, Sequence[bytes]]) -> _Template:
-    """Return the template of a page: which pool fills which slot."""
     parts: list[bytes] = []
     phrases: list[tuple[int, Sequence[bytes]]] = []
     indexes: dict[str, list[int]] = {"t": [], "l": []}

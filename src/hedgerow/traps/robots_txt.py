@@ -164,7 +164,6 @@ def _groups(lines: Sequence[_Line], path: bytes) -> list[_Group]:
 
 
 def _group(lines: Sequence[_Line], first: int, path: bytes) -> _Group:
-    """Return the group whose first user-agent line is number *first*."""
     last = first
     sure: list[_Line] = []
     unsure: list[_Line] = []

@@ -218,7 +218,7 @@ class Site:
     def _configure(self, settings: Settings) -> None:
         """Have what outlives a reload follow these settings."""
         self.stores.state.use(rate_limits(settings))
-        self.stores.clearance_usage.use(
+        self.stores.clearance_usage.configure(
             networks=settings.challenge.networks, window=settings.challenge.share_window
         )  # fmt: skip
         configure_bot_cache(self.bot_cache, settings)

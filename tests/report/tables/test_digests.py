@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.logs.reader import MAX_LINE_BYTES
 from hedgerow.report.tables.digests import DigestKey, digest
 
 KEY = DigestKey()
@@ -56,6 +56,6 @@ def test_a_key_can_be_sent():
 
 
 def test_of_a_very_long_text_the_beginning_and_the_length_count():
-    text = b"a" * LONGEST_LINE
+    text = b"a" * MAX_LINE_BYTES
     assert compiled(text + b"b") == compiled(text + b"c") == KEY.digest(text + b"b")
     assert len({KEY.digest(text), KEY.digest(text + b"b"), KEY.digest(text + b"bb")}) == 3

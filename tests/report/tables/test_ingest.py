@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from datasets import LOGS
 from hedgerow.logs.dialect import Dialect, parser
-from hedgerow.logs.formats import LineParser, recognise
+from hedgerow.logs.formats import LineParser, detect_plain_format
 from hedgerow.logs.reader import LogReader, ReadCounts
 from hedgerow.report.tables import ingest, line_scanner
 from hedgerow.report.tables.digests import DigestKey
@@ -75,7 +75,7 @@ def reference_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[
     kinds = {"page": 0, "call": 1, "asset": 2, "prefetch": 3}
     reader = LogReader([str(path)])
     found = Counter((v.visitor, int(v.at // 1), v.status, kinds[v.kind]) for v in reader)
-    return found, (reader.tally.lines, reader.tally.parsed, reader.tally.bad)
+    return found, (reader.counts.lines, reader.counts.parsed, reader.counts.bad)
 
 
 def mutated(line: bytes, changes: list[tuple[int, int]]) -> bytes:
@@ -129,7 +129,7 @@ def test_what_was_scanned_before_leaves_no_trace(some, before):
             scan(work)
         start_scan(work, put(b"\n".join([GOOD, *some]), work))
         counts = ReadCounts()
-        rows = rows_of(scan(work), LineParser(recognise([GOOD])), RowBuilder(key=KEY), counts)
+        rows = rows_of(scan(work), LineParser(detect_plain_format([GOOD])), RowBuilder(key=KEY), counts)
         good = rows[rows["kind"] != line_scanner.ODD]
         found.append(([good[name].tolist() for name in COLUMNS], counts.parsed, counts.bad))
     assert found[0] == found[1]
@@ -141,7 +141,7 @@ def test_numbers_are_given_in_the_order_of_the_lines():
     ends = [b"plain", rb"o \"dd\"", b"plain too", rb"\"odd\""]
     data = [GOOD.replace(b"192.0.2.1", h).replace(b"Mozilla/5.0", e) for h, e in zip(hosts, ends, strict=True)]
     builder = RowBuilder(key=KEY)
-    rows_of(scanned(b"\n".join(data)), LineParser(recognise([GOOD])), builder, ReadCounts())
+    rows_of(scanned(b"\n".join(data)), LineParser(detect_plain_format([GOOD])), builder, ReadCounts())
     assert [name for name, _ in builder.others] == [host.decode() for host in hosts]
     assert builder.agents.texts[2:] == [b"plain", b'o "dd"', b"plain too", b'"odd"']
 
@@ -153,7 +153,7 @@ def test_sources_of_scanned_lines_are_those_of_the_reference(some, by):
     found = scanned(b"\n".join(some) + b"\n", by)
     builder, other = RowBuilder(by, KEY), RowBuilder(by)
     builder.number(found, [])
-    parse = parser(recognise([GOOD]), Dialect(by=by))
+    parse = parser(detect_plain_format([GOOD]), Dialect(by=by))
     for k in set(range(len(some))) - set(found.odd.tolist()):
         visit = parse(some[k])
         assert visit is not None
@@ -196,7 +196,7 @@ def test_a_line_that_is_scanned_is_what_the_reference_says(some):
     found = scanned(b"\n".join(some) + b"\n")
     builder, other = RowBuilder(key=KEY), RowBuilder(key=KEY)
     builder.number(found, [])
-    parse = LineParser(recognise([GOOD]))
+    parse = LineParser(detect_plain_format([GOOD]))
     rows = found.rows
     assert len(rows) == len(some)
     for k in set(range(len(some))) - set(found.odd.tolist()):

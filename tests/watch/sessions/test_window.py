@@ -133,7 +133,7 @@ def test_session_cookie_and_referrer_of_a_visit():
         ({"bot": "x"}, "true"),
         ({"claim": "x", "proof": "false", "user_agent": "x"}, "false"),
         ({"claim": "x", "user_agent": "x"}, "unknown"),
-        ({"signs": ("program",), "user_agent": "curl/8"}, "unknown"),
+        ({"anomalies": ("program",), "user_agent": "curl/8"}, "unknown"),
     ],
 )
 def test_the_declaration_of_a_user_agent(more, agent):

@@ -167,7 +167,7 @@ def test_the_clearance_is_graded_and_the_site_does_not_see_it():
     ]:
         raw = [(k.encode(), v.encode()) for k, v in {"host": "example.org", **headers, "cookie": cookie}.items()]
         visit = suspect.site.app.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
-        against = tuple(sign for sign in visit.signs if sign.startswith("clearance"))
+        against = tuple(sign for sign in visit.anomalies if sign.startswith("clearance"))
         seen.append((visit.visitor.partition(":")[0], against))
     assert seen == [
         ("clearance", ()), ("clearance", ("clearance-user-agent",)),

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.logs.reader import MAX_LINE_BYTES
 from hedgerow.report.tables.jit import Kernel
 
-KEY_NUMBERS = 2 * (LONGEST_LINE // 4 + 4)
+KEY_NUMBERS = 2 * (MAX_LINE_BYTES // 4 + 4)
 _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN, _EIGHT = map(np.uint64, range(1, 9))
 _HALF = np.uint64(32)
 _LOW, _HIGH = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
@@ -44,7 +44,7 @@ class DigestKey:
 
     def digest(self, text: bytes) -> int:
         """What the kernel `digest` gives for *text*."""
-        size, text = len(text), text[:LONGEST_LINE]
+        size, text = len(text), text[:MAX_LINE_BYTES]
         count = -(-len(text) // 4)
         parts = struct.unpack(f"<{count}I", text.ljust(4 * count, b"\0"))
         low, high = (first + size * factor + sum(map(mul, parts, rest)) for first, factor, rest in self._halves)
@@ -68,7 +68,7 @@ def eight(data: Any, i: Any) -> Any:
 @Kernel
 def digest(data: Any, start: int, end: int, key: Any) -> Any:
     """64 bits for the bytes of *data* from *start* to before *end*, behind which there are seven more; never 0."""
-    i, stop = np.uint64(start), np.uint64(min(end, start + LONGEST_LINE))
+    i, stop = np.uint64(start), np.uint64(min(end, start + MAX_LINE_BYTES))
     size = np.uint64(end) - i
     low, high = key[0] + size * key[2], key[1] + size * key[3]
     k = _FOUR

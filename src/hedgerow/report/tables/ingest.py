@@ -21,8 +21,8 @@ import numpy as np
 
 from hedgerow.core.visit import Visit
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
-from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, ReadCounts, Source, TextSource, look_at
+from hedgerow.logs.dialect import DEFAULT_DIALECT, PLAIN_FORMATS, Dialect, Parser
+from hedgerow.logs.reader import MAX_LINE_BYTES, SAMPLE_LENGTH, ReadCounts, Source, TextSource, open_log
 from hedgerow.report.tables.line_scanner import PIECE, Scanned, Work, new_work, scan, start_scan
 from hedgerow.report.tables.row_builder import RowBuilder
 from hedgerow.report.tables.rows import Rows
@@ -52,7 +52,7 @@ def read(
     store: RowStore,
     builder: RowBuilder,
     progress: Progress | None = None,
-    dialect: Dialect = AS_IT_IS,
+    dialect: Dialect = DEFAULT_DIALECT,
 ) -> ReadCounts:
     """Read all of *paths* into *store*; LogError where one of them cannot be read at all."""
     counts = ReadCounts()
@@ -85,7 +85,7 @@ def _head(blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 def in_turn(paths: Sequence[str], dialect: Dialect, counts: ReadCounts) -> list[Source]:
     """The sources at *paths*, oldest first; *counts* learns what can be said of them beforehand."""
-    sources = [look_at(path, dialect) for path in paths]
+    sources = [open_log(path, dialect) for path in paths]
     counts.formats = sorted({source.format.name for source in sources})
     counts.exact = all(source.format.exact for source in sources)
     sizes = [source.size for source in sources]
@@ -97,7 +97,7 @@ def in_turn(paths: Sequence[str], dialect: Dialect, counts: ReadCounts) -> list[
 
 def is_plain(source: Source) -> TypeGuard[TextSource]:
     """Whether the compiled scanner can read it."""
-    return isinstance(source, TextSource) and source.format.name in PLAIN
+    return isinstance(source, TextSource) and source.format.name in PLAIN_FORMATS
 
 
 def _read_visits(
@@ -158,8 +158,8 @@ def rows_of(scanned: Scanned, parse: Parser, builder: RowBuilder, counts: ReadCo
     rows, places, odd = scanned.rows, scanned.odd, []
     lines = zip(places.tolist(), rows["t"][places].tolist(), rows["page"][places].tolist(), strict=True)
     for place, start, end in lines:
-        line = scanned.data[start : min(end, start + LONGEST_LINE + 1)].tobytes()
-        visit = parse(line) if len(line) <= LONGEST_LINE else None
+        line = scanned.data[start : min(end, start + MAX_LINE_BYTES + 1)].tobytes()
+        visit = parse(line) if len(line) <= MAX_LINE_BYTES else None
         if visit is None:
             counts.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
         else:
@@ -196,9 +196,9 @@ def pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
             else:
                 end = text.find(b"\n") + 1
                 if not end:
-                    text = text[: LONGEST_LINE + 1]
+                    text = text[: MAX_LINE_BYTES + 1]
                     break
-                yield text[: min(end, LONGEST_LINE + 1)]
+                yield text[: min(end, MAX_LINE_BYTES + 1)]
             text = text[end:]
         waiting, size = [text], len(text)
     text = b"".join(waiting)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.logs.reader import MAX_LINE_BYTES
 from hedgerow.report.tables.digests import KEY_NUMBERS, DigestKey, digest, eight
 from hedgerow.report.tables.jit import Kernel
 from hedgerow.report.tables.line_parser import (
@@ -244,7 +244,7 @@ def _scan(works: Any) -> None:
             if one != first or two != second or three != third or four != fourth:
                 first, second, third, fourth = one, two, three, four
                 at = seconds(data, fields[TIME])
-        if end < 0 or at == NO_TIME or end - start > LONGEST_LINE:
+        if end < 0 or at == NO_TIME or end - start > MAX_LINE_BYTES:
             end = find_line_end(data, start)
             row.t, row.page, row.kind = start, end, ODD
             work.odd[odds] = line

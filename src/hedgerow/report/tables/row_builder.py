@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hedgerow.core.address import network_of, prefix_of
 from hedgerow.core.ip_bytes import format_ipv4, pack_ipv4
 from hedgerow.core.visit import Visit
-from hedgerow.logs.dialect import By
+from hedgerow.logs.dialect import SourceKey
 from hedgerow.logs.formats import DEFAULT_PORT, account_of, address_of
 from hedgerow.report.tables.digests import DigestKey
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
@@ -136,8 +136,8 @@ class RowBuilder:
     are what *by* says. *key* is that of all digests.
     """
 
-    def __init__(self, by: By = "visitor", key: DigestKey | None = None) -> None:
-        self.by: By = by
+    def __init__(self, by: SourceKey = "visitor", key: DigestKey | None = None) -> None:
+        self.by: SourceKey = by
         self.key = key or DigestKey()
         self.agents = InternTable()
         self.places = InternTable()

@@ -21,7 +21,7 @@ from hedgerow.errors import LogError
 from hedgerow.ledger.reader import is_url
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
-from hedgerow.logs.reader import ReadCounts, Source, look_at
+from hedgerow.logs.reader import ReadCounts, Source, open_log
 from hedgerow.report.tables.digests import DigestKey
 from hedgerow.report.tables.ingest import VISITS_AT_ONCE, cuts, in_turn, is_plain, opened, pieces, put, rows_of
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
@@ -99,7 +99,7 @@ def _read_part(part: Part, dialect: Dialect, key: DigestKey) -> Iterator[pa.Reco
         InternTable(_UNLIMITED),
         InternTable(_UNLIMITED),
     )
-    source = look_at(part.path, dialect)
+    source = open_log(part.path, dialect)
     place = part.index << _BITS_OF_A_PLACE
     for all_rows in _rows_of(part, source, numbering, tally):
         rows = take(all_rows, np.flatnonzero(all_rows["kind"] != ODD))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hedgerow.core.request_kind import ASSETS, CALL_NAMES, CALL_SUFFIXES
-from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.logs.reader import MAX_LINE_BYTES
 from hedgerow.report.tables.jit import Kernel
 
 PAGE, CALL, ASSET, PREFETCH = 0, 1, 2, 3
@@ -21,7 +21,7 @@ PAGE, CALL, ASSET, PREFETCH = 0, 1, 2, 3
 PARAMETERS, HEAD, ROBOTS, REFERRED, OLD_HTTP = 1, 2, 4, 8, 16
 """Flags: has a query, asks for headers only, asks for robots.txt, has a referrer, is HTTP/1.0."""
 
-OUTLINE_SIZE = LONGEST_LINE + 8
+OUTLINE_SIZE = MAX_LINE_BYTES + 8
 """Bytes of the longest outline."""
 
 _HEADER = 4

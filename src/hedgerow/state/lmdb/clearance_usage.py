@@ -33,7 +33,7 @@ class LmdbClearanceUsage(ClearanceUsage):
         with self._state.writing() as txn:
             return sum(1 for _ in entries_with_prefix(txn, self._state.more, _SEEN))
 
-    def see(self, clearance: bytes, network: bytes, at: float) -> int:
+    def record_use(self, clearance: bytes, network: bytes, at: float) -> int:
         name = _SEEN + clearance
         with self._state.writing() as txn:
             data = txn.get(name, db=self._state.more)
@@ -53,7 +53,7 @@ class LmdbClearanceUsage(ClearanceUsage):
             for _ in range(_LOOKED_AT):
                 if not there:
                     break
-                if self.are_over(_SIGHTING.decode(cursor.value()), at):
+                if self.are_outdated(_SIGHTING.decode(cursor.value()), at):
                     there = cursor.delete() and cursor.key().startswith(_SEEN)
                 else:
                     there = cursor.next() and cursor.key().startswith(_SEEN)

@@ -171,7 +171,7 @@ class ChallengeEndpoint:
         if isinstance(result, Failed):
             return await self._fail(visit, decision, result, manner)
         self.counted["solved"] += 1
-        value, key = self.clearances.give(visit, result.kind, visit.at, language=manner.accept_language)
+        value, key = self.clearances.issue(visit, result.kind, visit.at, language=manner.accept_language)
         self.hooks.solved(visit, visit.visitor if visit.account else key, result.kind, visit.at)
         return self._onward(result.ticket, manner, [(b"set-cookie", self.clearances.cookie(value, secure=secure))])
 
@@ -289,7 +289,7 @@ def _suspicion(decision: Decision) -> float:
 
 
 def _at_home(visit: Visit) -> Visit:
-    return msgspec.structs.replace(visit, method="GET", target=HOME, asked="", referrer="")
+    return msgspec.structs.replace(visit, method="GET", target=HOME, raw_target="", referrer="")
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:
