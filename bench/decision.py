@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from bench.samples import BROWSER
 from bench.timing import measure
-from hedgerow.cli.processes import collect_less
+from hedgerow.cli.processes import reduce_garbage_collection
 from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
@@ -37,7 +37,7 @@ def marked_links() -> list[tuple[str, str, list[tuple[bytes, bytes]]]]:
 
 def main() -> None:
     # As `hedgerow protect` runs.
-    collect_less()
+    reduce_garbage_collection()
     gate = build_gate(read_settings("", environment={}), seals=TokenCodecs(KEYS), ledger=NoLedger())
     decided: set[str] = set()
 

@@ -12,7 +12,7 @@ import lxml.html
 
 from bench.samples import page
 from bench.timing import measure
-from hedgerow.cli.processes import collect_less
+from hedgerow.cli.processes import reduce_garbage_collection
 from hedgerow.markers.html.content_coding import codec
 from hedgerow.markers.html.scanner import Scanner
 from hedgerow.markers.resolve import PageLocation
@@ -57,7 +57,7 @@ def gzipped(one: PageRewriter, packed: bytes) -> bytes:
 
 def main() -> None:
     # As `hedgerow protect` runs.
-    collect_less()
+    reduce_garbage_collection()
     body = page()
     large = page(links=1500, size=400_000)
     packed = gzip.compress(body, 6)

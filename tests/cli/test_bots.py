@@ -51,7 +51,7 @@ def test_lists_are_read_from_a_folder(run, folder, tmp_path):  # noqa: F811
     assert "nothing: it cannot be verified" in out
 
 
-def test_a_bad_list_leaves_the_good_ones_and_says_so(run, folder):  # noqa: F811
+def test_a_bad_list_is_reported_and_the_good_ones_are_read(run, folder):  # noqa: F811
     run("bots", "update", str(folder))
     (folder / "googlebot.json").write_text("<html>404</html>")
     (folder / "gptbot.json").write_text("0.0.0.0/0")
@@ -69,20 +69,20 @@ def test_a_bad_list_leaves_the_good_ones_and_says_so(run, folder):  # noqa: F811
 @pytest.mark.parametrize(
     "source", ["nowhere", "https://", "http://127.0.0.1:1/googlebot.json", "https://x.example/other"]
 )
-def test_what_cannot_be_read_is_said(run, folder, dns, source):  # noqa: F811, ARG001
+def test_a_source_that_cannot_be_read_is_reported(run, folder, dns, source):  # noqa: F811, ARG001
     status, _out, err = run("bots", "update", source)
     assert status == 1
     assert "Traceback" not in err
     assert err.splitlines()[-1].startswith("hedgerow: ")
 
 
-def test_an_empty_folder_is_said(run, folder, tmp_path):  # noqa: F811, ARG001
+def test_an_empty_folder_is_reported(run, folder, tmp_path):  # noqa: F811, ARG001
     (tmp_path / "empty").mkdir()
     status, _out, err = run("bots", "update", str(tmp_path / "empty"))
     assert (status, "holds none of the lists" in err) == (1, True)
 
 
-def test_lists_are_read_from_an_address(run, folder):  # noqa: F811
+def test_lists_are_read_from_a_url(run, folder):  # noqa: F811
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
@@ -104,7 +104,7 @@ def test_lists_are_read_from_an_address(run, folder):  # noqa: F811
         thread.join()
 
 
-def test_who_is_a_bot(run, folder, dns):  # noqa: F811
+def test_check_says_whether_an_address_is_a_bots(run, folder, dns):  # noqa: F811
     dns.is_true("203.0.113.9", "crawl.googlebot.com")
     dns.names["203.0.113.66"] = "googlebot.com.evil.example"
     check = lambda *more: run("bots", "check", *more)[1].strip()  # noqa: E731
@@ -113,9 +113,9 @@ def test_who_is_a_bot(run, folder, dns):  # noqa: F811
     assert check("203.0.113.9", "-A", "curl/8") == "this user agent names no known bot"
     assert "cannot be verified" in check("203.0.113.9", "-A", GPT)
     assert "Googlebot (search): verified" in check("203.0.113.9")
-    assert check("203.0.113.66") == "203.0.113.66 is none of the known bots, as far as can be told"
+    assert check("203.0.113.66") == "203.0.113.66 is not verified as any known bot"
     dns.mood = "failing"
-    assert "no name server answers" in check("203.0.113.9", "-A", AGENT)
+    assert "no name server responds" in check("203.0.113.9", "-A", AGENT)
     run("bots", "update", str(folder))
     assert check("192.0.2.7", "-A", AGENT).endswith("(search): verified; policy: pass")
     status, _, err = run("bots", "check", "nobody")

@@ -36,13 +36,13 @@ def _found(tmp_path):
     journal.close()
 
 
-def test_without_a_state_it_says_what_to_do(run):
+def test_without_a_state_the_error_names_config(run):
     status, _, said = run()
     assert status == 1
     assert "--config" in said
 
 
-def test_there_are_none(run, tmp_path):
+def test_a_state_without_campaigns_is_reported(run, tmp_path):
     SqliteJournal(tmp_path / "state.sqlite").close()
     assert run() == (0, "no campaigns\n", "")
 

@@ -79,21 +79,21 @@ def test_add_show_change_remove(run):
         (("import", "-", "--replace", "--author", ""), 2), (("export", "plain", "-o", "no/such/folder"), 1),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line_and_a_status(run, arguments, status):
+def test_wrong_use_is_one_line_and_a_status(run, arguments, status):
     found, out, err = run(*arguments)
     assert (found, out) == (status, "")
     one_line(err)
 
 
-def test_add_twice(run):
+def test_adding_a_subject_twice_is_refused(run):
     assert run("add", "black", "192.0.2.1")[0] == 0
     status, _, err = run("add", "black", "192.0.2.1/32")
     assert status == 1
-    assert "is on the black list already; hedgerow lists change black 192.0.2.1" in one_line(err)
+    assert "is already on the black list; use hedgerow lists change black 192.0.2.1" in one_line(err)
     assert run("add", "white", "192.0.2.1")[0] == 0
 
 
-def test_show_an_address_tells_in_which_order_entries_count(run):
+def test_entries_for_an_address_are_shown_in_order_of_precedence(run):
     for name, subject in (("black", "192.0.0.0/8"), ("white", "192.0.2.0/24"), ("black", "192.0.2.0/24")):
         run("add", name, subject)
     run("add", "black", "198.51.100.1")
@@ -140,7 +140,7 @@ def test_import_from_standard_input_and_replace(run, monkeypatch):
     assert [e["subject"] for e in entries(run)] == ["192.0.2.2", "203.0.113.1"]
 
 
-def test_export_and_import_again(run, tmp_path, monkeypatch):
+def test_an_exported_list_can_be_imported_again(run, tmp_path, monkeypatch):
     run("add", "black", "192.0.2.0/24", "account:ann", "--reason", "a, b", "--for", "1d")
     run("add", "white", "192.0.2.7")
     before = entries(run)
@@ -159,7 +159,7 @@ def test_export_and_import_again(run, tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_blocks_are_asked_of_the_admin_listener(run, monkeypatch):
+def test_blocks_come_from_the_admin_listener(run, monkeypatch):
     block = {
         "key": "192.0.2.1", "until": 1_800_000_000.0, "offence": 2, "evidence": {"text": "Too many \x1b[2J pages."},
     }  # fmt: skip
@@ -191,17 +191,17 @@ def test_blocks_are_asked_of_the_admin_listener(run, monkeypatch):
     assert as_json == [block]
     status, _, err = run("show", "--blocks")
     assert status == 1
-    assert "does not answer" in one_line(err)
+    assert "does not respond" in one_line(err)
 
 
 @pytest.mark.parametrize("command", [(), ("show",), ("add",), ("remove",), ("change",), ("import",), ("export",)])
-def test_help(run, command):
+def test_every_lists_command_has_help(run, command):
     status, out, _ = run(*command, "--help")
     assert status == 0
     assert "Usage" in out
 
 
-def test_a_list_of_many_lines(run):
+def test_a_list_of_20000_lines_is_imported(run):
     lines = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}\n" for n in range(20_000))
     Path("many.txt").write_text("".join(lines))
     assert run("import", "many.txt")[1] == "20,000 entries imported (plain)\n"

@@ -26,7 +26,7 @@ def test_links_are_marked_and_other_files_copied(folder, tmp_path, capsys):
     assert "1 pages marked, 1 other files copied" in capsys.readouterr().out
 
 
-def test_settings_that_mark_nothing_are_told(folder, tmp_path, monkeypatch):
+def test_settings_that_mark_no_links_are_refused(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW__MARKER__MODE", "off")
     with pytest.raises(HedgerowError, match="mark no links"):
         run(folder, tmp_path / "out", "example.org")

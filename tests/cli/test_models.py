@@ -1,4 +1,4 @@
-"""`hedgerow models`, and how a bundle gets from training into the shadow and into use."""
+"""`hedgerow models`: how a bundle becomes the shadow and then the one in use."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def watched(own, visits: int = 60) -> None:
     beside.close()
 
 
-def test_a_new_site_is_judged_by_what_comes_with_hedgerow(run):
+def test_a_new_site_uses_the_shipped_bundles(run):
     said = run("models", "show")
     assert said.status == 0
     assert "paths: boosted" in said.out
     assert "windows: window" in said.out
-    assert "has judged nobody yet" in said.out
+    assert "no classifications yet" in said.out
     assert "shadow" not in said.out
 
 
@@ -62,7 +62,7 @@ def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
     place.put_shadow(shipped("pathmarker"))
     watched(own)
     said = run("models", "show")
-    assert "in the shadow: pathmarker" in said.out
+    assert "shadow: pathmarker" in said.out
     assert "agrees in" in said.out
     assert "of 6;" in said.out
     assert "192.0.2.1: " in said.out
@@ -72,7 +72,7 @@ def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
     assert told[1]["kind"] == "windows"
     said = run("models", "promote")
     assert said.status == 0
-    assert "only 6 judgements" in said.err
+    assert "only 6 classifications" in said.err
     assert build_panel(own, "paths").bundle.name == "pathmarker"
     assert build_panel(own, "paths").shadow is None
     assert run("models", "back").status == 0
@@ -82,7 +82,7 @@ def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
     assert build_panel(own, "paths").shadow is None
 
 
-def test_the_bundle_before_is_kept(run, own):
+def test_promotion_keeps_the_previous_bundle(run, own):
     place = model_files(own)
     for name in ("pathmarker", "boosted"):
         place.put_shadow(shipped(name))
@@ -92,7 +92,7 @@ def test_the_bundle_before_is_kept(run, own):
     assert build_panel(own, "paths").bundle.name == "pathmarker"
 
 
-def test_windows_have_a_shadow_of_their_own(run, own):
+def test_windows_have_their_own_shadow(run, own):
     model_files(own).put_shadow(shipped("window"))
     assert build_panel(own, "windows").shadow is not None
     assert build_panel(own, "paths").shadow is None
@@ -101,13 +101,13 @@ def test_windows_have_a_shadow_of_their_own(run, own):
 
 
 @pytest.mark.parametrize("command", ["promote", "back", "drop"])
-def test_where_there_is_none_it_says_so(run, command):
+def test_commands_without_a_bundle_are_refused(run, command):
     said = run("models", command)
     assert said.status == 1
     assert said.err.count("\n") == 1
 
 
-def test_what_the_settings_name_is_not_moved(run, own, monkeypatch):
+def test_bundles_named_in_the_settings_are_not_promoted(run, own, monkeypatch):
     model_files(own).put_shadow(shipped("pathmarker"))
     monkeypatch.setenv("HEDGEROW__WATCH__MODEL", str(model_files(own).shadow("paths")))
     said = run("models", "promote")
@@ -115,7 +115,7 @@ def test_what_the_settings_name_is_not_moved(run, own, monkeypatch):
     assert "[watch]" in said.err
 
 
-def test_a_watch_takes_other_bundles_and_keeps_what_it_knows(own):
+def test_a_watch_that_reloads_bundles_keeps_its_record(own):
     watch = build_watch(own, build_policy(own), lambda _: None)
     watch.paths.record.judged["person"] = 5
     model_files(own).put_shadow(shipped("pathmarker"))

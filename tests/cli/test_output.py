@@ -2,7 +2,7 @@
 
 import pytest
 
-from hedgerow.cli.output_files import write_files
+from hedgerow.cli.output import write_files
 
 
 def interrupted():
@@ -10,7 +10,7 @@ def interrupted():
     raise KeyboardInterrupt
 
 
-def test_an_interrupt_leaves_the_old_and_nothing_new(tmp_path):
+def test_an_interrupt_leaves_the_old_files_and_no_temporary_ones(tmp_path):
     old, new = tmp_path / "report.json", tmp_path / "report.html"
     old.write_text("old")
     with pytest.raises(KeyboardInterrupt):
@@ -19,7 +19,7 @@ def test_an_interrupt_leaves_the_old_and_nothing_new(tmp_path):
     assert list(tmp_path.iterdir()) == [old]
 
 
-def test_all_are_there(tmp_path):
+def test_all_files_are_written(tmp_path):
     files = [tmp_path / "a", tmp_path / "b"]
     write_files([(path, [path.name, "!"]) for path in files])
     assert [path.read_text() for path in files] == ["a!", "b!"]

@@ -29,7 +29,7 @@ def run(*arguments: str):
     return CliRunner().invoke(app, ["report", *arguments])
 
 
-def test_a_summary_json_and_lists(log, tmp_path):
+def test_report_writes_summary_json_and_lists(log, tmp_path):
     written = ("--json", str(tmp_path / "r.json"), "--export", f"nftables={tmp_path}/l.nft")
     result = run(str(tmp_path / "acc*.log"), *written)
     assert result.exit_code == 0, result.output
@@ -49,7 +49,7 @@ def test_apply_puts_crawlers_on_the_black_list_for_a_while(log):
     assert all(one["list"] == "black" and one["author"] == "hedgerow report" and one["until"] for one in shown)
 
 
-def test_a_list_on_standard_output_is_all_there_is(log):
+def test_a_list_on_standard_output_replaces_the_summary(log):
     result = run(str(log), "--export", "plain=-")
     assert len(result.stdout.splitlines()) == 10
     assert all(one.startswith("198.51.100.") for one in result.stdout.splitlines())
@@ -109,7 +109,7 @@ def test_wrong_use_is_one_line(log, arguments, monkeypatch, capsys):
     assert said.out == ""
 
 
-def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
+def test_an_interrupted_report_says_so_and_leaves_no_files(tmp_path):
     """It waits for standard input when the signal comes."""
     place = tmp_path / "tmp"
     place.mkdir()
@@ -146,7 +146,7 @@ def test_the_engine_that_was_removed_is_an_alias_and_warns_in_one_line(log, tmp_
     assert found["local"].stderr == ""
 
 
-def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypatch):
+def test_without_pyspark_the_error_names_the_extra(log, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.delitem(sys.modules, "hedgerow.report.tables.spark_store", raising=False)
     result = run(str(log), "--engine", "spark")
@@ -154,7 +154,7 @@ def test_spark_that_is_not_there_is_one_line_that_names_the_extra(log, monkeypat
 
 
 @pytest.mark.parametrize("wrong", [("--engine", "abacus"), ("--master", "local[2]")])
-def test_engines_that_there_are_not(log, wrong):
+def test_unknown_engines_are_refused(log, wrong):
     result = run(str(log), *wrong)
     assert isinstance(result.exception, SettingsError)
     assert wrong[0] in str(result.exception)

@@ -25,14 +25,14 @@ def run(monkeypatch, capsys, tmp_path):
     return run
 
 
-def test_a_service_that_trusts_nobody_does_not_start(run):
+def test_a_service_without_trusted_servers_does_not_start(run):
     status, said = run("serve")
     assert status == 2
     assert "trusted_proxies" in said
 
 
 @pytest.mark.parametrize("option", ["--listen", "--admin"])
-def test_a_listener_that_is_none(run, option):
+def test_an_invalid_listener_is_refused(run, option):
     status, said = run("serve", option, "nowhere")
     assert (status, said.startswith(f"{option}: ")) == (2, True)
 
@@ -42,7 +42,7 @@ def test_a_listener_that_is_none(run, option):
     [
         (["https://x:1"], 2, "token-file"),
         (["https://x:1", "--token-file", "none"], 1, "cannot read the token"),
-        (["https://x:1", "--token-file", "empty"], 1, "holds no token"),
+        (["https://x:1", "--token-file", "empty"], 1, "contains no token"),
         (["x", "--token-file", "token"], 1, "is not the address of a server"),
         (["https://x:1", "--token-file", "token", "--trust", "10.0.0.1/8"], 2, "--trust"),
         (["https://x:1", "--token-file", "token", "--listen", "x"], 2, "--listen"),
@@ -50,7 +50,7 @@ def test_a_listener_that_is_none(run, option):
          "cannot write no/such/file"),
     ],
 )  # fmt: skip
-def test_a_client_that_is_told_wrong_says_so_in_one_line(run, tmp_path, arguments, wanted, words):
+def test_wrong_use_of_the_client_is_one_line(run, tmp_path, arguments, wanted, words):
     (tmp_path / "token").write_text("token-of-the-shop\n")
     (tmp_path / "empty").write_text("\n")
     status, said = run("client", *arguments)
@@ -82,7 +82,7 @@ def ask_later(port: int) -> tuple[int, int, int]:
     )
 
 
-def test_they_find_each_other_and_stop_well(tmp_path):
+def test_client_and_server_connect_and_stop_cleanly(tmp_path):
     """A client and a service of two workers: they answer, end with 0 and have nothing to complain of."""
     port, side = free_port(), free_port()
     (tmp_path / "token").write_text("token-of-the-shop")

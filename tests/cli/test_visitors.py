@@ -58,7 +58,7 @@ def shown(run) -> list[dict[str, object]]:
     return json.loads(run("show", "--json")[1] or "[]") if "nobody" not in run("show")[1] else []
 
 
-def test_who_is_blocked_and_who_is_suspected_is_shown_with_the_reason(run, site):
+def test_blocked_and_suspected_visitors_are_shown_with_reasons(run, site):
     now = time.time()
     site.stores.state.commit(
         Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Fell into a trap."))
@@ -87,7 +87,7 @@ def test_a_running_gate_forgives(run, site):
     assert eventually(lambda: len(shown(run)) == 2)
     assert run("forgive", ME) == (0, f"{ME} is forgiven\n", "")
     assert eventually(lambda: block_of(site) is None)
-    assert run("forgive", ME)[::2] == (1, f"hedgerow: nothing is known against {ME}\n")
+    assert run("forgive", ME)[::2] == (1, f"hedgerow: {ME} is neither suspected nor blocked\n")
 
 
 def test_a_running_gate_blocks(run, site):
@@ -99,7 +99,7 @@ def test_a_running_gate_blocks(run, site):
     assert found.until == pytest.approx(time.time() + 7200, abs=30)
 
 
-def test_what_is_ordered_while_none_runs_holds_at_the_next_start(run, site):
+def test_commands_apply_at_the_next_start_if_no_gate_runs(run, site):
     site.close()
     assert run("block", "account:eve")[0] == 0
     again = Site(load_settings(None))
@@ -131,30 +131,30 @@ def test_a_reference_names_a_visitor(run, site):
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("forgive", "198.51.100.1"), 1, "hedgerow: nothing is known against 198.51.100.1"),
-        (("forgive", "0000-0000"), 1, "does not know the reference 0000-0000"),
-        (("block", ME, "--for", "soon"), 2, "'soon' is no time; write it like 30m, 12h or 7d"),
-        (("block", ME, "--for", "0d"), 2, "'0d' is no time"),
+        (("forgive", "198.51.100.1"), 1, "hedgerow: 198.51.100.1 is neither suspected nor blocked"),
+        (("forgive", "0000-0000"), 1, "the reference 0000-0000 is not in the ledger"),
+        (("block", ME, "--for", "soon"), 2, "'soon' is not a duration; write 30m, 12h or 7d"),
+        (("block", ME, "--for", "0d"), 2, "'0d' is not a duration"),
     ],
 )
-def test_wrong_use_is_told_in_one_line(run, site, arguments, status, said):  # noqa: ARG001
+def test_wrong_use_is_one_line(run, site, arguments, status, said):  # noqa: ARG001
     code, out, error = run(*arguments)
     assert (code, out) == (status, "")
     assert said in error
     assert error.count("\n") == 1
 
 
-def test_nobody(run, site):  # noqa: ARG001
+def test_a_state_without_suspects_is_reported(run, site):  # noqa: ARG001
     assert run("show") == (0, "nobody is suspected or blocked\n", "")
     assert run("show", ME) == (0, f"{ME} is neither suspected nor blocked\n", "")
 
 
-def test_where_nothing_is_kept(run, monkeypatch):
+def test_a_state_that_is_not_durable_cannot_be_shown(run, monkeypatch):
     monkeypatch.setenv("HEDGEROW__STATE__DURABLE", "false")
-    assert run("show")[::2] == (1, "hedgerow: state.durable is off: nothing is kept that could be shown\n")
+    assert run("show")[::2] == (1, "hedgerow: state.durable is off: nothing is stored that could be shown\n")
 
 
-def test_a_redis_that_is_not_there_is_one_line(run, tmp_path):
+def test_an_unreachable_redis_is_one_line(run, tmp_path):
     (tmp_path / "hedgerow.toml").write_text("[state]\nurl = 'redis://127.0.0.1:1/0'\n")
     status, _, error = run("show")
     assert status == 1

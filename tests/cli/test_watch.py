@@ -30,7 +30,7 @@ def start(tmp_path, text: str) -> subprocess.Popen[str]:
         ("[watch]\nenabled = false\n[ledger]\nenabled = false", "the ledger"),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path, text, said):
+def test_settings_without_a_separate_watch_are_one_line(tmp_path, text, said):
     process = start(tmp_path, text)
     _, err = process.communicate(timeout=3000)
     assert process.returncode == 1
@@ -38,7 +38,7 @@ def test_what_is_wrong_is_one_line(tmp_path, text, said):
     assert err.count("\n") == 1
 
 
-def test_it_waits_for_a_ledger_and_ends_when_told_to(tmp_path):
+def test_the_watch_waits_for_a_ledger_and_stops_on_sigterm(tmp_path):
     process = start(tmp_path, "[watch]\nenabled = false\n")
     deadline = time.monotonic() + 90
     while not (tmp_path / "state.sqlite").exists() and time.monotonic() < deadline:

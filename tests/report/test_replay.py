@@ -227,12 +227,12 @@ def test_the_command_tells_what_the_watch_finds(log, config, capsys, tmp_path):
     assert [one["visitor"] for one in told["found"]] == [PERSON]
     assert told["judged"] == {next(iter(told["found"][0]["codes"])).removeprefix("path-"): 1}
     said = capsys.readouterr().out
-    assert "1 judgements of paths, 0 of windows; 1 visitors found, 0 campaigns" in said
+    assert "1 classifications of paths, 0 of windows; 1 visitors found, 0 campaigns" in said
     assert "paths: record" in said
 
 
 def test_the_command_prints_a_table(log, config, capsys):
-    command.run([log], config=config, watched=False)
+    command.run([log], config=config, no_watch=True)
     out, err = capsys.readouterr()
     assert "31 lines (combined): 30 read, 1 bad; 2026-01-01 00:00:00 to 2026-01-01 00:01:30 UTC" in out
     assert "2 visitors, 1 of them stopped; 30 requests, 15 of them stopped" in out

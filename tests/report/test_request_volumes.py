@@ -79,7 +79,7 @@ def test_the_command(monkeypatch, capsys, log):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(("--k1", "ten"), "--k1 are whole numbers"), (("--timezone", "Mars/Phobos"), "'Mars/Phobos' is none")],
+    [(("--k1", "ten"), "--k1 needs whole numbers"), (("--timezone", "Mars/Phobos"), "'Mars/Phobos' is unknown")],
 )
 def test_wrong_use(monkeypatch, capsys, log, arguments, said):
     status, out, error = run(monkeypatch, capsys, log, *arguments)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from driving import START, Application, Client, settings
-from hedgerow.cli.watch import look_along
+from hedgerow.cli.watch import follow_ledger
 from hedgerow.core.decision import ISSUED_TO_ANOTHER, PASS, Decision, Evidence, ScoreUpdate
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import ModelError
@@ -290,7 +290,7 @@ def test_a_watch_of_its_own_reads_along_and_the_gate_acts(tmp_path):
     client.get("/before")
     stop, sessions, journal = threading.Event(), build_sessions(own), SqliteJournal(tmp_path / "state.sqlite")
     assert eventually(lambda: site.stores.ledger.written == 1)
-    thread = threading.Thread(target=look_along, args=(own, sessions, journal, stop))
+    thread = threading.Thread(target=follow_ledger, args=(own, sessions, journal, stop))
     thread.start()
     try:
         time.sleep(0.5)

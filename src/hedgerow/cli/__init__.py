@@ -1,6 +1,6 @@
 """
-The command line: one file per command; `main` names them all. The work is elsewhere.
+Command line: one module per command, and `main`, which lists them all.
 
-Knows how commands are typed and how results and faults are shown. Never judges or stores. Exit status: 0 well, 1
-broken, 2 wrong use, 130 interrupted. Tests: `tests/cli/`.
+Owns options, help texts, terminal output and exit statuses: 0 success, 1 failure, 2 wrong use, 130 interrupted. Never
+decides or stores; other packages do the work. Called by `hedgerow` and `python -m hedgerow`. Tests: `tests/cli/`.
 """

@@ -1,20 +1,19 @@
-"""`hedgerow bots update|show|check`: the known bots, their published addresses, and who is one."""
+"""`hedgerow bots update|show|check`: known bots, their published addresses, and whether an address is a bot's."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hedgerow.cli.options import Config, default_config
+from hedgerow.cli.options import Config
+from hedgerow.cli.output import console
 from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
@@ -28,11 +27,13 @@ from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
 from hedgerow.web.lookups.fetch import FetchError, fetch
 from hedgerow.web.paths import ranges_path
 
-app = typer.Typer(help="Known bots: who they are, and whether somebody is one.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show known bots, update their addresses, and check whether an address is one.", no_args_is_help=True
+)
 
 _DAY = 86_400.0
-_MOST_BYTES = 5_000_000
-_WIDTH_OF_A_FILE = 160
+_MAX_BYTES = 5_000_000
+
 _SCHEMES = frozenset({"http", "https"})
 
 
@@ -46,8 +47,8 @@ def update(
         str,
         typer.Argument(
             metavar="[FOLDER|URL]",
-            help="A folder of lists, the address of one list, or one that ends in / with all of them below. "
-            "Without: each from who publishes it.",
+            help="A folder of lists, the URL of one list, or a URL that ends in / for all of them. "
+            "Default: each list from its publisher.",
         ),
     ] = "",
     config: Config = None,
@@ -55,17 +56,17 @@ def update(
     """
     Read the addresses that bots publish into the state directory.
 
-    Lists are known by their file names, such as googlebot.json; `hedgerow bots show` names them. What cannot be read
-    stays as it was. A running Hedgerow takes the new lists at SIGHUP.
+    Lists have fixed file names, such as googlebot.json; `hedgerow bots show` names them. A list that cannot be read
+    keeps its previous contents. A running Hedgerow uses the new lists after SIGHUP.
     """
-    settings = load_settings(default_config(config))
+    settings = load_settings(config)
     path = ranges_path(settings)
     lists = load_ranges(path)
     read, faults = 0, []
-    for name, where in _sources(source):
+    for name, location in _sources(source):
         try:
-            data = _read(where, settings)
-            lists[name] = PublishedRange(parse_ranges(data), str(where), time.time())
+            data = _read(location, settings)
+            lists[name] = PublishedRange(parse_ranges(data), str(location), time.time())
         except FileNotFoundError:
             continue
         except (ValueError, FetchError, OSError) as error:
@@ -88,7 +89,7 @@ def update(
 
 
 def _sources(source: str) -> Iterator[tuple[str, str | Path]]:
-    """The lists to be read, and where each is."""
+    """Yield the name and location of each list to read."""
     known = published_ranges()
     if not source:
         yield from known.items()
@@ -106,32 +107,32 @@ def _sources(source: str) -> Iterator[tuple[str, str | Path]]:
         yield name, source
 
 
-def _read(where: str | Path, settings: Settings) -> bytes:
-    if isinstance(where, Path):
-        if where.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"has more than {_MOST_BYTES:,} bytes")
-        return where.read_bytes()
-    # Named by the operator, so it may be a host of the site's own network.
+def _read(location: str | Path, settings: Settings) -> bytes:
+    if isinstance(location, Path):
+        if location.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"has more than {_MAX_BYTES:,} bytes")
+        return location.read_bytes()
+    # The operator names the location, so it may be in a private network.
     return asyncio.run(
-        fetch(where, _resolver(settings), schemes=_SCHEMES, private=True, most_bytes=_MOST_BYTES, seconds=30.0)
+        fetch(location, _resolver(settings), schemes=_SCHEMES, private=True, most_bytes=_MAX_BYTES, seconds=30.0)
     )
 
 
 @app.command()
 def show(config: Config = None) -> None:
-    """List the known bots: category, what becomes of them, and how they are verified."""
-    settings = load_settings(default_config(config))
+    """List the known bots: category, policy, and how they are verified."""
+    settings = load_settings(config)
     lists = load_ranges(ranges_path(settings))
     now = time.time()
     table = Table("bot", "category", "policy", "in robots.txt", "verified by", box=None, pad_edge=False)
     for bot in all_bots(settings):
         policy = getattr(settings.bots, bot.category.replace("-", "_"))
-        how = ", ".join(_ways(bot, lists, now)) or "nothing: it cannot be verified"
-        table.add_row(*map(escape, (bot.name, bot.category, policy, bot.robots or "-", how)))
-    Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False).print(table)
+        methods = ", ".join(_verification(bot, lists, now)) or "nothing: it cannot be verified"
+        table.add_row(*map(escape, (bot.name, bot.category, policy, bot.robots or "-", methods)))
+    console().print(table)
 
 
-def _ways(bot: KnownBot, lists: dict[str, PublishedRange], now: float) -> Iterator[str]:
+def _verification(bot: KnownBot, lists: dict[str, PublishedRange], now: float) -> Iterator[str]:
     if bot.domains:
         yield "names in " + " ".join(bot.domains)
     for name in bot.ranges:
@@ -146,52 +147,52 @@ def _ways(bot: KnownBot, lists: dict[str, PublishedRange], now: float) -> Iterat
 def check(
     address: Annotated[str, typer.Argument(metavar="ADDRESS")],
     user_agent: Annotated[
-        str, typer.Option("--user-agent", "-A", metavar="TEXT", help="What it calls itself; without: every bot.")
+        str, typer.Option("--user-agent", "-A", metavar="TEXT", help="User agent to check; default: every bot.")
     ] = "",
     config: Config = None,
 ) -> None:
-    """Say whether an address is a known bot's: from the published lists, and by its name."""
-    settings = load_settings(default_config(config))
+    """Check whether an address belongs to a known bot, by the published lists and by DNS."""
+    settings = load_settings(config)
     plain = parse_address(address)
     if plain is None:
         raise SettingsError([f"{address} is not an address"])
-    known = BotCache()
-    bots = build_bots(settings, known.proofs)
+    cache = BotCache()
+    bots = build_bots(settings, cache.proofs)
     name = bots.verified(plain, user_agent)
     if name:
-        typer.echo(f"{plain} is {name}, by the networks in the settings")
+        typer.echo(f"{plain} is {name}, according to the networks in the settings")
         return
     claimed = bots.claimed(user_agent) if user_agent else None
     if user_agent and claimed is None:
         typer.echo("this user agent names no known bot")
         return
-    asked = [claimed] if claimed else [bot for bot in all_bots(settings) if bot.agent]
-    proofs = asyncio.run(_proofs(plain, asked, bots, known, settings))
+    candidates = [claimed] if claimed else [bot for bot in all_bots(settings) if bot.agent]
+    proofs = asyncio.run(_proofs(plain, candidates, bots, cache, settings))
     for bot, proof in proofs:
         if proof == "verified" or claimed:
             policy = getattr(settings.bots, bot.category.replace("-", "_"))
             typer.echo(f"{plain} as {bot.name} ({bot.category}): {_WORDS[proof]}; policy: {policy}")
     if not claimed and all(proof != "verified" for _, proof in proofs):
-        typer.echo(f"{plain} is none of the known bots, as far as can be told")
+        typer.echo(f"{plain} is not verified as any known bot")
 
 
 _WORDS: dict[Proof, str] = {
     "verified": "verified",
     "false": "a false claim",
     "unprovable": "cannot be verified (no list was read, or a failed check proves nothing)",
-    "pending": "no name server answers; nobody can tell now",
+    "pending": "cannot be verified now, because no name server responds",
 }
 
 
 async def _proofs(
-    address: str, asked: list[KnownBot], bots: Bots, known: BotCache, settings: Settings
+    address: str, candidates: list[KnownBot], bots: Bots, cache: BotCache, settings: Settings
 ) -> list[tuple[KnownBot, Proof]]:
     resolver = _resolver(settings)
-    silent = False
+    no_response = False
     names: tuple[str, ...] | None = None
 
-    class Once:
-        """The names of the address are asked for once, however many bots there are."""
+    class CachingResolver:
+        """Looks the names of the address up once for all bots."""
 
         async def names(self, address: str) -> tuple[str, ...]:
             nonlocal names
@@ -202,13 +203,13 @@ async def _proofs(
         async def addresses(self, name: str, version: int) -> tuple[str, ...]:
             return tuple(await resolver.addresses(name, version))
 
-    for bot in asked:
-        if bot.domains and not silent:
+    for bot in candidates:
+        if bot.domains and not no_response:
             try:
-                true = await is_in(address, bot.domains, Once())
-                known.proofs.learn(NameLookup(bot, address, time.time()), true=true)
+                is_owner = await is_in(address, bot.domains, CachingResolver())
+                cache.proofs.learn(NameLookup(bot, address, time.time()), true=is_owner)
             except DnsTimeoutError:
-                silent = True
-    if silent:
-        known.proofs.ask = lambda _: None
-    return [(bot, bots.prove(bot, address, time.time())) for bot in asked]
+                no_response = True
+    if no_response:
+        cache.proofs.ask = lambda _: None
+    return [(bot, bots.prove(bot, address, time.time())) for bot in candidates]

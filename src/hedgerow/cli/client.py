@@ -9,11 +9,14 @@ import shlex
 import signal
 import socket
 from pathlib import Path
+from typing import Annotated
 
+import typer
 import uvicorn
 import uvloop
 
 from hedgerow.cli.interrupt import exit_on_sigterm
+from hedgerow.cli.options import log_to_stderr
 from hedgerow.cli.processes import bind, check_listen, stop_on_sigterm, url_of
 from hedgerow.core.address import check_network
 from hedgerow.errors import HedgerowError, SettingsError
@@ -26,22 +29,41 @@ log = logging.getLogger("hedgerow")
 
 
 def run(
-    server: str,
-    *,
-    token_file: Path,
-    listen: str,
-    trust: list[str],
-    nginx: Path | None,
-    map_file: Path | None,
-    reload: str,
-    account_cookie: str,
-    ca_file: Path | None,
-    observe: bool,
+    server: Annotated[
+        str, typer.Argument(metavar="SERVER", help="Address of a hedgerow serve, such as https://host:8090.")
+    ],
+    token_file: Annotated[Path, typer.Option(metavar="FILE", help="File with the token of this client.")],
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address for servers on this machine.")
+    ] = "127.0.0.1:8091",
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NETWORK", help="Network of servers that may send requests; default 127.0.0.1/32."),
+    ] = None,
+    nginx: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep a file for nginx's geo module up to date.")
+    ] = None,
+    map_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--map", metavar="FILE", help="Keep a map for HAProxy (map_ip) or Apache (RewriteMap) up to date."
+        ),
+    ] = None,
+    reload: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Command to run after a file has changed, such as 'nginx -s reload'.")
+    ] = "",
+    account_cookie: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the account cookie, as in the server's settings.")
+    ] = "",
+    ca_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CA certificates for https connections to the server.")
+    ] = None,
+    observe: Annotated[bool, typer.Option("--observe", help="Refuse no request, only send visits.")] = False,
 ) -> None:
-    """Serve until told to stop."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    """Check requests against local lists that a remote Hedgerow keeps up to date, and send it the visits."""
+    log_to_stderr()
     check_listen(listen=listen)
+    trust = trust or ["127.0.0.1/32"]
     try:
         for network in trust:
             check_network(network)
@@ -53,35 +75,33 @@ def run(
     )  # fmt: skip
     kinds: tuple[tuple[Path | None, FileFormat], ...] = ((nginx, "nginx"), (map_file, "map"))
     files = ListFiles(client.local, {path: kind for path, kind in kinds if path is not None}, shlex.split(reload))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(exit_on_sigterm())
-        door = stack.enter_context(bind(listen, "--listen"))
-        sidecar = make_server(Sidecar(client), *door.getsockname()[:2])
+    with exit_on_sigterm(), bind(listen, "--listen") as local:
+        sidecar = make_server(Sidecar(client), *local.getsockname()[:2])
         try:
             files.start()
         except OSError as error:
             raise HedgerowError(f"cannot write {error.filename}: {error.strerror}") from None
-        stack.callback(files.close)
-        log.info("asking %s, answering at %s", server, url_of(door))
-        uvloop.run(_serve(sidecar, door))
+        with contextlib.closing(files):
+            log.info("lists from %s, listening at %s", server, url_of(local))
+            uvloop.run(_serve(sidecar, local))
     log.info("%d visits sent, %d dropped", client.link.sent, client.link.dropped)
 
 
 def read_token(path: Path) -> str:
-    """The token in a file; a command line is everybody's to read."""
+    """Return the token in a file. It is not an option, because other users can read command lines."""
     try:
         token = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise HedgerowError(f"cannot read the token in {path}: {getattr(error, 'strerror', error)}") from None
     if not token.isascii() or not token or " " in token:
-        raise HedgerowError(f"{path} holds no token: one line, without spaces, as in [[serve.clients]] of the server")
+        raise HedgerowError(f"{path} contains no token: one line without spaces, as in [[serve.clients]] of the server")
     return token
 
 
-async def _serve(server: uvicorn.Server, door: socket.socket) -> None:
+async def _serve(server: uvicorn.Server, local: socket.socket) -> None:
     def stop() -> None:
         server.should_exit = True
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop)
     with stop_on_sigterm(stop):
-        await server.serve(sockets=[door])
+        await server.serve(sockets=[local])

@@ -1,8 +1,8 @@
 """
 Signals that arrive while a command starts: Ctrl-C and SIGTERM.
 
-A library that imports another one may mistake an interruption for a missing module and continue without it. Until
-there is something to clean up, Ctrl-C therefore ends the process at once, with one line.
+Some libraries import optional modules and take an interruption for a missing module. So until there is something to
+clean up, Ctrl-C ends the process at once with one line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NoReturn
 
 
 class InterruptStatus(int):
-    """The status of a command that was interrupted and has said so itself."""
+    """The exit status of a command that was interrupted and has printed its own message."""
 
 
 STATUS = InterruptStatus(130)
@@ -23,11 +23,11 @@ STATUS = InterruptStatus(130)
 
 @contextmanager
 def exit_on_interrupt() -> Iterator[None]:
-    """Ctrl-C ends the process at once, unless whoever started it does not want it to be minded."""
+    """End the process at once on Ctrl-C, unless the parent process made it ignore SIGINT."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, _end)
+    signal.signal(signal.SIGINT, _exit)
     try:
         yield
     finally:
@@ -52,7 +52,7 @@ def exit_on_sigterm() -> Iterator[None]:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _end(_number: int, _frame: object) -> NoReturn:
+def _exit(_number: int, _frame: object) -> NoReturn:
     with suppress(OSError):
         os.write(2, b"Interrupted.\n")
     os._exit(STATUS)

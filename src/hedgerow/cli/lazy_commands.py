@@ -1,11 +1,12 @@
 """
-Later: commands that are read when they are typed.
+Commands whose module is imported when they are used.
 
-Each command's module needs other parts of Hedgerow, and to read them all takes longer than most commands do.
+Importing all modules takes longer than most commands do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -16,25 +17,27 @@ from typer.main import get_command, get_group
 from hedgerow.cli.interrupt import exit_on_interrupt
 
 
-class LazyCommand(TyperCommand):
-    """Stands for the command in the module of the same name: its *app*, where it has commands of its own, or *run*."""
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Where a command begins; from here on it is the one that was stood for."""
-        return _read(str(self.name)).make_context(info_name, args, parent, **extra)
+def add_lazy_commands(app: typer.Typer, commands: Mapping[str, tuple[str, str]]) -> None:
+    """Add commands to *app*. Each name maps to "module:attribute", a function or a `Typer`, and its help text."""
+    for name, (location, text) in commands.items():
+        app.command(name, cls=_lazy(location), help=text)(lambda: None)
 
 
-def _read(name: str) -> Any:
+def _lazy(location: str) -> type[TyperCommand]:
+    class LazyCommand(TyperCommand):
+        def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+            """Import the command and let it parse its arguments in place of this one."""
+            return _load(location, str(self.name)).make_context(info_name, args, parent, **extra)
+
+    return LazyCommand
+
+
+def _load(location: str, name: str) -> Any:
+    module, _, attribute = location.partition(":")
     with exit_on_interrupt():
-        module = import_module(f"hedgerow.cli.{name}")
-    if hasattr(module, "app"):
-        return get_group(module.app)
-    alone = typer.Typer(add_completion=False)
-    alone.command(name)(module.run)
-    return get_command(alone)
-
-
-def add_lazy_commands(app: typer.Typer, **texts: str) -> None:
-    """Add commands to *app*, by name, with what help says of them."""
-    for name, text in texts.items():
-        app.command(name, cls=LazyCommand, help=text)(lambda: None)
+        command = getattr(import_module(module), attribute)
+    if isinstance(command, typer.Typer):
+        return get_group(command)
+    single = typer.Typer(add_completion=False)
+    single.command(name)(command)
+    return get_command(single)

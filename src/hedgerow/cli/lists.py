@@ -1,4 +1,4 @@
-"""`hedgerow lists show|add|remove|change|import|export`: who is let in, or kept out, by the administrator's word."""
+"""`hedgerow lists show|add|remove|change|import|export`: the white list and the black list of the operator."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from hedgerow.cli.options import Config, default_config
-from hedgerow.cli.output_files import write_file
+from hedgerow.cli.options import Config
+from hedgerow.cli.output import STANDARD_OUTPUT, console, progress_bar, write_file
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
@@ -33,11 +31,10 @@ from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.stores import build_list_store
 
-app = typer.Typer(help="White and black lists: who is let in, or kept out, by your word.", no_args_is_help=True)
+app = typer.Typer(help="Manage the white list and the black list.", no_args_is_help=True)
 
-_STANDARD = "-"
-_WIDTH_OF_A_FILE = 140
-_TICK = 0.2
+_WIDTH = 140
+_ENTRIES_PER_CHECK = 500
 _ONE_LIST = frozenset({"plain"})
 
 _List = Annotated[ListName, typer.Argument(metavar="white|black")]
@@ -48,36 +45,38 @@ _Subjects = Annotated[
     list[str],
     typer.Argument(metavar="SUBJECT...", help="Addresses, networks, account:NAME, agent:PATTERN, AS64496."),
 ]
-_OneList = Annotated[ListName | None, typer.Option("--list", metavar="white|black", help="One list.")]
-_Reason = Annotated[str | None, typer.Option(help="Why; visitors do not see it.")]
-_Author = Annotated[str | None, typer.Option(help="Who says so; your user name without.")]
-_For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="For so long: 90s, 30m, 12h, 7d.")]
-_Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="Until then: 2027-01-15T08:00:00Z.")]
+_OneList = Annotated[ListName | None, typer.Option("--list", metavar="white|black", help="Only this list.")]
+_Reason = Annotated[str | None, typer.Option(help="Reason; visitors do not see it.")]
+_Author = Annotated[str | None, typer.Option(help="Author of the entry; default: your user name.")]
+_For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Duration, such as 90s, 30m, 12h or 7d.")]
+_Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="End, such as 2027-01-15T08:00:00Z.")]
 
 
 @app.command()
 def show(
     subject: Annotated[
-        str, typer.Argument(metavar="[SUBJECT]", help="Entries that hold this address, or are about this subject.")
+        str, typer.Argument(metavar="[SUBJECT]", help="Entries that contain this address, or are for this subject.")
     ] = "",
     name: _OneList = None,
-    sort: Annotated[SubjectKind | None, typer.Option("--of", metavar="|".join(SUBJECT_KINDS), help="One sort.")] = None,
-    author: Annotated[str, typer.Option(help="Entries of this author.")] = "",
-    reason: Annotated[str, typer.Option(metavar="WORDS", help="Entries whose reason holds these words.")] = "",
-    ended: Annotated[bool, typer.Option("--ended", help="Those that have ended, too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many to show; --json shows all.")] = 100,
+    sort: Annotated[
+        SubjectKind | None, typer.Option("--of", metavar="|".join(SUBJECT_KINDS), help="Only subjects of this kind.")
+    ] = None,
+    author: Annotated[str, typer.Option(help="Only entries of this author.")] = "",
+    reason: Annotated[str, typer.Option(metavar="WORDS", help="Only entries whose reason contains these words.")] = "",
+    ended: Annotated[bool, typer.Option("--ended", help="Include entries that have ended.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Number of entries to show; --json shows all.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
     blocks: Annotated[
-        bool, typer.Option("--blocks", help="The detectors' blocks in force, asked of the admin listener.")
+        bool, typer.Option("--blocks", help="Show current blocks by detectors instead, from the admin listener.")
     ] = False,
     config: Config = None,
 ) -> None:
-    """Show entries: all, those of a kind, or those that speak of one address; the first of these counts."""
-    settings = load_settings(default_config(config))
+    """Show entries: all, those of a kind, or those that apply to one address, in order of precedence."""
+    settings = load_settings(config)
     if blocks:
         _show_blocks(settings, as_json=as_json)
         return
-    wanted = ListFilter(
+    filter_ = ListFilter(
         list=name,
         kind=sort,
         address=_subject(subject) if subject else "",
@@ -86,21 +85,21 @@ def show(
         in_force_at=None if ended else time.time(),
         limit=-1 if as_json or subject else limit + 1,
     )
-    found = build_list_store(settings).read(wanted)
+    entries = build_list_store(settings).read(filter_)
     if subject:
-        found = iter(sorted(found, key=_specific))
+        entries = iter(sorted(entries, key=_precedence))
     if as_json:
-        for piece in write("json", found, at=0.0):
+        for piece in write("json", entries, at=0.0):
             typer.echo(piece, nl=False)
         return
-    entries = list(found)
-    _print_entries(entries[:limit] if not subject else entries)
-    if len(entries) > limit and not subject:
-        typer.echo("and more; --limit shows more of them, --json all", err=True)
+    shown = list(entries)
+    _print_entries(shown[:limit] if not subject else shown)
+    if len(shown) > limit and not subject:
+        typer.echo("There are more entries; use --limit or --json to show them.", err=True)
 
 
-def _specific(listing: Listing) -> tuple[int, bool]:
-    """The order in which entries on one address count."""
+def _precedence(listing: Listing) -> tuple[int, bool]:
+    """Sort key: the order in which entries for one address apply."""
     return parse_subject(listing.subject).shift, listing.list == "black"
 
 
@@ -117,11 +116,7 @@ def _print_entries(entries: list[Listing]) -> None:
             _moment(entry.since),
         )  # fmt: skip
         table.add_row(*(Text(readable(cell)) for cell in cells))
-    _console().print(table)
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    console(_WIDTH).print(table)
 
 
 def _moment(at: float) -> str:
@@ -129,24 +124,24 @@ def _moment(at: float) -> str:
 
 
 def _show_blocks(settings: Settings, *, as_json: bool) -> None:
-    where = settings.admin.listen
-    if not where:
-        raise SettingsError(["blocks are asked of the admin listener; name it in the settings: [admin] listen"])
-    # Straight to it, whatever proxies the environment names.
+    listener = settings.admin.listen
+    if not listener:
+        raise SettingsError(["--blocks needs the admin listener; name it in the settings: [admin] listen"])
+    # Connect directly, whatever proxies the environment names.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{where}/blocks", timeout=10) as answer:
-            found = json.load(answer)
+        with opener.open(f"http://{listener}/blocks", timeout=10) as response:
+            blocks = json.load(response)
     except (OSError, ValueError) as error:
-        raise HedgerowError(f"the admin listener at {where} does not answer: {error}") from None
+        raise HedgerowError(f"the admin listener at {listener} does not respond: {error}") from None
     if as_json:
-        typer.echo(json.dumps(found, indent=1))
+        typer.echo(json.dumps(blocks, indent=1))
         return
-    table = Table("blocked", "until (UTC)", "time", "why")
-    for block in found:
-        cells = (block["key"], _moment(block["until"]), f"{block['offence']}.", block["evidence"]["text"])
+    table = Table("blocked", "until (UTC)", "block no.", "why")
+    for block in blocks:
+        cells = (block["key"], _moment(block["until"]), str(block["offence"]), block["evidence"]["text"])
         table.add_row(*(Text(readable(cell)) for cell in cells))
-    _console().print(table) if found else typer.echo("Nobody is blocked.")
+    console(_WIDTH).print(table) if blocks else typer.echo("Nobody is blocked.")
 
 
 @app.command()
@@ -159,14 +154,15 @@ def add(
     until: _Until = None,
     config: Config = None,
 ) -> None:
-    """Put somebody on a list. A running Hedgerow notices within a second."""
+    """Add subjects to a list. A running Hedgerow uses the entries within a second."""
     store, now = _store(config), time.time()
     end = _end(length, until, now)
     for subject in [_subject(text) for text in subjects]:
         entry = Listing(name, subject, clean_text(reason or ""), _author(author), now, end)
         if not store.add(entry):
             raise HedgerowError(
-                f"{readable(subject)} is on the {name} list already; hedgerow lists change {name} {readable(subject)}"
+                f"{readable(subject)} is already on the {name} list; "
+                f"use hedgerow lists change {name} {readable(subject)}"
             )
         typer.echo(f"{readable(subject)} is on the {name} list {_until_words(end)}")
 
@@ -176,22 +172,21 @@ def change(
     name: _List,
     subject: _Subject,
     reason: _Reason = None,
-    author: Annotated[str | None, typer.Option(help="Who says so.")] = None,
+    author: Annotated[str | None, typer.Option(help="Author of the entry.")] = None,
     length: _For = None,
     until: _Until = None,
-    for_good: Annotated[bool, typer.Option("--for-good", help="Without an end.")] = False,
+    for_good: Annotated[bool, typer.Option("--for-good", help="Remove the end.")] = False,
     config: Config = None,
 ) -> None:
-    """Change an entry: its reason, author or end."""
+    """Change the reason, author or end of an entry."""
     store, now = _store(config), time.time()
     if for_good and (length or until):
         raise SettingsError(["name one end: --for, --until or --for-good"])
     if not (for_good or length or until) and reason is None and author is None:
-        raise SettingsError(["say what is to change: --reason, --author, --for, --until or --for-good"])
-    found = list(store.read(ListFilter(list=name, subject=_subject(subject))))
-    if not found:
+        raise SettingsError(["name what to change: --reason, --author, --for, --until or --for-good"])
+    entry = next(iter(store.read(ListFilter(list=name, subject=_subject(subject)))), None)
+    if entry is None:
         raise _missing(name, subject)
-    entry = found[0]
     changed = msgspec.structs.replace(
         entry,
         reason=entry.reason if reason is None else clean_text(reason),
@@ -204,7 +199,7 @@ def change(
 
 @app.command()
 def remove(name: _List, subjects: _Subjects, config: Config = None) -> None:
-    """Take somebody off a list."""
+    """Remove subjects from a list."""
     store = _store(config)
     for subject in [_subject(text) for text in subjects]:
         if not store.remove(name, subject):
@@ -214,72 +209,70 @@ def remove(name: _List, subjects: _Subjects, config: Config = None) -> None:
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What to read; - for standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - for standard input.")],
     name: Annotated[
         ListName,
-        typer.Option("--list", metavar="white|black", help="For entries that do not say."),
+        typer.Option("--list", metavar="white|black", help="List for entries that name none."),
     ] = "black",
     kind: Annotated[
         Format | None,
-        typer.Option("--format", metavar="|".join(FORMATS), help="Without, the file tells."),
+        typer.Option("--format", metavar="|".join(FORMATS), help="Format; default: detected."),
     ] = None,
-    reason: Annotated[str, typer.Option(help="For entries that have none.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason for entries that have none.")] = "",
     author: _Author = None,
     length: _For = None,
     until: _Until = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave bad lines out; else nothing is imported.")
-    ] = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of importing nothing.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="What this author had entered before and is not in the file goes.")
+        bool, typer.Option("--replace", help="Remove entries of this author that are not in the file.")
     ] = False,
     config: Config = None,
 ) -> None:
-    """Import a list: plain text, CSV, JSON, or what fail2ban and CrowdSec print. All of it, or nothing."""
+    """
+    Import a list: plain text, CSV, JSON, or the output of fail2ban or CrowdSec. All of it is imported, or nothing.
+    """
     store, now = _store(config), time.time()
-    who = _author(author)
-    if replace and not who:
+    owner = _author(author)
+    if replace and not owner:
         raise SettingsError(["--replace needs an --author"])
-    defaults = Defaults(now, name, clean_text(reason), who, _end(length, until, now))
+    defaults = Defaults(now, name, clean_text(reason), owner, _end(length, until, now))
     with _opened(file) as source:
         reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
-        taken = store.put(_watched(reading, _size(source)), replacing=who if replace else "")
+        count = store.put(_with_progress(reading, _size(source)), replacing=owner if replace else "")
     for fault in reading.faults:
         typer.echo(f"{readable(file)}:{fault.line}: {readable(fault.text)}", err=True)
-    told = f"{taken:,} entries imported ({reading.format})"
+    summary = f"{count:,} entries imported ({reading.format})"
     if reading.bad:
-        told += f"; {reading.bad:,} bad lines skipped"
+        summary += f"; {reading.bad:,} bad lines skipped"
     if reading.left_out:
-        told += "; left out: " + ", ".join(f"{n:,} {what}" for what, n in sorted(reading.left_out.items()))
-    typer.echo(readable(told))
+        summary += "; left out: " + ", ".join(f"{n:,} {kind}" for kind, n in sorted(reading.left_out.items()))
+    typer.echo(readable(summary))
 
 
 @app.command()
 def export(
     target: Annotated[Target, typer.Argument(metavar="FORMAT", help=", ".join(TARGETS))],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Written in one step; standard output without.")
-    ] = _STANDARD,
+        str, typer.Option("--output", "-o", metavar="FILE", help="File, replaced atomically; default: standard output.")
+    ] = STANDARD_OUTPUT,
     name: _OneList = None,
     config: Config = None,
 ) -> None:
-    """Export the entries in force, for ourselves or for another program. Plain text holds one list: black without."""
+    """
+    Export the current entries, for Hedgerow or another program. Plain text holds one list, by default the black list.
+    """
     now = time.time()
     chosen = name or ("black" if target in _ONE_LIST else None)
-    entries = build_list_store(load_settings(default_config(config))).read(ListFilter(list=chosen, in_force_at=now))
-    pieces = write(target, entries, at=now)
-    if output == _STANDARD:
-        for piece in pieces:
-            sys.stdout.write(piece)
-        return
-    write_file(Path(output), pieces)
-
-
-# ---- What is typed
+    entries = build_list_store(load_settings(config)).read(ListFilter(list=chosen, in_force_at=now))
+    parts = write(target, entries, at=now)
+    if output == STANDARD_OUTPUT:
+        sys.stdout.writelines(parts)
+    else:
+        write_file(Path(output), parts)
 
 
 def _store(config: Path | None) -> ListStore:
-    return build_list_store(load_settings(default_config(config)))
+    return build_list_store(load_settings(config))
 
 
 def _subject(text: str) -> str:
@@ -290,7 +283,7 @@ def _subject(text: str) -> str:
 
 
 def _end(length: str | None, until: str | None, now: float) -> float:
-    """The moment until which an entry is to hold; 0 for good."""
+    """Return the end of an entry; 0 for an entry without an end."""
     if length and until:
         raise SettingsError(["name one end: --for or --until"])
     try:
@@ -311,7 +304,7 @@ def _author(author: str | None) -> str:
         try:
             author = os.environ.get("SUDO_USER") or getpass.getuser()
         except (KeyError, OSError):
-            # A user without a name, as in many a container.
+            # The user has no name, as in many containers.
             author = ""
     return clean_text(author)
 
@@ -320,12 +313,9 @@ def _missing(name: str, subject: str) -> HedgerowError:
     return HedgerowError(f"{readable(subject)} is not on the {name} list; see hedgerow lists show")
 
 
-# ---- A file on its way in
-
-
 @contextlib.contextmanager
 def _opened(file: str) -> Iterator[io.BufferedReader]:
-    if file == _STANDARD:
+    if file == STANDARD_OUTPUT:
         source: Any = sys.stdin.buffer
         yield source
         return
@@ -338,26 +328,16 @@ def _opened(file: str) -> Iterator[io.BufferedReader]:
 
 
 def _size(source: io.BufferedReader) -> int:
-    """How many bytes there are to read; 0 where nobody knows."""
+    """Return the number of bytes to read; 0 if unknown."""
     with contextlib.suppress(OSError):
         return os.fstat(source.fileno()).st_size
     return 0
 
 
-def _watched(reading: ListImport, size: int) -> Iterator[Listing]:
-    """The entries, under a progress bar where somebody looks."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("Importing"),
-        BarColumn(),
-        TextColumn("{task.fields[entries]:,} entries"),
-        TimeRemainingColumn(),
-    )
-    shown = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=size or None, entries=0)
+def _with_progress(reading: ListImport, size: int) -> Iterator[Listing]:
+    """Yield the entries and show a progress bar."""
+    with progress_bar("Importing", "entries") as show_progress:
         for number, listing in enumerate(reading):
-            if not number % 500 and (now := time.monotonic()) - shown > _TICK:
-                shown = now
-                progress.update(task, completed=reading.bytes_read, entries=number)
+            if number % _ENTRIES_PER_CHECK == 0:
+                show_progress(reading.bytes_read, size, number)
             yield listing

@@ -1,4 +1,4 @@
-"""`hedgerow models show|promote|back|drop`: the bundles that judge, the ones in their shadow, and how they compare."""
+"""`hedgerow models show|promote|back|drop`: the model bundles in use, their shadows, and how they compare."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from hedgerow.cli.options import Config, default_config
+from hedgerow.cli.options import AsJson, Config
 from hedgerow.errors import ModelError
 from hedgerow.logs.formats import iso, readable
 from hedgerow.settings import Settings, load_settings
@@ -20,34 +20,30 @@ from hedgerow.watch.session_store import read_records
 from hedgerow.web.paths import state_path
 from hedgerow.web.watch import build_panel, model_files
 
-app = typer.Typer(help="The models that judge visitors, and what speaks for others.", no_args_is_help=True)
+app = typer.Typer(help="Show and switch the models that classify visitors.", no_args_is_help=True)
 
 _FEATURES_SHOWN = 5
 _DIFFERENCES_SHOWN = 10
 _FEW = 200
-_SIGHUP = "a running Hedgerow takes it at SIGHUP"
+_SIGHUP = "send SIGHUP to a running Hedgerow"
 
 
-class Which(StrEnum):
-    """What a model judges."""
-
+class Kind(StrEnum):
     PATHS = "paths"
     WINDOWS = "windows"
 
 
-WhichKind = Annotated[Which, typer.Argument(help="Models of paths, or of windows of 27 to 40 pages.")]
+KindArgument = Annotated[Kind, typer.Argument(help="Models of paths, or of windows of 27 to 40 pages.")]
 
 
 @app.command()
-def show(
-    config: Config = None, json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False
-) -> None:
+def show(config: Config = None, json: AsJson = False) -> None:
     """
-    Show which bundles judge, what they have judged, how a shadow compares, and whether visitors have changed.
+    Show the bundles in use, their results, how a shadow compares, and whether visitors have changed.
 
-    What a running watch has counted is written every half a minute.
+    A running watch stores its counts every half minute.
     """
-    settings = load_settings(default_config(config))
+    settings = load_settings(config)
     panels = _panels(settings)
     if json:
         typer.echo(msgspec.json.format(msgspec.json.encode([panel.status() for panel in panels])).decode())
@@ -59,37 +55,35 @@ def show(
 
 
 @app.command()
-def promote(which: WhichKind = Which.PATHS, config: Config = None) -> None:
-    """Have the bundle in the shadow judge from now on; the one before it is kept."""
-    settings = load_settings(default_config(config))
+def promote(which: KindArgument = Kind.PATHS, config: Config = None) -> None:
+    """Use the shadow bundle from now on. The current bundle is kept as the previous one."""
+    settings = load_settings(config)
     kind: ModelKind = which.value
     named = settings.watch.model if kind == "paths" else settings.watch.window_model
     if named or settings.watch.shadow:
-        raise ModelError(
-            "the settings name the bundles themselves; change model, window_model and shadow in [watch], or empty them"
-        )
+        raise ModelError("the settings name the bundles; change or empty model, window_model and shadow in [watch]")
     record = next((panel.record for panel in _panels(settings) if panel.kind == kind), None)
     path = model_files(settings).promote(kind)
-    typer.echo(f"{kind} are judged by {path} now; {_SIGHUP}; hedgerow models back undoes it")
+    typer.echo(f"{path} now classifies {kind}; {_SIGHUP}; hedgerow models back undoes it")
     if record is None or record.sessions < _FEW:
-        seen = record.sessions if record is not None else 0
-        typer.echo(f"only {seen} judgements had been compared: look at hedgerow models show in a while", err=True)
+        count = record.sessions if record is not None else 0
+        typer.echo(f"only {count} classifications were compared: check hedgerow models show later", err=True)
 
 
 @app.command()
-def back(which: WhichKind = Which.PATHS, config: Config = None) -> None:
-    """Have the bundle judge again that did so before the last promotion; the other goes into the shadow."""
+def back(which: KindArgument = Kind.PATHS, config: Config = None) -> None:
+    """Use the previous bundle again. The current one becomes the shadow."""
     kind: ModelKind = which.value
-    model_files(load_settings(default_config(config))).go_back(kind)
-    typer.echo(f"{kind} are judged as before; {_SIGHUP}")
+    model_files(load_settings(config)).go_back(kind)
+    typer.echo(f"{kind} are classified by the previous bundle; {_SIGHUP}")
 
 
 @app.command()
-def drop(which: WhichKind = Which.PATHS, config: Config = None) -> None:
-    """Remove the bundle in the shadow."""
+def drop(which: KindArgument = Kind.PATHS, config: Config = None) -> None:
+    """Remove the shadow bundle."""
     kind: ModelKind = which.value
-    model_files(load_settings(default_config(config))).drop_shadow(kind)
-    typer.echo(f"no bundle of {kind} is in the shadow any more; {_SIGHUP}")
+    model_files(load_settings(config)).drop_shadow(kind)
+    typer.echo(f"the shadow bundle for {kind} is removed; {_SIGHUP}")
 
 
 def _response(settings: Settings, kind: ModelKind) -> str:
@@ -97,7 +91,7 @@ def _response(settings: Settings, kind: ModelKind) -> str:
 
 
 def _panels(settings: Settings) -> list[Panel]:
-    """The panels as a watch would have them, with what it has recorded."""
+    """Return the panels of the settings, with the records of the watch."""
     kinds: tuple[ModelKind, ...] = ("paths", "windows")
     panels = [build_panel(settings, kind) for kind in kinds if _response(settings, kind) != "off"]
     path = state_path(settings)
@@ -113,20 +107,20 @@ def _panels(settings: Settings) -> list[Panel]:
 def _print(panel: Panel, response: str) -> None:
     record = panel.record
     total, people = sum(record.judged.values()), record.judged.get("person", 0)
-    typer.echo(f"{panel.kind}: {_named(panel.bundle.name, record.bundle)}, {_WHAT_BECOMES[response]}")
+    typer.echo(f"{panel.kind}: {_named(panel.bundle.name, record.bundle)}, {_RESPONSES[response]}")
     typer.echo(f"  trained on people: {panel.bundle.provenance.get('people', 'unknown')}")
     typer.echo(f"  trained on crawlers: {panel.bundle.provenance.get('crawlers', 'unknown')}")
     if total:
         kinds = ", ".join(f"{count:,} {name}" for name, count in sorted(record.judged.items()) if name != "person")
-        typer.echo(f"  judged {total:,} times: {people:,} person{f', {kinds}' if kinds else ''}")
+        typer.echo(f"  {total:,} classifications: {people:,} person{f', {kinds}' if kinds else ''}")
     else:
-        typer.echo("  has judged nobody yet")
+        typer.echo("  no classifications yet")
     if panel.shadow is not None:
         _print_shadow(record)
     _print_drift(panel)
 
 
-_WHAT_BECOMES = {"record": "what it finds is recorded only", "challenge": "who it finds is challenged"}
+_RESPONSES = {"record": "findings are only recorded", "challenge": "found visitors are challenged"}
 
 
 def _named(name: str, digest: str) -> str:
@@ -134,38 +128,38 @@ def _named(name: str, digest: str) -> str:
 
 
 def _print_shadow(record: PanelRecord) -> None:
-    typer.echo(f"  in the shadow: {_named(record.shadow_name, record.shadow)}")
+    typer.echo(f"  shadow: {_named(record.shadow_name, record.shadow)}")
     total = record.sessions
     if not total:
         typer.echo("    nothing compared yet")
         return
     by_bundle, by_shadow = record.flagged
     typer.echo(
-        f"    agrees in {record.agreed / total:.1%} of {total:,}; held to be crawlers: {by_bundle / total:.1%} by the"
-        f" one in use, {by_shadow / total:.1%} by the shadow"
+        f"    agrees in {record.agreed / total:.1%} of {total:,}; classified as crawlers: {by_bundle / total:.1%} by"
+        f" the bundle in use, {by_shadow / total:.1%} by the shadow"
     )
     for judged, row in sorted(record.compared.items()):
-        said = ", ".join(f"{count:,} {name}" for name, count in sorted(row.items()))
-        typer.echo(f"    held to be {judged}; by the shadow: {said}")
+        by_shadow_counts = ", ".join(f"{count:,} {name}" for name, count in sorted(row.items()))
+        typer.echo(f"    {judged} according to the bundle in use; according to the shadow: {by_shadow_counts}")
     for one in record.differences[-_DIFFERENCES_SHOWN:]:
-        typer.echo(f"    {iso(one.at)} {readable(one.visitor)}: {one.judged}, by the shadow {one.shadow}")
+        typer.echo(f"    {iso(one.at)} {readable(one.visitor)}: {one.judged}, shadow: {one.shadow}")
 
 
 def _print_drift(panel: Panel) -> None:
-    moved = [one for one in panel.drift() if one.sessions >= MIN_SESSIONS]
+    features = [one for one in panel.drift() if one.sessions >= MIN_SESSIONS]
     if not any(stage.bins for stage in panel.bundle.stages):
-        typer.echo("  whether visitors have changed cannot be told: the bundle does not say what people were like")
+        typer.echo("  drift: unknown, because the bundle has no data on its training visitors")
         return
-    if not moved:
-        typer.echo(f"  whether visitors have changed will be told after {MIN_SESSIONS} judgements of people")
+    if not features:
+        typer.echo(f"  drift: known after {MIN_SESSIONS} classifications of people")
         return
-    far = [one for one in moved if one.drift > MAJOR_DRIFT]
-    some = [one for one in moved if MINOR_DRIFT < one.drift <= MAJOR_DRIFT]
+    major = sum(one.drift > MAJOR_DRIFT for one in features)
+    minor = sum(MINOR_DRIFT < one.drift <= MAJOR_DRIFT for one in features)
     typer.echo(
-        f"  against the training, {len(far)} of {len(moved)} features (each at every number of visits) moved far, "
-        f"{len(some)} a little"
+        f"  drift since the training: major in {major} of {len(features)} features (each at every number of visits), "
+        f"minor in {minor}"
     )
-    for one in sorted(moved, key=lambda m: -m.drift)[:_FEATURES_SHOWN]:
-        typer.echo(f"    {one.feature} at {one.size} visits: {one.drift:.2f} (above {MAJOR_DRIFT} is far)")
+    for one in sorted(features, key=lambda feature: -feature.drift)[:_FEATURES_SHOWN]:
+        typer.echo(f"    {one.feature} at {one.size} visits: {one.drift:.2f} (above {MAJOR_DRIFT} is major)")
     if warning := panel.warning():
         typer.echo(f"  warning: {warning}")

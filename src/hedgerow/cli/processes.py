@@ -1,4 +1,4 @@
-"""What `hedgerow protect` and `hedgerow serve` have in common: listeners, processes, signals, reloading."""
+"""Listeners, processes, signals and reloading, for `hedgerow protect` and `hedgerow serve`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import math
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import uvicorn
 import uvloop
 
@@ -29,65 +30,87 @@ from hedgerow.web.stores import SiteStores, prepare_shared, side_stores, worker_
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
-_TELL_EVERY = 1.0
-_AT_START_ONLY = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
-_OF_THE_WATCH = ("enabled", "queue", "sessions")
+_PUBLISH_EVERY = 1.0
+# Settings that are read at start only: whole tables, and settings of [watch].
+_START_TABLES = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
+_START_WATCH = ("enabled", "queue", "sessions")
 
 Application = Callable[[Settings, Site], Any]
-"""Makes what answers at the door."""
+"""Makes the ASGI application on the public listener."""
+
+
+def with_options(
+    settings: Settings, table: Literal["proxy", "serve"], *, listen: str, admin: str, observe: bool
+) -> Settings:
+    """Return *settings* with the options of the command line; *listen* belongs to *table*."""
+    check_listen(listen=listen, admin=admin)
+    replace = msgspec.structs.replace
+    if listen:
+        settings = replace(settings, **{table: replace(getattr(settings, table), listen=listen)})
+    if admin:
+        settings = replace(settings, admin=replace(settings.admin, listen=admin))
+    return replace(settings, observe=True) if observe else settings
 
 
 def run_processes(
     workers: int,
     read: Callable[[], Settings],
-    door: socket.socket,
-    side: socket.socket | None,
+    public: socket.socket,
     application: Application,
     announce: Callable[[], None],
 ) -> None:
-    """Serve until told to stop: visitors at *door*, the operator at *side*; *announce* says so before it begins."""
+    """Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes."""
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    if workers == 1:
-        _run_site(read, door, side, application, lambda _: None, announce)
-        return
     settings = read()
-    prepare_shared(settings)
-    sending, listening = socket_pair()
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
 
-    def beside() -> None:
-        _run_site(read, None, side, application, lambda settings: side_stores(settings, listening))
+        def announce_all() -> None:
+            announce()
+            if admin is not None:
+                log.info("overview, health and metrics at %s", url_of(admin))
 
-    def serve() -> None:
-        _run_site(read, door, None, application, lambda settings: worker_stores(settings, sending))
+        if workers == 1:
+            _run_site(read, public, admin, application, lambda _: None, announce_all)
+            return
+        prepare_shared(settings)
+        sender, receiver = socket_pair()
 
-    announce()
-    log.info("%d workers, and a process beside them", workers)
-    # Who comes last is stopped by the same signal as the rest: what workers still have to tell waits in the socket.
-    Workers([("process beside the workers", beside), *((f"worker {n}", serve) for n in range(1, workers + 1))]).run()
+        def run_background() -> None:
+            _run_site(read, None, admin, application, lambda settings: side_stores(settings, receiver))
+
+        def run_worker() -> None:
+            _run_site(read, public, None, application, lambda settings: worker_stores(settings, sender))
+
+        announce_all()
+        log.info("%d workers and a background process", workers)
+        # All processes get the same signal to stop. Visits that workers still send wait in the socket.
+        names = [f"worker {number}" for number in range(1, workers + 1)]
+        Workers([("background process", run_background), *((name, run_worker) for name in names)]).run()
 
 
 def _run_site(
     read: Callable[[], Settings],
-    door: socket.socket | None,
-    side: socket.socket | None,
+    public: socket.socket | None,
+    admin: socket.socket | None,
     application: Application,
     stores: Callable[[Settings], SiteStores | None],
     announce: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve in this process until told to stop."""
+    """Serve in this process until a signal comes."""
     settings = read()
     site = Site(settings, stores=stores(settings))
     servers: list[tuple[uvicorn.Server, socket.socket]] = []
-    if door is not None:
+    if public is not None:
         server = make_server(
-            application(settings, site), *door.getsockname()[:2],
+            application(settings, site), *public.getsockname()[:2],
             limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
         )  # fmt: skip
-        servers.append((server, door))
-    if side is not None:
-        servers.append((make_server(Admin(site), *side.getsockname()[:2], lifespan=False), side))
-    collect_less()
+        servers.append((server, public))
+    if admin is not None:
+        servers.append((make_server(Admin(site), *admin.getsockname()[:2], lifespan=False), admin))
+    reduce_garbage_collection()
     announce()
     try:
         uvloop.run(serve_on(servers, site, read))
@@ -95,18 +118,18 @@ def _run_site(
         site.close()
 
 
-def collect_less() -> None:
+def reduce_garbage_collection() -> None:
     """
-    Have Python look for cycles less often.
+    Run Python's garbage collector less often.
 
-    A page makes hundreds of objects without a cycle: looking for one after every 700 took a tenth of the time.
+    A page creates hundreds of objects without a reference cycle. Collecting after every 700 took a tenth of the time.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
 def check_listen(**options: str) -> None:
-    """Stop where an option that names a listener is wrong."""
+    """Raise SettingsError if a listen option is invalid."""
     for option, text in options.items():
         if text:
             try:
@@ -117,7 +140,7 @@ def check_listen(**options: str) -> None:
 
 @contextlib.contextmanager
 def bind(listen: str, option: str) -> Iterator[socket.socket]:
-    """A listening socket, bound before anything else is started: a port in use is one line, not a traceback."""
+    """Bind a listening socket before anything else is started, so that a port in use is one line, not a traceback."""
     host, port = split_listen(listen)
     family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
     try:
@@ -128,7 +151,7 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
             dualstack_ipv6=family == socket.AF_INET6 and not host,
         )
     except OSError as error:
-        # Without what Python adds to it, which names the address a second time.
+        # Remove Python's addition, which repeats the address.
         reason = str(error.strerror).partition(" (while ")[0]
         raise HedgerowError(f"cannot listen on {listen}: {reason}; choose another with {option}") from None
     with bound:
@@ -155,32 +178,32 @@ def url_of(bound: socket.socket) -> str:
 async def serve_on(
     servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: Callable[[], Settings]
 ) -> None:
-    """Run *servers*, each on its socket, until one of them ends or a signal comes."""
+    """Run each of *servers* on its socket until one of them ends or a signal comes."""
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
+    stopped = asyncio.Event()
     tasks = [asyncio.ensure_future(server.serve(sockets=[bound])) for server, bound in servers]
 
     def stop(*, at_once: bool = False) -> None:
         site.closing = True
-        told.set()
+        stopped.set()
         for each, _ in servers:
             each.force_exit = at_once and each.should_exit
             each.should_exit = True
 
-    # Somebody who presses Ctrl-C a second time does not want to wait for downloads.
+    # A second Ctrl-C does not wait for downloads.
     loop.add_signal_handler(signal.SIGINT, lambda: stop(at_once=True))
-    # Without a settings file, too: nobody who sends a SIGHUP means to end us.
+    # Handled even without a settings file: a SIGHUP must not end the process.
     loop.add_signal_handler(signal.SIGHUP, _reload, site, read)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     with stop_on_sigterm(stop):
-        telling = asyncio.ensure_future(_tell(site))
-        waiting = asyncio.ensure_future(told.wait())
-        # The process beside workers has no server where the operator wants none.
+        publishing = asyncio.ensure_future(_publish_metrics(site))
+        waiting = asyncio.ensure_future(stopped.wait())
+        # The background process has no server if there is no admin listener.
         await asyncio.wait([*tasks[:1], waiting], return_when=asyncio.FIRST_COMPLETED)
         stop()
         await asyncio.gather(*tasks, waiting)
-        telling.cancel()
-        await asyncio.wait([telling])
+        publishing.cancel()
+        await asyncio.wait([publishing])
 
 
 @contextlib.contextmanager
@@ -199,29 +222,31 @@ def stop_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-async def _tell(site: Site) -> None:
-    """Where there are several processes, let the one beside the workers know what this one has counted."""
+async def _publish_metrics(site: Site) -> None:
+    """Publish the metrics of this process to the background process, if there are several."""
     while site.stores.worker_metrics is not None and not site.closed:
         site.publish_metrics()
-        await asyncio.sleep(_TELL_EVERY)
+        await asyncio.sleep(_PUBLISH_EVERY)
 
 
 def _reload(site: Site, read: Callable[[], Settings]) -> None:
-    """Take the settings file as it is now; one with faults changes nothing."""
+    """Read the settings again. Settings with faults change nothing."""
     try:
         settings = read()
     except SettingsError as error:
         for fault in error.faults:
-            log.error("not reloaded: %s", fault)  # noqa: TRY400 - the fault is the operator's, not ours
+            log.error("not reloaded: %s", fault)  # noqa: TRY400 - a fault of the operator
         return
     before = site.app.settings
-    late = [name for name in _AT_START_ONLY if getattr(settings, name) != getattr(before, name)]
-    late += [f"watch.{name}" for name in _OF_THE_WATCH if getattr(settings.watch, name) != getattr(before.watch, name)]
+    delayed = [name for name in _START_TABLES if getattr(settings, name) != getattr(before, name)]
+    delayed += [
+        f"watch.{name}" for name in _START_WATCH if getattr(settings.watch, name) != getattr(before.watch, name)
+    ]
     try:
         site.reload(settings)
     except HedgerowError as error:
         log.error("not reloaded: %s", error)  # noqa: TRY400 - likewise
         return
     log.info("reloaded the settings")
-    if late:
-        log.warning("what changed in %s takes effect at the next start", ", ".join(late))
+    if delayed:
+        log.warning("changes in %s take effect at the next start", ", ".join(delayed))

@@ -2,65 +2,65 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import socket
-from pathlib import Path
+from typing import Annotated
 
 import msgspec
+import typer
 
 from hedgerow.cli.interrupt import exit_on_sigterm
-from hedgerow.cli.processes import bind, check_listen, run_processes, url_of
+from hedgerow.cli.options import AdminListener, Config, Observe, WorkerCount, log_to_stderr
+from hedgerow.cli.processes import bind, run_processes, url_of, with_options
 from hedgerow.errors import SettingsError
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.upstream.pool import Upstream
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import upstream_faults
+from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
 
 log = logging.getLogger("hedgerow")
 
 
-def run(upstream: str, *, listen: str, config: Path | None, observe: bool, workers: int, admin: str) -> None:
-    """Serve until told to stop."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+def run(
+    upstream: Annotated[
+        str, typer.Argument(metavar="UPSTREAM", help="The site to protect, such as http://127.0.0.1:8000.")
+    ] = "",
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address for visitors.")] = "",
+    config: Config = None,
+    observe: Observe = False,
+    workers: WorkerCount = 1,
+    admin: AdminListener = "",
+) -> None:
+    """Run as a reverse proxy in front of a web site."""
+    log_to_stderr()
 
     def read() -> Settings:
-        return _with_options(load_settings(config), upstream, listen, admin, observe=observe)
+        settings = load_settings(config)
+        if upstream:
+            if faults := [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]:
+                raise SettingsError(faults)
+            proxy = msgspec.structs.replace(settings.proxy, upstream=upstream)
+            settings = msgspec.structs.replace(settings, proxy=proxy)
+        return with_options(settings, "proxy", listen=listen, admin=admin, observe=observe)
 
     settings = read()
     if not settings.proxy.upstream:
         raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(exit_on_sigterm())
-        door = stack.enter_context(bind(settings.proxy.listen, "--listen"))
-        side = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
-        run_processes(
-            workers, read, door, side,
-            lambda settings, site: Hedgerow(build_proxy(settings), site=site),
-            lambda: _announce(settings, door, side),
-        )  # fmt: skip
+    with exit_on_sigterm(), bind(settings.proxy.listen, "--listen") as public:
 
+        def announce() -> None:
+            mode = ", observing only" if settings.observe else ""
+            log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(public), mode)
 
-def _with_options(settings: Settings, upstream: str, listen: str, admin: str, *, observe: bool) -> Settings:
-    """Settings with what was typed in place of what was written; faults in it are wrong use."""
-    replace = msgspec.structs.replace
-    if upstream:
-        faults = [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]
-        if faults:
-            raise SettingsError(faults)
-        settings = replace(settings, proxy=replace(settings.proxy, upstream=upstream))
-    check_listen(listen=listen, admin=admin)
-    if listen:
-        settings = replace(settings, proxy=replace(settings.proxy, listen=listen))
-    if admin:
-        settings = replace(settings, admin=replace(settings.admin, listen=admin))
-    return replace(settings, observe=True) if observe else settings
+        def application(settings: Settings, site: Site) -> Hedgerow:
+            return Hedgerow(build_proxy(settings), site=site)
+
+        run_processes(workers, read, public, application, announce)
 
 
 def build_proxy(settings: Settings) -> Proxy:
-    """The reverse proxy under these settings."""
+    """Return the reverse proxy for these settings."""
     proxy = settings.proxy
     upstream = Upstream(
         proxy.upstream,
@@ -71,10 +71,3 @@ def build_proxy(settings: Settings) -> Proxy:
         write_timeout=proxy.idle_timeout,
     )
     return Proxy(upstream, preserve_host=proxy.preserve_host, message_limit=proxy.websocket_message)
-
-
-def _announce(settings: Settings, door: socket.socket, side: socket.socket | None) -> None:
-    mode = ", observing only" if settings.observe else ""
-    log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(door), mode)
-    if side is not None:
-        log.info("overview, health and metrics at %s", url_of(side))

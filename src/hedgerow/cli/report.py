@@ -1,7 +1,7 @@
 """
-`hedgerow report LOG...`: who crawls the site, by its access log.
+`hedgerow report LOG...`: find the crawlers in access logs.
 
-Progress goes to standard error, and only where that is a terminal; the summary, or the JSON, to standard output.
+Progress goes to standard error if it is a terminal. The summary or the JSON goes to standard output.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hedgerow.cli.interrupt import STATUS as INTERRUPTED
 from hedgerow.cli.interrupt import exit_on_interrupt
-from hedgerow.cli.output_files import write_files
+from hedgerow.cli.options import Config, JsonFile
+from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, progress_bar, write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
 from hedgerow.logs.dialect import Dialect, SourceKey
 from hedgerow.logs.formats import readable
-from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
+from hedgerow.logs.reader import STANDARD_INPUT
 from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
 from hedgerow.settings.checks import split_listen
@@ -46,37 +46,77 @@ LOCAL, SPARK = ENGINES = ("local", "spark")
 DEPRECATED_ENGINES = {"duckdb": LOCAL}
 THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
-STANDARD_OUTPUT = "-"
-_WIDTH_OF_A_FILE = 160
 _GIGABYTE = 1_000_000_000
 _SHARE_OF_TABLES = 0.6
 
 
 def run(
-    logs: list[str],
-    *,
-    config: Path | None = None,
-    json_path: str | None = None,
-    html_path: str | None = None,
-    ignore_agents: bool = False,
-    memory: float = 2.0,
-    hosts: list[str] | None = None,
-    form: str = "",
-    by: str = "",
-    model: Path | None = None,
-    shape: Path | None = None,
-    top: int = 10,
-    timing: bool = False,
-    exports: list[str] | None = None,
-    apply: bool = False,
-    length: str = "7d",
-    sure: float = 0.9,
-    resolve: bool = False,
-    engine: str = LOCAL,
-    master: str = "",
+    logs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOG...", help="Access logs, a ledger (also postgresql://...), patterns, or - for standard input."
+        ),
+    ],
+    config: Config = None,
+    json_path: JsonFile = None,
+    html_path: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE", help="Write an HTML page with plots and tables; it needs no network."),
+    ] = None,
+    ignore_agents: Annotated[
+        bool, typer.Option("--ignore-user-agent", help="Hide user agents from every detector.")
+    ] = False,
+    memory: Annotated[float, typer.Option(min=0.5, metavar="GB", help="Memory limit.")] = 2.0,
+    hosts: Annotated[
+        list[str] | None, typer.Option("--host", metavar="NAME", help="Host of the site; default: found in the log.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="FORMAT", help="The server's log_format or LogFormat, or a format's name."),
+    ] = "",
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="What a source is: visitor (known account, otherwise prefix), address, prefix (IPv4 address, IPv6 "
+            "/64), network (/24, /48), or the account or session in the log.",
+        ),
+    ] = "",
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Thresholds and weights, from hedgerow train heuristics."),
+    ] = None,
+    shape: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Traffic-shape models, from hedgerow train shape."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=0, help="Number of crawlers to show.")] = 10,
+    exports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export", metavar="FORMAT=FILE", help="Write the crawlers as a list; formats as in hedgerow lists export."
+        ),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Put the crawlers on the black list of the running Hedgerow.")
+    ] = False,
+    length: Annotated[str, typer.Option("--for", metavar="7d", help="Duration of the entries.")] = "7d",
+    min_score: Annotated[
+        float, typer.Option("--sure", min=0.0, max=1.0, help="Minimum score of a listed crawler.")
+    ] = 0.9,
+    resolve: Annotated[bool, typer.Option("--resolve", help="Verify bots by DNS lookups of their addresses.")] = False,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="Where the log is analysed: local (this machine) or spark.")
+    ] = LOCAL,
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Spark's master, such as spark://host:7077; default: this machine.")
+    ] = "",
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Print the time of each stage; it is also in the JSON.")
+    ] = False,
 ) -> None:
-    """Report on *logs*; see the command's help for the rest."""
-    # Matrices are small here: threads for one of them wait for each other longer than they work. Before numpy is read.
+    """Find the crawlers in access logs."""
+    # Matrices are small here, so threads would mostly wait for each other. This must be set before numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with exit_on_interrupt():
         try:
@@ -94,7 +134,7 @@ def run(
             raise SettingsError([f"--format or [logs]: {error}"]) from None
         targets = [_target(one) for one in exports or []]
         seconds = _seconds(length)
-        aloud = _check_writable([json_path, html_path, *(path for _, path in targets)])
+        print_summary = _check_writable([json_path, html_path, *(path for _, path in targets)])
         proofs = BotProofs()
         options = Options(
             ignore_agents=ignore_agents,
@@ -105,45 +145,45 @@ def run(
             settings=settings,
             told=json_path is not None,
         )
-    began, written = time.perf_counter(), False
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
+    started, written = time.perf_counter(), False
+    output = console()
     if sys.stderr.isatty():
         _show_messages_of("hedgerow.report")
     try:
         with (
-            _without_collecting(),
-            _interruptible() as heed,
-            _progress() as progress,
+            _without_garbage_collection(),
+            _interruptible() as raise_if_interrupted,
+            progress_bar("Reading") as show_progress,
             Tables(
                 _expanded(logs),
                 memory=int(memory * _GIGABYTE * _SHARE_OF_TABLES),
                 hosts=hosts or (),
-                progress=progress,
+                progress=lambda counts: show_progress(counts.bytes_read, counts.bytes_total, counts.lines),
                 dialect=dialect,
                 store=_store(engine, master, int(memory * _GIGABYTE * _SHARE_OF_TABLES)),
                 hide_agents=ignore_agents,
             ) as tables,
         ):
-            heed()
-            read = time.perf_counter() - began
+            raise_if_interrupted()
+            read = time.perf_counter() - started
             report = make(tables, build_bots(settings, proofs), options)
             report.timing = {"read": read} | report.timing
-            heed()
-            _write_all(report, json_path, html_path, targets, sure=sure, timing=timing)
+            raise_if_interrupted()
+            _write_all(report, json_path, html_path, targets, min_score=min_score, timing=timing)
             written = True
-            if aloud:
-                print_report(console, report, top=top)
+            if print_summary:
+                print_report(output, report, top=top)
             if apply:
-                taken = _apply(report, settings, seconds, sure)
-                Console(stderr=True).print(f"{taken:,} crawlers are on the black list for {length}")
+                count = _apply(report, settings, seconds, min_score)
+                Console(stderr=True).print(f"{count:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
-        told = "the files that were asked for are there" if written else "nothing was written"
-        Console(stderr=True).print(f"Interrupted; {told}.")
+        state = "all output files are complete" if written else "nothing was written"
+        Console(stderr=True).print(f"Interrupted; {state}.")
         raise typer.Exit(INTERRUPTED) from None
-    took = time.perf_counter() - began
-    if timing and aloud:
+    elapsed = time.perf_counter() - started
+    if timing and print_summary:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
-        console.print(f"{took:,.1f} s ({stages}), {report.tally.lines / took:,.0f} lines/s")
+        output.print(f"{elapsed:,.1f} s ({stages}), {report.tally.lines / elapsed:,.0f} lines/s")
 
 
 def _show_messages_of(name: str) -> None:
@@ -156,8 +196,11 @@ def _show_messages_of(name: str) -> None:
 
 
 @contextmanager
-def _without_collecting() -> Iterator[None]:
-    """Nothing that a report makes goes round in circles; to look for such in millions of things takes a tenth of it."""
+def _without_garbage_collection() -> Iterator[None]:
+    """
+    Switch the garbage collector off: a report makes no reference cycles, and searching for them takes a tenth of its
+    time.
+    """
     before = gc.isenabled()
     gc.disable()
     try:
@@ -170,31 +213,32 @@ def _without_collecting() -> Iterator[None]:
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], None]]:
     """
-    Ctrl-C ends what is done here, and so does who is told to stop: either leaves as little behind.
+    End the block with KeyboardInterrupt on SIGINT and SIGTERM, so that both clean up. Yields a function to call in
+    between.
 
-    A library that imports another in passing takes an interruption for a module that is not there, and goes on. So it
-    is remembered: what is given raises it again, and whatever goes wrong after it went wrong because of it.
+    Some libraries import optional modules and take an interruption for a missing module. So the signal is remembered:
+    the yielded function raises it again, and any later error counts as its consequence.
     """
-    told = False
+    interrupted = False
 
     def stop(_number: int, _frame: object) -> None:
-        nonlocal told
-        told = True
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
-    def heed() -> None:
-        if told:
+    def raise_if_interrupted() -> None:
+        if interrupted:
             raise KeyboardInterrupt
 
-    minded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in minded}
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, stop) for number in handled}
     try:
-        yield heed
+        yield raise_if_interrupted
     except Exception:
-        heed()
+        raise_if_interrupted()
         raise
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -216,21 +260,21 @@ def _engine(engine: str, master: str) -> str:
 
 
 def _by(text: str) -> SourceKey | None:
-    """What is to be a source; None where nobody has said."""
+    """Return the kind of sources; None if the option is not given."""
     if text and text not in get_args(SourceKey):
         raise SettingsError([f"--by is one of {', '.join(get_args(SourceKey))}; not {readable(text)!r}"])
     return cast("SourceKey", text) if text else None
 
 
 def _resolver(server: str) -> Resolver:
-    """Who asks the DNS: the name server of the settings, or the machine's own."""
+    """Return a DNS resolver with the name server of the settings, or of the machine."""
     from hedgerow.web.lookups.dns import DnsResolver
 
     return DnsResolver(split_listen(server) if server else None)
 
 
 def _store(engine: str, master: str, memory: int) -> TableStore | None:
-    """What holds the rows; None where that is as usual."""
+    """Return the store of the engine; None for the default."""
     if engine == SPARK:
         try:
             from hedgerow.report.tables.spark_store import SparkStore
@@ -246,13 +290,13 @@ def _write_all(
     html_path: str | None,
     targets: list[tuple[Target, str]],
     *,
-    sure: float,
+    min_score: float,
     timing: bool,
 ) -> None:
     """
-    The files that were asked for, all or none.
+    Write all output files, or none.
 
-    Lists say the log's own end as their time: the same log gives the same bytes.
+    Lists contain the end of the log as their time, so that the same log gives the same bytes.
     """
     from hedgerow.report.blocklist import listings
 
@@ -265,19 +309,19 @@ def _write_all(
         files.append((html_path, page(report)))
     at = report.tally.last or 0.0
     for target, path in targets:
-        files.append((path, write(target, listings(report, since=at, until=0.0, sure=sure), at=at)))
-    for pieces in (pieces for path, pieces in files if path == STANDARD_OUTPUT):
-        sys.stdout.writelines(pieces)
-    write_files([(Path(path), pieces) for path, pieces in files if path != STANDARD_OUTPUT])
+        files.append((path, write(target, listings(report, since=at, until=0.0, sure=min_score), at=at)))
+    for parts in (parts for path, parts in files if path == STANDARD_OUTPUT):
+        sys.stdout.writelines(parts)
+    write_files([(Path(path), parts) for path, parts in files if path != STANDARD_OUTPUT])
 
 
-def _apply(report: Report, settings: Settings, seconds: float, sure: float) -> int:
-    """Put the crawlers on the black list of the running Hedgerow; how many."""
+def _apply(report: Report, settings: Settings, seconds: float, min_score: float) -> int:
+    """Put the crawlers on the black list of the running Hedgerow. Return their number."""
     from hedgerow.report.blocklist import AUTHOR, listings
     from hedgerow.web.stores import build_list_store
 
     now = time.time()
-    entries = listings(report, since=now, until=now + seconds, sure=sure)
+    entries = listings(report, since=now, until=now + seconds, sure=min_score)
     return build_list_store(settings).put(entries, replacing=AUTHOR)
 
 
@@ -285,7 +329,7 @@ def _target(text: str) -> tuple[Target, str]:
     name, separator, path = text.partition("=")
     target = next((one for one in TARGETS if one == name), None)
     if target is None or not separator or not path:
-        raise SettingsError([f"--export wants FORMAT=FILE, with one of {', '.join(TARGETS)}; not {readable(text)!r}"])
+        raise SettingsError([f"--export needs FORMAT=FILE, with one of {', '.join(TARGETS)}; not {readable(text)!r}"])
     return target, path
 
 
@@ -295,55 +339,25 @@ def _seconds(length: str) -> float:
     except ValueError as error:
         raise SettingsError([readable(str(error))]) from None
     if seconds <= 0:
-        raise SettingsError([f"--for wants a length of time such as 7d, not {readable(length)!r}"])
+        raise SettingsError([f"--for needs a duration such as 7d, not {readable(length)!r}"])
     return seconds
 
 
 def _expanded(logs: list[str]) -> list[str]:
-    """The files that are meant, each once: patterns that the shell left as they are become files."""
+    """Return the named files, each once. Patterns that the shell did not expand are expanded here."""
     paths: dict[str, str] = {}
     for log in logs:
-        found = sorted(glob(log)) if log != STANDARD_INPUT and not os.path.exists(log) else []  # noqa: PTH110, PTH207
-        for path in found or [log]:
+        matches = sorted(glob(log)) if log != STANDARD_INPUT and not os.path.exists(log) else []  # noqa: PTH110, PTH207
+        for path in matches or [log]:
             paths.setdefault(os.path.realpath(path) if os.path.exists(path) else path, path)  # noqa: PTH110
     return list(paths.values())
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[ReadCounts], None]]:
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("Reading"),
-        BarColumn(),
-        TextColumn("{task.fields[lines]:,} lines"),
-        TextColumn("{task.fields[rate]:,.0f} lines/s"),
-        TimeRemainingColumn(),
-    )
-    began = time.monotonic()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None, lines=0, rate=0.0)
-
-        def show(tally: ReadCounts) -> None:
-            rate = tally.lines / (time.monotonic() - began)
-            progress.update(
-                task, completed=tally.bytes_read, total=tally.bytes_total or None, lines=tally.lines, rate=rate
-            )
-
-        yield show
-
-
 def _check_writable(paths: list[str | None]) -> bool:
-    """
-    Whether standard output is left for the summary.
-
-    Complains before an hour of work, not after it.
-    """
+    """Check that all output files can be written. Return whether standard output is free for the summary."""
     for path in paths:
-        if path is None or path == STANDARD_OUTPUT:
-            continue
-        target = Path(path)
-        if target.is_dir() or not os.access(target if target.exists() else target.parent, os.W_OK):
+        if path is not None and path != STANDARD_OUTPUT and not is_writable(Path(path)):
             raise HedgerowError(f"{readable(path)}: cannot be written; name another file")
     if paths.count(STANDARD_OUTPUT) > 1:
-        raise SettingsError(["only one thing can be written to standard output; name a file for the others"])
+        raise SettingsError(["only one output can go to standard output; name a file for the others"])
     return STANDARD_OUTPUT not in paths

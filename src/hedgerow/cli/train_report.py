@@ -1,26 +1,28 @@
-"""`hedgerow train heuristics LOG...`: thresholds and weights of `hedgerow report`, learned from labelled logs."""
+"""`hedgerow train heuristics LOG...` and `hedgerow train shape LOG...`: the models of `hedgerow report`."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import typer
 
+from hedgerow.cli.output import STANDARD_OUTPUT, write_json
 from hedgerow.errors import HedgerowError, ModelError
+from hedgerow.ledger.reader import short_name
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
+from hedgerow.logs.reader import LogReader
 
-STANDARD_OUTPUT = "-"
 _MEMORY = 1_200_000_000
 
 
-def run(logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | None, json_path: str | None) -> None:
+def train_heuristics(
+    logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | None, json_path: str | None
+) -> None:
     """
-    Learn from *logs*, each a site of its own, whose lines *dialect* tells how to read.
+    Learn thresholds and weights from *logs*, each of another site, in *dialect*.
 
-    *labels* is a CSV of `source,label`, where "person" is one.
+    *labels* is a CSV file of `source,label`, in which the label of people is "person".
     """
     try:
         from hedgerow.lab.train.report_weights import learn, lesson
@@ -29,18 +31,17 @@ def run(logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | N
     except ImportError as error:
         raise HedgerowError(f"this needs {error.name}; install hedgerow[report]") from None
     from hedgerow.lab.train.log_samples import read_labels
-    from hedgerow.ledger.reader import short_name
     from hedgerow.request.bots import Bots, known_bots
     from hedgerow.watch.models.bundle import load, load_window
 
     if not logs:
         raise ModelError("name the logs to learn from: hedgerow train heuristics LOG...")
-    told = read_labels(labels) if labels is not None else None
+    known = read_labels(labels) if labels is not None else None
     bots, bundles = Bots(known=known_bots()), (load(), load_window())
     lessons = []
     for log in logs:
         with Tables([log], memory=_MEMORY, dialect=dialect, hide_agents=True) as tables:
-            lessons.append(lesson(short_name(log), tables, bots, *bundles, told))
+            lessons.append(lesson(short_name(log), tables, bots, *bundles, known))
             typer.echo(f"{readable(short_name(log))}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
     model = learn(lessons)
     if out is not None:
@@ -48,8 +49,38 @@ def run(logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | N
             out.write_bytes(encoded(model))
         except OSError as error:
             raise ModelError(f"{str(out)!r} cannot be written: {error.strerror}") from None
-    text = json.dumps(model.provenance, indent=1)
-    if json_path not in {None, STANDARD_OUTPUT}:
-        Path(str(json_path)).write_text(text + "\n", encoding="utf-8")
-    else:
-        sys.stdout.write(text + "\n")
+    write_json(json_path or STANDARD_OUTPUT, model.provenance)
+
+
+def train_shape(
+    logs: list[str], dialect: Dialect, *, out: Path | None, labels: Path | None, json_path: str | None, seed: int
+) -> None:
+    """
+    Train the traffic-shape models on *logs*, each of another site, and print their quality on unseen sources.
+
+    *labels* is a CSV file of `visitor,label`. Without it, crawlers are sources that declare themselves, and people are
+    sources that look like people.
+    """
+    if not logs:
+        raise ModelError("name the logs to learn from: hedgerow train shape LOG...")
+    try:
+        from hedgerow.lab.train.shape_model import gather
+        from hedgerow.lab.train.shape_model import train_shape as train
+    except ImportError as error:
+        raise ModelError(f"training needs {error.name}; install hedgerow[train]") from None
+    from hedgerow.lab.train.log_samples import read_labels
+    from hedgerow.report.shape.model_file import save
+
+    known = read_labels(labels) if labels is not None else None
+    gathered = {}
+    for number, log in enumerate(logs):
+        sources = gather(LogReader([log], dialect=dialect), known)
+        labelled = sum(bool(source.label) for source in sources)
+        typer.echo(f"log {number + 1} of {len(logs)}: {len(sources):,} sources, {labelled:,} with a label", err=True)
+        gathered[f"{number} {short_name(log)}"] = sources
+    provenance = {"logs": len(logs), "labels": "given" if known is not None else "declared and human-like"}
+    bundle = train(gathered, seed=seed, provenance=provenance, after=lambda done: typer.echo(done, err=True))
+    if out is not None:
+        save(bundle, out)
+        typer.echo(f"The bundle is in {out}.", err=True)
+    write_json(json_path or STANDARD_OUTPUT, {"provenance": bundle.provenance, "metrics": bundle.metrics})

@@ -1,4 +1,4 @@
-"""Where the administrator's word about a visitor goes: into the file of the state, or into the Redis of all gates."""
+"""Commands of the operator about visitors, sent to the file of the state or to the Redis of all gates."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hedgerow.web.stores import import_redis_stores
 
 
 class VisitorStore(Protocol):
-    """What is known of visitors, and the way to change it."""
+    """Scores, blocks and campaigns of visitors."""
 
     def read(self, at: float) -> tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]: ...
 
     def order(self, key: str, block: Block | None) -> bool:
-        """Have *key* blocked, or forgiven; false where there was nothing to forgive."""
+        """Block *key*, or forgive it if *block* is None. Return false if there was nothing to forgive."""
 
     def campaigns(self) -> Sequence[Campaign]:
-        """The one that was seen last at the end."""
+        """Return all campaigns, the one that was active last at the end."""
 
 
-class _FileDesk:
+class _SqliteVisitors:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
@@ -43,7 +43,7 @@ class _FileDesk:
         return read_campaigns(self._connection)
 
 
-class _RedisDesk:
+class _RedisVisitors:
     def __init__(self, settings: Settings, state: StateStore) -> None:
         self._settings = settings
         self._state = state
@@ -55,31 +55,31 @@ class _RedisDesk:
         if block is None:
             forgiven = self._state.forgive(key)
             if forgiven is None:
-                raise StoreError("Redis does not answer, so nobody is forgiven; try again")
+                raise StoreError("Redis does not respond, nothing was forgiven; try again")
             return forgiven
         self._state.commit(block)
         return True
 
     def campaigns(self) -> Sequence[Campaign]:
-        found: Sequence[Campaign] = import_redis_stores().read_campaigns(self._state)
-        return sorted(found, key=lambda campaign: campaign.seen)
+        campaigns: Sequence[Campaign] = import_redis_stores().read_campaigns(self._state)
+        return sorted(campaigns, key=lambda campaign: campaign.seen)
 
 
 @contextmanager
 def open_visitor_store(settings: Settings) -> Iterator[VisitorStore]:
-    """The desk of the site with these settings."""
+    """Open the visitor store of the site with these settings."""
     if settings.state.url:
-        # What a gate would log is told here, once, as an error.
+        # A gate logs a lost connection; a command reports it once, as an error.
         logging.getLogger("hedgerow.state").addHandler(logging.NullHandler())
         with closing(import_redis_stores().build_redis(settings, patience=5.0)) as state:
             if state.away:
                 raise StoreError(f"Redis cannot be reached, see state.url: {state.why}")
-            yield _RedisDesk(settings, state)
+            yield _RedisVisitors(settings, state)
         return
     if not settings.state.durable:
-        raise StoreError("state.durable is off: nothing is kept that could be shown")
+        raise StoreError("state.durable is off: nothing is stored that could be shown")
     path = state_path(settings)
     if not path.parent.is_dir():
         raise StoreError(f"there is no {path}; name the settings of the site with --config")
     with closing(connect(path)) as connection:
-        yield _FileDesk(connection)
+        yield _SqliteVisitors(connection)

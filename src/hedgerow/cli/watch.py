@@ -1,4 +1,4 @@
-"""`hedgerow watch`: the watch as a process of its own, which reads the ledger along."""
+"""`hedgerow watch`: the watch as a separate process, which follows the ledger or the Redis streams."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 from hedgerow.cli.ledger_access import has_ledger, open_ledger
+from hedgerow.cli.options import Config, log_to_stderr
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import HedgerowError, StoreError
 from hedgerow.logs.ledger_follower import LedgerFollower
@@ -27,53 +27,55 @@ from hedgerow.web.watch import build_panels, build_sessions, build_watch, config
 log = logging.getLogger("hedgerow")
 
 _PAUSE = 0.1
-_AGAIN = 1.0
+_RETRY_AFTER = 1.0
 _SAVE_EVERY = 10.0
 _FAR_BEHIND = 50_000
 
 
-def run(*, config: Path | None) -> None:
-    """Watch until told to stop."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+def run(config: Config = None) -> None:
+    """Run the watch as a separate process that follows the ledger and reports to the gates."""
+    log_to_stderr()
     settings = load_settings(config)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    again = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: again.set())
+    reload_requested = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: reload_requested.set())
 
     def reread() -> Settings | None:
-        if not again.is_set():
+        if not reload_requested.is_set():
             return None
-        again.clear()
+        reload_requested.clear()
         return load_settings(config)
 
     if settings.state.url:
-        share_work(settings, stop, reread)
+        follow_streams(settings, stop, reread)
         return
     if settings.watch.enabled:
-        raise HedgerowError("the gate watches by itself; set enabled = false in [watch] to have it done here")
+        raise HedgerowError("the gate runs the watch itself; set enabled = false in [watch] to run it here")
     sessions = build_sessions(settings)
     if sessions is None or not settings.ledger.enabled:
-        raise HedgerowError("a watch of its own needs the ledger and state.durable: it has no other way to the gates")
+        raise HedgerowError("a separate watch needs the ledger and state.durable to communicate with the gates")
     with closing(sessions), closing(SqliteJournal(state_path(settings))) as journal:
-        look_along(settings, sessions, journal, stop, reread)
+        follow_ledger(settings, sessions, journal, stop, reread)
 
 
-def share_work(settings: Settings, stop: threading.Event, reread: Callable[[], Settings | None] = lambda: None) -> None:
-    """Watch what gates put into Redis, with all other watches of the site, until *stop* is set; *reread* as below."""
+def follow_streams(
+    settings: Settings, stop: threading.Event, reread: Callable[[], Settings | None] = lambda: None
+) -> None:
+    """Process the Redis streams together with all other watches of the site, until *stop* is set."""
     parts = import_redis_stores()
     with closing(parts.build_redis(settings)) as state:
         watch = parts.SiteWatch(settings, state)
         log.info("watching as %s", watch.name)
-        working = threading.Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
-        working.start()
-        while working.is_alive() and not stop.wait(_PAUSE):
+        thread = threading.Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
+        thread.start()
+        while thread.is_alive() and not stop.wait(_PAUSE):
             _reload(watch.reload, reread)
-        working.join()
+        thread.join()
 
 
-def look_along(
+def follow_ledger(
     settings: Settings,
     sessions: SqliteSessions,
     journal: SqliteJournal,
@@ -81,24 +83,24 @@ def look_along(
     reread: Callable[[], Settings | None] = lambda: None,
 ) -> None:
     """
-    Read the ledger along, from where the sessions that were kept end, until *stop* is set.
+    Follow the ledger from the end of the stored sessions until *stop* is set.
 
-    *reread* gives other settings, where there are any; with them the bundles are taken as they are then.
+    *reread* returns new settings after a SIGHUP, otherwise None. With new settings, model bundles are loaded again.
     """
     while not has_ledger(settings):
         if stop.wait(_PAUSE):
             return
-    found: list[ScoreUpdate] = []
-    watch = build_watch(settings, build_policy(settings), found.append)
+    updates: list[ScoreUpdate] = []
+    watch = build_watch(settings, build_policy(settings), updates.append)
     watch.note = journal.note_campaign
     watch.keep()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
-    saved_at, late = time.monotonic(), False
+    saved_at, is_late = time.monotonic(), False
     with closing(open_ledger(settings)) as ledger, closing(connect(state_path(settings))) as orders:
         name = ledger.name if settings.ledger.url else str(ledger_path(settings).absolute())
-        along = LedgerFollower(ledger, sessions.position(name))
-        log.info("watching along the ledger %s, from row %d on", ledger.name, along.after)
-        away = False
+        follower = LedgerFollower(ledger, sessions.position(name))
+        log.info("following the ledger %s from row %d on", ledger.name, follower.after)
+        unavailable = False
 
         def use(settings: Settings) -> None:
             configure_watch(watch, settings, build_policy(settings), build_panels(settings))
@@ -107,43 +109,43 @@ def look_along(
         while not stop.is_set():
             _reload(use, reread)
             try:
-                visits, behind = along.read(), along.behind
+                visits, behind = follower.read(), follower.behind
             except StoreError as error:
-                if not away:
-                    log.warning("%s; goes on when it answers", error)
-                away = True
-                stop.wait(_AGAIN)
+                if not unavailable:
+                    log.warning("%s; will continue when it responds", error)
+                unavailable = True
+                stop.wait(_RETRY_AFTER)
                 continue
-            away = False
+            unavailable = False
             for visit, decision in visits:
                 watch.see(visit, decision)
-            if found:
-                order_changes(orders, found)
-                found.clear()
+            if updates:
+                order_changes(orders, updates)
+                updates.clear()
             if time.monotonic() - saved_at > _SAVE_EVERY:
-                _save(watch, sessions, (name, along.after))
+                _save(watch, sessions, (name, follower.after))
                 saved_at = time.monotonic()
-                if (behind > _FAR_BEHIND) is not late:
-                    late = not late
-                    log.warning("%d visits behind" if late else "no longer behind: %d visits", behind)
+                if (behind > _FAR_BEHIND) is not is_late:
+                    is_late = not is_late
+                    log.warning("%d visits behind" if is_late else "no longer behind: %d visits", behind)
             if not visits:
                 stop.wait(_PAUSE)
-        _save(watch, sessions, (name, along.after))
+        _save(watch, sessions, (name, follower.after))
 
 
 def _reload(use: Callable[[Settings], None], reread: Callable[[], Settings | None]) -> None:
-    """Go on under other settings, where there are any and they are right."""
+    """Apply new settings, if there are any and they are valid."""
     try:
         if (settings := reread()) is not None:
             use(settings)
     except HedgerowError as error:
-        log.error("not reloaded: %s", error)  # noqa: TRY400 - the fault is the operator's, not ours
+        log.error("not reloaded: %s", error)  # noqa: TRY400 - a fault of the operator
 
 
 def _save(watch: Watch, sessions: SqliteSessions, position: tuple[str, int]) -> None:
-    """Sessions and how far they go, in one step: what is read again after a crash is what they lack."""
+    """Store sessions and the position they include in one step, so that after a crash no visit is lost or repeated."""
     watch.note_campaigns()
     try:
         sessions.write(watch.changed(), watch.records(), position)
     except sqlite3.Error as error:
-        log.error("pending sessions cannot be written: %s", error)  # noqa: TRY400
+        log.error("cannot store pending sessions: %s", error)  # noqa: TRY400

@@ -135,7 +135,7 @@ def test_each_order_is_what_the_site_sees_and_the_ledger_has_it_labelled(site, t
             del site.asked[:]
             done = crawl(tmp_path, url + "/", "--order", order, "--from", f"127.0.0.{len(seen) + 2}", "--seed", "4")
             assert (done.returncode, done.stderr) == (0, "")
-            assert "asked for 41 pages" in done.stdout
+            assert "requested 41 pages" in done.stdout
             seen[order] = [path for path, _ in site.asked]
     # The page / once more, by the marked link to it: to a crawler it is another address.
     assert [page for n, page in enumerate(seen["depth"]) if page != "/" or not n] == depth_first()
@@ -160,7 +160,7 @@ def test_it_logs_in_keeps_to_the_site_and_to_its_limits(site, tmp_path):
             "--field", f"password=@{tmp_path / 'password'}", "--label", "mine", "--pages", "5",
         )  # fmt: skip
         assert done.returncode == 0
-        assert "fewer than 10 pages" in done.stderr
+        assert "fewer than 10 responses" in done.stderr
         assert site.posted == ["token=t1&user=ann&password=secret"]
         paths = [path for path, _ in site.asked]
         assert "/private" in paths
@@ -181,14 +181,14 @@ def test_it_logs_in_keeps_to_the_site_and_to_its_limits(site, tmp_path):
         (["http://127.0.0.1:1/", "--order", "deep"], 2, "none of depth, breadth and random"),
         (["http://127.0.0.1:1/", "--order", "depth", "--delay", "soon"], 2, "write seconds"),
         (["http://192.0.2.1/", "--order", "depth"], 1, "--allow 192.0.2.1"),
-        (["http://127.0.0.1:1/", "--order", "depth", "--login", "http://127.0.0.2:1/"], 1, "not of the site"),
+        (["http://127.0.0.1:1/", "--order", "depth", "--login", "http://127.0.0.2:1/"], 1, "not on the site"),
         (["http://127.0.0.1:1/", "--order", "depth", "--from", "192.0.2.1"], 1, "not an address of this machine"),
         (["http://127.0.0.1:1/", "--order", "depth", "--field", "x"], 2, "NAME=VALUE"),
         (["http://127.0.0.1:1/", "--order", "depth", "--field", "x=@/none"], 1, "cannot read"),
-        (["http://127.0.0.1:1/", "--order", "depth"], 1, "nothing answers at"),
+        (["http://127.0.0.1:1/", "--order", "depth"], 1, "no response from"),
     ],
 )
-def test_what_is_wrong_is_one_line(tmp_path, monkeypatch, arguments, status, said):
+def test_wrong_use_is_one_line(tmp_path, monkeypatch, arguments, status, said):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "hedgerow.toml").write_text("")
     done = crawl(tmp_path, *arguments)

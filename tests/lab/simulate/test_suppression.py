@@ -386,7 +386,7 @@ def test_interrupted_it_says_so_and_writes_nothing(tmp_path, monkeypatch):
         after_each()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hedgerow.lab.simulate.suppression.suppress", stopped_by_hand)
+    monkeypatch.setattr("hedgerow.cli.simulate.suppress", stopped_by_hand)
     file = tmp_path / "result.json"
     done = invoke("--json", file)
     assert done.exit_code == 130

@@ -211,7 +211,7 @@ def test_the_ledger_of_the_settings_is_trained_on_and_goes_into_the_shadow(crawl
     assert (own["crawlers"], own["crawlers_found"]["of"]) == (6, 12)
     assert all(stage.bins for stage in bundle.stages)
     assert bundle.metrics["60"]["calibration"]
-    assert "this site's own at 60 visits" in " ".join(result.output.split())
+    assert "From this site, at 60 visits" in " ".join(result.output.split())
     assert "This site" in shadow.with_suffix(".html").read_text()
 
 
