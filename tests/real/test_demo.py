@@ -62,11 +62,11 @@ def test_shows_what_crawlers_get(tmp_path: Path, program: Callable[[str], str]) 
         assert 0 < int(within) < int(without.replace(",", "")) / 10, name
         if name == "wget with robots.txt":
             assert (int(within), after.strip()) == (1, "-")
-            assert "keeps to robots.txt" in why
+            assert "obeys robots.txt" in why
             continue
         assert int(after) > 0, name
         assert why.strip(), name
-    person = re.search(r"A person who reads all along: (\d+) requests, disturbed: (\d+)", out)
+    person = re.search(r"A person who reads all the time: (\d+) requests, disturbed: (\d+)", out)
     assert person is not None
     assert int(person[1]) > 3
     assert person[2] == "0"

@@ -91,7 +91,7 @@ def run(
         raise HedgerowError(_FAILURES[end])
     if not crawl.statuses:
         raise HedgerowError(f"no response from {url}: {', '.join(results) or end}; is the site running there?")
-    typer.echo(f"requested {crawl.asked} pages in {seconds:.0f} s: {', '.join(results)}")
+    typer.echo(f"requested {crawl.requests} pages in {seconds:.0f} s: {', '.join(results)}")
     typer.echo(f"labelled {name} in {path}")
     if crawl.statuses.total() < _MIN_PAGES:
         typer.echo(f"fewer than {_MIN_PAGES} responses: too few to learn from", err=True)

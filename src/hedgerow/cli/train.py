@@ -165,7 +165,7 @@ def _from_logs(
     from random import Random
 
     from hedgerow.lab.train import log_samples as sitelogs
-    from hedgerow.lab.train.ledger_samples import tell_crawls, visits_to_windows
+    from hedgerow.lab.train.ledger_samples import label_crawls, visits_to_windows
     from hedgerow.lab.train.samples import visits_to_samples, windows_of
     from hedgerow.lab.train.simulated_data import path_rows
     from hedgerow.ledger.labels import read_labels
@@ -181,7 +181,7 @@ def _from_logs(
     crawls = [label for path in dict.fromkeys(crawled) for label in read_labels(path)] if reader.is_ledger else []
     known = sitelogs.read_labels(labels) if labels else {}
     gathered = sitelogs.gather(
-        tell_crawls(visits_with_progress(reader), crawls, known), known, shipped("window") if window else load(),
+        label_crawls(visits_with_progress(reader), crawls, known), known, shipped("window") if window else load(),
         host=host, to_samples=visits_to_windows if window else visits_to_samples,
     )  # fmt: skip
     _print_status(

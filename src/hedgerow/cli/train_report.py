@@ -25,7 +25,7 @@ def train_heuristics(
     *labels* is a CSV file of `source,label`, in which the label of people is "person".
     """
     try:
-        from hedgerow.lab.train.report_weights import learn, lesson
+        from hedgerow.lab.train.report_weights import train_report_model, training_log
         from hedgerow.report.report_model import encoded
         from hedgerow.report.tables.source_tables import Tables
     except ImportError as error:
@@ -41,9 +41,9 @@ def train_heuristics(
     lessons = []
     for log in logs:
         with Tables([log], memory=_MEMORY, dialect=dialect, hide_agents=True) as tables:
-            lessons.append(lesson(short_name(log), tables, bots, *bundles, known))
+            lessons.append(training_log(short_name(log), tables, bots, *bundles, known))
             typer.echo(f"{readable(short_name(log))}: {len(lessons[-1].crawlers):,} labelled sources", err=True)
-    model = learn(lessons)
+    model = train_report_model(lessons)
     if out is not None:
         try:
             out.write_bytes(encoded(model))

@@ -1,5 +1,6 @@
 """
-Lab: training, simulation, training crawlers and the demo. Nothing else imports it but `cli`.
+Lab: training, simulation, training crawlers and the demo.
 
-Tests: `tests/lab/`.
+Owns everything that is not needed to protect a site or to read its logs. Never runs in a gate. Called by `cli` and
+`evaluate` only. Tests: `tests/lab/`.
 """

@@ -128,7 +128,7 @@ def crawl(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_each_order_is_what_the_site_sees_and_the_ledger_has_it_labelled(site, tmp_path):
+def test_the_site_sees_each_order_and_the_ledger_is_labelled(site, tmp_path):
     with protected(site, tmp_path) as url:
         seen = {}
         for order in ("depth", "breadth", "random"):
@@ -152,7 +152,7 @@ def test_each_order_is_what_the_site_sees_and_the_ledger_has_it_labelled(site, t
     assert sum(visit.marker is not None for visit in visits) == len(visits) - 3
 
 
-def test_it_logs_in_keeps_to_the_site_and_to_its_limits(site, tmp_path):
+def test_the_crawler_logs_in_and_stays_on_the_site_and_within_limits(site, tmp_path):
     (tmp_path / "password").write_text("secret\n")
     with protected(site, tmp_path) as url:
         done = crawl(
@@ -197,7 +197,7 @@ def test_wrong_use_is_one_line(tmp_path, monkeypatch, arguments, status, said):
     assert done.stderr.count("\n") == 1
 
 
-def test_without_scrapy_it_says_what_to_install(tmp_path):
+def test_without_scrapy_the_error_names_the_extra(tmp_path):
     (tmp_path / "hedgerow.toml").write_text("")
     code = "import sys; sys.modules['scrapy'] = None; from hedgerow.cli.main import main; main()"
     command = [sys.executable, "-c", code, "crawl", "http://127.0.0.1:1/", "--order", "depth"]

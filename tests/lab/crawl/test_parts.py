@@ -26,7 +26,7 @@ def crawl(order, seed=None) -> list[str]:
     return found
 
 
-def test_orders():
+def test_links_come_in_the_order_asked_for():
     assert crawl("depth") == ["/", "/a", "/a1", "/a11", "/a2", "/b", "/b1", "/b2", "/c"]
     assert crawl("breadth") == ["/", "/a", "/b", "/c", "/a1", "/a2", "/b1", "/b2", "/a11"]
     assert crawl("random", 1) == crawl("random", 1)
@@ -34,7 +34,7 @@ def test_orders():
     assert sorted(crawl("random")) == sorted(crawl("depth"))
 
 
-def test_a_random_link_is_any_of_those_that_wait():
+def test_random_order_returns_any_waiting_link():
     firsts = []
     for seed in range(300):
         frontier = Frontier("random", seed)
@@ -44,7 +44,7 @@ def test_a_random_link_is_any_of_those_that_wait():
 
 
 def test_the_frontier_is_bounded(monkeypatch):
-    monkeypatch.setattr("hedgerow.lab.crawl.frontier._MOST", 10)
+    monkeypatch.setattr("hedgerow.lab.crawl.frontier._MAX_LINKS", 10)
     for order, first in (("depth", "/90"), ("breadth", "/0")):
         frontier = Frontier(order)
         for n in range(0, 100, 10):
@@ -53,7 +53,7 @@ def test_the_frontier_is_bounded(monkeypatch):
         assert frontier.next() == first
 
 
-def test_delays():
+def test_delays_are_constant_or_normally_distributed():
     assert parse_delay("8")() == 8.0
     drawn = parse_delay(" normal( 8, 1 ) ", seed=2)
     some = [drawn() for _ in range(500)]
@@ -64,7 +64,7 @@ def test_delays():
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "normal(8)", "normal(1.2.3,1)"])
-def test_what_is_no_delay(text):
+def test_invalid_delays_are_refused(text):
     with pytest.raises(ValueError, match="write seconds"):
         parse_delay(text)
 
@@ -74,7 +74,7 @@ def resolve(monkeypatch, *addresses):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
 
-def test_one_s_own_site():
+def test_a_site_on_this_machine_is_accepted():
     assert own_origin("http://127.0.0.1:8080/x") == Origin("http", "127.0.0.1", 8080, "127.0.0.1")
     assert source_address(own_origin("http://127.0.0.1:8080/")) == "127.0.0.1"
     assert is_own("127.9.9.9")
@@ -82,7 +82,7 @@ def test_one_s_own_site():
 
 
 @pytest.mark.parametrize("addresses", [("192.0.2.1",), ("127.0.0.1", "192.0.2.1"), ("0.0.0.0",), ("224.0.0.1",)])
-def test_any_other_is_refused_unless_it_is_allowed(monkeypatch, addresses):
+def test_another_host_is_refused_unless_it_is_allowed(monkeypatch, addresses):
     resolve(monkeypatch, *addresses)
     with pytest.raises(HedgerowError, match="not this machine"):
         own_origin("http://site.example/")
@@ -92,19 +92,19 @@ def test_any_other_is_refused_unless_it_is_allowed(monkeypatch, addresses):
 
 
 @pytest.mark.parametrize("url", ["", "site.example", "ftp://127.0.0.1/", "http://", "http://[x/", "http://h:99999/"])
-def test_what_is_no_address(url):
+def test_invalid_urls_are_refused(url):
     with pytest.raises(HedgerowError, match="is not an address"):
         own_origin(url)
 
 
-def test_what_is_of_the_site():
+def test_urls_of_the_same_origin_belong_to_the_site():
     origin = own_origin("http://127.0.0.1:8080/")
     assert origin.has("http://127.0.0.1:8080/~abc?x=1")
     for url in ("https://127.0.0.1:8080/", "http://127.0.0.1/", "http://localhost:8080/", "http://[", "mailto:a@b"):
         assert not origin.has(url)
 
 
-def test_labels(tmp_path):
+def test_labels_are_written_and_read_again(tmp_path):
     path = labels_path(tmp_path / "ledger.sqlite")
     assert read_labels(path) == []
     label = Label("127.0.0.1", "agent", "site:80", 100.0, 200.0, "depth-first")

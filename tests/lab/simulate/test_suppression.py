@@ -48,7 +48,7 @@ ways = st.fixed_dictionaries(
 # Sites
 
 
-def test_links_are_drawn_by_the_papers_formula():
+def test_links_follow_the_formula_of_the_paper():
     """P(n) = 2 (cdf(n) - cdf(n - 1)): nearly all of it on the site, the first two pages alike, then ever less."""
     chances = popularity(10_000, 3333)
     assert sum(chances) == pytest.approx(0.9975, abs=1e-4)
@@ -64,7 +64,7 @@ def test_fixed_links_are_on_every_page_and_the_others_are_not():
 
 
 @given(sites())
-def test_a_url_is_on_a_page_once(site):
+def test_a_page_links_to_each_page_at_most_once(site):
     assert all(len(set(page)) == len(page) for page in site)
     assert all(0 <= target < len(site) for page in site for target in page)
 
@@ -73,7 +73,7 @@ def test_a_url_is_on_a_page_once(site):
 
 
 @given(sites(), ways, st.integers(0, 99))
-def test_a_crawler_that_can_tell_links_apart_wastes_nothing(site, way, seed):
+def test_a_crawler_on_unmarked_links_wastes_no_request(site, way, seed):
     """And it gets everything that a crawler of marked links gets in the end."""
     able = crawl(site, Random(seed), marked=False, **way)
     assert able.efficiency == 1
@@ -82,7 +82,7 @@ def test_a_crawler_that_can_tell_links_apart_wastes_nothing(site, way, seed):
 
 
 @given(sites(), ways, st.integers(0, 99))
-def test_nobody_finds_more_than_one_page_a_request(site, way, seed):
+def test_a_request_finds_at_most_one_page(site, way, seed):
     """Nor more pages than there are; and the requests end, since no URL is asked for twice."""
     crawled = crawl(site, Random(seed), **way)
     assert 0 < crawled.efficiency <= 1
@@ -102,7 +102,7 @@ def test_a_round_is_one_request_of_each_worker(site, way, seed, rounds):
     assert list(part.found_at) == [at for at in whole.found_at if at <= part.requests]
 
 
-def test_everything_linked_is_found_in_the_end():
+def test_all_linked_pages_are_found_in_the_end():
     """A ring, and a page that nobody links to."""
     site = ((1,), (2,), (0,), (0,))
     for order in Order:
@@ -202,7 +202,7 @@ def test_more_repeats_do_not_change_the_first():
     assert estimate([one, second, third]).margin == pytest.approx(spread)
 
 
-def test_each_repeat_is_told():
+def test_the_callback_runs_after_each_repeat():
     told = []
     suppress(SMALL, after_each=lambda: told.append(None))
     assert len(told) == SMALL.repeats
@@ -212,7 +212,7 @@ def test_after_one_repeat_there_is_no_interval():
     assert suppress(replace(SMALL, repeats=1)).waste.margin is None
 
 
-def test_a_share_that_nobody_reaches_is_none():
+def test_a_share_that_is_never_reached_is_none():
     """With two links a page many pages are linked to by none."""
     result = suppress(Parameters(pages=300, links=2, fixed=0, first_pages=5, repeats=2, crews=(1,)))
     assert result.extra[0.95] is None
@@ -244,12 +244,12 @@ def test_wrong_parameters_are_named(wrong, told):
         suppress(parameters)
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     assert len(Parameters(workers=0, repeats=0, fractions=(0.0, 2.0)).faults()) == 4
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30))
-def test_an_interval_holds_the_mean(values):
+def test_an_interval_contains_the_mean(values):
     found = estimate(values)
     assert min(values) - 1e-9 <= found.mean <= max(values) + 1e-9
     assert found.margin >= 0
@@ -262,7 +262,7 @@ def texts(svg):
     return [element.text for element in ET.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_the_picture_is_one_svg_file_that_needs_nothing_else():
+def test_the_plot_is_one_svg_file_without_external_resources():
     svg = draw(papers())
     root = ET.fromstring(svg)
     assert root.tag == f"{SVG}svg"
@@ -273,7 +273,7 @@ def test_the_picture_is_one_svg_file_that_needs_nothing_else():
     assert root.find(f"{SVG}desc").text
 
 
-def test_the_picture_has_a_bar_for_each_crew_and_a_label_for_each_share():
+def test_the_plot_has_a_bar_for_each_crew_and_a_label_for_each_share():
     svg = draw(papers())
     bars = [rect for rect in ET.fromstring(svg).iter(f"{SVG}rect") if rect.get("class") == "bar"]
     heights = [float(bar.get("height")) for bar in bars]
@@ -283,9 +283,9 @@ def test_the_picture_has_a_bar_for_each_crew_and_a_label_for_each_share():
     assert any(text.startswith("95 %: ") for text in texts(svg))
 
 
-def test_the_papers_numbers_stand_only_beside_its_own_experiment():
-    assert 'class="told"' in draw(papers())
-    assert 'class="told"' not in draw(suppress(SMALL))
+def test_the_numbers_of_the_paper_are_shown_only_for_its_own_experiment():
+    assert 'class="paper"' in draw(papers())
+    assert 'class="paper"' not in draw(suppress(SMALL))
     assert Parameters(deviation=3333).like_the_paper
     assert not Parameters(deviation=100).like_the_paper
     assert not Parameters(workers=20).like_the_paper
@@ -352,7 +352,7 @@ def test_every_number_of_the_paper_is_an_option():
     }
 
 
-def test_tables_and_picture(tmp_path):
+def test_the_command_prints_tables_and_writes_a_plot(tmp_path):
     file = tmp_path / "figures.svg"
     done = invoke(*QUICK, "--plot", file)
     assert done.exit_code == 0
@@ -373,7 +373,7 @@ def test_tables_and_picture(tmp_path):
         ["--plot", "/"],
     ],
 )
-def test_wrong_use_is_told_in_one_line(options):
+def test_wrong_use_is_one_line(options):
     done = invoke(*options)
     assert done.exit_code == 2
     assert done.stderr.startswith("hedgerow: ")
@@ -381,7 +381,7 @@ def test_wrong_use_is_told_in_one_line(options):
     assert done.stdout == ""
 
 
-def test_interrupted_it_says_so_and_writes_nothing(tmp_path, monkeypatch):
+def test_an_interrupted_simulation_says_so_and_writes_nothing(tmp_path, monkeypatch):
     def stopped_by_hand(_, *, after_each):
         after_each()
         raise KeyboardInterrupt

@@ -15,7 +15,7 @@ from hedgerow.core.decision import PASS
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Visit
 from hedgerow.errors import ModelError
-from hedgerow.lab.train.ledger_samples import tell_crawls
+from hedgerow.lab.train.ledger_samples import label_crawls
 from hedgerow.lab.train.log_samples import gather, read_labels, train_from_logs
 from hedgerow.lab.train.samples import draw_crawlers, draw_people, draw_sites
 from hedgerow.lab.train.simulated_data import Size
@@ -47,11 +47,11 @@ def visits_of(walks):
                     kind="asset",
                     referrer=f"http://example.org/{stride.page}",
                 )
-            ] * stride.beside
+            ] * stride.side_requests
     return sorted(visits, key=lambda visit: visit.at)
 
 
-def test_a_bundle_for_a_site():
+def test_a_bundle_is_trained_on_the_log_of_a_site():
     chance = Random(5)
     people = draw_people(chance, SITES, 40, marked=False)
     crawlers = draw_crawlers(chance, SITES, 36, marked=False, vary=False)
@@ -66,19 +66,19 @@ def test_a_bundle_for_a_site():
     assert "simulated" not in bundle.provenance["crawlers"]
 
 
-def test_crawlers_that_nobody_labelled_are_kept_out():
+def test_unlabelled_crawlers_are_filtered_out():
     crawlers = draw_crawlers(Random(5), SITES, 12, marked=False, vary=False)
     gathered = gather(visits_of(crawlers), {}, load(), host="example.org")
     assert gathered.people <= 1
 
 
-def test_who_is_named_a_person_is_one():
+def test_visitors_labelled_as_people_are_not_filtered():
     crawlers = draw_crawlers(Random(5), SITES, 6, marked=False, vary=False)
     gathered = gather(visits_of(crawlers), {f"192.0.2.{n}": "person" for n in range(6)}, load(), host="example.org")
     assert gathered.people == 6
 
 
-def test_labels(tmp_path):
+def test_labels_are_read_and_faults_name_the_line(tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("visitor,label\n192.0.2.1,depth-first\n\naccount:ann,person\n")
     assert read_labels(path) == {"192.0.2.1": "depth-first", "account:ann": "person"}
@@ -96,7 +96,7 @@ def _own_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW__DIRECTORY", str(tmp_path / "state"))
 
 
-def test_the_command_simulated(tmp_path):
+def test_train_with_simulated_visitors(tmp_path):
     out, told = tmp_path / "bundle.json", tmp_path / "told.json"
     arguments = ["train", "--simulated", "--recipe", "pathmarker", "--people", "60", "--crawlers", "60"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(out), "--json", str(told)])
@@ -106,12 +106,12 @@ def test_the_command_simulated(tmp_path):
     assert "people right" in result.output
     page = (tmp_path / "bundle.html").read_text()
     assert "<svg" in page
-    assert "judged person" in page
+    assert "classified as person" in page
     # Drawn elsewhere: nothing that a site should have in its shadow.
     assert not (tmp_path / "state").exists()
 
 
-def test_the_command_with_a_log(tmp_path, monkeypatch):
+def test_train_with_a_log(tmp_path, monkeypatch):
     monkeypatch.setattr("hedgerow.lab.train.log_samples.Size", lambda: Size(4, 60, 60))
     log = tmp_path / "access.log"
     lines = [
@@ -128,14 +128,14 @@ def test_the_command_with_a_log(tmp_path, monkeypatch):
     assert told["metrics"]["60"]["own"]["crawlers"] == 1
 
 
-def test_the_window_is_not_trained_from_access_logs(tmp_path):
+def test_the_window_model_needs_a_ledger(tmp_path):
     (tmp_path / "access.log").write_text("")
     result = CliRunner().invoke(app, ["train", str(tmp_path / "access.log"), "--recipe", "window"])
     assert isinstance(result.exception, ModelError)
     assert "ledger" in str(result.exception)
 
 
-def test_without_a_ledger_it_says_what_to_do():
+def test_train_without_a_ledger_says_what_to_do():
     result = CliRunner().invoke(app, ["train"])
     assert isinstance(result.exception, ModelError)
     assert "--config" in str(result.exception)
@@ -176,9 +176,9 @@ def crawled(tmp_path) -> Path:
     return path
 
 
-def test_crawls_are_told_from_the_people_at_their_address(crawled):
+def test_crawls_are_separated_from_people_at_the_same_address(crawled):
     labels: dict[str, str] = {}
-    visits = list(tell_crawls(LogReader([str(crawled)]), read_crawls(labels_path(crawled)), labels))
+    visits = list(label_crawls(LogReader([str(crawled)]), read_crawls(labels_path(crawled)), labels))
     assert sorted(labels) == [f"crawl {n}" for n in range(1, 7)]
     assert set(labels.values()) == {"depth-first", "width-first", "random-like"}
     agents = {
@@ -187,17 +187,17 @@ def test_crawls_are_told_from_the_people_at_their_address(crawled):
     assert agents == {(True, "hedgerow-crawl"), (False, "Mozilla/5.0")}
 
 
-def test_a_label_of_one_s_own_stands_for_a_suspect():
+def test_a_custom_label_counts_as_suspect():
     crawl = Label("192.0.2.1", "x", "example.org", 0.0, 9.0, "my-tool")
     visit = Visit(5.0, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/", host="example.org", user_agent="x")
     labels: dict[str, str] = {}
-    (told,) = tell_crawls([visit], [crawl], labels)
+    (told,) = label_crawls([visit], [crawl], labels)
     assert labels == {told.visitor: "suspect"}
-    (after,) = tell_crawls([msgspec.structs.replace(visit, at=10.0)], [crawl], labels)
+    (after,) = label_crawls([msgspec.structs.replace(visit, at=10.0)], [crawl], labels)
     assert after.visitor == "192.0.2.1"
 
 
-def test_the_ledger_of_the_settings_is_trained_on_and_goes_into_the_shadow(crawled, monkeypatch):
+def test_train_without_logs_uses_the_ledger_and_creates_a_shadow(crawled, monkeypatch):
     monkeypatch.setattr("hedgerow.lab.train.log_samples.Size", lambda: Size(4, 60, 60))
     result = CliRunner().invoke(app, ["train"])
     assert result.exit_code == 0, result.output

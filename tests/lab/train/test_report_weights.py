@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.errors import ModelError
-from hedgerow.lab.train.report_weights import learn, lesson
+from hedgerow.lab.train.report_weights import train_report_model, training_log
 from hedgerow.report.report_model import encoded, load
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
@@ -19,25 +19,27 @@ def lessons(tmp_path, *, labels=None, seeds=(1, 2)):
         path = tmp_path / f"{seed}.log"
         path.write_text(site_log(seed, agent="curl/8" if labels is None else "Mozilla/5.0"))
         with Tables([str(path)], memory=400_000_000) as tables:
-            found.append(lesson(path.name, tables, Bots(known=known_bots()), shipped("boosted"), load_window(), labels))
+            found.append(
+                training_log(path.name, tables, Bots(known=known_bots()), shipped("boosted"), load_window(), labels)
+            )
     return found
 
 
-def test_a_log_that_was_left_out_is_judged_well(tmp_path):
-    model = learn(lessons(tmp_path))
+def test_a_held_out_log_is_classified_well(tmp_path):
+    model = train_report_model(lessons(tmp_path))
     told = model.provenance["left_out"]["2.log"]
     assert told["crawlers_right"] == told["people_right"] == told["area"] == 1.0
     (tmp_path / "model.json").write_bytes(encoded(model))
     assert load(tmp_path / "model.json") == model
 
 
-def test_labels_of_one_s_own(tmp_path):
+def test_given_labels_replace_those_of_the_log(tmp_path):
     labels = {f"198.51.100.{n}": "suspect" for n in range(10)} | {f"192.0.2.{n}": "person" for n in range(20)}
     (one,) = lessons(tmp_path, labels=labels, seeds=(1,))
     assert (one.crawlers.sum(), (~one.crawlers).sum()) == (10, 20)
 
 
-def test_most_of_a_person_s_sittings_look_like_one_s(tmp_path):
+def test_a_person_looks_like_a_browser_in_most_sessions(tmp_path):
     """A scanner that brings a few images along once, among much else, is no person for it."""
     page, home = "http://e.org/a", "http://e.org/"
     sitting = [("/a", home), ("/i/1.png", page), ("/i/2.png", page), ("/b", ""), ("/c", ""), ("/d", ""), ("/e", "")]
@@ -52,14 +54,14 @@ def test_most_of_a_person_s_sittings_look_like_one_s(tmp_path):
     (tmp_path / "a.log").write_text("".join(lines))
     with Tables([str(tmp_path / "a.log")], memory=400_000_000) as tables:
         assert tables.figures["human_like"].tolist() == [7, 7]
-        one = lesson("a.log", tables, Bots(known=known_bots()), shipped("boosted"), load_window())
+        one = training_log("a.log", tables, Bots(known=known_bots()), shipped("boosted"), load_window())
         assert [tables.sources[k] for k in one.chosen] == ["192.0.2.1"]
         assert not one.crawlers.any()
 
 
-def test_too_little_to_learn_from_is_said(tmp_path):
+def test_too_few_labelled_sources_are_an_error(tmp_path):
     with pytest.raises(ModelError, match="fewer than 5"):
-        learn(lessons(tmp_path, labels={"192.0.2.1": "person"}, seeds=(1,)))
+        train_report_model(lessons(tmp_path, labels={"192.0.2.1": "person"}, seeds=(1,)))
     (tmp_path / "bad.json").write_text('{"format": "x"}')
     with pytest.raises(ModelError, match="is no model of a report"):
         load(tmp_path / "bad.json")

@@ -11,13 +11,13 @@ from hedgerow.errors import ModelError
 from hedgerow.lab.train.cn2_rules import fit_rules
 from hedgerow.lab.train.shape_model import (
     CRAWLER,
+    MERGED,
     PERSON,
-    TOGETHER,
     LabelledSource,
-    declared,
+    bot_declaration,
     gather,
+    merged_people,
     rows_of,
-    together,
     train_shape,
 )
 from hedgerow.report.shape.model_file import load
@@ -44,7 +44,7 @@ def bundle():
     return train_shape({"a": sources()}, provenance={"who": "made up"})
 
 
-def test_a_bundle_with_figures(bundle):
+def test_a_bundle_has_models_and_quality_figures(bundle):
     assert list(bundle.faults()) == []
     assert bundle.provenance["crawlers"] == 40
     assert bundle.provenance["who"] == "made up"
@@ -58,25 +58,25 @@ def test_the_same_sources_give_the_same_bundle(bundle):
     assert train_shape({"a": sources()}, provenance={"who": "made up"}) == bundle
 
 
-def test_too_few_are_an_error():
+def test_too_few_sources_are_an_error():
     with pytest.raises(ModelError, match="20 of each are needed"):
         train_shape({"a": sources(count=5)})
 
 
-def test_people_put_together_stay_within_their_fold():
-    put = together(sources(), 1)
+def test_merged_people_are_of_one_fold():
+    put = merged_people(sources(), 1)
     assert put
-    assert {one.label for one in put} == {TOGETHER}
+    assert {one.label for one in put} == {MERGED}
     by_fold = {
         fold: {float(t) for s in sources() if s.label == PERSON and s.fold == fold for t in s.times}
         for fold in range(5)
     }
     assert all({float(t) for t in one.times} <= by_fold[one.fold] for one in put)
     rows = rows_of([*sources(), *put])
-    assert set(rows.labels.tolist()) == {CRAWLER, PERSON, TOGETHER}
+    assert set(rows.labels.tolist()) == {CRAWLER, PERSON, MERGED}
 
 
-def test_cn2_finds_what_was_planted():
+def test_cn2_finds_a_planted_rule():
     chance = np.random.default_rng(3)
     rows = chance.random((400, 4))
     crawlers = (rows[:, 2] > 0.6) & (rows[:, 0] <= 0.5)
@@ -104,8 +104,8 @@ def test_labels_come_from_the_log_or_from_a_file():
     assert found == {"192.0.2.1": PERSON, "192.0.2.2": "", "192.0.2.3": CRAWLER}
 
 
-def test_who_declares_itself():
-    is_declared = declared()
+def test_user_agents_that_declare_a_bot():
+    is_declared = bot_declaration()
     assert all(map(is_declared, ("Googlebot/2.1", "python-requests/2.31", "x (+https://who.example/bot)", "curl/8")))
     assert not is_declared("Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0")
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import ModelError
+from hedgerow.lab.svg import line_chart
 from hedgerow.lab.train import simulated_crawlers as crawlers
 from hedgerow.lab.train import site_graphs as graphs
 from hedgerow.lab.train.fit import balance, fold_of, folds_of, train
 from hedgerow.lab.train.measures import area, at_false_positives, calibration, confusion, roc, wilson
-from hedgerow.lab.train.person_filter import Heuristics, honest
-from hedgerow.lab.train.plots import lines
+from hedgerow.lab.train.person_filter import Heuristics, trusted_samples
 from hedgerow.lab.train.samples import (
     PERSON,
     Sample,
@@ -28,10 +28,10 @@ from hedgerow.lab.train.samples import (
     visits_to_samples,
     windows_along,
 )
-from hedgerow.lab.train.simulated_crawlers import OTHERS, crawl
+from hedgerow.lab.train.simulated_crawlers import TEST_CRAWLERS, crawl
 from hedgerow.lab.train.simulated_data import Size, draw_walks, train_simulated
 from hedgerow.lab.train.simulated_people import SimulatedPerson
-from hedgerow.lab.train.walks import Stride, Walk, take
+from hedgerow.lab.train.walks import Stride, Walk, add_stride
 from hedgerow.watch.models.bundle import encoded, load
 from hedgerow.watch.sessions.path import LONG, PATHMARKER_FEATURES, PathSession
 
@@ -41,7 +41,7 @@ SITES = draw_sites(Random(1), 4)
 def session_of(strides: list[Stride]) -> PathSession:
     session = PathSession()
     for stride in strides:
-        take(session, stride)
+        add_stride(session, stride)
     return session
 
 
@@ -67,14 +67,14 @@ def test_a_marked_page_may_be_fetched_from_each_parent():
     assert len(set(steps)) == len(steps)
 
 
-def test_the_papers_delay():
+def test_the_delay_of_the_paper():
     times = [stride.at for stride in walk("random", delay=crawlers.eight_seconds)]
     gaps = [b - a for a, b in pairwise(times)]
     assert 7.5 < sum(gaps) / len(gaps) < 10
 
 
-@pytest.mark.parametrize("crawler", OTHERS, ids=lambda crawler: crawler.name)
-def test_every_parent_was_fetched_before(crawler):
+@pytest.mark.parametrize("crawler", TEST_CRAWLERS, ids=lambda crawler: crawler.name)
+def test_every_parent_was_fetched_before_its_child(crawler):
     strides = crawl(SITES[0], crawler, Random(3), pages=LONG, marked=False, assets=3.0)
     assert [stride.at for stride in strides] == sorted(stride.at for stride in strides)
     seen = set()
@@ -83,12 +83,12 @@ def test_every_parent_was_fetched_before(crawler):
         seen.add(stride.page)
 
 
-def test_a_small_site_ends():
-    assert len(crawl(((1,), (0,)), crawlers.SIX[0], Random(1), pages=LONG, marked=False, assets=0.0)) == 2
+def test_a_crawl_of_a_small_site_ends():
+    assert len(crawl(((1,), (0,)), crawlers.TRAINING_CRAWLERS[0], Random(1), pages=LONG, marked=False, assets=0.0)) == 2
 
 
 @given(st.integers(0, 1000))
-def test_people_follow_links_that_are_there(seed):
+def test_simulated_people_follow_existing_links(seed):
     person = SimulatedPerson(Random(seed), marked=True, assets=2.0)
     site = SITES[seed % len(SITES)]
     strides = person.walk(site, pages=LONG)
@@ -100,14 +100,14 @@ def test_people_follow_links_that_are_there(seed):
         seen.add(stride.page)
 
 
-def test_a_folder_is_a_site(tmp_path):
+def test_a_folder_of_html_is_read_as_a_site(tmp_path):
     (tmp_path / "index.html").write_text(
         '<a href="a.html#x">a</a> <A HREF=b/c.html>c</a> <a href="http://else.org/">e</a>'
     )
     (tmp_path / "a.html").write_text('<a href="/index.html">home</a> <a href="gone.html">gone</a>')
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c.html").write_text('<a href="../a.html">a</a>')
-    assert graphs.folder(tmp_path) == ((1, 2), (0,), (1,))
+    assert graphs.folder_site(tmp_path) == ((1, 2), (0,), (1,))
 
 
 def test_same_seed_same_bundle():
@@ -118,7 +118,7 @@ def test_same_seed_same_bundle():
 
 
 @pytest.mark.parametrize("recipe", ["boosted", "pathmarker", "window"])
-def test_a_bundle_of_each_recipe(recipe):
+def test_each_recipe_gives_a_valid_bundle(recipe):
     bundle = train_simulated(recipe, size=Size(sites=2, people=60, crawlers=60))
     assert not list(bundle.faults())
     for measured in bundle.metrics.values():
@@ -126,13 +126,13 @@ def test_a_bundle_of_each_recipe(recipe):
         assert measured["confusion"]["person"]
 
 
-def test_too_few_are_said_to_be_too_few():
+def test_too_few_visitors_are_an_error():
     samples = [s for w in draw_people(Random(1), SITES, 30) for s in samples_of(w)]
     with pytest.raises(ModelError, match="30 people and 0 crawlers"):
         train(samples)
 
 
-def test_all_rows_of_a_visitor_are_in_one_fold():
+def test_all_samples_of_a_visitor_are_in_one_fold():
     assert len({fold_of("ann", 1) for _ in range(5)}) == 1
     assert {fold_of(str(n), 1) for n in range(100)} == {0, 1, 2, 3, 4}
 
@@ -141,7 +141,7 @@ def visit(at, target="/", *, who="192.0.2.1", **more):
     return Visit(at, who, who, who, "GET", target, **more)
 
 
-def test_rows_of_a_log():
+def test_samples_of_a_log():
     visits = [visit(n * 1.0, f"/{n}", referrer="http://example.org/0") for n in range(75)]
     visits.insert(5, visit(4.5, "/x.png", kind="asset"))
     samples = visits_to_samples(visits, lambda _: "width-first", host="example.org")
@@ -163,13 +163,13 @@ def test_rows_of_a_log():
         ({"marker": Marker("page", b"other!", b"", "/")}, 30, True),
     ],
 )
-def test_whom_the_heuristics_suspect(more, times, suspect):
+def test_the_heuristics_suspect_traps_and_repeated_anomalies(more, times, suspect):
     heuristics = Heuristics()
     for number in range(100):
         heuristics.add(visit(float(number)))
     for number in range(times):
         heuristics.add(visit(200.0 + number, **more))
-    assert ("192.0.2.1" in heuristics.settle()) is suspect
+    assert ("192.0.2.1" in heuristics.all_suspects()) is suspect
 
 
 def test_a_crawler_that_drifts_does_not_become_a_person():
@@ -189,20 +189,20 @@ def test_a_crawler_that_drifts_does_not_become_a_person():
         at = drifting[-1].at + 7 * 86_400
     poison = list(samples_of(Walk("drifter", PERSON, "x", "x", tuple(drifting))))
     people = [s for w in draw_people(chance, SITES, 100, marked=True) for s in samples_of(w)]
-    kept = {sample.visitor for sample in honest([*poison, *people], (), anchor)}
+    kept = {sample.visitor for sample in trusted_samples([*poison, *people], (), anchor)}
     assert "drifter" not in kept
     assert len(kept) >= 95
 
 
-def test_suspects_stay_out():
+def test_suspects_are_not_used_as_people():
     samples = [
         Sample("a", PERSON, "x", "x", 0, 5, (0.0,) * 17),
         Sample("b", "random-like", "x", "x", 0, 5, (0.0,) * 17),
     ]
-    assert honest(samples, {"a", "b"}, load()) == samples[1:]
+    assert trusted_samples(samples, {"a", "b"}, load()) == samples[1:]
 
 
-def test_measures_by_hand():
+def test_measures_equal_those_computed_by_hand():
     scores, truth = [0.9, 0.8, 0.7, 0.1], [True, False, True, False]
     assert area(roc(scores, truth)) == 0.75
     assert at_false_positives(scores, truth, 0.0)[:4] == (1, 2, 0, 2)
@@ -212,7 +212,7 @@ def test_measures_by_hand():
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-def test_a_log_is_left_out_as_a_whole():
+def test_a_log_is_held_out_as_a_whole():
     """
     People of a log whose like the others have not: their scores are by models that saw nothing of that log, so the
     threshold stands above them.
@@ -225,13 +225,13 @@ def test_a_log_is_left_out_as_a_whole():
     assert set(folds[len(drawn) :]) == {5}
     assert set(folds[: len(drawn)]) == {0, 1, 2, 3, 4}
     without = train(drawn, sizes=(20,))
-    bundle = train([*drawn, *logged], sizes=(20,), apart=("odd",))
+    bundle = train([*drawn, *logged], sizes=(20,), held_out_logs=("odd",))
     assert any(without.judge(s.features, 20).identity != PERSON for s in logged)
     assert all(bundle.judge(s.features, 20).identity == PERSON for s in logged)
     assert bundle.metrics["20"]["logs"]["odd"]["people_right"]["value"] == 1.0
 
 
-def test_what_is_drawn_and_what_is_logged_weigh_alike():
+def test_simulated_and_logged_samples_have_equal_weight():
     rows = [Sample(str(n), PERSON if n < 6 else "x", "log" if n % 3 else "drawn", "", 0, 20, ()) for n in range(9)]
     weights = balance(rows, ("log",))
     assert weights is not None
@@ -243,13 +243,13 @@ def test_what_is_drawn_and_what_is_logged_weigh_alike():
     assert balance(rows, ()) is None
 
 
-def test_curves_are_drawn():
-    plot = ET.fromstring(lines("a < b", {"one & two": [(0.0, 0.0), (10.0, 1.0)]}, most_x=10.0))
+def test_a_line_chart_contains_its_curves():
+    plot = ET.fromstring(line_chart("a < b", {"one & two": [(0.0, 0.0), (10.0, 1.0)]}, max_x=10.0))
     (curve,) = plot.findall("{http://www.w3.org/2000/svg}polyline")
     assert curve.get("points") == "50.0,360.0 500.0,60.0"
 
 
-def test_a_crawl_in_full_swing_is_named():
+def test_the_middle_of_a_crawl_is_classified():
     """Second long sessions, where the parents are out of sight: the paper's six features cannot tell them apart."""
     bundle = load()
     walks = draw_crawlers(Random(8), SITES, 60, long_sessions=2, marked=True, vary=False)
@@ -259,13 +259,13 @@ def test_a_crawl_in_full_swing_is_named():
         assert named.count(label) >= 0.8 * len(rows)
 
 
-def test_walks_are_drawn_by_seed():
+def test_the_same_seed_draws_the_same_walks():
     size = Size(sites=2, people=5, crawlers=6)
     assert draw_walks(1, size) == draw_walks(1, size) != draw_walks(2, size)
-    assert {w.source for w in draw_crawlers(Random(1), SITES, 6)} == {c.name for c in crawlers.SIX}
+    assert {w.source for w in draw_crawlers(Random(1), SITES, 6)} == {c.name for c in crawlers.TRAINING_CRAWLERS}
 
 
-def test_crawlers_are_set_up_in_many_ways():
+def test_crawlers_are_drawn_with_varied_configurations():
     plain = crawlers.Crawler("x", "breadth", crawlers.no_delay)
 
     def pages(**more):
@@ -285,6 +285,6 @@ def test_crawlers_are_set_up_in_many_ways():
     assert stalled[-1].at > 600
 
 
-def test_windows_are_asked_as_the_watch_asks():
+def test_window_samples_are_taken_as_in_the_watch():
     (person,) = draw_people(Random(1), SITES, 1, long_sessions=2)
     assert [pages for pages, _ in windows_along(person, Random(1))] == [27, 54, 81, 108]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.lab.train.samples import draw_people, draw_sites
-from hedgerow.lab.train.walks import take
+from hedgerow.lab.train.walks import add_stride
 from hedgerow.watch.models.bundle import Bins, encoded, load, shipped
 from hedgerow.watch.models.drift import MAJOR_DRIFT, MIN_SESSIONS, Drift, stability_index
 from hedgerow.watch.models.panel import Panel, PanelRecord
@@ -33,7 +33,7 @@ def sessions_of_people(count: int, seed: int = 99, steps: int = 60):
         for strides in walk.sessions():
             session = PathSession()
             for stride in strides[:steps]:
-                take(session, stride)
+                add_stride(session, stride)
             if session.size == steps:
                 yield session
 

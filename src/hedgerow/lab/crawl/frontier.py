@@ -1,4 +1,4 @@
-"""The frontier: the links that a crawler has seen and not yet followed, and which of them comes next."""
+"""The frontier: links that a crawler has seen and not yet followed, in the crawler's order."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hedgerow.core.decision import Identity
 Order = Literal["depth", "breadth", "random"]
 
 IDENTITIES: dict[Order, Identity] = {"depth": "depth-first", "breadth": "width-first", "random": "random-like"}
-"""What a crawler of each order is held to be."""
+"""The identity of a crawler of each order."""
 
-_MOST = 200_000
+_MAX_LINKS = 200_000
 
 
 class Frontier:
     """
-    Links in an *order*, each given out once.
+    Links in an *order*, each returned once.
 
-    "depth": the first link of the page that was read last. "breadth": the links in the order in which they were seen.
-    "random": any of them, each as likely as the others.
+    "depth": the first link of the page that was read last. "breadth": links in the order in which they were seen.
+    "random": any link, all equally likely.
 
     >>> frontier = Frontier("depth")
     >>> frontier.add(["/a", "/b"]); frontier.next()
@@ -33,24 +33,24 @@ class Frontier:
 
     def __init__(self, order: Order, seed: int | None = None) -> None:
         self._order = order
-        self._random = random.Random(seed)  # noqa: S311 - nothing is to be kept secret
+        self._random = random.Random(seed)  # noqa: S311 - not secret
         self._waiting: deque[str] = deque()
-        self._given: set[str] = set()
+        self._returned: set[str] = set()
 
     def add(self, links: Iterable[str]) -> None:
-        """The links of a page, from its top to its end."""
-        fresh = [link for link in dict.fromkeys(links) if link not in self._given]
-        self._waiting.extend(reversed(fresh) if self._order == "depth" else fresh)
-        while len(self._waiting) > _MOST:
-            # What would come last of all is dropped.
+        """Add the links of a page, in their order on the page."""
+        new_links = [link for link in dict.fromkeys(links) if link not in self._returned]
+        self._waiting.extend(reversed(new_links) if self._order == "depth" else new_links)
+        while len(self._waiting) > _MAX_LINKS:
+            # Drop the link that would be followed last.
             self._waiting.popleft() if self._order == "depth" else self._waiting.pop()
 
     def next(self) -> str | None:
-        """The link to follow, or None where there is none left."""
+        """Return the next link, or None if none is left."""
         while self._waiting:
             link = self._take()
-            if link not in self._given:
-                self._given.add(link)
+            if link not in self._returned:
+                self._returned.add(link)
                 return link
         return None
 

@@ -1,4 +1,4 @@
-"""Which hosts are this machine's own: a training crawler is sent nowhere else."""
+"""The check that a site is on this machine: a training crawler is sent nowhere else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """Scheme, host and port of a site, and the address at which it was found."""
+    """Scheme, host and port of a site, and its resolved address."""
 
     scheme: str
     host: str
@@ -22,7 +22,7 @@ class Origin(NamedTuple):
     address: str
 
     def has(self, url: str) -> bool:
-        """Whether *url* is one of this site's."""
+        """Return whether *url* belongs to this site."""
         try:
             return _origin(urlsplit(url)) == (self.scheme, self.host, self.port)
         except ValueError:
@@ -35,9 +35,9 @@ def _origin(parts: SplitResult) -> tuple[str, str, int]:
 
 def own_origin(url: str, allowed: Sequence[str] = ()) -> Origin:
     """
-    The origin of *url*, where its host is this machine or one of *allowed*; HedgerowError where it is not.
+    Return the origin of *url* if its host is this machine or one of *allowed*. Raises HedgerowError otherwise.
 
-    All addresses of the host must be this machine's: a name with one address here and one elsewhere is elsewhere's.
+    All addresses of the host must be on this machine: a name with one other address may lead there.
     """
     try:
         scheme, host, port = _origin(urlsplit(url))
@@ -46,22 +46,22 @@ def own_origin(url: str, allowed: Sequence[str] = ()) -> Origin:
     if scheme not in _PORTS or not host:
         raise HedgerowError(f"{url!r} is not an address such as http://127.0.0.1:8080/")
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses_info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise HedgerowError(f"{host} cannot be resolved: {error.strerror}") from None
-    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in addresses_info))
     if host not in {name.lower() for name in allowed}:
         elsewhere = next((address for address in addresses if not is_own(address)), None)
         if elsewhere is not None:
             raise HedgerowError(
-                f"{host} is {elsewhere}, which is not this machine: crawl your own site alone; "
-                f"if it is yours all the same, say so with --allow {host}"
+                f"{host} is {elsewhere}, which is not this machine: crawl only your own site; "
+                f"if this host is yours, add --allow {host}"
             )
     return Origin(scheme, host, port, addresses[0])
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is this machine's: loopback, or one that it can bind."""
+    """Return whether an address belongs to this machine: loopback, or one that it can bind."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if parsed.is_loopback:
         return True
@@ -77,7 +77,7 @@ def is_own(address: str) -> bool:
 
 
 def source_address(origin: Origin) -> str:
-    """The address from which this machine speaks to *origin*."""
+    """Return the address from which this machine connects to *origin*."""
     family = socket.AF_INET6 if ":" in origin.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((origin.address, origin.port))

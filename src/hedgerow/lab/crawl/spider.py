@@ -1,4 +1,4 @@
-"""The crawl itself, on Scrapy: one request after the other, in the frontier's order."""
+"""The training crawler, on Scrapy: one request after the other, in the frontier's order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from scrapy.resolver import dnscache
 from hedgerow.lab.crawl.frontier import Frontier, Order
 from hedgerow.lab.crawl.own_hosts import Origin
 
-_LARGEST = 16_000_000
+_MAX_BYTES = 16_000_000
 _TIMEOUT = 30
 
 
 class CrawlPlan(msgspec.Struct, frozen=True):
-    """What is to be crawled and how; *login* is the page with the form, *fields* what is filled in."""
+    """Start page, order and limits of a crawl; *login* is the page with a form, *fields* its values."""
 
     start: str
     origin: Origin
@@ -36,24 +36,26 @@ class CrawlPlan(msgspec.Struct, frozen=True):
     source: str = ""
     seed: int | None = None
     after: Callable[[int], None] = lambda _: None
-    """Told after each answer how many there were."""
+    """Called after each response with the number of requests so far."""
 
 
 class Crawl(msgspec.Struct):
-    """What has become of it: answers by status, and failures by kind."""
+    """The result of a crawl: responses by status, and failures by kind."""
 
     statuses: Counter[int] = msgspec.field(default_factory=Counter)
     failures: Counter[str] = msgspec.field(default_factory=Counter)
 
     @property
-    def asked(self) -> int:
+    def requests(self) -> int:
         return self.statuses.total() + self.failures.total()
 
 
 class _Spider(scrapy.Spider):
     """
-    Follows links in the frontier's order. Its own frontier, and one request at a time: Scrapy's queues know no random
-    order, and answers that overtake each other would blur the others.
+    Follows links in the frontier's order, one request at a time.
+
+    It has its own frontier, because Scrapy's queues have no random order. Concurrent responses would blur the other
+    orders.
     """
 
     name = "hedgerow"
@@ -74,17 +76,17 @@ class _Spider(scrapy.Spider):
     def _request(self, url: str, callback: Callable[..., Any] | None = None, **more: Any) -> Request:
         kind = more.pop("kind", Request)
         meta = {"bindaddress": (self._plan.source, 0)} if self._plan.source else {}
-        made: Request = kind(
+        request: Request = kind(
             url, callback=callback or self._read, errback=self._fail, dont_filter=True, meta=meta, **more
         )
-        return made
+        return request
 
     def _log_in(self, response: Response) -> Iterator[Request]:
-        """Fill in the form of the login page; what it holds besides, such as a token, is sent along."""
+        """Fill in the form of the login page; its other fields, such as a token, are sent as well."""
         if not isinstance(response, HtmlResponse) or not response.css("form"):
             raise scrapy.exceptions.CloseSpider("no-form")
-        inputs = response.css("form")
-        number = next((n for n, form in enumerate(inputs) if _has_fields(form, self._plan.fields)), 0)
+        forms = response.css("form")
+        number = next((n for n, form in enumerate(forms) if _has_fields(form, self._plan.fields)), 0)
         form = FormRequest.from_response(response, formnumber=number, formdata=dict(self._plan.fields))
         yield self._request(
             form.url, self._logged_in, method=form.method, body=form.body, headers=form.headers, kind=Request
@@ -100,17 +102,17 @@ class _Spider(scrapy.Spider):
         if isinstance(response, HtmlResponse):
             links = (link.url.partition("#")[0] for link in self._links.extract_links(response))
             self._frontier.add(link for link in links if self._plan.origin.has(link))
-        async for request in self._go_on():
+        async for request in self._next_request():
             yield request
 
     async def _fail(self, failure: Any) -> AsyncIterator[Request]:
         self._crawl.failures[failure.type.__name__] += 1
-        async for request in self._go_on():
+        async for request in self._next_request():
             yield request
 
-    async def _go_on(self) -> AsyncIterator[Request]:
-        self._plan.after(self._crawl.asked)
-        if self._crawl.asked >= self._plan.pages:
+    async def _next_request(self) -> AsyncIterator[Request]:
+        self._plan.after(self._crawl.requests)
+        if self._crawl.requests >= self._plan.pages:
             return
         link = self._frontier.next()
         if link is not None:
@@ -123,33 +125,33 @@ def _has_fields(form: Any, fields: Mapping[str, str]) -> bool:
     return names.issuperset(fields)
 
 
-class _StayHere:
-    """Lets nothing out that is not of the origin, redirects included."""
+class _StayOnSite:
+    """Drops requests to other origins, including redirects."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
 
     @classmethod
-    def from_crawler(cls, crawler: Any) -> _StayHere:
+    def from_crawler(cls, crawler: Any) -> _StayOnSite:
         return cls(crawler.settings["HEDGEROW_ORIGIN"])
 
     def process_request(self, request: Request) -> None:
         if not self._origin.has(request.url):
-            raise IgnoreRequest("not of this site")
+            raise IgnoreRequest("not on this site")
 
 
 def run(plan: CrawlPlan) -> tuple[Crawl, str]:
-    """Crawl, and say what has become of it and why it ended: "finished", or a reason of its own."""
+    """Crawl. Return the result and the reason of its end: "finished", or a code of the spider."""
     dnscache[plan.origin.host] = plan.origin.address
     crawl = Crawl()
     process = CrawlerProcess(
         {
             "HEDGEROW_ORIGIN": plan.origin,
-            "DOWNLOADER_MIDDLEWARES": {_StayHere: 1},
+            "DOWNLOADER_MIDDLEWARES": {_StayOnSite: 1},
             "USER_AGENT": plan.user_agent,
             "CONCURRENT_REQUESTS": 1,
             "DOWNLOAD_DELAY": 0,
-            "DOWNLOAD_MAXSIZE": _LARGEST,
+            "DOWNLOAD_MAXSIZE": _MAX_BYTES,
             "DOWNLOAD_TIMEOUT": _TIMEOUT,
             "HTTPERROR_ALLOW_ALL": True,
             "ROBOTSTXT_OBEY": False,

@@ -1,1 +1,7 @@
-"""The small programs of `hedgerow demo`, each run as a process of its own: a site, two crawlers, and a hop."""
+"""
+Demo: a real site, Hedgerow in front of it, crawlers against both, and a person who reads all the time.
+
+Owns the processes of `hedgerow demo` (`run`), its site (`site`), crawlers (`crawlers`, `plain_crawler`,
+`scrapy_spider`), person (`person`) and address relay (`relay`). Never leaves 127.0.0.0/8, and leaves nothing behind.
+Called by `cli.demo`. Tests: `tests/real/test_demo.py`.
+"""

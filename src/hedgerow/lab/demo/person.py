@@ -1,4 +1,4 @@
-"""A person, for the demo: reads a site while crawlers are stopped around it, and must not notice."""
+"""A simulated person who reads the site while crawlers are stopped around it, and must not notice."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import threading
 from html import unescape
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 
 
 class Person:
     """
     Somebody at *address* who reads page after page until stopped.
 
-    Sends a browser's headers, fetches what a page brings along, and follows links that have a text to click on.
-    `disturbed` has a line for each request that was not answered as it should be.
+    Sends the headers of a browser, fetches style sheets, and follows links that have a text. `disturbed` has a line for
+    each unexpected response.
     """
 
     _LINK = re.compile(r"<a\s[^>]*?href=\"([^\"]+)\"[^>]*>\s*[^<\s]")
@@ -34,50 +34,50 @@ class Person:
         self._address = address
         self.requests = 0
         self.disturbed: list[str] = []
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
-        self._thread.join(_PATIENCE)
+        self._stopped.set()
+        self._thread.join(_TIMEOUT)
 
     def _read(self) -> None:
-        dice = random.Random()  # noqa: S311 - not a secret
-        place = urlsplit(self._url)
+        rng = random.Random()  # noqa: S311 - not secret
+        origin = urlsplit(self._url)
         connection = http.client.HTTPConnection(
-            place.hostname or "", place.port, timeout=_PATIENCE, source_address=(self._address, 0)
+            origin.hostname or "", origin.port, timeout=_TIMEOUT, source_address=(self._address, 0)
         )
-        here, before = self._url + "/", ""
+        page, referrer = self._url + "/", ""
         cached: set[str] = set()
-        while not self._over.is_set():
-            text = self._ask(connection, here, before, "document")
-            for style in {urljoin(here, found) for found in self._STYLE.findall(text)} - cached:
+        while not self._stopped.is_set():
+            text = self._request(connection, page, referrer, "document")
+            for style in {urljoin(page, style) for style in self._STYLE.findall(text)} - cached:
                 cached.add(style)
-                if self._is_here(style):
-                    self._ask(connection, style, here, "style")
-            links = {urldefrag(urljoin(here, unescape(link)))[0] for link in self._LINK.findall(text)}
-            near = sorted(link for link in links if self._is_here(link))
-            # At a dead end the address of the start page is typed in again.
-            here, before = (dice.choice(near), here) if near else (self._url + "/", "")
-            self._over.wait(dice.uniform(0.4, 1.6))
+                if self._is_own(style):
+                    self._request(connection, style, page, "style")
+            links = {urldefrag(urljoin(page, unescape(link)))[0] for link in self._LINK.findall(text)}
+            own_links = sorted(link for link in links if self._is_own(link))
+            # At a dead end, enter the address of the start page again.
+            page, referrer = (rng.choice(own_links), page) if own_links else (self._url + "/", "")
+            self._stopped.wait(rng.uniform(0.4, 1.6))
         connection.close()
 
-    def _is_here(self, url: str) -> bool:
+    def _is_own(self, url: str) -> bool:
         return url.startswith(self._url + "/")
 
-    def _ask(self, connection: http.client.HTTPConnection, url: str, before: str, what: str) -> str:
-        came = {"Sec-Fetch-Site": "same-origin", "Referer": before} if before else {"Sec-Fetch-Site": "none"}
-        headers = {**self._HEADERS, "Sec-Fetch-Dest": what, **came}
+    def _request(self, connection: http.client.HTTPConnection, url: str, referrer: str, destination: str) -> str:
+        navigation = {"Sec-Fetch-Site": "same-origin", "Referer": referrer} if referrer else {"Sec-Fetch-Site": "none"}
+        headers = {**self._HEADERS, "Sec-Fetch-Dest": destination, **navigation}
         self.requests += 1
         try:
             connection.request("GET", url.removeprefix(self._url), headers=headers)
-            answer = connection.getresponse()
-            text = answer.read().decode("utf-8", "replace")
+            response = connection.getresponse()
+            text = response.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             self.disturbed.append(f"{url}: {error!r}")
             return ""
-        if answer.status >= http.client.BAD_REQUEST or answer.getheader("Hedgerow-Decision"):
-            self.disturbed.append(f"{url}: {answer.status} {answer.reason}")
+        if response.status >= http.client.BAD_REQUEST or response.getheader("Hedgerow-Decision"):
+            self.disturbed.append(f"{url}: {response.status} {response.reason}")
         return text

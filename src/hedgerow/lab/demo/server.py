@@ -1,7 +1,7 @@
 """
-A web server for a folder, where nginx is not installed: `python -m hedgerow.lab.demo.server PORT FOLDER LOG`.
+A web server for a folder, if nginx is not installed: `python -m hedgerow.lab.demo.server PORT FOLDER LOG`.
 
-It logs as the demo's nginx does: the address of who asked, the status, the target, with tabs between them.
+It logs as the demo's nginx does: client address, status and target, separated by tabs.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class _Handler(SimpleHTTPRequestHandler):
         self._log = log
         super().__init__(*args, directory=directory)  # type: ignore[arg-type]
 
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:  # noqa: ARG002 - its signature
-        who = self.headers.get("X-Forwarded-For", self.client_address[0])
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:  # noqa: ARG002 - signature of the base class
+        address = self.headers.get("X-Forwarded-For", self.client_address[0])
         with self._log.open("a", encoding="utf-8") as log:
-            log.write(f"{who}\t{int(code)}\t{self.path}\n")
+            log.write(f"{address}\t{int(code)}\t{self.path}\n")
 
     def log_message(self, *_: object) -> None:
-        """Errors are in the log already, by their status."""
+        """Log nothing: errors are in the log by their status."""
 
 
 def main() -> None:

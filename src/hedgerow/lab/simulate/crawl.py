@@ -1,10 +1,9 @@
 """
-Crawlers that walk a site whose links are marked, and how many requests they need.
+Crawlers on a site with marked links, and the number of requests that they need.
 
-A marked link says neither where it leads nor whether it leads where another one does: its URL is another for each
-parent page and for each worker. So the workers cannot hand links to each other, and none of them knows a page before
-it has fetched it. Then it does know: by the content. A page that was there before is a wasted request, and its links
-are not read again.
+The URL of a marked link differs for each parent page and each worker, and does not reveal its target. So workers cannot
+share links, and none of them recognises a page before it has fetched it. It then recognises the content: a page that
+was fetched before is a wasted request, and its links are not read again.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hedgerow.lab.simulate.site import HOME, Site
 
 
 class Order(StrEnum):
-    """Which of the links that it has not tried yet a worker tries next."""
+    """The order in which a worker tries links."""
 
     RANDOM = "random"
     BREADTH = "breadth"
@@ -28,28 +27,27 @@ class Order(StrEnum):
 
 
 class CrawlMemory(StrEnum):
-    """Who remembers the pages that were read: all workers together, or each worker its own only."""
+    """Whether all workers together remember the pages that were read, or each worker its own."""
 
     CREW = "crew"
     WORKER = "worker"
 
 
 class SimulatedCrawl(NamedTuple):
-    """How a crawl went: all its requests, and after how many of them the first, the second, ... page was new."""
+    """The number of all requests, and the number of requests after which each new page was found."""
 
     requests: int
     found_at: Sequence[int]
 
     @property
     def efficiency(self) -> float:
-        """New pages for each request."""
         return len(self.found_at) / self.requests
 
     def extra_requests(self, pages: int) -> float | None:
         """
-        How many more requests *pages* new pages took than pages are, as a share; None where the crawl ended before.
+        Return the requests beyond one per page for *pages* new pages, as a share; None if the crawl ended before.
 
-        >>> crawl = Crawl(7, [1, 2, 6])
+        >>> crawl = SimulatedCrawl(7, [1, 2, 6])
         >>> crawl.extra_requests(2), crawl.extra_requests(3), crawl.extra_requests(4)
         (0.0, 1.0, None)
         """
@@ -57,7 +55,7 @@ class SimulatedCrawl(NamedTuple):
 
 
 class _Frontier(Protocol):
-    """The links that a worker has seen and not tried; `take` is None where there are none left."""
+    """Links that a worker has seen and not tried; `take` returns None if none is left."""
 
     def add(self, targets: Sequence[int]) -> None: ...
 
@@ -65,10 +63,10 @@ class _Frontier(Protocol):
 
 
 class _Bag:
-    """Any link, all equally likely."""
+    """Links in random order, all equally likely."""
 
-    def __init__(self, chance: Random) -> None:
-        self._random = chance.random
+    def __init__(self, rng: Random) -> None:
+        self._random = rng.random
         self._links: list[int] = []
 
     def add(self, targets: Sequence[int]) -> None:
@@ -78,18 +76,18 @@ class _Bag:
         links = self._links
         if not links:
             return None
-        # The last one moves into the gap: in a bag there is no order to keep.
-        place = int(self._random() * len(links))
-        taken, links[place] = links[place], links[-1]
+        # The last link fills the gap, because the order does not matter.
+        index = int(self._random() * len(links))
+        link, links[index] = links[index], links[-1]
         links.pop()
-        return taken
+        return link
 
 
 class _Queue:
-    """The oldest link first; those of one page in any order, or all workers would do the same."""
+    """The oldest link first; those of one page in random order, or all workers would do the same."""
 
-    def __init__(self, chance: Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: Random) -> None:
+        self._chance = rng
         self._links: deque[int] = deque()
 
     def add(self, targets: Sequence[int]) -> None:
@@ -100,7 +98,7 @@ class _Queue:
 
 
 class _Stack(_Queue):
-    """The newest link first; those of one page in any order."""
+    """The newest link first; those of one page in random order."""
 
     def take(self) -> int | None:
         return self._links.pop() if self._links else None
@@ -115,7 +113,7 @@ _FRONTIERS: dict[Order, Callable[[Random], _Frontier]] = {
 
 def crawl(
     site: Site,
-    chance: Random,
+    rng: Random,
     *,
     workers: int,
     order: Order = Order.RANDOM,
@@ -127,29 +125,29 @@ def crawl(
     """
     Crawl *site* with *workers* workers until *pages* new pages are found, *rounds* are over or no link is left.
 
-    A round is one request of each worker; the first one is for the home page, whose address everybody knows. It is
-    read by every worker, whatever the *memory*: without links of its own a worker could not start.
+    A round is one request of each worker. The first is for the home page, whose URL everybody knows. Every worker reads
+    it, whatever the *memory*: without links of its own a worker could not start.
 
-    Not *marked*, a link says where it leads: the workers share their links, and leave out those to pages they have.
+    If links are not *marked*, they reveal their target: workers share their links, and skip those to known pages.
     """
 
-    def starting() -> _Frontier:
-        frontier = _FRONTIERS[order](chance)
+    def new_frontier() -> _Frontier:
+        frontier = _FRONTIERS[order](rng)
         frontier.add(site[HOME])
         return frontier
 
     fetched = bytearray(len(site))
     read = bytearray(len(site))
     read[HOME] = True
-    frontiers = [starting() for _ in range(workers)] if marked else [starting()] * workers
+    frontiers = [new_frontier() for _ in range(workers)] if marked else [new_frontier()] * workers
     reads = [read] * workers if memory is CrawlMemory.CREW else [bytearray(read) for _ in range(workers)]
     crew = list(zip(frontiers, reads, strict=True))
     found_at: list[int] = []
     requests = 0
-    for done in count() if rounds is None else range(rounds):
+    for round_number in count() if rounds is None else range(rounds):
         before = requests
         for frontier, read in crew:
-            target = frontier.take() if done else HOME
+            target = frontier.take() if round_number else HOME
             while not marked and target is not None and fetched[target]:
                 target = frontier.take()
             if target is None:

@@ -1,11 +1,11 @@
 """
 The suppression experiment: what marked links cost crawlers (PathMarker 2019, figures 6 and 7).
 
-Two measurements, over and over on freshly drawn sites. Figure 6: in the time in which one worker finds its first 100
-new pages, how many of all requests of a crew bring a new page? Figure 7: how many more requests than pages does a crew
-need for a share of the site? A crawler that can tell links apart needs as many requests as pages: it is the measure.
+Two measurements, repeated on newly drawn sites. Figure 6: while one worker finds its first 100 new pages, what share of
+all requests of a crew return a new page? Figure 7: how many more requests than pages does a crew need for a share of
+the site? The reference is a crawler that recognises pages, which needs one request per page.
 
-`docs/suppression.md` says how the paper was read where it leaves a choice.
+`docs/suppression.md` describes how we interpret the paper where it leaves a choice.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import msgspec
 from hedgerow.lab.simulate.crawl import CrawlMemory, Order, SimulatedCrawl, crawl
 from hedgerow.lab.simulate.site import Site, draw_site
 
-# One worker's first 100 pages are few: a single crawl of it says little, and costs little.
+# The first 100 pages of one worker are few, so one crawl says little and costs little.
 _SINGLE_CRAWLS = 25
 
-# What the paper's text gives as numbers; of the rest of its figures it says only "less than half" at 100 workers.
+# The numbers in the paper's text. Of its other figures it only says "less than half" at 100 workers.
 PAPER_WASTE = 0.082
 PAPER_EXTRA = {0.5: 1.43, 0.95: 27.81}
 
@@ -33,11 +33,11 @@ _DIGITS = 6
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """
-    The experiment; the defaults are the paper's.
+    The parameters of the experiment; the defaults are those of the paper.
 
-    *deviation* is a third of the pages where it is None. *crews* are the numbers of workers of figure 6 and
-    *first_pages* its first new pages; *workers* and *fractions* belong to figure 7. *order* and *memory* are how the
-    paper was read. The paper does not say how often it repeated anything.
+    *deviation* defaults to a third of the pages. *crews* are the numbers of workers of figure 6, and *first_pages* its
+    first new pages. *workers* and *fractions* belong to figure 7. *order* and *memory* are our interpretation of the
+    paper, which does not give the number of repeats.
     """
 
     pages: int = 10_000
@@ -55,12 +55,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the links' popularity, in pages."""
+        """The standard deviation of the popularity of links, in pages."""
         return self.deviation if self.deviation is not None else max(1, self.pages // 3)
 
     @property
     def summary(self) -> str:
-        """In one line, for people."""
+        """The parameters in one line."""
         repeats = "1 repeat" if self.repeats == 1 else f"{self.repeats:,} repeats"
         return (
             f"{self.pages:,} pages, {self.links:,} links each, {self.fixed:,} of them fixed; {self.order} order, "
@@ -69,36 +69,35 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def like_the_paper(self) -> bool:
-        """Whether the paper's own numbers can stand beside these: same site, same measurements, however it was read."""
-        read = {name: getattr(self, name) for name in ("crews", "fractions", "order", "memory", "repeats", "seed")}
-        return (
-            msgspec.structs.replace(self, deviation=None) == Parameters(**read) and self.spread == Parameters().spread
-        )
+        """Whether site and measurements are those of the paper, so that its numbers can be compared."""
+        free = ("crews", "fractions", "order", "memory", "repeats", "seed")
+        paper = Parameters(**{name: getattr(self, name) for name in free})
+        return msgspec.structs.replace(self, deviation=None) == paper and self.spread == paper.spread
 
     def faults(self) -> list[str]:
-        """Everything that is wrong, one line each, in the words of the command line."""
-        lowest = {"pages": 1, "links": 1, "fixed": 0, "first_pages": 1, "workers": 1, "repeats": 1, "seed": 0}
-        found = [
-            f"--{name.replace('_', '-')} is at least {least}, not {value}"
-            for name, least in lowest.items()
-            if (value := getattr(self, name)) < least
+        """Return all faults, one line each, with the names of the command-line options."""
+        minimum = {"pages": 1, "links": 1, "fixed": 0, "first_pages": 1, "workers": 1, "repeats": 1, "seed": 0}
+        faults = [
+            f"--{name.replace('_', '-')} is at least {limit}, not {value}"
+            for name, limit in minimum.items()
+            if (value := getattr(self, name)) < limit
         ]
         if self.fixed > min(self.links, self.pages):
-            found.append(f"--fixed is at most --links and --pages, not {self.fixed}")
+            faults.append(f"--fixed is at most --links and --pages, not {self.fixed}")
         if self.first_pages > self.pages:
-            found.append(f"--first-pages is at most --pages, not {self.first_pages}")
+            faults.append(f"--first-pages is at most --pages, not {self.first_pages}")
         if not 0 < self.spread < math.inf:
-            found.append(f"--deviation is more than 0, not {self.spread:g}")
-        found += [f"--crews are at least 1, not {crew}" for crew in self.crews if crew < 1]
-        found += [f"--fraction is more than 0 and at most 1, not {f:g}" for f in self.fractions if not 0 < f <= 1]
-        return found
+            faults.append(f"--deviation is more than 0, not {self.spread:g}")
+        faults += [f"--crews are at least 1, not {crew}" for crew in self.crews if crew < 1]
+        faults += [f"--fraction is more than 0 and at most 1, not {f:g}" for f in self.fractions if not 0 < f <= 1]
+        return faults
 
 
 class Estimate(msgspec.Struct, frozen=True):
     """
-    A mean over the repeats, and how far to either side its 95 % confidence interval goes.
+    A mean over the repeats, and the margin of its 95 % confidence interval.
 
-    The interval is that of the normal distribution, a little narrow below 20 repeats; after a single one there is none.
+    The interval is that of the normal distribution, a little narrow below 20 repeats. A single repeat has no margin.
     """
 
     mean: float
@@ -107,7 +106,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 def estimate(values: Sequence[float]) -> Estimate:
     """
-    The mean of *values* with its interval.
+    Return the mean of *values* with its margin.
 
     >>> estimate([1.0, 3.0])
     Estimate(mean=2.0, margin=1.96)
@@ -122,12 +121,11 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 class Suppression(msgspec.Struct, frozen=True):
     """
-    What was measured.
+    The results.
 
-    *waste* is the share of one worker's requests that brought nothing new. *efficiency* is, for each crew, its new
-    pages for each request. *extra* is, for each fraction of the site, how many more requests than pages it took
-    (1.43: 143 % more), or None where some repeat never came there; *curve* is the same for the whole way, as far as all
-    came.
+    *waste* is the share of one worker's requests that returned nothing new. *efficiency* is the number of new pages per
+    request for each crew. *extra* is the number of requests beyond one per page for each fraction of the site (1.43:
+    143 % more), or None if a repeat did not reach it. *curve* is the same for all fractions that every repeat reached.
     """
 
     parameters: Parameters
@@ -137,73 +135,73 @@ class Suppression(msgspec.Struct, frozen=True):
     curve: list[tuple[float, Estimate]]
 
     def to_json(self) -> dict[str, Any]:
-        """What `--json` writes: means only, rounded, so that the last bit of a platform's arithmetic is not in it."""
-        extra = {f: found and round(found.mean, _DIGITS) for f, found in self.extra.items()}
+        """Return the JSON output: means only, rounded, so that it does not depend on the platform's arithmetic."""
+        extra = {f: estimate and round(estimate.mean, _DIGITS) for f, estimate in self.extra.items()}
         return {
             "single_worker_waste": round(self.waste.mean, _DIGITS),
-            "efficiency_by_workers": {str(n): round(found.mean, _DIGITS) for n, found in self.efficiency.items()},
+            "efficiency_by_workers": {str(n): round(estimate.mean, _DIGITS) for n, estimate in self.efficiency.items()},
             "extra_requests": {f"{fraction:g}": share for fraction, share in extra.items()},
             "parameters": msgspec.to_builtins(self.parameters) | {"deviation": self.parameters.spread},
         }
 
 
 class _Repeat(msgspec.Struct):
-    """One site: the waste of one worker, the efficiency of each crew, and the long crawl."""
+    """The results on one site: waste of one worker, efficiency of each crew, and the long crawl."""
 
     waste: float
     efficiency: list[float]
-    long: SimulatedCrawl
+    long_crawl: SimulatedCrawl
 
 
 def suppress(parameters: Parameters, *, after_each: Callable[[], None] = lambda: None) -> Suppression:
     """
     Run the experiment, and call *after_each* after each repeat, for a progress bar.
 
-    A repeat has a seed of its own, so that more repeats add to the first ones and do not change them.
+    Each repeat has its own seed, so that further repeats do not change the first ones.
     """
     if faults := parameters.faults():
         raise ValueError("; ".join(faults))
     repeats = []
     for n in range(parameters.repeats):
-        chance = Random(f"{parameters.seed}/{n}")  # noqa: S311 - nothing here is secret
-        repeats.append(_repeat(parameters, chance))
+        rng = Random(f"{parameters.seed}/{n}")  # noqa: S311 - not secret
+        repeats.append(_repeat(parameters, rng))
         after_each()
     waste = estimate([repeat.waste for repeat in repeats])
     crews = zip(*(repeat.efficiency for repeat in repeats), strict=True)
-    crawls = [repeat.long for repeat in repeats]
-    way = sorted({*parameters.fractions, *(f for f in _CURVE if f <= max(parameters.fractions))})
-    reached = ((f, _extra(parameters, crawls, f)) for f in way)
+    crawls = [repeat.long_crawl for repeat in repeats]
+    fractions = sorted({*parameters.fractions, *(f for f in _CURVE if f <= max(parameters.fractions))})
+    reached = ((f, _extra(parameters, crawls, f)) for f in fractions)
     return Suppression(
         parameters=parameters,
         waste=waste,
-        efficiency={crew: estimate(found) for crew, found in zip(parameters.crews, crews, strict=True)},
+        efficiency={crew: estimate(values) for crew, values in zip(parameters.crews, crews, strict=True)},
         extra={f: _extra(parameters, crawls, f) for f in parameters.fractions},
-        curve=[(f, found) for f, found in reached if found is not None],
+        curve=[(f, extra) for f, extra in reached if extra is not None],
     )
 
 
-def _repeat(parameters: Parameters, chance: Random) -> _Repeat:
+def _repeat(parameters: Parameters, rng: Random) -> _Repeat:
     site = draw_site(
-        chance,
+        rng,
         pages=parameters.pages,
         links=parameters.links,
         fixed=parameters.fixed,
         deviation=parameters.spread,
     )
-    singles = [_crawl(parameters, site, chance, workers=1, pages=parameters.first_pages) for _ in range(_SINGLE_CRAWLS)]
+    singles = [_crawl(parameters, site, rng, workers=1, pages=parameters.first_pages) for _ in range(_SINGLE_CRAWLS)]
     single = math.fsum(alone.efficiency for alone in singles) / len(singles)
-    # The paper's "fixed time period": every worker of a crew makes as many requests as a worker alone needs.
+    # The paper's "fixed time period": every worker of a crew makes as many requests as a single worker needs.
     period = round(sum(alone.requests for alone in singles) / len(singles))
     return _Repeat(
         waste=1 - single,
         efficiency=[
-            single if crew == 1 else _crawl(parameters, site, chance, workers=crew, rounds=period).efficiency
+            single if crew == 1 else _crawl(parameters, site, rng, workers=crew, rounds=period).efficiency
             for crew in parameters.crews
         ],
-        long=_crawl(
+        long_crawl=_crawl(
             parameters,
             site,
-            chance,
+            rng,
             workers=parameters.workers,
             pages=_pages(parameters, max(parameters.fractions)),
         ),
@@ -213,22 +211,22 @@ def _repeat(parameters: Parameters, chance: Random) -> _Repeat:
 def _crawl(
     parameters: Parameters,
     site: Site,
-    chance: Random,
+    rng: Random,
     *,
     workers: int,
     pages: int | None = None,
     rounds: int | None = None,
 ) -> SimulatedCrawl:
     order, memory = parameters.order, parameters.memory
-    return crawl(site, chance, workers=workers, order=order, memory=memory, pages=pages, rounds=rounds)
+    return crawl(site, rng, workers=workers, order=order, memory=memory, pages=pages, rounds=rounds)
 
 
 def _extra(parameters: Parameters, crawls: Iterable[SimulatedCrawl], fraction: float) -> Estimate | None:
     pages = _pages(parameters, fraction)
-    found = [extra for crawl in crawls if (extra := crawl.extra_requests(pages)) is not None]
-    return estimate(found) if len(found) == parameters.repeats else None
+    extras = [extra for crawl in crawls if (extra := crawl.extra_requests(pages)) is not None]
+    return estimate(extras) if len(extras) == parameters.repeats else None
 
 
 def _pages(parameters: Parameters, fraction: float) -> int:
-    """At least that fraction of the site. Rounded first: 0.07 of 100 pages are 7 and not, by a last bit, 8."""
+    """Return at least that fraction of the pages. Rounding first makes 0.07 of 100 pages 7 and not 8."""
     return math.ceil(round(fraction * parameters.pages, 9))

@@ -1,9 +1,9 @@
 """
-Training: where models come from.
+Train: where the models come from.
 
-Knows how people and crawlers walk a site (`people`, `crawlers`, over the sites of `graphs`), how walks and logs become
-rows (`rows`), how models are fitted and how good they are (`learners`, `fitting`, `measures`, `plots`); and how
-labelled sources of a log become the models of the shape of traffic (`shape`, `rules`). Never runs in the gate: it needs
-scikit-learn and numpy, and all chance comes from a seed. Called by `hedgerow train` and by the evaluation. Tests:
-`tests/training/`.
+Owns simulated people and crawlers (`simulated_*`, on sites of `site_graphs`), training samples from them and from logs
+(`*_samples`), the fitting of path and window models (`fit`, `learners`, `thresholds`), of the traffic-shape models
+(`shape_model`, `cn2_rules`) and of the report model (`report_weights`), and quality figures (`measures`, `calibration`,
+`training_report`). Never runs in a gate: it needs scikit-learn and numpy. All random numbers are seeded. Called by
+`hedgerow train` and `evaluate`. Tests: `tests/lab/train/`.
 """

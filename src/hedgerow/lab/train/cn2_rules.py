@@ -1,8 +1,8 @@
 """
-Rules: CN2 (Clark and Niblett 1989; unordered, by Clark and Boswell 1991), over features with thresholds.
+CN2 rule induction (Clark and Niblett 1989; unordered, Clark and Boswell 1991), over features with thresholds.
 
-For each class the best rule is looked for by a beam of conjunctions, valued by its Laplace accuracy; what it covers is
-taken away, and so on until no rule is worth it.
+For each class, a beam search finds the conjunction with the best Laplace accuracy. The covered rows are removed, and
+the search is repeated until no rule is good enough.
 """
 
 from __future__ import annotations
@@ -16,66 +16,66 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 _BEAM = 5
-_MOST_CONDITIONS = 3
-_MOST_RULES = 8
-_LEAST_COVERED = 8
-_LEAST_ACCURACY = 0.75
+_MAX_CONDITIONS = 3
+_MAX_RULES = 8
+_MIN_COVERED = 8
+_MIN_ACCURACY = 0.75
 _CUTS = 12
 
 
 def fit_rules(rows: Floats, crawlers: Flags) -> ClassifierRules:
-    """The rules for crawlers and for people. Both classes weigh the same, however many there are of each."""
+    """Return rules for crawlers and for people. Both classes have the same total weight."""
     conditions = _conditions(rows)
     held = np.array([condition.holds(rows) for condition in conditions])
     balance = float((~crawlers).sum()) / max(float(crawlers.sum()), 1.0)
-    found: list[ClassifierRule] = []
-    for wanted in (True, False):
-        found += _of_class(conditions, held, crawlers, wanted=wanted, balance=balance)
-    return ClassifierRules(tuple(found), balance)
+    rules: list[ClassifierRule] = []
+    for is_crawler in (True, False):
+        rules += _class_rules(conditions, held, crawlers, is_crawler=is_crawler, balance=balance)
+    return ClassifierRules(tuple(rules), balance)
 
 
 def _conditions(rows: Floats) -> list[Condition]:
-    found = []
+    conditions = []
     for column in range(rows.shape[1]):
         values = np.unique(np.quantile(rows[:, column], np.linspace(0.04, 0.96, _CUTS)))
-        found += [Condition(column, above, float(f"{limit:.4g}")) for limit in values for above in (True, False)]
-    return found
+        conditions += [Condition(column, above, float(f"{limit:.4g}")) for limit in values for above in (True, False)]
+    return conditions
 
 
-def _of_class(
-    conditions: list[Condition], held: Flags, crawlers: Flags, *, wanted: bool, balance: float
+def _class_rules(
+    conditions: list[Condition], held: Flags, crawlers: Flags, *, is_crawler: bool, balance: float
 ) -> list[ClassifierRule]:
-    mine = crawlers == wanted
+    in_class = crawlers == is_crawler
     weights = np.where(crawlers, balance, 1.0)
-    left = mine.copy()
+    uncovered = in_class.copy()
     held_weights = held.astype(np.float64)
-    found: list[ClassifierRule] = []
-    while left.sum() >= _LEAST_COVERED and len(found) < _MOST_RULES:
-        best = _best(held_weights, weights * left, weights * ~mine)
+    rules: list[ClassifierRule] = []
+    while uncovered.sum() >= _MIN_COVERED and len(rules) < _MAX_RULES:
+        best = _best(held_weights, weights * uncovered, weights * ~in_class)
         if best is None:
             break
         covered = held[list(best)].all(axis=0)
-        if (covered & left).sum() < _LEAST_COVERED:
+        if (covered & uncovered).sum() < _MIN_COVERED:
             break
         chosen = tuple(conditions[number] for number in sorted(best))
-        found.append(
-            ClassifierRule(chosen, wanted, float((covered & crawlers).sum()), float((covered & ~crawlers).sum()))
+        rules.append(
+            ClassifierRule(chosen, is_crawler, float((covered & crawlers).sum()), float((covered & ~crawlers).sum()))
         )
-        left &= ~covered
-    return found
+        uncovered &= ~covered
+    return rules
 
 
 def _best(held: Floats, mine: Floats, others: Floats) -> tuple[int, ...] | None:
-    """The conjunction with the highest Laplace accuracy; of equals the one that was found first, the shortest."""
+    """Return the conjunction with the highest Laplace accuracy, the shortest of equals; None if none is good enough."""
     best: tuple[float, tuple[int, ...]] | None = None
     beam: list[tuple[int, ...]] = [()]
-    for _ in range(_MOST_CONDITIONS):
+    for _ in range(_MAX_CONDITIONS):
         grown: dict[tuple[int, ...], float] = {}
         for rule in beam:
-            inside = held[list(rule)].prod(axis=0) if rule else np.ones(held.shape[1])
-            right, wrong = held @ (mine * inside), held @ (others * inside)
+            covered = held[list(rule)].prod(axis=0) if rule else np.ones(held.shape[1])
+            right, wrong = held @ (mine * covered), held @ (others * covered)
             value = (right + 1.0) / (right + wrong + 2.0)
-            value[right < _LEAST_COVERED] = 0.0
+            value[right < _MIN_COVERED] = 0.0
             for number in np.argsort(-value, kind="stable")[:_BEAM].tolist():
                 key = tuple(sorted({*rule, number}))
                 if len(key) > len(rule):
@@ -86,4 +86,4 @@ def _best(held: Floats, mine: Floats, others: Floats) -> tuple[int, ...] | None:
         if best is None or ranked[0][1] > best[0] + 1e-9:
             best = (ranked[0][1], ranked[0][0])
         beam = [key for key, _ in ranked]
-    return best[1] if best is not None and best[0] >= _LEAST_ACCURACY else None
+    return best[1] if best is not None and best[0] >= _MIN_ACCURACY else None

@@ -1,7 +1,7 @@
 """
-Learners: scikit-learn's models, fitted to rows and taken over into what scores in plain Python.
+scikit-learn models, fitted to samples and converted to the plain-Python models of a bundle.
 
-Each function gives both: the parameters as they stand in a bundle, and the model they are from.
+Each function returns both: the converted model and the original.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hedgerow.watch.sessions.path import ALL_FEATURES
 Matrix = npt.NDArray[np.float64]
 
 NU = 0.03
-"""The one-class SVM's nu: about the share of people that the paper gets wrong, 3.57 %."""
+"""The nu of the one-class SVM: about the share of people that the paper misclassifies, 3.57 %."""
 
 GAMMA = 0.05
-"""The one-class SVM's gamma. LIBSVM's own, 1/6, is so narrow that it gets twice as many people wrong as nu allows."""
+"""The gamma of the one-class SVM. With LIBSVM's default, 1/6, it misclassifies twice as many people as nu allows."""
 
 _TREES, _DEPTH = 70, 3
-_LOGGED = frozenset({"variation", "short_variation", "gap_middle", "gap_low", "gap_high", "beside"})
-_LOGGED_IN_WINDOW = frozenset({"gap_most", "gap_middle", "gap_variance"})
+_LOG_SCALED = frozenset({"variation", "short_variation", "gap_middle", "gap_low", "gap_high", "beside"})
+_LOG_SCALED_IN_WINDOW = frozenset({"gap_most", "gap_middle", "gap_variance"})
 
 
 def matrix(samples: Sequence[Sample], width: int | None = None) -> Matrix:
@@ -37,27 +37,28 @@ def matrix(samples: Sequence[Sample], width: int | None = None) -> Matrix:
 
 
 def scaling_of(rows: Matrix, names: Sequence[str]) -> Scaling:
-    """The scaling that gives these rows mean 0 and deviation 1."""
-    logged = _LOGGED if len(names) <= len(ALL_FEATURES) and names[0] == ALL_FEATURES[0] else _LOGGED_IN_WINDOW
-    logs = tuple(name in logged for name in names)
-    bent = _bent(rows, logs)
-    deviations = bent.std(axis=0)
+    """Return the scaling that gives these rows mean 0 and deviation 1."""
+    is_path = len(names) <= len(ALL_FEATURES) and names[0] == ALL_FEATURES[0]
+    log_scaled = _LOG_SCALED if is_path else _LOG_SCALED_IN_WINDOW
+    logs = tuple(name in log_scaled for name in names)
+    transformed = _log_transformed(rows, logs)
+    deviations = transformed.std(axis=0)
     return Scaling(
         logs,
-        _floats(bent.mean(axis=0)),
+        _floats(transformed.mean(axis=0)),
         tuple(float(d) if d > 1e-9 else 1.0 for d in deviations),  # noqa: PLR2004
     )
 
 
 def scaled(rows: Matrix, scaling: Scaling) -> Matrix:
-    """All rows at once, as the scaling does one."""
-    result: Matrix = (_bent(rows, scaling.logs) - np.array(scaling.means)) / np.array(scaling.scales)
+    """Apply a scaling to all rows at once."""
+    result: Matrix = (_log_transformed(rows, scaling.logs) - np.array(scaling.means)) / np.array(scaling.scales)
     return result
 
 
-def _bent(rows: Matrix, logs: tuple[bool, ...]) -> Matrix:
-    bent: Matrix = np.where(np.array(logs), np.log1p(np.maximum(rows, 0.0)), rows)
-    return bent
+def _log_transformed(rows: Matrix, logs: tuple[bool, ...]) -> Matrix:
+    transformed: Matrix = np.where(np.array(logs), np.log1p(np.maximum(rows, 0.0)), rows)
+    return transformed
 
 
 def _floats(values: Any) -> tuple[float, ...]:
@@ -65,7 +66,7 @@ def _floats(values: Any) -> tuple[float, ...]:
 
 
 def fit_one_class(rows: Matrix, names: Sequence[str]) -> tuple[Kernel, OneClassSVM]:
-    """A one-class SVM of people, as `Kernel`: the score is above 0 where the row is not like a person's."""
+    """Fit a one-class SVM of people. The score is above 0 if a row does not look like a person's."""
     scaling = scaling_of(rows, names)
     model = OneClassSVM(nu=NU, gamma=GAMMA).fit(scaled(rows, scaling))
     vectors = tuple(_floats(vector) for vector in model.support_vectors_)
@@ -76,7 +77,7 @@ def fit_one_class(rows: Matrix, names: Sequence[str]) -> tuple[Kernel, OneClassS
 
 
 def fit_linear(rows: Matrix, crawlers: Sequence[bool], names: Sequence[str], seed: int) -> tuple[Linear, LinearSVC]:
-    """A linear SVM; the score is above 0 where it is a crawler."""
+    """Fit a linear SVM. The score is above 0 for a crawler."""
     scaling = scaling_of(rows, names)
     model = LinearSVC(C=1.0, class_weight="balanced", random_state=seed, max_iter=20_000).fit(
         scaled(rows, scaling), np.array(crawlers)
@@ -87,7 +88,7 @@ def fit_linear(rows: Matrix, crawlers: Sequence[bool], names: Sequence[str], see
 def fit_trees(
     rows: Matrix, crawlers: Sequence[bool], seed: int, weights: Matrix | None = None
 ) -> tuple[Trees, GradientBoostingClassifier]:
-    """Gradient boosting; the score is the logarithm of the odds that it is a crawler."""
+    """Fit gradient boosting. The score is the log-odds of a crawler."""
     truth = np.array(crawlers)
     model = GradientBoostingClassifier(
         n_estimators=_TREES, max_depth=_DEPTH, learning_rate=0.15, subsample=0.5, min_samples_leaf=10, random_state=seed
@@ -116,17 +117,17 @@ def fit_trees(
 
 
 def fit_kinds(rows: Matrix, labels: Sequence[str], names: Sequence[str]) -> tuple[Kinds, SVC] | None:
-    """A C-SVC of the kinds of crawlers, or None where there is one kind only."""
+    """Fit a C-SVC of the kinds of crawlers; None if there is only one kind."""
     if len(set(labels)) < 2:  # noqa: PLR2004
         return None
     scaling = scaling_of(rows, names)
     model = SVC(C=10.0, gamma="scale").fit(scaled(rows, scaling), np.array(labels))
-    pairs = len(model.classes_) == 2  # noqa: PLR2004 - then scikit-learn turns the signs round
-    sign = -1.0 if pairs else 1.0
+    # With two classes scikit-learn inverts the signs.
+    sign = -1.0 if len(model.classes_) == 2 else 1.0  # noqa: PLR2004
     kinds = Kinds(
         tuple(str(name) for name in model.classes_),
         scaling,
-        float(model._gamma),  # noqa: SLF001 - there is no other way to learn it
+        float(model._gamma),  # noqa: SLF001 - there is no public attribute
         tuple(_floats(vector) for vector in model.support_vectors_),
         tuple(int(count) for count in model.n_support_),
         tuple(tuple(sign * c for c in _floats(row)) for row in model.dual_coef_),
@@ -136,7 +137,7 @@ def fit_kinds(rows: Matrix, labels: Sequence[str], names: Sequence[str]) -> tupl
 
 
 def fit_branches(rows: Matrix, labels: Sequence[str], seed: int) -> tuple[Branches, DecisionTreeClassifier] | None:
-    """A decision tree of the kinds of crawlers, or None where there is one kind only."""
+    """Fit a decision tree of the kinds of crawlers; None if there is only one kind."""
     if len(set(labels)) < 2:  # noqa: PLR2004
         return None
     model = DecisionTreeClassifier(max_depth=8, min_samples_leaf=5, class_weight="balanced", random_state=seed)

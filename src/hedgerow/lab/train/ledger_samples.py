@@ -1,8 +1,8 @@
 """
-Ledgers: what a ledger tells more than an access log does.
+Training samples from a ledger, which contains more than an access log.
 
-Which visits were made by the operator's own training crawlers (`hedgerow crawl` writes that down beside the ledger),
-and cookies and sessions, so that windows can be judged, too.
+The labels next to the ledger identify the visits of the operator's training crawlers (`hedgerow crawl`). Cookies and
+sessions allow samples for the window model.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from hedgerow.watch.sessions.window import MIN_WINDOW, SessionWindow, access_of
 _IDENTITIES = frozenset(get_args(Identity))
 
 
-def tell_crawls(visits: Iterable[Visit], crawls: Sequence[Label], labels: dict[str, str]) -> Iterator[Visit]:
+def label_crawls(visits: Iterable[Visit], crawls: Sequence[Label], labels: dict[str, str]) -> Iterator[Visit]:
     """
-    The visits; those of each crawl are a visitor of its own, whose label is put into *labels*.
+    Yield the visits; those of each crawl become a visitor of its own, whose label is added to *labels*.
 
-    All crawls may have come from one address, and be told from each other, and from the people there, by their times
-    and their user agent only. A label that is no identity stands for a suspect.
+    Several crawls may come from one address. Only their times and their user agent distinguish them from each other and
+    from people. A label that is not an identity counts as "suspect".
     """
     for number, crawl in enumerate(crawls):
         labels[_name(number)] = crawl.label if crawl.label in _IDENTITIES else "suspect"
     for visit in visits:
-        made_by = next((n for n in range(len(crawls) - 1, -1, -1) if crawls[n].matches(visit)), None)
-        yield visit if made_by is None else msgspec.structs.replace(visit, visitor=_name(made_by))
+        crawl_number = next((n for n in range(len(crawls) - 1, -1, -1) if crawls[n].matches(visit)), None)
+        yield visit if crawl_number is None else msgspec.structs.replace(visit, visitor=_name(crawl_number))
 
 
 def _name(number: int) -> str:
@@ -43,7 +43,7 @@ def _name(number: int) -> str:
 def visits_to_windows(
     visits: Iterable[Visit], label_of: Callable[[Visit], str], *, host: str = "", source: str = LOG
 ) -> list[Sample]:
-    """The rows of a ledger for the window's model: as the watch would ask it, whenever 27 pages have come."""
+    """Return the samples for the window model: one whenever 27 pages have come, as in the watch."""
     windows: dict[str, SessionWindow] = {}
     numbers: dict[str, int] = {}
     samples = []

@@ -1,4 +1,4 @@
-"""Measures: how good a model is, each figure with its interval."""
+"""Quality measures of a model, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Z = 1.959964
 
 def wilson(right: int, total: int) -> tuple[float, float]:
     """
-    The 95 % interval of a share (Wilson's), which holds for few and for extreme ones too.
+    Return the 95 % interval of a share by Wilson's method, which is valid for small and extreme shares.
 
     >>> [round(end, 3) for end in wilson(99, 100)]
     [0.946, 0.998]
@@ -26,7 +26,7 @@ def wilson(right: int, total: int) -> tuple[float, float]:
 
 
 def share(right: int, total: int) -> dict[str, float]:
-    """A share as it stands in a report: its value, its interval, and of how many it is."""
+    """Return a share for a report: its value, its interval, and the total count."""
     low, high = wilson(right, total)
     return {
         "value": round(right / total, 5) if total else 0.0,
@@ -37,7 +37,7 @@ def share(right: int, total: int) -> dict[str, float]:
 
 
 def confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """How often each true label (rows) was judged to be each (columns)."""
+    """Return how often each true label (rows) was classified as each label (columns)."""
     table: dict[str, dict[str, int]] = {}
     for truth, judged in pairs:
         row = table.setdefault(truth, {})
@@ -47,7 +47,7 @@ def confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 def roc(scores: Sequence[float], crawlers: Sequence[bool]) -> list[tuple[float, float]]:
     """
-    False positives and true positives, as shares, at every threshold from the highest down.
+    Return false-positive and true-positive rates at every threshold from the highest down.
 
     >>> roc([0.9, 0.8, 0.1], [True, False, True])
     [(0.0, 0.0), (0.0, 0.5), (1.0, 0.5), (1.0, 1.0)]
@@ -66,19 +66,20 @@ def roc(scores: Sequence[float], crawlers: Sequence[bool]) -> list[tuple[float, 
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:
-    """The area under a ROC."""
+    """Return the area under a ROC curve."""
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 
 def at_false_positives(
-    scores: Sequence[float], crawlers: Sequence[bool], most: float
+    scores: Sequence[float], crawlers: Sequence[bool], max_rate: float
 ) -> tuple[int, int, int, int, float]:
     """
-    Where no more than the share *most* of people is above the threshold: crawlers found, crawlers, people wrongly
-    found, people, and the threshold.
+    Return the figures at the lowest threshold that at most the share *max_rate* of people exceeds.
+
+    These are: crawlers found, all crawlers, people misclassified, all people, and the threshold.
     """
     people = sorted((s for s, crawler in zip(scores, crawlers, strict=True) if not crawler), reverse=True)
-    allowed = int(most * len(people))
+    allowed = int(max_rate * len(people))
     threshold = people[allowed] if allowed < len(people) else -math.inf
     found = sum(s > threshold for s, crawler in zip(scores, crawlers, strict=True) if crawler)
     wrong = sum(s > threshold for s in people)
@@ -86,18 +87,18 @@ def at_false_positives(
 
 
 def expected_calibration_error(probabilities: Sequence[float], crawlers: Sequence[bool], parts: int = 10) -> float:
-    """How far, on average, a probability is from what then happens."""
-    off = 0.0
+    """Return the mean distance between predicted probabilities and what happened."""
+    error = 0.0
     for _, mean, happened, count in calibration(probabilities, crawlers, parts):
-        off += count * abs(mean - happened)
-    return off / max(len(probabilities), 1)
+        error += count * abs(mean - happened)
+    return error / max(len(probabilities), 1)
 
 
 def calibration(
     probabilities: Sequence[float], crawlers: Sequence[bool], parts: int = 10
 ) -> list[tuple[float, float, float, int]]:
-    """For each part of the scale: where it begins, the mean probability, the share of crawlers, of how many."""
-    found = []
+    """Return, for each part of the scale, its start, the mean probability, the share of crawlers, and the count."""
+    parts_with_samples = []
     for part in range(parts):
         inside = [
             (p, c)
@@ -106,5 +107,5 @@ def calibration(
         ]
         if inside:
             mean = sum(p for p, _ in inside) / len(inside)
-            found.append((part / parts, mean, sum(c for _, c in inside) / len(inside), len(inside)))
-    return found
+            parts_with_samples.append((part / parts, mean, sum(c for _, c in inside) / len(inside), len(inside)))
+    return parts_with_samples

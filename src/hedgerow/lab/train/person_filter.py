@@ -1,9 +1,9 @@
 """
-Filter: whose sessions may stand for people in training (PathMarker's "users filtered by the heuristics").
+The filter for sessions that may count as those of people in training (PathMarker's "users filtered by the heuristics").
 
-A crawler that knows that a site learns from its visitors can behave a little worse each week, until what it does is
-what the site takes for a person. So the measure of who is a person is not learned from the same visitors: it is the
-heuristics, and a bundle that was trained elsewhere and does not drift along.
+A crawler that knows that a site learns from its visitors can behave slightly worse each week, until the site takes its
+behaviour for that of people. So the criterion is not learned from the same visitors: it is the heuristics, and a bundle
+that was trained elsewhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hedgerow.lab.train.samples import PERSON, Sample
 from hedgerow.markers.token import visitor_digest
 from hedgerow.watch.models.bundle import Bundle
 
-MOST_WRONG = 30
-"""Wrong visits in a day from which on a visitor is a suspect (PathMarker's number)."""
+MAX_SUSPICIOUS_VISITS = 30
+"""Suspicious visits in a day from which on a visitor is a suspect (PathMarker's number)."""
 
 _SIGNS = frozenset({"automation", "program", "no-agent", "odd-agent", "browser-version", "browser-hints"})
 _DAY = 86_400
@@ -24,52 +24,52 @@ _DAY = 86_400
 
 class Heuristics:
     """
-    Who was wrong how often: PathMarker's heuristics, for a log that is read from beginning to end.
+    PathMarker's heuristics, for a log that is read from beginning to end.
 
-    A trap, a marker that would not open, a bot that says or proves to be one: once is enough. A link that was minted
-    for somebody else, or headers that no browser sends: 30 in a day, or a third of all visits.
+    One trap, tampered marker, or declared or proven bot is enough. For links issued to another visitor, or headers that
+    no browser sends, the limit is 30 in a day or a third of all visits.
     """
 
     def __init__(self) -> None:
         self.suspects: set[str] = set()
-        self._wrong: dict[tuple[str, int], int] = {}
+        self._suspicious_by_day: dict[tuple[str, int], int] = {}
         self._visits: dict[str, tuple[int, int]] = {}
 
     def add(self, visit: Visit) -> None:
         marker = visit.marker
-        who = visit.visitor
+        visitor = visit.visitor
         if visit.bot or visit.claim or visit.tampered or (marker is not None and marker.kind in {"trap", "maze"}):
-            self.suspects.add(who)
+            self.suspects.add(visitor)
             return
         foreign = (
-            marker is not None and marker.issued_to != visitor_digest(who) and marker.issued_to not in visit.linked
+            marker is not None and marker.issued_to != visitor_digest(visitor) and marker.issued_to not in visit.linked
         )
-        wrong = foreign or not _SIGNS.isdisjoint(visit.anomalies)
-        visits, all_wrong = self._visits.get(who, (0, 0))
-        self._visits[who] = (visits + 1, all_wrong + wrong)
-        if wrong:
-            day = (who, int(visit.at // _DAY))
-            self._wrong[day] = self._wrong.get(day, 0) + 1
-            if self._wrong[day] >= MOST_WRONG:
-                self.suspects.add(who)
+        is_suspicious = foreign or not _SIGNS.isdisjoint(visit.anomalies)
+        visits, suspicious = self._visits.get(visitor, (0, 0))
+        self._visits[visitor] = (visits + 1, suspicious + is_suspicious)
+        if is_suspicious:
+            day = (visitor, int(visit.at // _DAY))
+            self._suspicious_by_day[day] = self._suspicious_by_day.get(day, 0) + 1
+            if self._suspicious_by_day[day] >= MAX_SUSPICIOUS_VISITS:
+                self.suspects.add(visitor)
 
-    def settle(self) -> set[str]:
-        """All suspects, once the log has been read."""
-        often = {who for who, (visits, wrong) in self._visits.items() if wrong * 3 > visits}
-        return self.suspects | often
+    def all_suspects(self) -> set[str]:
+        """Return all suspects, once the log has been read."""
+        frequent = {visitor for visitor, (visits, suspicious) in self._visits.items() if suspicious * 3 > visits}
+        return self.suspects | frequent
 
 
-def honest(samples: Sequence[Sample], suspects: Iterable[str], anchor: Bundle) -> list[Sample]:
+def trusted_samples(samples: Sequence[Sample], suspects: Iterable[str], anchor: Bundle) -> list[Sample]:
     """
-    *samples* less those that are said to be people's and are not to be trusted.
+    Return *samples* without those of supposed people that cannot be trusted.
 
-    A person that the heuristics suspect, or whom the *anchor* judges a crawler in any of its sessions, stays out with
-    all its sessions: who is caught once was the same before.
+    A visitor that the heuristics suspect, or that the *anchor* classifies as a crawler in any session, is removed with
+    all its sessions.
     """
-    out = set(suspects)
+    untrusted = set(suspects)
     for sample in samples:
-        if sample.label == PERSON and sample.visitor not in out and anchor.has_stage(sample.size):
+        if sample.label == PERSON and sample.visitor not in untrusted and anchor.has_stage(sample.size):
             row = sample.features[: len(anchor.features)]
             if anchor.judge(row, sample.size).identity != PERSON:
-                out.add(sample.visitor)
-    return [sample for sample in samples if sample.label != PERSON or sample.visitor not in out]
+                untrusted.add(sample.visitor)
+    return [sample for sample in samples if sample.label != PERSON or sample.visitor not in untrusted]

@@ -1,15 +1,15 @@
 """
-Learning: thresholds, weights and trust, from logs whose sources are labelled.
+Training of the report model (thresholds, weights and trust) from logs with labelled sources.
 
-Where nobody has labelled them they label themselves: who declares itself a program is a crawler; who declares nothing,
-and in most of its sittings brings assets along and often says where it comes from, is held to be a person. That is a
-makeshift: it knows nothing of crawlers in disguise, and what it calls a person looks like one by two of the figures
-that are learned. Labels of one's own (`--labels`) are better.
+Without labels, sources label themselves. A source that declares itself a program is a crawler. A source that declares
+nothing, loads assets in most sessions and often sends referrers is taken for a person. That is a workaround: it misses
+crawlers in disguise, and its "people" look like people by two of the features that are learned. Your own labels
+(`--labels`) are better.
 
-Every log is left out once, and judged by what the others have taught: those figures stand in the provenance.
+Every log is held out once and classified by a model of the others. These figures are in the provenance.
 
-How far the other opinions are trusted beside the manner is not learned: between a handful of logs what would be learned
-depends on which of them teach more than on anything else. Each counts for a quarter of what it says.
+The trust in the other opinions, relative to browsing features, is not learned: with a handful of logs it would depend
+mostly on the choice of logs. Each counts for a quarter.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from hedgerow.request.bots import Bots
 from hedgerow.watch.models.bundle import Bundle
 
 TRUST = {"manner": 1.0, "heuristics": 0.25, "path": 0.25, "window": 0.25, "shape": 0.25}
-_AT_MOST = {"revisits", "parameters"}
-_LEAST_OF_EACH = 5
-_LEAST_GAIN = 0.1
-_ROUNDS, _RATE, _MOST_EDGES = 100, 0.1, 64
+_UPPER_LIMITS = {"revisits", "parameters"}
+_MIN_SOURCES = 5
+_MIN_GAIN = 0.1
+_ROUNDS, _RATE, _MAX_EDGES = 100, 0.1, 64
 
 
-class Lesson(NamedTuple):
-    """The labelled sources of one log: which are *crawlers*, and what is known of each."""
+class TrainingLog(NamedTuple):
+    """The labelled sources of one log: which are *crawlers*, and their features and opinions."""
 
     name: str
     crawlers: NDArray[np.bool_]
@@ -55,15 +55,19 @@ class Lesson(NamedTuple):
     renewed: NDArray[np.float64]
 
 
-def lesson(
+def training_log(
     name: str, tables: Tables, bots: Bots, paths: Bundle, windows: Bundle, labels: Mapping[str, str] | None = None
-) -> Lesson:
-    """What *tables* teach; *paths* and *windows* judge theirs. *labels* are "person" or anything else by source."""
+) -> TrainingLog:
+    """
+    Return the labelled sources of *tables*; *paths* and *windows* are the bundles for their opinions.
+
+    *labels* maps sources to "person" or a crawler label.
+    """
     figures = tables.figures
     if labels is not None:
-        told = [labels.get(source) for source in tables.sources]
-        crawler = np.array([label not in {None, "person"} for label in told], np.bool_)
-        person = np.array([label == "person" for label in told], np.bool_)
+        labels_of_sources = [labels.get(source) for source in tables.sources]
+        crawler = np.array([label not in {None, "person"} for label in labels_of_sources], np.bool_)
+        person = np.array([label == "person" for label in labels_of_sources], np.bool_)
     else:
         declared = DeclaredBots(tables, bots)
         crawler = declared.state != NOTHING
@@ -71,63 +75,69 @@ def lesson(
     chosen = np.flatnonzero((crawler | person) & (figures["pages"] >= LEAST_PAGES))
     path = PathOpinion(figures, paths).probability[chosen]
     window = WindowOpinion(tables, windows, None).probability[chosen]
-    return Lesson(
+    return TrainingLog(
         name, crawler[chosen], measures(figures, tables.renewed)[chosen], figures_of(figures)[chosen], path, window,
         chosen, figures, tables.renewed,
     )  # fmt: skip
 
 
-def learn(lessons: Sequence[Lesson]) -> ReportModel:
-    """A model of all *lessons*, with figures of each log judged by the others."""
-    model = _fit(lessons)
-    counts = {one.name: (int(one.crawlers.sum()), int((~one.crawlers).sum())) for one in lessons}
-    told: dict[str, Any] = {"logs": {name: {"crawlers": a, "people": b} for name, (a, b) in counts.items()}}
-    if len(lessons) > 1:
-        told["left_out"] = {}
-        for k, one in enumerate(lessons):
-            others = [*lessons[:k], *lessons[k + 1 :]]
-            if one.crawlers.any() and not one.crawlers.all():
-                told["left_out"][one.name] = quality(one.crawlers, odds(_fit(others), one))
-    return msgspec.structs.replace(model, provenance=told)
+def train_report_model(logs: Sequence[TrainingLog]) -> ReportModel:
+    """Train a model on all *logs*; the provenance has the quality on each log, held out."""
+    model = _fit(logs)
+    counts = {log.name: (int(log.crawlers.sum()), int((~log.crawlers).sum())) for log in logs}
+    provenance: dict[str, Any] = {"logs": {name: {"crawlers": a, "people": b} for name, (a, b) in counts.items()}}
+    if len(logs) > 1:
+        provenance["left_out"] = {}
+        for k, log in enumerate(logs):
+            other_logs = [*logs[:k], *logs[k + 1 :]]
+            if log.crawlers.any() and not log.crawlers.all():
+                provenance["left_out"][log.name] = quality(log.crawlers, odds(_fit(other_logs), log))
+    return msgspec.structs.replace(model, provenance=provenance)
 
 
-def odds(model: ReportModel, one: Lesson) -> NDArray[np.float64]:
-    """What *model* says of the sources of a lesson, but for the shape of their traffic."""
-    votes = Votes(one.figures, model.thresholds, ignore_agents=True, renewed=one.renewed)
-    told = {
-        "manner": 1 / (1 + np.exp(-model.manner[""].odds(one.manner))),
-        "heuristics": HeuristicsOpinion(votes).probability[one.chosen],
-        "path": one.path,
-        "window": one.window,
+def odds(model: ReportModel, log: TrainingLog) -> NDArray[np.float64]:
+    """Return the log-odds that *model* gives the sources of a log, without the opinion on traffic shape."""
+    votes = Votes(log.figures, model.thresholds, ignore_agents=True, renewed=log.renewed)
+    opinions = {
+        "manner": 1 / (1 + np.exp(-model.manner[""].odds(log.manner))),
+        "heuristics": HeuristicsOpinion(votes).probability[log.chosen],
+        "path": log.path,
+        "window": log.window,
     }
-    return np.asarray(sum(model.trust[name] * log_odds(said) for name, said in told.items()), np.float64)
+    return np.asarray(
+        sum(model.trust[name] * log_odds(probability) for name, probability in opinions.items()), np.float64
+    )
 
 
-def quality(crawlers: NDArray[np.bool_], found: NDArray[np.float64]) -> dict[str, float]:
-    """Crawlers and people that are right at the middle, the area under ROC, and recall at 1 % false positives."""
-    yes, no = found[crawlers], found[~crawlers]
-    above = np.searchsorted(np.sort(no), yes, side="left") + np.searchsorted(np.sort(no), yes, side="right")
-    limit = np.sort(no)[min(len(no) - 1, int(np.ceil(0.99 * (len(no) - 1))))]
+def quality(crawlers: NDArray[np.bool_], log_odds_: NDArray[np.float64]) -> dict[str, float]:
+    """
+    Return the shares of crawlers and people on the right side, the area under ROC, and recall at 1 % false positives.
+    """
+    crawler_odds, person_odds = log_odds_[crawlers], log_odds_[~crawlers]
+    above = np.searchsorted(np.sort(person_odds), crawler_odds, side="left") + np.searchsorted(
+        np.sort(person_odds), crawler_odds, side="right"
+    )
+    limit = np.sort(person_odds)[min(len(person_odds) - 1, int(np.ceil(0.99 * (len(person_odds) - 1))))]
     rates = {
-        "crawlers_right": np.mean(yes >= 0),
-        "people_right": np.mean(no < 0),
-        "area": np.mean(above) / 2 / len(no),
-        "recall_at_1_percent": np.mean(yes > limit),
+        "crawlers_right": np.mean(crawler_odds >= 0),
+        "people_right": np.mean(person_odds < 0),
+        "area": np.mean(above) / 2 / len(person_odds),
+        "recall_at_1_percent": np.mean(crawler_odds > limit),
     }
     return {name: round(float(rate), 4) for name, rate in rates.items()}
 
 
-def _fit(lessons: Sequence[Lesson]) -> ReportModel:
-    crawlers = np.concatenate([one.crawlers for one in lessons])
-    if min(crawlers.sum(), (~crawlers).sum()) < _LEAST_OF_EACH:
-        raise ModelError(f"these logs have fewer than {_LEAST_OF_EACH} labelled crawlers or people; name more of them")
-    thresholds = _thresholds(np.concatenate([one.measures for one in lessons]), crawlers)
-    rows = np.concatenate([one.manner for one in lessons])
-    # Within each log crawlers and people weigh the same together; a log with four times as many sources twice as much.
-    each = np.concatenate([_balanced(one.crawlers) * len(one.crawlers) ** 0.5 for one in lessons])
+def _fit(logs: Sequence[TrainingLog]) -> ReportModel:
+    crawlers = np.concatenate([log.crawlers for log in logs])
+    if min(crawlers.sum(), (~crawlers).sum()) < _MIN_SOURCES:
+        raise ModelError(f"these logs have fewer than {_MIN_SOURCES} labelled crawlers or people; name more of them")
+    thresholds = _thresholds(np.concatenate([log.measures for log in logs]), crawlers)
+    rows = np.concatenate([log.manner for log in logs])
+    # In each log, crawlers and people have the same total weight. A log with four times the sources weighs twice.
+    weights = np.concatenate([_balanced(log.crawlers) * len(log.crawlers) ** 0.5 for log in logs])
     manner = {
-        what: _boosted(rows, crawlers, each, without=[MANNERS.index(name) for name in names])
-        for what, names in LACKING.items()
+        without: _boosted(rows, crawlers, weights, without=[MANNERS.index(name) for name in names])
+        for without, names in LACKING.items()
     }
     return ReportModel(thresholds, manner, TRUST)
 
@@ -136,82 +146,83 @@ def _balanced(yes: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.asarray(np.where(yes, 0.5 / max(1, yes.sum()), 0.5 / max(1, (~yes).sum())), np.float64)
 
 
-def _thresholds(found: NDArray[np.float64], crawlers: NDArray[np.bool_]) -> Thresholds:
-    """For each heuristic the limit at which crawlers and people differ most; where they hardly do it stays."""
+def _thresholds(values_by_source: NDArray[np.float64], crawlers: NDArray[np.bool_]) -> Thresholds:
+    """Return, for each heuristic, the limit that separates crawlers and people best; the default if none does."""
     learned: dict[str, float] = {}
     for k, name in enumerate(NAMES):
-        known = ~np.isnan(found[:, k])
-        values, yes = found[known, k], crawlers[known]
-        if min(yes.sum(), (~yes).sum()) < _LEAST_OF_EACH:
+        known = ~np.isnan(values_by_source[:, k])
+        values, is_crawler = values_by_source[known, k], crawlers[known]
+        if min(is_crawler.sum(), (~is_crawler).sum()) < _MIN_SOURCES:
             continue
         limits = np.unique(values)
-        sign = -1 if name in _AT_MOST else 1
+        sign = -1 if name in _UPPER_LIMITS else 1
         rates = [
-            (np.mean(sign * values[yes] >= sign * limit) - np.mean(sign * values[~yes] >= sign * limit))
+            (np.mean(sign * values[is_crawler] >= sign * limit) - np.mean(sign * values[~is_crawler] >= sign * limit))
             for limit in limits
         ]
-        if max(rates) >= _LEAST_GAIN:
+        if max(rates) >= _MIN_GAIN:
             learned[name] = round(float(limits[int(np.argmax(rates))]), 4)
     return Thresholds(**learned)  # type: ignore[arg-type]
 
 
 def _boosted(
-    rows: NDArray[np.float64], yes: NDArray[np.bool_], each: NDArray[np.float64], *, without: Sequence[int]
+    rows: NDArray[np.float64], is_crawler: NDArray[np.bool_], weights: NDArray[np.float64], *, without: Sequence[int]
 ) -> Steps:
     """
-    Functions of steps by boosting (Friedman 2001): one step at a time, where it tells most of what is still wrong, and
-    a tenth of it each time. *each* is what each row weighs; the columns *without* are not looked at.
+    Fit step functions by boosting (Friedman 2001), without the columns *without*.
+
+    Each round adds a tenth of the step that explains most of the remaining error. *weights* are those of the rows.
     """
     figure, edge, below = _candidates(rows, without)
-    each = each / each.mean()
+    weights = weights / weights.mean()
     score = np.zeros(len(rows))
-    found: list[tuple[int, float, float, float]] = []
-    weight = each @ below
+    steps: list[tuple[int, float, float, float]] = []
+    weight = weights @ below
     for _ in range(_ROUNDS):
         p = 1 / (1 + np.exp(-score))
-        wrong, spread = each * (yes - p), each * p * (1 - p)
-        left, right = wrong @ below, wrong @ ~below
-        best = int(np.argmax(left**2 / weight + right**2 / (each.sum() - weight)))
+        error, spread = weights * (is_crawler - p), weights * p * (1 - p)
+        left, right = error @ below, error @ ~below
+        best = int(np.argmax(left**2 / weight + right**2 / (weights.sum() - weight)))
         low = _RATE * left[best] / (spread @ below[:, best])
         high = _RATE * right[best] / (spread @ ~below[:, best])
         score += np.where(below[:, best], low, high)
-        found.append((int(figure[best]), float(edge[best]), float(low), float(high)))
-    return _summed(found, rows, each)
+        steps.append((int(figure[best]), float(edge[best]), float(low), float(high)))
+    return _summed(steps, rows, weights)
 
 
 def _candidates(
     rows: NDArray[np.float64], without: Sequence[int]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Where steps may be: the figure, the edge, and which rows are not above it; enough are on both sides of each."""
+    """Return possible steps (feature, edge, rows below) with enough rows on both sides."""
     figures, edges, below = [], [], []
     for k in range(rows.shape[1]):
         if k in without:
             continue
-        for edge in np.unique(np.quantile(rows[:, k], np.linspace(0, 1, _MOST_EDGES + 1)[:-1])).tolist():
-            under = rows[:, k] <= edge
-            if _LEAST_OF_EACH <= under.sum() <= len(rows) - _LEAST_OF_EACH:
+        for edge in np.unique(np.quantile(rows[:, k], np.linspace(0, 1, _MAX_EDGES + 1)[:-1])).tolist():
+            is_below = rows[:, k] <= edge
+            if _MIN_SOURCES <= is_below.sum() <= len(rows) - _MIN_SOURCES:
                 figures.append(k)
-                # Half way to the next: as it stands in a file it may be rounded.
-                edges.append((rows[under, k].max() + rows[~under, k].min()) / 2)
-                below.append(under)
+                # Half way to the next value, because it is rounded in the file.
+                edges.append((rows[is_below, k].max() + rows[~is_below, k].min()) / 2)
+                below.append(is_below)
     if not below:
-        raise ModelError("the sources of these logs are all alike; name logs with crawlers and people in them")
+        raise ModelError("the sources of these logs are too similar; name logs with crawlers and people")
     return np.array(figures), np.array(edges), np.column_stack(below)
 
 
 def _summed(
-    found: Sequence[tuple[int, float, float, float]], rows: NDArray[np.float64], each: NDArray[np.float64]
+    steps: Sequence[tuple[int, float, float, float]], rows: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> Steps:
-    """All steps of each figure as one function, which adds nothing on average."""
+    """Return all steps of each feature as one function with mean 0."""
     edges, values, offset = [], [], 0.0
     for k in range(rows.shape[1]):
-        mine = [(edge, low, high) for figure, edge, low, high in found if figure == k]
-        cuts = sorted({edge for edge, _, _ in mine})
-        place = {cut: n for n, cut in enumerate(cuts)}
+        own_steps = [(edge, low, high) for figure, edge, low, high in steps if figure == k]
+        cuts = sorted({edge for edge, _, _ in own_steps})
+        index = {cut: n for n, cut in enumerate(cuts)}
         heights = np.array(
-            [sum(low if n <= place[edge] else high for edge, low, high in mine) for n in range(len(cuts) + 1)]
+            [sum(low if n <= index[edge] else high for edge, low, high in own_steps) for n in range(len(cuts) + 1)]
         )
-        mean = float(np.average(heights[np.searchsorted(np.array(cuts), rows[:, k])], weights=each))
+        mean = float(np.average(heights[np.searchsorted(np.array(cuts), rows[:, k])], weights=weights))
         edges.append(tuple(round(cut, 6) for cut in cuts))
         values.append(tuple(round(float(height) - mean, 6) for height in heights))
         offset += mean

@@ -1,6 +1,4 @@
-"""
-Rows: what models are fitted to. Walks become rows at each number of visits; simulated ones are drawn here, too.
-"""
+"""Training samples: the features of sessions at each length, from simulated walks, logs and ledgers."""
 
 from __future__ import annotations
 
@@ -12,23 +10,23 @@ from typing import NamedTuple
 
 from hedgerow.core.visit import Visit
 from hedgerow.lab.simulate.site import Site
-from hedgerow.lab.train.simulated_crawlers import SIX, Crawler, crawl, varied
+from hedgerow.lab.train.simulated_crawlers import TRAINING_CRAWLERS, Crawler, crawl, varied
 from hedgerow.lab.train.simulated_people import COMPANIONS, SimulatedPerson
-from hedgerow.lab.train.site_graphs import drawn, forum
-from hedgerow.lab.train.walks import Walk, digest, take
+from hedgerow.lab.train.site_graphs import forum_site, random_site
+from hedgerow.lab.train.walks import Walk, add_stride, digest
 from hedgerow.watch.sessions.path import LONG, PREFIXES, PathSession, step_of
 from hedgerow.watch.sessions.window import SESSION_GAP, Access, Agent, SessionWindow
 
 PERSON = "person"
 LOG = "log"
-"""The source of rows that are a site's own."""
+"""The source of samples from a site's own log."""
 
-_MANY = 16
+_MAX_ORDERED_LOOSENESS = 16
 
 
 class Sample(NamedTuple):
     """
-    One row: the features of a visitor's session when it had *size* visits, and what the visitor truly is.
+    The features of a visitor's session when it had *size* visits, and the visitor's true identity.
 
     *number* counts the visitor's long sessions from 0.
     """
@@ -43,84 +41,84 @@ class Sample(NamedTuple):
 
 
 def samples_of(walk: Walk, sizes: tuple[int, ...] = PREFIXES) -> Iterator[Sample]:
-    """The rows of one walk: all its long sessions, at each of *sizes*."""
+    """Yield the samples of one walk: all its long sessions, at each of *sizes*."""
     for number, strides in enumerate(walk.sessions()):
         session = PathSession()
         for stride in strides:
-            take(session, stride)
+            add_stride(session, stride)
             if session.size in sizes:
                 yield Sample(
                     walk.visitor, walk.label, walk.source, walk.site, number, session.size, session.all_features()
                 )
 
 
-def draw_assets(chance: Random) -> float:
-    """How many assets come with a page of a site: none at one in four, where they are elsewhere."""
-    return 0.0 if chance.random() < 0.25 else math.exp(chance.gauss(1.8, 0.8))  # noqa: PLR2004 - a share
+def draw_assets(rng: Random) -> float:
+    """Draw the number of assets per page of a site. One site in four has none: they are on another host."""
+    return 0.0 if rng.random() < 0.25 else math.exp(rng.gauss(1.8, 0.8))  # noqa: PLR2004 - a share
 
 
-def draw_sites(chance: Random, count: int) -> list[Site]:
-    """Sites to train on: half drawn, half forums."""
-    return [(drawn if number % 2 else forum)(chance) for number in range(count)]
+def draw_sites(rng: Random, count: int) -> list[Site]:
+    """Draw sites to train on: half random sites, half forums."""
+    return [(random_site if number % 2 else forum_site)(rng) for number in range(count)]
 
 
 def draw_people(
-    chance: Random, sites: list[Site], count: int, *, long_sessions: int = 1, marked: bool | None = None, name: str = ""
+    rng: Random, sites: list[Site], count: int, *, long_sessions: int = 1, marked: bool | None = None, name: str = ""
 ) -> list[Walk]:
     """
-    Walks of *count* people, each of *long_sessions* long sessions.
+    Draw walks of *count* people with *long_sessions* long sessions each.
 
-    Half of them are on sites with marked links, unless *marked* says otherwise.
+    Half of them are on sites with marked links, unless *marked* is given.
     """
     walks = []
     for number in range(count):
-        place = chance.randrange(len(sites))
-        has_markers = chance.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
-        person = SimulatedPerson(
-            chance, marked=has_markers, assets=draw_assets(chance), companions=chance.choice(COMPANIONS)
-        )
-        strides = tuple(person.walk(sites[place], pages=LONG * long_sessions))
-        walks.append(Walk(f"{name}person-{number}", PERSON, "generator", f"{name}{place}", strides))
+        site_number = rng.randrange(len(sites))
+        has_markers = rng.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
+        person = SimulatedPerson(rng, marked=has_markers, assets=draw_assets(rng), companions=rng.choice(COMPANIONS))
+        strides = tuple(person.walk(sites[site_number], pages=LONG * long_sessions))
+        walks.append(Walk(f"{name}person-{number}", PERSON, "generator", f"{name}{site_number}", strides))
     return walks
 
 
 def draw_crawlers(
-    chance: Random,
+    rng: Random,
     sites: list[Site],
     count: int,
     *,
-    crawlers: tuple[Crawler, ...] = SIX,
+    crawlers: tuple[Crawler, ...] = TRAINING_CRAWLERS,
     long_sessions: int = 1,
     marked: bool | None = None,
     vary: bool = True,
     name: str = "",
 ) -> list[Walk]:
     """
-    Walks of *count* crawlers, in turn of each of *crawlers*.
+    Draw walks of *count* crawlers, of each of *crawlers* in turn.
 
-    With more than one long session those after the first are as they come: in the middle of a crawl. *vary*: some
-    have several workers, send no referrer, or drive a browser.
+    Long sessions after the first are in the middle of a crawl. With *vary*, some have several workers, send no
+    referrer, or use a browser.
     """
     walks = []
     for number in range(count):
         crawler = crawlers[number % len(crawlers)]
-        place = chance.randrange(len(sites))
-        has_markers = chance.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
-        assets = draw_assets(chance)
-        crawling = varied(crawler, chance) if vary else crawler
+        site_number = rng.randrange(len(sites))
+        has_markers = rng.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
+        assets = draw_assets(rng)
+        crawling = varied(crawler, rng) if vary else crawler
         strides = crawl(
-            sites[place],
+            sites[site_number],
             crawling,
-            chance,
+            rng,
             pages=LONG * long_sessions,
             marked=has_markers,
             assets=assets,
-            companions=chance.choice(COMPANIONS),
+            companions=rng.choice(COMPANIONS),
         )
-        # A crawl without parents and markers has no order that could be seen, nor has one that takes any of many links.
-        ordered = (crawling.parents or has_markers) and crawling.loose < _MANY
+        # Without parents and markers no order is visible, nor if the crawler takes any of many links.
+        ordered = (crawling.parents or has_markers) and crawling.loose < _MAX_ORDERED_LOOSENESS
         label = crawling.label if ordered else "random-like"
-        walks.append(Walk(f"{name}{crawler.name}-{number}", label, crawler.name, f"{name}{place}", tuple(strides)))
+        walks.append(
+            Walk(f"{name}{crawler.name}-{number}", label, crawler.name, f"{name}{site_number}", tuple(strides))
+        )
     return walks
 
 
@@ -133,9 +131,9 @@ def visits_to_samples(
     sizes: tuple[int, ...] = PREFIXES,
 ) -> list[Sample]:
     """
-    The rows of a log or ledger: one session for each visitor, labelled by what *label_of* says of its last visit.
+    Return the samples of a log or ledger: one session for each visitor, labelled by *label_of*.
 
-    Where *label_of* gives "" the visit is left out.
+    A visit for which *label_of* returns "" is skipped.
     """
     sessions: dict[str, PathSession] = {}
     numbers: dict[str, int] = defaultdict(int)
@@ -160,26 +158,27 @@ def visits_to_samples(
     return samples
 
 
-def windows_of(walks: Iterable[Walk], chance: Random) -> list[Sample]:
+def windows_of(walks: Iterable[Walk], rng: Random) -> list[Sample]:
     """
-    The rows of walks for the window of 27 to 40 visits, those of the first long session of each, as the watch asks: at
-    27 pages and at 54. A window that has just begun is not like one that has slid; a model must know both.
+    Return the samples for the window of 27 to 40 visits: of the first long session of each walk, at 27 and at 54 pages.
 
-    What a walk does not tell is drawn. Half of the sites give cookies; nine of ten people keep theirs, and four of ten
-    crawlers. Half of the crawlers send no referrer. One person in fifty has a second address. A user agent is a
-    browser's, but for three crawlers in ten, which say what they are or nothing at all, and one person in a hundred.
+    A window that has just begun differs from one that has slid, and a model must know both. Properties that a walk does
+    not contain are drawn. Half of the sites set cookies; nine of ten people keep theirs, and four of ten crawlers. Half
+    of the crawlers send no referrer. One person in fifty has a second address. The user agent is a browser's, except
+    for three crawlers in ten and one person in a hundred.
     """
-    return [row for walk in walks for pages, row in windows_along(walk, chance) if pages <= LONG]
+    return [row for walk in walks for pages, row in windows_along(walk, rng) if pages <= LONG]
 
 
-def windows_along(walk: Walk, chance: Random) -> Iterator[tuple[int, Sample]]:
+def windows_along(walk: Walk, rng: Random) -> Iterator[tuple[int, Sample]]:
     """
-    The rows of a walk for the window as the watch asks it, whenever 27 pages have come, and after how many pages in
-    all. What a walk does not tell is drawn as in `windows_of`.
+    Yield the samples of a walk for the window, whenever 27 pages have come, with the number of pages so far.
+
+    Properties that a walk does not contain are drawn as in `windows_of`.
     """
     window = SessionWindow()
     number = 0
-    for pages, access in enumerate(_accesses(walk, chance), 1):
+    for pages, access in enumerate(_accesses(walk, rng), 1):
         window.add(access)
         if window.is_due:
             window.fresh = 0
@@ -188,28 +187,28 @@ def windows_along(walk: Walk, chance: Random) -> Iterator[tuple[int, Sample]]:
             number += 1
 
 
-def _accesses(walk: Walk, chance: Random) -> Iterator[Access]:
+def _accesses(walk: Walk, rng: Random) -> Iterator[Access]:
     person = walk.label == PERSON
-    keeps = chance.random() < 0.5 and chance.random() < (0.9 if person else 0.4)  # noqa: PLR2004 - shares
-    roams = person and chance.random() < 0.02  # noqa: PLR2004 - likewise
-    referring = person or chance.random() < 0.5  # noqa: PLR2004 - likewise
-    odd = chance.random() < (0.01 if person else 0.3)
-    agent: Agent = chance.choice(("absent", "unknown", "unknown", "false")) if odd else "browser"
-    last = -math.inf
-    sitting = 0
+    keeps_cookies = rng.random() < 0.5 and rng.random() < (0.9 if person else 0.4)  # noqa: PLR2004 - shares
+    has_second_address = person and rng.random() < 0.02  # noqa: PLR2004 - likewise
+    sends_referrer = person or rng.random() < 0.5  # noqa: PLR2004 - likewise
+    is_unusual = rng.random() < (0.01 if person else 0.3)
+    agent: Agent = rng.choice(("absent", "unknown", "unknown", "false")) if is_unusual else "browser"
+    last_at = -math.inf
+    session_number = 0
     for stride in walk.strides:
-        sitting += stride.at - last > SESSION_GAP
-        last = stride.at
-        cookie = b"cookie" if keeps and stride is not walk.strides[0] else b""
-        entry = stride.parent is None
-        foreign = person and entry and chance.random() < 0.5  # noqa: PLR2004 - a share
+        session_number += stride.at - last_at > SESSION_GAP
+        last_at = stride.at
+        cookie = b"cookie" if keeps_cookies and stride is not walk.strides[0] else b""
+        is_entry = stride.parent is None
+        is_foreign = person and is_entry and rng.random() < 0.5  # noqa: PLR2004 - a share
         yield Access(
             at=stride.at,
-            address=f"192.0.2.{1 + (roams and sitting % 2)}",
+            address=f"192.0.2.{1 + (has_second_address and session_number % 2)}",
             session=cookie or b"address",
             page=digest(stride.page),
             referrer=None if stride.parent is None else digest(stride.parent),
-            referred="foreign" if foreign else "absent" if entry or not referring else "own",
+            referred="foreign" if is_foreign else "absent" if is_entry or not sends_referrer else "own",
             cookie=cookie,
             cookie_state="good" if cookie else "absent",
             agent=agent,

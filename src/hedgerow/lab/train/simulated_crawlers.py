@@ -1,8 +1,8 @@
 """
-Crawlers: walks over a site as programs take them.
+Simulated crawlers and their walks over a site.
 
-PathMarker trains with six: depth-first, breadth-first and random-like, each without a delay and with one of N(8, 1) s.
-`OTHERS` are crawlers that no model is trained on; they are for the test.
+PathMarker trains with six crawlers: depth-first, breadth-first and random-like, each without a delay and with a delay
+of N(8, 1) s. No model is trained on `TEST_CRAWLERS`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ LABELS = {"depth": "depth-first", "breadth": "width-first", "random": "random-li
 
 class Crawler(NamedTuple):
     """
-    How a crawler goes about it.
+    The behaviour of a crawler.
 
-    *order* is which link it takes next: depth, breadth, random, popular (the page that most links lead to first) or
-    list (the pages one by one, by a list of its own). *delay* gives the seconds between two requests of one worker, on
-    top of how long the answer takes. *workers* ask at once. *parents* is false where it sends no referrer and there is
-    no marker. *assets*: it drives a browser, which loads them. *last*: going depth first it takes a page's last link
-    first, as a plain stack does; else the first one, as `hedgerow crawl` does.
+    *order* is the order of links: depth, breadth, random, popular (pages with most incoming links first) or list (pages
+    one by one from a list). *delay* returns the seconds between two requests of one worker, in addition to the response
+    time. *workers* send requests concurrently. *parents* is false if the crawler sends no referrer and there is no
+    marker. With *assets* it uses a browser, which loads them. With *last*, depth-first takes the last link of a page
+    first, as a plain stack does; otherwise the first, as `hedgerow crawl` does.
 
-    Going depth or breadth first it takes any of the *loose* links that are next, as one does that keeps a set or asks
-    what is ready. It follows the share *chosen* of all links, asks for the share *again* of its pages a second time at
-    once (a check before it reads, or a retry), and stands still after the share *stalls*, for up to a minute.
-    *anywhere*: it begins at any page.
+    With depth-first or breadth-first order it takes any of the next *loose* links. It follows the share *chosen* of all
+    links, and requests the share *again* of its pages twice (a check or a retry). After the share *stalls* of pages it
+    pauses for up to a minute. With *anywhere* it begins at a random page.
     """
 
     name: str
@@ -59,159 +58,154 @@ def no_delay(_: Random) -> float:
     return 0.0
 
 
-def eight_seconds(chance: Random) -> float:
-    """The paper's delay."""
-    return max(chance.gauss(8, 1), 0.0)
+def eight_seconds(rng: Random) -> float:
+    """Draw the delay of the paper."""
+    return max(rng.gauss(8, 1), 0.0)
 
 
-SIX = tuple(
+TRAINING_CRAWLERS = tuple(
     Crawler(f"{order}{name}", order, delay)
     for order in ("depth", "breadth", "random")
     for name, delay in (("", no_delay), ("-delay", eight_seconds))
 )
-"""The paper's training crawlers."""
+"""The training crawlers of the paper."""
 
-OTHERS = (
+TEST_CRAWLERS = (
     Crawler("breadth-16-workers", "breadth", no_delay, workers=16),
-    Crawler("depth-even-2-20", "depth", lambda chance: chance.uniform(2, 20)),
-    Crawler("random-like-a-person", "random", lambda chance: chance.lognormvariate(2.8, 1.2), assets=True),
-    Crawler("popular-slow", "popular", lambda chance: chance.expovariate(1 / 60)),
-    Crawler("list-second", "list", lambda chance: chance.gauss(1, 0.1), parents=False),
-    Crawler(
-        "breadth-timed-as-people", "breadth", lambda chance: SimulatedPerson(chance, marked=True, assets=0.0).pause()
-    ),
-    Crawler("breadth-browser", "breadth", lambda chance: chance.uniform(1, 4), assets=True),
+    Crawler("depth-even-2-20", "depth", lambda rng: rng.uniform(2, 20)),
+    Crawler("random-like-a-person", "random", lambda rng: rng.lognormvariate(2.8, 1.2), assets=True),
+    Crawler("popular-slow", "popular", lambda rng: rng.expovariate(1 / 60)),
+    Crawler("list-second", "list", lambda rng: rng.gauss(1, 0.1), parents=False),
+    Crawler("breadth-timed-as-people", "breadth", lambda rng: SimulatedPerson(rng, marked=True, assets=0.0).pause()),
+    Crawler("breadth-browser", "breadth", lambda rng: rng.uniform(1, 4), assets=True),
 )
 """Crawlers for the test only."""
 
 
-def varied(crawler: Crawler, chance: Random) -> Crawler:
+def varied(crawler: Crawler, rng: Random) -> Crawler:
     """
-    One of the six, as it may be set up: another delay, more than one worker, no referrers, a browser.
+    Return one of the six in another configuration: delay, workers, referrers or browser.
 
-    Half of them keep the paper's delay. Else a model would learn two delays and nothing of paths.
+    Half of them keep the delay of the paper. Otherwise a model would learn two delays and nothing about paths.
     """
     changed = crawler
-    if chance.random() < 0.5:  # noqa: PLR2004 - half
-        changed = crawler._replace(delay=draw_delay(chance))
+    if rng.random() < 0.5:  # noqa: PLR2004
+        changed = crawler._replace(delay=draw_delay(rng))
     return changed._replace(
-        workers=chance.choice((1, 1, 2, 4, 8, 16, 32)) if changed.delay is no_delay else chance.choice((1, 1, 1, 4)),
-        parents=chance.random() < 0.5,  # noqa: PLR2004 - a share
-        assets=chance.random() < 0.25,  # noqa: PLR2004 - likewise
-        last=chance.random() < 0.5,  # noqa: PLR2004 - likewise
-        loose=chance.choice((1, 1, 1, 4, 16, 64)),
-        chosen=chance.choice((1.0, 1.0, chance.uniform(0.1, 1.0))),
-        again=chance.choice((0.0, 0.0, 0.0, chance.random())),
-        stalls=chance.choice((0.0, 0.0, chance.uniform(0.0, 0.1))),
-        anywhere=chance.random() < 0.5,  # noqa: PLR2004 - likewise
+        workers=rng.choice((1, 1, 2, 4, 8, 16, 32)) if changed.delay is no_delay else rng.choice((1, 1, 1, 4)),
+        parents=rng.random() < 0.5,  # noqa: PLR2004 - a share
+        assets=rng.random() < 0.25,  # noqa: PLR2004 - likewise
+        last=rng.random() < 0.5,  # noqa: PLR2004 - likewise
+        loose=rng.choice((1, 1, 1, 4, 16, 64)),
+        chosen=rng.choice((1.0, 1.0, rng.uniform(0.1, 1.0))),
+        again=rng.choice((0.0, 0.0, 0.0, rng.random())),
+        stalls=rng.choice((0.0, 0.0, rng.uniform(0.0, 0.1))),
+        anywhere=rng.random() < 0.5,  # noqa: PLR2004 - likewise
     )
 
 
-def draw_delay(chance: Random) -> Delay:
-    """
-    A delay of some kind, of a third of a second to three hours on average; or of bursts, with hours between them, as
-    search engines come.
-    """
-    mean = math.exp(chance.uniform(math.log(0.3), math.log(10_800)))
-    spread = chance.uniform(0.3, 1.4)
-    return chance.choice(
+def draw_delay(rng: Random) -> Delay:
+    """Draw a kind of delay, with a mean of a third of a second to three hours, or in bursts as search engines do."""
+    mean = math.exp(rng.uniform(math.log(0.3), math.log(10_800)))
+    spread = rng.uniform(0.3, 1.4)
+    return rng.choice(
         (
-            lambda its: max(its.gauss(mean, mean / 8), 0.0),
-            lambda its: its.uniform(0.5 * mean, 1.5 * mean),
-            lambda its: its.expovariate(1 / mean),
-            lambda its: mean * its.lognormvariate(-spread * spread / 2, spread),
-            lambda its: its.expovariate(1 / mean) if its.random() < 0.8 else its.expovariate(1 / 20_000),  # noqa: PLR2004
+            lambda rng_: max(rng_.gauss(mean, mean / 8), 0.0),
+            lambda rng_: rng_.uniform(0.5 * mean, 1.5 * mean),
+            lambda rng_: rng_.expovariate(1 / mean),
+            lambda rng_: mean * rng_.lognormvariate(-spread * spread / 2, spread),
+            lambda rng_: rng_.expovariate(1 / mean) if rng_.random() < 0.8 else rng_.expovariate(1 / 20_000),  # noqa: PLR2004
         )
     )
 
 
 def crawl(
-    site: Site, crawler: Crawler, chance: Random, *, pages: int, marked: bool, assets: float, companions: float = 0.0
+    site: Site, crawler: Crawler, rng: Random, *, pages: int, marked: bool, assets: float, companions: float = 0.0
 ) -> list[Stride]:
     """
-    The first *pages* requests of *crawler* on *site*.
+    Return the first *pages* requests of *crawler* on *site*.
 
-    Where links are *marked*, each is another URL for each page that it stands on, and the crawler cannot tell that it
-    has the page already. *assets* and *companions* are how many come with a page; see `people`.
+    If links are *marked*, each has another URL on each page, and the crawler cannot see that it already has the target.
+    *assets* and *companions* are numbers per page; see `simulated_people`.
     """
     popularity = _popularity(site) if crawler.order == "popular" else []
-    start = chance.randrange(len(site)) if crawler.anywhere else HOME
+    start = rng.randrange(len(site)) if crawler.anywhere else HOME
     frontier: list[tuple[int, int | None]] = [(start, None)]
     if crawler.order == "list":
         frontier = [(page, None) for page in range(len(site) - 1, -1, -1)]
-    asked: set[tuple[int, int | None]] = set()
+    requested: set[tuple[int, int | None]] = set()
     strides: list[Stride] = []
-    pace = chance.lognormvariate(-1.8, 0.7)
-    # Workers that are free, by when; and pages that are on their way, by when they are there.
-    free = [chance.random() * 0.01 for _ in range(crawler.workers)]
-    coming: list[tuple[float, int]] = []
+    response_time = rng.lognormvariate(-1.8, 0.7)
+    # Times at which workers become free, and pages in transit with their arrival times.
+    free = [rng.random() * 0.01 for _ in range(crawler.workers)]
+    in_transit: list[tuple[float, int]] = []
     now = 0.0
     while len(strides) < pages:
         now = max(now, heapq.heappop(free))
-        while coming and (coming[0][0] <= now or not frontier):
-            there, page = heapq.heappop(coming)
-            now = max(now, there)
+        while in_transit and (in_transit[0][0] <= now or not frontier):
+            arrives_at, page = heapq.heappop(in_transit)
+            now = max(now, arrives_at)
             if crawler.order != "list":
                 links = site[page] if crawler.last or crawler.order == "breadth" else site[page][::-1]
                 chosen = crawler.chosen
-                frontier.extend((link, page) for link in links if chosen >= 1 or chance.random() < chosen)
-        taken = _take(frontier, asked, crawler, chance, popularity, marked=marked)
-        if taken is None:
-            if not coming:
+                frontier.extend((link, page) for link in links if chosen >= 1 or rng.random() < chosen)
+        link_taken = _take(frontier, requested, crawler, rng, popularity, marked=marked)
+        if link_taken is None:
+            if not in_transit:
                 break
-            heapq.heappush(free, coming[0][0])
+            heapq.heappush(free, in_transit[0][0])
             continue
-        page, parent = taken
-        beside = _poisson(chance, assets) if crawler.assets else 0
-        strides.append(Stride(now, page, parent if crawler.parents or marked else None, beside))
+        page, parent = link_taken
+        side_requests = _poisson(rng, assets) if crawler.assets else 0
+        strides.append(Stride(now, page, parent if crawler.parents or marked else None, side_requests))
         if crawler.assets:
-            strides += companions_of(strides[-1], companions, chance, hidden=not (crawler.parents or marked))
+            strides += companions_of(strides[-1], companions, rng, hidden=not (crawler.parents or marked))
             now = strides[-1].at
-        answered = now + pace * chance.lognormvariate(0, 0.4)
-        if crawler.again and chance.random() < crawler.again:
-            strides.append(strides[-1]._replace(at=answered))
-            now = answered
-            answered += pace * chance.lognormvariate(0, 0.4)
-        if crawler.stalls and chance.random() < crawler.stalls:
-            answered += chance.uniform(0, 60)
-        heapq.heappush(coming, (answered, page))
-        heapq.heappush(free, answered + crawler.delay(chance))
+        responded_at = now + response_time * rng.lognormvariate(0, 0.4)
+        if crawler.again and rng.random() < crawler.again:
+            strides.append(strides[-1]._replace(at=responded_at))
+            now = responded_at
+            responded_at += response_time * rng.lognormvariate(0, 0.4)
+        if crawler.stalls and rng.random() < crawler.stalls:
+            responded_at += rng.uniform(0, 60)
+        heapq.heappush(in_transit, (responded_at, page))
+        heapq.heappush(free, responded_at + crawler.delay(rng))
     return strides[:pages]
 
 
 def _take(
     frontier: list[tuple[int, int | None]],
-    asked: set[tuple[int, int | None]],
+    requested: set[tuple[int, int | None]],
     crawler: Crawler,
-    chance: Random,
+    rng: Random,
     popularity: list[int],
     *,
     marked: bool,
 ) -> tuple[int, int | None] | None:
-    """The next link to follow, or None where none is left."""
+    """Return the next link to follow, or None if none is left."""
     order = crawler.order
     while frontier:
         if order == "random":
-            place = chance.randrange(len(frontier))
-            frontier[place], frontier[-1] = frontier[-1], frontier[place]
+            index = rng.randrange(len(frontier))
+            frontier[index], frontier[-1] = frontier[-1], frontier[index]
         elif order == "popular":
-            place = max(range(len(frontier)), key=lambda n: popularity[frontier[n][0]])
-            frontier[place], frontier[-1] = frontier[-1], frontier[place]
+            index = max(range(len(frontier)), key=lambda n: popularity[frontier[n][0]])
+            frontier[index], frontier[-1] = frontier[-1], frontier[index]
         elif crawler.loose > 1:
-            place = chance.randrange(min(crawler.loose, len(frontier)))
+            index = rng.randrange(min(crawler.loose, len(frontier)))
             first = 0 if order == "breadth" else -1
-            place = place if order == "breadth" else -1 - place
-            frontier[place], frontier[first] = frontier[first], frontier[place]
-        taken = frontier.pop(0) if order == "breadth" else frontier.pop()
-        known = taken if marked else (taken[0], None)
-        if known not in asked:
-            asked.add(known)
-            return taken
+            index = index if order == "breadth" else -1 - index
+            frontier[index], frontier[first] = frontier[first], frontier[index]
+        link = frontier.pop(0) if order == "breadth" else frontier.pop()
+        key = link if marked else (link[0], None)
+        if key not in requested:
+            requested.add(key)
+            return link
     return None
 
 
 def _popularity(site: Site) -> list[int]:
-    """How many links lead to each page."""
+    """Return the number of links to each page."""
     popularity = [0] * len(site)
     for links in site:
         for link in links:
@@ -219,10 +213,10 @@ def _popularity(site: Site) -> list[int]:
     return popularity
 
 
-def _poisson(chance: Random, mean: float) -> int:
-    """How many, where *mean* are to be expected."""
-    count, left = 0, chance.expovariate(1.0)
-    while left < mean and count < 500:  # noqa: PLR2004 - enough
+def _poisson(rng: Random, mean: float) -> int:
+    """Draw from a Poisson distribution, at most 500."""
+    count, total = 0, rng.expovariate(1.0)
+    while total < mean and count < 500:  # noqa: PLR2004 - enough
         count += 1
-        left += chance.expovariate(1.0)
+        total += rng.expovariate(1.0)
     return count

@@ -1,4 +1,4 @@
-"""Simulated: people and crawlers enough for a bundle, all drawn. What comes with the package is made of these."""
+"""Bundles from simulated people and crawlers; the bundles of the package are trained on these."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from hedgerow.lab.train.fit import BUDGET, train
 from hedgerow.lab.train.samples import Sample, draw_crawlers, draw_people, draw_sites, samples_of, windows_of
-from hedgerow.lab.train.simulated_people import fitted
+from hedgerow.lab.train.simulated_people import people_statistics
 from hedgerow.lab.train.walks import Walk
 from hedgerow.watch.models.bundle import Bundle
 
 
 class Size(NamedTuple):
-    """How many sites, people and crawlers are drawn."""
+    """Number of sites, people and crawlers to draw."""
 
     sites: int = 40
     people: int = 4000
@@ -23,14 +23,15 @@ class Size(NamedTuple):
 
 def draw_walks(seed: int, size: Size) -> list[Walk]:
     """
-    Same seed, same walks. Two long sessions each: the second of a crawl is in the middle of it, where parents are out
-    of sight, and looks like no first one.
+    Draw walks of two long sessions each; the same seed gives the same walks.
+
+    The second session of a crawl is in the middle of it, where parents are not visible, and differs from a first one.
     """
-    chance = Random(f"hedgerow {seed}")  # noqa: S311 - repeatable, not secret
-    sites = draw_sites(chance, size.sites)
+    rng = Random(f"hedgerow {seed}")  # noqa: S311 - not secret
+    sites = draw_sites(rng, size.sites)
     return [
-        *draw_people(chance, sites, size.people, long_sessions=2),
-        *draw_crawlers(chance, sites, size.crawlers, long_sessions=2),
+        *draw_people(rng, sites, size.people, long_sessions=2),
+        *draw_crawlers(rng, sites, size.crawlers, long_sessions=2),
     ]
 
 
@@ -46,16 +47,16 @@ def train_simulated(
     size: Size | None = None,
     after: Callable[[str], None] = lambda _: None,
 ) -> Bundle:
-    """A bundle from simulated walks. *after* is told what has been done."""
+    """Train a bundle on simulated walks. *after* gets a line after each step."""
     size = size or Size()
     walks = draw_walks(seed, size)
     after(f"{len(walks):,} walks drawn")
-    chance = Random(f"windows {seed}")  # noqa: S311 - likewise
-    samples = windows_of(walks, chance) if recipe == "window" else path_rows(walks)
+    rng = Random(f"windows {seed}")  # noqa: S311 - not secret
+    samples = windows_of(walks, rng) if recipe == "window" else path_rows(walks)
     after(f"{len(samples):,} rows")
-    told = {
-        "people": f"{size.people} by the generator; {fitted().source}",
+    provenance = {
+        "people": f"{size.people} by the generator; {people_statistics().source}",
         "crawlers": f"{size.crawlers} simulated: depth-first, breadth-first and random-like, with many delays",
         "sites": size.sites,
     }
-    return train(samples, recipe=recipe, budget=budget, seed=seed, provenance=told)
+    return train(samples, recipe=recipe, budget=budget, seed=seed, provenance=provenance)

@@ -1,4 +1,4 @@
-"""Report: how good a bundle is, as one HTML page for who has to decide whether to use it. It loads nothing."""
+"""The quality report of a bundle, as one HTML page without external resources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from hedgerow.lab.train.calibration import draw
+from hedgerow.lab.train.calibration import calibration_plot
 from hedgerow.watch.models.bundle import Bundle
 
 _STYLE = (
@@ -16,14 +16,14 @@ _STYLE = (
 )
 
 _ABOUT = (
-    "Every figure is of visitors that the model had not seen: five-fold cross-validation by visitor. In brackets the"
-    " 95 % interval (Wilson's), and of how many sessions. The sessions of one visitor are alike: where there are few"
+    "All figures are for visitors that the model had not seen: five-fold cross-validation by visitor. The brackets"
+    " contain the 95 % interval (Wilson) and the number of sessions. Sessions of one visitor are similar: with few"
     " visitors, such as a handful of crawls, the true interval is wider."
 )
 
 
 def page(bundle: Bundle) -> str:
-    """The page about *bundle*."""
+    """Return the page about *bundle*."""
     rows = [
         (
             size,
@@ -35,7 +35,7 @@ def page(bundle: Bundle) -> str:
         for size, measured in bundle.metrics.items()
     ]
     parts = [
-        f"<h1>{escape(bundle.name)}: how good it is</h1>",
+        f"<h1>{escape(bundle.name)}: quality</h1>",
         f"<p>{_ABOUT}</p>",
         _table(("visits", "people right", "crawlers found", "area under ROC", "calibration error"), rows),
     ]
@@ -52,18 +52,18 @@ def page(bundle: Bundle) -> str:
     ]
     if own:
         parts += [
-            "<h2>This site's own visitors alone</h2>",
-            "<p>The table above is of the simulated ones, too.</p>",
+            "<h2>This site's own visitors only</h2>",
+            "<p>The table above includes simulated visitors.</p>",
             _table(("visits", "people", "people right", "crawlers", "crawlers found"), own),
         ]
-    parts.append("<h2>What was taken for what</h2>")
+    parts.append("<h2>Confusion tables</h2>")
     for size, measured in bundle.metrics.items():
         parts.append(f"<h3>At {escape(size)} visits</h3>{_confusion(measured['confusion'])}")
     parts += [
-        "<h2>What a probability is worth</h2>",
-        "<p>Where a point is on the diagonal, as many sessions were a crawler's as the model said.</p>",
-        draw(bundle.metrics),
-        "<h2>What it was trained on</h2>",
+        "<h2>Calibration</h2>",
+        "<p>A point on the diagonal means that as many sessions were a crawler's as the model predicted.</p>",
+        calibration_plot(bundle.metrics),
+        "<h2>Training data</h2>",
         _table(("", ""), [(name, str(value)) for name, value in bundle.provenance.items()]),
     ]
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(bundle.name)}</title>'
@@ -72,13 +72,13 @@ def page(bundle: Bundle) -> str:
 
 def interval(measured: Mapping[str, float]) -> str:
     """
-    A share with its interval, in words.
+    Format a share with its interval.
 
     >>> interval({"value": 0.99, "low": 0.946, "high": 0.998, "of": 100})
     '99.00 % (94.60 to 99.80, of 100)'
     """
     if not measured["of"]:
-        return "not known"
+        return "unknown"
     value, low, high = (measured[name] * 100 for name in ("value", "low", "high"))
     return f"{value:.2f} % ({low:.2f} to {high:.2f}, of {measured['of']:,})"
 
@@ -86,7 +86,7 @@ def interval(measured: Mapping[str, float]) -> str:
 def _confusion(table: Mapping[str, Mapping[str, int]]) -> str:
     judged = sorted({name for row in table.values() for name in row})
     rows = [(truth, *(f"{table[truth].get(name, 0):,}" for name in judged)) for truth in sorted(table)]
-    return _table(("truly", *(f"judged {name}" for name in judged)), rows)
+    return _table(("truth", *(f"classified as {name}" for name in judged)), rows)
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

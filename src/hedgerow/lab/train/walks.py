@@ -1,4 +1,4 @@
-"""Walks: what one visitor did on a site, page by page. Nouns; the walkers are `people` and `crawlers`."""
+"""Simulated and recorded walks: what one visitor did on a site, page by page."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from hedgerow.watch.sessions.path import PathSession
 
 
 class Stride(NamedTuple):
-    """One page of a walk: when, which, led to by which, and how many assets came with it."""
+    """One page view: its time, page, parent page, and the number of side requests (assets) that came with it."""
 
     at: float
     page: int
     parent: int | None
-    beside: int = 0
+    side_requests: int = 0
 
 
 class Walk(NamedTuple):
     """
     All strides of one visitor, in order.
 
-    *label* is what it truly is: "person" or a kind of crawler. *source* says which walker or which log it is from,
-    *site* where it walked. Without a name of its own a visitor is told from others by *visitor*.
+    *label* is the visitor's true identity, *source* the walker or log that it is from, and *site* the site. *visitor*
+    distinguishes visitors of one source.
     """
 
     visitor: str
@@ -31,18 +31,17 @@ class Walk(NamedTuple):
     strides: tuple[Stride, ...]
 
     def sessions(self) -> list[list[Stride]]:
-        """The strides of each long session, the last one perhaps short."""
+        """Return the strides of each long session; the last one may be shorter."""
         return [list(self.strides[n : n + 60]) for n in range(0, len(self.strides), 60)]
 
 
 def digest(page: int) -> bytes:
-    """The page's short name in a session."""
+    """Return the digest that stands for a page in a session."""
     return page.to_bytes(6, "big", signed=True)
 
 
-def take(session: PathSession, stride: Stride) -> None:
-    """Take one stride further."""
+def add_stride(session: PathSession, stride: Stride) -> None:
     parent = None if stride.parent is None else digest(stride.parent)
     session.add(stride.at, digest(stride.page), parent)
-    for _ in range(stride.beside):
+    for _ in range(stride.side_requests):
         session.add_side_request()

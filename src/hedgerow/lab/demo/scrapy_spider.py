@@ -1,4 +1,4 @@
-"""A spider for `scrapy runspider`: every link of its own origin. It forgets what it reads."""
+"""A spider for `scrapy runspider`, which follows every link of its own origin and stores nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Spider(scrapy.Spider):
     def __init__(self, start: str, **more: Any) -> None:
         super().__init__(**more)
         self.start_urls = [start]
-        # By address and port, which allowed_domains cannot tell apart.
+        # A pattern with address and port, because allowed_domains ignores the port.
         self._links = LinkExtractor(allow=f"^{start}")
 
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request]:

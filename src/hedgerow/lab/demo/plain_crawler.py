@@ -1,7 +1,7 @@
 """
-A plain crawler, so that the demo has one wherever it runs: `python -m hedgerow.lab.demo.crawler URL ADDRESS`.
+A plain crawler that needs nothing installed: `python -m hedgerow.lab.demo.plain_crawler URL ADDRESS`.
 
-Breadth-first, eight requests at once, every link of its own origin, from the given address. It forgets what it reads.
+Breadth-first from the given address, eight requests at once, every link of its own origin. It stores nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from queue import Empty, Queue
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 _CLIENTS = 8
-_MOST = 3000
-_PATIENCE = 2.0
+_MAX_PAGES = 3000
+_IDLE_TIMEOUT = 2.0
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)""", re.IGNORECASE)
 _AGENT = "Mozilla/5.0 (compatible; a small crawler; hedgerow demo)"
 
@@ -32,7 +32,7 @@ class _Crawler:
 
     def _add(self, url: str) -> None:
         with self._lock:
-            if url in self._known or len(self._known) >= _MOST or urlsplit(url)[:2] != self._origin[:2]:
+            if url in self._known or len(self._known) >= _MAX_PAGES or urlsplit(url)[:2] != self._origin[:2]:
                 return
             self._known.add(url)
         self._waiting.put(url)
@@ -49,7 +49,7 @@ class _Crawler:
         connection = http.client.HTTPConnection(host, port, timeout=10, source_address=(self._address, 0))
         while True:
             try:
-                url = self._waiting.get(timeout=_PATIENCE)
+                url = self._waiting.get(timeout=_IDLE_TIMEOUT)
             except Empty:
                 connection.close()
                 return
@@ -61,9 +61,9 @@ class _Crawler:
     def _read(self, connection: http.client.HTTPConnection, url: str) -> None:
         parts = urlsplit(url)
         connection.request("GET", parts._replace(scheme="", netloc="").geturl() or "/", headers={"User-Agent": _AGENT})
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status == http.client.OK and answer.getheader("Content-Type", "").startswith("text/html"):
+        response = connection.getresponse()
+        body = response.read()
+        if response.status == http.client.OK and response.getheader("Content-Type", "").startswith("text/html"):
             for link in _LINK.findall(body.decode("utf-8", "replace")):
                 self._add(urldefrag(urljoin(url, unescape(link)))[0])
 
