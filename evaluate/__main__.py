@@ -8,9 +8,9 @@ import timeit
 from pathlib import Path
 from random import Random
 
-from evaluate import ablation, consistency, crawls, further, live, real, sites
+from evaluate import ablation, candidate_features, consistency, crawls, live, real, sites
 from evaluate.tables import table, verdict
-from hedgerow.lab.train.calibration import draw
+from hedgerow.lab.train.calibration import calibration_plot
 from hedgerow.lab.train.samples import PERSON, samples_of, windows_of
 from hedgerow.lab.train.simulated_data import Size, draw_walks
 from hedgerow.watch.models.bundle import SHIPPED, shipped
@@ -28,7 +28,7 @@ OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 
 def calibration(parts: list[str]) -> None:
     bundle = shipped("boosted")
-    (OUT / "calibration.svg").write_text(draw(bundle.metrics))
+    (OUT / "calibration.svg").write_text(calibration_plot(bundle.metrics))
     off = [[size, f"{its['calibration_error']:.4f}", f"{its['auc']:.4f}"] for size, its in bundle.metrics.items()]
     counts = bundle.metrics["60"]["confusion"]
     head = sorted({name for row in counts.values() for name in row})
@@ -58,10 +58,10 @@ def speed(parts: list[str]) -> None:
 
 
 def main() -> None:
-    began = time.monotonic()
+    started = time.monotonic()
 
-    def tell(done: str) -> None:
-        print(f"{time.monotonic() - began:5.0f} s  {done}", file=sys.stderr, flush=True)
+    def print_progress(done: str) -> None:
+        print(f"{time.monotonic() - started:5.0f} s  {done}", file=sys.stderr, flush=True)
 
     missing = [name for name, (root, home) in live.SITES.items() if not (root / home).is_file()]
     if missing:
@@ -75,34 +75,34 @@ def main() -> None:
     )
     people, others = crawls.generated()
     drawn = sites.drawn_rows()
-    tell("people and crawlers drawn")
+    print_progress("people and crawlers drawn")
     left_out = {}
-    if real.there():
+    if real.is_available():
         left_out = sites.without_each(drawn)
-        tell("bundles without each log")
+        print_progress("bundles without each log")
     else:
         print("The real logs are not beside the checkout: those tables are left out.", file=sys.stderr)
     goals = crawls.table_one(parts, people, left_out)
     crawls.simulated(parts, others)
-    tell("live crawls judged")
+    print_progress("live crawls judged")
     if left_out:
         goals += sites.logs(parts, left_out, drawn)
         goals += sites.iliou(parts)
-        tell("logs judged")
+        print_progress("logs judged")
     else:
         parts.append("## Real logs\n\nNot there when this was made; left out.\n")
     crawls.window(parts, people, others)
     ablation.table_of(parts, people, drawn)
     consistency.table_of(parts, people)
     if left_out:
-        further.table_of(parts)
-    tell("features left out")
+        candidate_features.table_of(parts)
+    print_progress("features left out")
     calibration(parts)
     speed(parts)
     head = table(["goal", "measured", "the paper", ""], goals)
     parts.insert(1, f"{GOALS}\n{head}")
     (OUT / "README.md").write_text("\n".join(parts))
-    tell("docs/evaluation/README.md")
+    print_progress("docs/evaluation/README.md")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 """
-What cookies, sessions, addresses and user agents tell beside a path: the sliding window's features, added to those of
-paths at 27 pages.
+What cookies, sessions, addresses and user agents add to paths: the window features next to path features at 27 pages.
 
-The live crawls are the only data here in which cookies are real: the gate gave one to everybody, and the ledger says
-who brought it back. Logs have none, and Iliou's sessions are named by theirs, so all of them have one. For people, and
-for drawn crawlers to train on, cookies and headers are drawn as for the window's own model (`rows.windows_of`).
+Only the live crawls have real cookies: the gate gave one to everybody, and the ledger shows who returned it. Logs
+contain none, and Iliou's sessions are named by theirs, so all of them have one. For people and drawn crawlers, cookies
+and headers are drawn as for the window model (`samples.windows_of`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from evaluate.tables import SEED, TRAININGS, mean_row, table
 from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.samples import PERSON, Sample, windows_along
 from hedgerow.lab.train.simulated_data import Size, draw_walks
-from hedgerow.lab.train.walks import Walk, take
+from hedgerow.lab.train.walks import Walk, add_stride
 from hedgerow.watch.sessions.path import ALL_FEATURES, PathSession
 from hedgerow.watch.sessions.window import MIN_WINDOW, WINDOW_FEATURES
 
@@ -38,10 +37,10 @@ TRAINED = Size(sites=40, people=1000, crawlers=1000)
 
 
 def path_at(walk: Walk) -> tuple[float, ...]:
-    """The features of a path when the window is first asked."""
+    """Return the path features of a walk at the first classification of its window."""
     session = PathSession()
     for stride in walk.strides[:MIN_WINDOW]:
-        take(session, stride)
+        add_stride(session, stride)
     return session.all_features()
 
 
@@ -49,15 +48,15 @@ def joined(walk: Walk, window: Sequence[float]) -> Sample:
     return Sample(walk.visitor, walk.label, walk.source, walk.site, 0, MIN_WINDOW, (*path_at(walk), *window))
 
 
-def drawn(walks: Iterable[Walk], chance: Random) -> list[Sample]:
-    """One row a visitor; what walks do not tell is drawn."""
+def drawn(walks: Iterable[Walk], rng: Random) -> list[Sample]:
+    """Return one sample per visitor; properties that walks do not contain are drawn."""
     return [
-        joined(walk, next(windows_along(walk, chance))[1].features) for walk in walks if len(walk.strides) >= MIN_WINDOW
+        joined(walk, next(windows_along(walk, rng))[1].features) for walk in walks if len(walk.strides) >= MIN_WINDOW
     ]
 
 
 def recorded() -> list[Sample]:
-    """One row of each live crawl, with the cookies and headers that it really sent."""
+    """Return one sample of each live crawl, with the cookies and headers that it sent."""
     windows = live.windows()
     return [
         joined(walk, windows[walk.visitor][0][1])
@@ -68,15 +67,15 @@ def recorded() -> list[Sample]:
 
 
 def table_of(parts: list[str], people: list[Walk]) -> None:
-    chance = Random(f"consistency {SEED}")
-    wiki = real.wiki_walks(0, least=MIN_WINDOW) if real.there() else []
-    train = drawn([*draw_walks(SEED, TRAINED), *wiki], chance)
+    rng = Random(f"consistency {SEED}")
+    wiki = real.wiki_walks(0, min_pages=MIN_WINDOW) if real.is_available() else []
+    train = drawn([*draw_walks(SEED, TRAINED), *wiki], rng)
     walks = list(people)
     if wiki:
         walks += real.wiki_walks(1)
         walks += [walk for site in real.LOGS for walk in [*readers(site), *real.stitched(site, 100, SEED)]]
     crawlers = recorded()
-    test = [*drawn(walks, chance), *crawlers]
+    test = [*drawn(walks, rng), *crawlers]
     names = (*ALL_FEATURES, *WINDOW_FEATURES)
     truth, labels = [row.label != PERSON for row in train], [row.label != PERSON for row in test]
     rows = []

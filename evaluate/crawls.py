@@ -1,4 +1,4 @@
-"""PathMarker's table 1 and how soon: recorded crawls on live sites, and people apart."""
+"""PathMarker's table 1 and the speed of detection, on recorded crawls of live sites and on people."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from random import Random
 
 from evaluate import live, real
 from evaluate.tables import SEED, first_alarm, found_by, long_sessions, percent, table, verdict
-from hedgerow.lab.train.plots import lines
+from hedgerow.lab.svg import line_chart
 from hedgerow.lab.train.samples import PERSON, Sample, draw_crawlers, draw_people, windows_along, windows_of
-from hedgerow.lab.train.simulated_crawlers import OTHERS
-from hedgerow.lab.train.site_graphs import folder
+from hedgerow.lab.train.simulated_crawlers import TEST_CRAWLERS
+from hedgerow.lab.train.site_graphs import folder_site
 from hedgerow.lab.train.walks import Walk
 from hedgerow.watch.models.bundle import Bundle, load_window, shipped
 from hedgerow.watch.sessions.path import LONG
@@ -24,7 +24,7 @@ PAPER = {
     "width-first": "0 / 6.25 / 93.75 / 0",
     "random-like": "1.51 / 1.77 / 0 / 96.72",
 }
-"""Table 1 of PathMarker 2019 in the order of KINDS; its text and its table name types 1 and 2 the other way round."""
+"""Table 1 of PathMarker 2019 in the order of KINDS. Its text and its table swap types 1 and 2."""
 
 
 def generated() -> tuple[list[Walk], list[Walk]]:
@@ -32,10 +32,10 @@ def generated() -> tuple[list[Walk], list[Walk]]:
     people, others = [], []
     chance = Random(f"test {SEED}")
     for name, (root, home) in live.SITES.items():
-        site = folder(root, home)
+        site = folder_site(root, home)
         both = {"long_sessions": 2, "marked": True, "name": name}
         people += draw_people(chance, [site], 300, **both)
-        others += draw_crawlers(chance, [site], 20 * len(OTHERS), crawlers=OTHERS, vary=False, **both)
+        others += draw_crawlers(chance, [site], 20 * len(TEST_CRAWLERS), crawlers=TEST_CRAWLERS, vary=False, **both)
     return people, others
 
 
@@ -51,7 +51,7 @@ def row_of(name: str, kind: str, judged: list[str]) -> list[str]:
 def table_one(parts: list[str], people: list[Walk], left_out: dict[str, Bundle]) -> list[list[str]]:
     """The rows of the goals."""
     crawls = live.load()
-    six = [kind for kind in live.SIX if kind.name in crawls]
+    six = [kind for kind in live.TRAINING_CRAWLERS if kind.name in crawls]
     unseen = [walk for name, walks in crawls.items() if name not in {kind.name for kind in six} for walk in walks]
     runs = sum(len(walks) for walks in crawls.values())
     parts.append(
@@ -78,7 +78,7 @@ def table_one(parts: list[str], people: list[Walk], left_out: dict[str, Bundle])
         "too. `pathmarker` judges whole long sessions (60 pages) as the paper does, `boosted` also at 10, 20, ... 50 "
         "pages, and one alarm of the six is enough, as in the watch.\n"
     )
-    replayed = real.wiki_walks(1) if real.there() else []
+    replayed = real.wiki_walks(1) if real.is_available() else []
     for name in ("pathmarker", "boosted"):
         bundle = shipped(name)
         rows = [row_of("people, generated", PERSON, [said for walk in people for said in long_sessions(bundle, walk)])]
@@ -136,7 +136,7 @@ def either(
     """Long sessions as the watch acts, which asks the paths' model and the window's. The rows of the goals."""
     bundle = shipped("boosted")
     chance, window = Random(SEED), load_window()
-    six = {kind.name for kind in live.SIX}
+    six = {kind.name for kind in live.TRAINING_CRAWLERS}
     groups = {
         **people,
         "the six": [walk for name, walks in crawls.items() if name in six for walk in walks],
@@ -191,7 +191,7 @@ def both(said: list[str], alarms: list[int]) -> list[tuple[bool, bool]]:
 def first(parts: list[str]) -> None:
     """The recording that had been looked at before: the same figures in a sentence."""
     crawls, bundle = live.load(live.FIRST), shipped("boosted")
-    six = {kind.name for kind in live.SIX}
+    six = {kind.name for kind in live.TRAINING_CRAWLERS}
     others = [walk for name, walks in crawls.items() if name not in six for walk in walks]
     judged = [said for walk in others for said in long_sessions(bundle, walk)]
     runs = [walk for walks in crawls.values() for walk in walks]
@@ -240,7 +240,7 @@ def how_soon(
     parts.append(table([*head, "`pathmarker` within 120"], rows))
     parts.append("![How soon](how-soon.svg)\n")
     (real.HERE.parent / "docs" / "evaluation" / "how-soon.svg").write_text(
-        lines("Held to be a crawler within so many pages", curves, most_x=120)
+        line_chart("Held to be a crawler within so many pages", curves, max_x=120)
     )
     early, late = within(paths, 20), len(paths) - within(any_of, 120)
     by_both, by_paths = percent(late, len(paths)), percent(len(paths) - within(paths, 120), len(paths))
@@ -267,7 +267,7 @@ def within(alarms: list[float], pages: int) -> int:
 def simulated(parts: list[str], others: list[Walk]) -> None:
     bundle = shipped("boosted")
     rows = []
-    for crawler in OTHERS:
+    for crawler in TEST_CRAWLERS:
         walks = [walk for walk in others if walk.source == crawler.name]
         rows.append([crawler.name, *(percent(found_by(bundle, walks, pages), len(walks)) for pages in (20, 60, 120))])
     parts.append(
@@ -280,7 +280,7 @@ def simulated(parts: list[str], others: list[Walk]) -> None:
 def window(parts: list[str], people: list[Walk], others: list[Walk]) -> None:
     bundle = load_window()
     crawls = live.load()
-    six = {kind.name for kind in live.SIX}
+    six = {kind.name for kind in live.TRAINING_CRAWLERS}
     alarms = alarms_by_window({}, crawls)
 
     def live_ones(training: bool) -> str:
@@ -296,7 +296,7 @@ def window(parts: list[str], people: list[Walk], others: list[Walk]) -> None:
         return percent(found, len(its))
 
     cells = [live_ones(training=True), live_ones(training=False), drawn(others), drawn(people)]
-    if real.there():
+    if real.is_available():
         cells.append(drawn(real.wiki_walks(1)))
         cells.append(drawn([walk for site in real.LOGS for walk in [*readers(site), *real.stitched(site, 100, SEED)]]))
     head = ["the six, live", "the others, live", "harder ones, simulated", "people, generated"]

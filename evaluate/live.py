@@ -1,15 +1,15 @@
 """
 Records real crawlers: `python -m evaluate.live`, 20 to 25 minutes, into evaluate/live.json.xz.
 
-Two sites of static pages (Debian's postgresql-doc-15 and qtbase5-doc-html) by nginx, each behind `hedgerow protect`
-that only observes and sets no traps, so that links are marked and nobody is stopped. Against them PathMarker's six
-training crawlers (`hedgerow crawl`) and real ones that no model is trained on, each run from an address of its own and
-from another page on. What is kept is what the ledger says of each run: when, which page and parent, how many visits
-beside; and the features of the sliding window whenever the watch would ask for them. `make evaluate` judges the
-recording. With names of crawlers only these are recorded anew.
+nginx serves two sites of static pages (Debian's postgresql-doc-15 and qtbase5-doc-html), each behind `hedgerow
+protect`. It only observes and sets no traps, so links are marked and nobody is stopped. PathMarker's six training
+crawlers (`hedgerow crawl`) and other real crawlers run against them, each from its own address and from several start
+pages. The recording has, from the ledger, time, page, parent and side requests of each visit, and the window features
+whenever the watch would use them. `make evaluate` classifies the recording. With names of crawlers as arguments, only
+these are recorded again.
 
-Programs that are not there are left out, and said so: apt-get install wget wget2 httrack puf linkchecker
-chromium; `pip install 'crawlee[beautifulsoup]' wapiti3` into an environment of its own, which HEDGEROW_CRAWLERS names.
+Missing programs are skipped with a message: apt-get install wget wget2 httrack puf linkchecker chromium; `pip install
+'crawlee[beautifulsoup]' wapiti3` into another environment, which HEDGEROW_CRAWLERS names.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from hedgerow.watch.sessions.window import SessionWindow, access_of
 HERE = Path(__file__).parent
 RECORDED = HERE / "live.json.xz"
 FIRST = HERE / "live-first.json.xz"
-"""An earlier recording, from other pages on, which models were judged by before."""
+"""An earlier recording with other start pages, which was used to judge earlier models."""
 SITES = {
     "PostgreSQL manual": (Path("/usr/share/doc/postgresql-doc-15/html"), "index.html"),
     "Qt manuals": (Path("/usr/share/qt5/doc"), "qtcore/qtcore-index.html"),
 }
 PAGES = 180
-"""Pages of a run that are kept: three long sessions."""
+"""Maximum number of recorded pages of a run: three long sessions."""
 SLOW_PAGES = 121
 RUNS = 3
-PATIENCE = 30.0
+TIMEOUT = 30.0
 WALKERS = HERE / "walkers"
 
 
 class Kind(NamedTuple):
     """
-    A crawler: how it is started, given a URL, and for how many seconds it may run.
+    A crawler: its command for a URL, and its maximum run time in seconds.
 
-    *label* is its order where it is one of the six, else "crawler"; *slow* ones run all at once.
+    *label* is its order if it is one of the six, otherwise "crawler". All *slow* crawlers run concurrently.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Kind(NamedTuple):
 
 
 def program(name: str) -> str:
-    """Where a program is; its name where it is nowhere."""
+    """Return the path of a program, or its name if it is not found."""
     folders = [os.environ.get("HEDGEROW_CRAWLERS", ""), str(Path(sys.executable).parent), os.environ["PATH"]]
     return shutil.which(name, path=os.pathsep.join([*folders, "/usr/sbin"])) or name
 
@@ -79,8 +79,8 @@ def python(script: str, *arguments: str) -> list[str]:
 
 
 def training(order: str, delay: str, pages: int) -> Callable[[str, Path, int], list[str]]:
-    how = ["--order", order, "--delay", delay, "--pages", str(pages)]
-    return lambda url, _, seed: [program("hedgerow"), "crawl", url, *how, "--seed", str(seed)]
+    options = ["--order", order, "--delay", delay, "--pages", str(pages)]
+    return lambda url, _, seed: [program("hedgerow"), "crawl", url, *options, "--seed", str(seed)]
 
 
 def scrapy(**chosen: object) -> Callable[[str, Path, int], list[str]]:
@@ -103,12 +103,12 @@ BREADTH = {
     "SCHEDULER_MEMORY_QUEUE": "scrapy.squeues.FifoMemoryQueue",
 }
 KINDS = {"depth": "depth-first", "breadth": "width-first", "random": "random-like"}
-SIX = [
+TRAINING_CRAWLERS = [
     Kind(f"{order}{'-delay' if slow else ''}", label, training(order, delay, pages), seconds, slow)
     for order, label in KINDS.items()
     for slow, delay, pages, seconds in ((False, "0", PAGES, 150.0), (True, "normal(8,1)", SLOW_PAGES, 1400.0))
 ]
-UNSEEN = [
+OTHER_CRAWLERS = [
     Kind("wget", "crawler", wget("wget"), 20),
     Kind("wget, 1 to 3 s", "crawler", wget("wget", "-w", "2", "--random-wait"), 600, slow=True),
     Kind("wget2, 5 threads", "crawler", wget("wget2"), 20),
@@ -193,12 +193,12 @@ def free_port() -> int:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("HEDGEROW__") and not name.lower().endswith("_proxy")
     }
-    return {**kept, "HEDGEROW__DIRECTORY": str(folder / "state"), "HOME": str(folder)}
+    return {**inherited, "HEDGEROW__DIRECTORY": str(folder / "state"), "HOME": str(folder)}
 
 
 @contextmanager
@@ -215,19 +215,19 @@ def running(command: list[str], folder: Path, log: str) -> Iterator[subprocess.P
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process that was started here, and what it has started."""
+    """End a process that was started here, and its children."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             os.killpg(process.pid, number)
             try:
-                process.wait(PATIENCE)
+                process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 continue
 
 
-def found(folder: Path, log: str, pattern: str) -> str:
-    """What a log says, once it says it."""
-    end = time.monotonic() + PATIENCE
+def wait_for_log(folder: Path, log: str, pattern: str) -> str:
+    """Return the first group of *pattern* once it is in a log."""
+    end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         if match := re.search(pattern, (folder / log).read_text("utf-8", "replace")):
             return match[1]
@@ -237,7 +237,7 @@ def found(folder: Path, log: str, pattern: str) -> str:
 
 @contextmanager
 def protected(root: Path, home: str, folder: Path) -> Iterator[int]:
-    """A site behind a gate that observes; the gate's port."""
+    """Run a site behind an observing gate, and yield the port of the gate."""
     folder.mkdir()
     port = free_port()
     temporary = "".join(f"{n}_temp_path {folder}/{n};" for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -253,7 +253,7 @@ def protected(root: Path, home: str, folder: Path) -> Iterator[int]:
         running([program("nginx"), "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"], folder, "nginx.log"),
         running([*gate, "hedgerow.toml"], folder, "protect.log"),
     ):
-        yield int(found(folder, "protect.log", r"protecting .* at http://127\.0\.0\.1:(\d+)"))
+        yield int(wait_for_log(folder, "protect.log", r"protecting .* at http://127\.0\.0\.1:(\d+)"))
 
 
 class Run(NamedTuple):
@@ -264,30 +264,37 @@ class Run(NamedTuple):
 
 
 def runs_of(site: str, number: int, kinds: list[Kind]) -> Iterator[Run]:
-    """Each crawler RUNS times: once from the home page on, then from any page."""
+    """Yield RUNS runs of each crawler: one from the home page, the others from random pages."""
     root, home = SITES[site]
-    chance = Random(f"second {site}")
+    rng = Random(f"second {site}")
     pages = sorted(str(path.relative_to(root)) for path in root.rglob("*.html") if path.stat().st_size > 4000)
-    for place, kind in enumerate(SIX + UNSEEN):
-        for again in range(RUNS):
-            run = Run(kind, site, f"127.{10 + number}.{1 + place}.{1 + again}", chance.choice(pages) if again else home)
+    for kind_number, kind in enumerate(TRAINING_CRAWLERS + OTHER_CRAWLERS):
+        for run_number in range(RUNS):
+            run = Run(
+                kind,
+                site,
+                f"127.{10 + number}.{1 + kind_number}.{1 + run_number}",
+                rng.choice(pages) if run_number else home,
+            )
             if kind in kinds:
                 yield run
 
 
 def pages_of(address: str, ledger: Path) -> int:
     with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as connection:
-        asked = "SELECT count(*) FROM visits WHERE address = ? AND kind = 'page'"
-        return int(connection.execute(asked, (address,)).fetchone()[0])
+        query = "SELECT count(*) FROM visits WHERE address = ? AND kind = 'page'"
+        return int(connection.execute(query, (address,)).fetchone()[0])
 
 
-def go(run: Run, port: int, folder: Path, ledger: Path) -> None:
-    """One run: to its end, until it has pages enough, or as long as it may."""
+def record_run(run: Run, port: int, folder: Path, ledger: Path) -> None:
+    """Run a crawler until it ends, has enough pages, or its time is up."""
     folder.mkdir()
     relay = [sys.executable, "-m", "hedgerow.lab.demo.relay", str(port), run.address]
     with running(relay, folder, "relay.log"):
-        hop = found(folder, "relay.log", r"^(\d+)\n")
-        command = run.kind.command(f"http://127.0.0.1:{hop}/{run.start}", folder, int(run.address.rpartition(".")[2]))
+        relay_port = wait_for_log(folder, "relay.log", r"^(\d+)\n")
+        command = run.kind.command(
+            f"http://127.0.0.1:{relay_port}/{run.start}", folder, int(run.address.rpartition(".")[2])
+        )
         with running(command, folder, "crawler.log") as process:
             end = time.monotonic() + run.kind.seconds
             while process.poll() is None and time.monotonic() < end and pages_of(run.address, ledger) < PAGES:
@@ -295,13 +302,13 @@ def go(run: Run, port: int, folder: Path, ledger: Path) -> None:
 
 
 def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
-    """What the ledger says of a run."""
+    """Return the recording of a run from the ledger."""
     numbers: dict[bytes, int] = {}
     names: dict[int, str] = {}
     strides: list[list[float | int | None]] = []
     window, windows = SessionWindow(), []
     agents: dict[str, None] = {}
-    began = 0.0
+    started = 0.0
     for visit in LogReader([str(ledger)]):
         if visit.address != run.address or len(strides) >= PAGES:
             continue
@@ -311,11 +318,11 @@ def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
             if strides:
                 strides[-1][3] += 1
             continue
-        began = began or step.at
+        started = started or step.at
         page = numbers.setdefault(step.page, len(numbers))
         names[page] = visit.target
         parent = None if step.parent is None else numbers.setdefault(step.parent, len(numbers))
-        strides.append([round(step.at - began, 4), page, parent, 0])
+        strides.append([round(step.at - started, 4), page, parent, 0])
         window.add(access_of(visit, step))
         if window.is_due:
             window.fresh = 0
@@ -327,7 +334,7 @@ def recorded(run: Run, ledger: Path) -> dict[str, Any] | None:
         "label": run.kind.label,
         "site": run.site,
         "visitor": run.address,
-        "began": round(began, 1),
+        "began": round(started, 1),
         "agents": list(agents),
         "pages": [names.get(number, "") for number in range(len(numbers))],
         "strides": strides,
@@ -349,7 +356,7 @@ def record(kinds: list[Kind]) -> list[dict[str, Any]]:
             for run in runs_of(site, number, kinds):
                 (slow if run.kind.slow else fast).append((run, port, top / run.address, ledgers[site]))
         with ThreadPoolExecutor(max(len(slow), 1)) as beside, ThreadPoolExecutor(2) as pool:
-            waiting = [(job, (beside if job[0].kind.slow else pool).submit(go, *job)) for job in slow + fast]
+            waiting = [(job, (beside if job[0].kind.slow else pool).submit(record_run, *job)) for job in slow + fast]
             for done, (job, future) in enumerate(sorted(waiting, key=lambda w: w[0][0].kind.slow), 1):
                 try:
                     future.result()
@@ -369,8 +376,8 @@ def record(kinds: list[Kind]) -> list[dict[str, Any]]:
 
 
 def stored(place: Path = RECORDED) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(lzma.decompress(place.read_bytes())) if place.is_file() else []
-    return found
+    wait_for_log: list[dict[str, Any]] = json.loads(lzma.decompress(place.read_bytes())) if place.is_file() else []
+    return wait_for_log
 
 
 def save(made: list[dict[str, Any]]) -> None:
@@ -398,6 +405,6 @@ def names() -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    chosen = [kind for kind in SIX + UNSEEN if not sys.argv[1:] or kind.name in sys.argv[1:]]
+    chosen = [kind for kind in TRAINING_CRAWLERS + OTHER_CRAWLERS if not sys.argv[1:] or kind.name in sys.argv[1:]]
     others = [its for its in stored() if its["crawler"] not in {kind.name for kind in chosen}]
     save([*others, *record(chosen)])

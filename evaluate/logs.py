@@ -19,19 +19,19 @@ from pathlib import Path
 import numpy as np
 
 from evaluate import real
-from hedgerow.lab.train import plots
+from hedgerow.lab.svg import line_chart
 from hedgerow.lab.train.measures import at_false_positives, roc, wilson
 from hedgerow.lab.train.shape_model import (
     CRAWLER,
     FALSE_POSITIVES,
+    MERGED,
     PERSON,
-    TOGETHER,
     fit_model,
     gather,
-    left_out_scores,
+    held_out_scores,
     measures,
+    merged_people,
     rows_of,
-    together,
     train_shape,
 )
 from hedgerow.logs.reader import LogReader
@@ -108,18 +108,18 @@ def how_many(logs):
 
 
 def classification(logs, parts):
-    data = {site: rows_of([*sources, *together(sources, SEED)]) for site, (_, sources) in logs.items()}
+    data = {site: rows_of([*sources, *merged_people(sources, SEED)]) for site, (_, sources) in logs.items()}
     rows, curves = [], {}
     for site in logs:
         if min((data[site].labels == CRAWLER).sum(), (data[site].labels == PERSON).sum()) < 20:
             continue
         for name in INPUTS:
-            scores, probabilities = left_out_scores(data[site], name)
+            scores, probabilities = held_out_scores(data[site], name)
             found = measures(data[site], scores, probabilities)
             rows.append([f"{site}, sources left out", name, *(cell(found[key]) for key, _ in SHOWN), ""])
             limit = max(at_false_positives(scores.tolist(), data[site].crawlers.tolist(), FALSE_POSITIVES)[-1], 0.5)
             if site == TRAINED_ON:
-                kept = data[site].labels != TOGETHER
+                kept = data[site].labels != MERGED
                 curves[name] = roc(scores[kept].tolist(), data[site].crawlers[kept].tolist())
             model = fit_model(data[site], name)
             for other in logs:
@@ -128,13 +128,13 @@ def classification(logs, parts):
                 verdicts = judge(data[other].rows[:, columns(name)], model, INPUTS[name])
                 found = measures(data[other], verdicts.scores, verdicts.probabilities)
                 called = (verdicts.scores > limit) & (verdicts.votes >= 2)
-                shares = [f"{called[data[other].labels == label].mean():.1%}" for label in (CRAWLER, PERSON, TOGETHER)]
+                shares = [f"{called[data[other].labels == label].mean():.1%}" for label in (CRAWLER, PERSON, MERGED)]
                 shown = [*(cell(found[key]) for key, _ in SHOWN), " / ".join(shares)]
                 rows.append([f"{site}, tested on {other}", name, *shown])
         if site == TRAINED_ON:
             parts["rules"] = "\n".join(f"- {words(rule, INPUTS['all'])}" for rule in model.rules.rules)
     curves = {name: [(x, y) for x, y in points if x <= 0.2] for name, points in curves.items()}
-    (OUT / "shape-roc.svg").write_text(plots.lines("False positives and crawlers found", curves, most_x=0.2))
+    (OUT / "shape-roc.svg").write_text(line_chart("False positives and crawlers found", curves, max_x=0.2))
     last = "called crawlers by the trained threshold: crawlers / people / together"
     return table(["trained on", "features", *(text for _, text in SHOWN), last], rows)
 
@@ -290,7 +290,7 @@ def k_of(sources, mine):
 
 
 def main() -> None:
-    if not real.there():
+    if not real.is_available():
         sys.exit(f"the real logs are not there: {real.DATA}")
     logs = {site: log_of(site) for site in real.LOGS}
     if "--ship" in sys.argv:

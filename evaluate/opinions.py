@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from evaluate import logs, real, sites
-from hedgerow.lab.train import plots
+from hedgerow.lab.svg import line_chart
 from hedgerow.lab.train.measures import roc, wilson
-from hedgerow.lab.train.report_weights import TRUST, learn, lesson, odds, quality
-from hedgerow.lab.train.shape_model import fit_model, pooled, together
+from hedgerow.lab.train.report_weights import TRUST, odds, quality, train_report_model, training_log
+from hedgerow.lab.train.shape_model import fit_model, merged_people, pooled
 from hedgerow.logs.reader import LogReader
 from hedgerow.report.path_opinion import PathOpinion
 from hedgerow.report.shape.autocorrelation import Levels
@@ -47,7 +47,7 @@ def learned(name, path, bots, bundles, labels=None):
         plan = plan_of(tables.origin, tables.origin + tables.span)
         found = tables.features(tables.counts(plan), plan, levels=Levels(), least=LEAST_REQUESTS)
         told = None if labels is None else dict.fromkeys(tables.sources, labels)
-        mine = lesson(name, tables, bots, *bundles, told)
+        mine = training_log(name, tables, bots, *bundles, told)
         return mine, found, [tables.sources[k] for k in mine.chosen.tolist()]
 
 
@@ -62,7 +62,7 @@ def by_folds(one):
     fold = np.random.default_rng(SEED).permutation(len(one.crawlers)) % FOLDS
     found = np.zeros(len(fold))
     for k in range(FOLDS):
-        found[fold == k] = odds(learn([part(one, fold != k)]), part(one, fold == k))
+        found[fold == k] = odds(train_report_model([part(one, fold != k)]), part(one, fold == k))
     return found
 
 
@@ -93,7 +93,7 @@ def row(site, name, crawlers, found):
 
 
 def main() -> None:
-    if not real.there():
+    if not real.is_available():
         sys.exit(f"the real logs are not there: {real.DATA}")
     # Whose paths are judged by which bundle teaches nothing: each log's own are judged anew below.
     bots, bundles = Bots(known=known_bots()), (shipped("boosted"), load_window())
@@ -105,9 +105,9 @@ def main() -> None:
     for site, (one, features, names) in told.items():
         mine = one._replace(path=PathOpinion(one.figures, without[site]).probability[one.chosen])
         others = [other for other in real.LOGS if other != site]
-        model = learn([told[other][0] for other in others])
+        model = train_report_model([told[other][0] for other in others])
         before = odds(model, mine)
-        groups = [[*sources[other], *together(sources[other], SEED)] for other in others]
+        groups = [[*sources[other], *merged_people(sources[other], SEED)] for other in others]
         fitted = fit_model(pooled(groups), MODEL)
         shape = np.full(len(mine.figures.sources), np.nan)
         shape[features.sources] = judge(features.rows[:, columns(MODEL)], fitted, INPUTS[MODEL]).scores
@@ -130,13 +130,13 @@ def main() -> None:
         ):
             rows.append(row(site, name, mine.crawlers[which], found[which]))
         curves[site] = [(x, y) for x, y in roc(whole.tolist(), mine.crawlers.tolist()) if x <= 0.2]
-    model = learn([one for one, _, _ in told.values()])
+    model = train_report_model([one for one, _, _ in told.values()])
     unseen = learned("semicomplete", folder / UNSEEN, bots, bundles)[0]
     rows.append(row("semicomplete", "all but the shape", unseen.crawlers, odds(model, unseen)))
     honeypot = learned("honeynet", folder / HONEYPOT, bots, bundles, "crawler")[0]
     found = odds(model, honeypot) >= 0
     (OUT / "opinions-roc.svg").write_text(
-        plots.lines("Each log by what the others have taught", curves, most_x=0.2), encoding="utf-8"
+        line_chart("Each log by what the others have taught", curves, max_x=0.2), encoding="utf-8"
     )
     page = (Path(__file__).parent / "opinions.template.md").read_text(encoding="utf-8")
     page = page.format(table=logs.table(HEAD, rows), found=found.sum(), of=len(found))

@@ -1,4 +1,4 @@
-"""Fits the generator of people to published data of real people: quantiles and shares only, no one's path."""
+"""Fits the generator of people to published data of real people; only quantiles and shares are stored."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pathlib import Path
 
 import msgspec
 
-from hedgerow.lab.train.simulated_people import Fitted
+from hedgerow.lab.train.simulated_people import PeopleStatistics
 
 DATA = Path(os.environ.get("HEDGEROW_DATA", Path(__file__).parents[2] / "shared" / "data"))
 HERE = Path(__file__).parents[1] / "src" / "hedgerow" / "data" / "people.json"
 PARTS = 100
 
 
-def quantiles(values: list[float], most: float = math.inf) -> tuple[float, ...]:
-    kept = sorted(min(v, most) for v in values)
-    last = len(kept) - 1
-    return tuple(float(f"{kept[round(last * n / PARTS)]:.4g}") for n in range(PARTS + 1))
+def quantiles(values: list[float], maximum: float = math.inf) -> tuple[float, ...]:
+    ordered = sorted(min(v, maximum) for v in values)
+    last = len(ordered) - 1
+    return tuple(float(f"{ordered[round(last * n / PARTS)]:.4g}") for n in range(PARTS + 1))
 
 
 def shop(data: Path) -> tuple[list[list[float]], list[float]]:
-    """The gaps of each session, and how many views each has."""
+    """Return the gaps and the number of views of each session."""
     times: dict[str, list[float]] = defaultdict(list)
     with lzma.open(data / "human_paths" / "diginetica_sample-item-views_2016.csv.xz", "rt") as file:
         for row in csv.DictReader(file, delimiter=";"):
@@ -43,7 +43,7 @@ def shop(data: Path) -> tuple[list[list[float]], list[float]]:
 
 
 def wiki(data: Path) -> tuple[list[float], list[float], list[float], float]:
-    """Seconds on a page, pages of a path, seconds away, and the share of clicks that go back."""
+    """Return seconds on a page, pages of a path, seconds between visits, and the share of clicks that go back."""
     paces, lengths, away = [], [], []
     back = clicks = 0
     starts: dict[str, list[float]] = defaultdict(list)
@@ -57,8 +57,8 @@ def wiki(data: Path) -> tuple[list[float], list[float], list[float], float]:
             pages = path.split(";")
             back += pages.count("<")
             clicks += len(pages) - 1
-            asked = len(pages) - pages.count("<")
-            lengths.append(float(asked))
+            requested = len(pages) - pages.count("<")
+            lengths.append(float(requested))
             starts[person].append(float(start))
             if ending == "restart" and len(pages) > 1:
                 paces.append(float(seconds) / len(pages))
@@ -68,7 +68,7 @@ def wiki(data: Path) -> tuple[list[float], list[float], list[float], float]:
     return paces, lengths, away, back / clicks
 
 
-def fit(data: Path) -> Fitted:
+def fit(data: Path) -> PeopleStatistics:
     sessions, shop_lengths = shop(data)
     logs = [[math.log(gap) for gap in session] for session in sessions if len(session) >= 4]
     everything = [x for session in logs for x in session]
@@ -76,7 +76,7 @@ def fit(data: Path) -> Fitted:
     total = statistics.variance(everything)
     between = max(total - within, 0.0)
     paces, wiki_lengths, away, back = wiki(data)
-    return Fitted(
+    return PeopleStatistics(
         shop_gaps=quantiles([gap for session in sessions for gap in session]),
         wiki_gaps=quantiles(paces, 1800),
         person_spread=round(math.sqrt(between), 4),

@@ -1,13 +1,12 @@
 """
-The real logs, as walks with labels. They stand beside the checkout (../shared/data) or where HEDGEROW_DATA says.
+The real logs as labelled walks. They are in ../shared/data, or where HEDGEROW_DATA points.
 
-A visitor is an address with one user agent. The user agent is used for the label and hidden from every detector.
-"crawler" is who names itself one; "person" is only a likeness: no declared bot, and most of its visits in sessions (30
-minutes apart) of at least 3 requests with at least 2 assets, 1 page and 30 % with a referrer. All others are left out.
+A visitor is an address with one user agent. The user agent is used for the label and hidden from every detector. A
+"crawler" declares itself. A "person" only looks like one: no declared bot, and most of its visits in sessions (30
+minutes apart) of at least 3 requests with at least 2 assets, 1 page and 30 % referrers. All others are skipped.
 
-Many of those are plainly scanners and comment spammers all the same. A *reader* is one of them who got errors for at
-most one page in twenty and never asked for xmlrpc.php, which no browser does. Neither is among the features of any
-model.
+Many of these are still obvious scanners and comment spammers. A *reader* is a person who got errors for at most one
+page in twenty and never requested xmlrpc.php, which no browser does. Neither is a feature of any model.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from hedgerow.core.address import prefix_of
 from hedgerow.core.request_kind import kind_of
 from hedgerow.core.visit import Visit
 from hedgerow.lab.train.samples import PERSON
-from hedgerow.lab.train.simulated_people import fitted, quantile
+from hedgerow.lab.train.simulated_people import people_statistics, quantile
 from hedgerow.lab.train.walks import Stride, Walk
 from hedgerow.logs.formats import seconds_of
 from hedgerow.logs.reader import LogReader
@@ -47,23 +46,24 @@ LOGS = {
     "almhuette": "almhuette-raith_2020-12_2021-04.log.xz",
     "french": "french-site_2009-03_2009-04.log.xz",
 }
-"""The logs whose times are sound and that have people in them."""
+"""The logs with correct times and with people."""
 
 SESSION_GAP = 1800.0
 CRAWLER = "crawler"
-LEAST_PAGES = 10
+MIN_PAGES = 10
 NOT_CRAWLERS = re.compile("jetmon", re.IGNORECASE)
-"""Monitors, which ask for one page for ever."""
+"""Monitors, which request one page forever."""
 
 
-MOST_ERRORS = 0.05
+MAX_ERRORS = 0.05
 
 
 class Log(NamedTuple):
     """
-    One log: the *walks* that have a label and at least ten pages, which of these people are *readers*, and the
-    *sittings* of all readers, however short. *targets* are the pages' own names, and *agents* says how many user agents
-    came from the address of each visitor.
+    One log: labelled *walks* of at least ten pages, which of these people are *readers*, and the *sittings* of all
+    readers.
+
+    *targets* are the names of pages, and *agents* is the number of user agents at the address of each visitor.
     """
 
     walks: list[Walk]
@@ -73,7 +73,7 @@ class Log(NamedTuple):
     agents: dict[str, int]
 
 
-def there() -> bool:
+def is_available() -> bool:
     return (DATA / "logs").is_dir()
 
 
@@ -84,7 +84,7 @@ def declared() -> re.Pattern[str]:
 
 
 def hosts_of(visits: Iterable[Visit]) -> frozenset[str]:
-    """The site's hosts: those that at least one in twenty assets names as its referrer's."""
+    """Return the hosts of the site: those in the referrers of at least one in twenty assets."""
     hosts = Counter(
         visit.referrer.partition("://")[2].partition("/")[0].lower()
         for visit in visits
@@ -113,7 +113,7 @@ def read_log(site: str) -> Log:
         strides = tuple(strides_of(its, hosts))
         name = f"{site}-{len(walks)}"
         reader = label == PERSON and is_served(its)
-        if label and len(strides) >= LEAST_PAGES:
+        if label and len(strides) >= MIN_PAGES:
             walks.append(Walk(name, label, site, site, strides))
             agents[name] = at_address[prefix]
             readers += [name] if reader else []
@@ -125,29 +125,29 @@ def read_log(site: str) -> Log:
 
 def stitched(site: str, count: int, seed: int) -> list[Walk]:
     """
-    *count* people of 60 pages each, put together from sittings of readers of one log: most real ones leave sooner.
+    Return *count* people of 60 pages each, merged from sittings of readers of one log: most real ones leave sooner.
 
-    Within a sitting all is as it was; how long they stay away is drawn as the generator draws it.
+    Sittings are unchanged; the time between them is drawn as the generator does.
     """
-    chance = Random(f"{site} {seed}")
+    rng = Random(f"{site} {seed}")
     sittings = read_log(site).sittings
     walks = []
     for number in range(count):
         strides: list[Stride] = []
         at = 0.0
         while len(strides) < LONG:
-            sitting = chance.choice(sittings)
+            sitting = rng.choice(sittings)
             strides += [stride._replace(at=at + stride.at - sitting[0].at) for stride in sitting]
-            at = strides[-1].at + quantile(fitted().away, chance.random())
+            at = strides[-1].at + quantile(people_statistics().away, rng.random())
         walks.append(Walk(f"{site}-stitched-{number}", PERSON, site, site, tuple(strides[:LONG])))
     return walks
 
 
 def is_served(visits: list[Visit]) -> bool:
-    """Whether nearly all pages were there, and none was asked for that only programs ask for."""
+    """Return whether nearly all pages existed, and none was requested that only programs request."""
     pages = [visit for visit in visits if visit.kind == "page"]
     errors = sum(visit.status >= 400 for visit in pages)
-    return errors <= MOST_ERRORS * len(pages) and not any("xmlrpc.php" in visit.target for visit in visits)
+    return errors <= MAX_ERRORS * len(pages) and not any("xmlrpc.php" in visit.target for visit in visits)
 
 
 def is_human_like(sitting: list[Visit]) -> bool:
@@ -174,21 +174,21 @@ def likely_person(visits: list[Visit]) -> bool:
 
 
 def strides_of(visits: Iterable[Visit], hosts: frozenset[str]) -> Iterator[Stride]:
-    """The strides of a visitor's visits; assets count beside the page before them."""
-    waiting: Stride | None = None
+    """Yield the strides of a visitor's visits; assets count as side requests of the page before them."""
+    current: Stride | None = None
     for visit in visits:
         referred = visit.referrer.partition("://")[2].partition("/")[0].lower()
         step = step_of(visit, referred if referred in hosts else "")
         if step is None:
-            if waiting is not None:
-                waiting = waiting._replace(beside=waiting.beside + 1)
+            if current is not None:
+                current = current._replace(side_requests=current.side_requests + 1)
             continue
-        if waiting is not None:
-            yield waiting
+        if current is not None:
+            yield current
         parent = None if step.parent is None else number(step.parent)
-        waiting = Stride(step.at, number(step.page), parent)
-    if waiting is not None:
-        yield waiting
+        current = Stride(step.at, number(step.page), parent)
+    if current is not None:
+        yield current
 
 
 def number(digest: bytes) -> int:
@@ -196,16 +196,15 @@ def number(digest: bytes) -> int:
 
 
 @cache
-def wiki_walks(half: int, least: int = LONG, most: int = 2 * LONG) -> list[Walk]:
+def wiki_walks(half: int, min_pages: int = LONG, max_pages: int = 2 * LONG) -> list[Walk]:
     """
-    Real people's clicks through a wiki (Wikispeedia), their games one after the other, of those with *least* pages.
+    Return real clicks of people through a wiki (Wikispeedia), their games joined, with at least *min_pages* pages.
 
-    Half of the people are for training (0), the other *half* for the test (1).
-
-    Pages, order and going back are as they were, and so is how long a game took. How long each page of it was looked
-    at is not told: the game's time is split at random. Nor are assets, as on a site that has them elsewhere.
+    Half of the people are for training (*half* 0), the others for the test (1). Pages, order, going back and the time
+    of a game are real. The time on each page is unknown: the time of the game is split at random. There are no assets,
+    as on a site that has them on another host.
     """
-    chance = Random("wiki")
+    rng = Random("wiki")
     games: dict[str, list[tuple[float, float, list[str]]]] = defaultdict(list)
     with tarfile.open(DATA / "human_paths" / "wikispeedia_unfinished-paths.tar.xz") as archive:
         file = archive.extractfile("./paths_unfinished.tsv")
@@ -218,16 +217,16 @@ def wiki_walks(half: int, least: int = LONG, most: int = 2 * LONG) -> list[Walk]
     for person, its in games.items():
         if zlib.crc32(person.encode()) % 2 != half:
             continue
-        strides = [stride for game in sorted(its) for stride in _game(*game, chance)]
-        if len(strides) >= least:
-            # A few games overlap, in two tabs.
+        strides = [stride for game in sorted(its) for stride in _game(*game, rng)]
+        if len(strides) >= min_pages:
+            # Some games overlap in two tabs.
             strides.sort(key=lambda stride: stride.at)
-            walks.append(Walk(person, PERSON, "wikispeedia", "wikispeedia", tuple(strides[:most])))
+            walks.append(Walk(person, PERSON, "wikispeedia", "wikispeedia", tuple(strides[:max_pages])))
     return walks
 
 
-def _game(start: float, seconds: float, path: list[str], chance: Random) -> Iterator[Stride]:
-    parts = [chance.expovariate(1.0) for _ in path]
+def _game(start: float, seconds: float, path: list[str], rng: Random) -> Iterator[Stride]:
+    parts = [rng.expovariate(1.0) for _ in path]
     trail: list[int] = []
     at = start
     for title, part in zip(path, parts, strict=True):
@@ -244,8 +243,8 @@ def _game(start: float, seconds: float, path: list[str], chance: Random) -> Iter
 ILIOU = re.compile(r'\S+ \S+ \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d+) \S+ "([^"]*)" (\S+) "([^"]*)"')
 
 
-def iliou_walks(least: int = 1) -> dict[str, list[Walk]]:
-    """The labelled sessions of Iliou et al.: human, moderate_bot, advanced_bot. Mouse beacons are left out."""
+def iliou_walks(min_pages: int = 1) -> dict[str, list[Walk]]:
+    """Return the labelled sessions of Iliou et al. (human, moderate_bot, advanced_bot), without mouse beacons."""
     with tarfile.open(DATA / "labelled" / "iliou_phase1.tar.xz") as archive:
         labels, sessions = _iliou_sessions(archive)
     hosts = hosts_of(visit for its in sessions.values() for visit in its)
@@ -255,13 +254,13 @@ def iliou_walks(least: int = 1) -> dict[str, list[Walk]]:
         strides = tuple(strides_of(its, hosts))
         label = labels[session]
         truth = PERSON if label == "human" else CRAWLER
-        if len(strides) >= least:
+        if len(strides) >= min_pages:
             walks[label].append(Walk(session, truth, label, "iliou", strides))
     return walks
 
 
 def iliou_visits() -> tuple[dict[str, str], list[Visit]]:
-    """The visits of the labelled sessions, mouse beacons included, in order; each session has an address of its own."""
+    """Return the visits of the labelled sessions, with mouse beacons, in order; each session has its own address."""
     with tarfile.open(DATA / "labelled" / "iliou_phase1.tar.xz") as archive:
         labels, sessions = _iliou_sessions(archive, beacons=True)
     by_visitor, visits = {}, []

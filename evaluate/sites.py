@@ -1,4 +1,4 @@
-"""The real logs with user agents hidden, each judged by a bundle that was trained without it; and Iliou's sessions."""
+"""The real logs without user agents, each classified by a bundle trained without it, and Iliou's sessions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from evaluate.crawls import readers
 from evaluate.tables import SEED, first_alarm, found_by, percent, roc_row, table
 from evaluate.train import SIZE, log_rows, mixed
 from hedgerow.core.ledger import NoLedger
+from hedgerow.lab.svg import line_chart
 from hedgerow.lab.train.fit import balance
 from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import roc
-from hedgerow.lab.train.plots import lines
 from hedgerow.lab.train.samples import PERSON, Sample, samples_of
 from hedgerow.lab.train.simulated_data import draw_walks, path_rows
 from hedgerow.lab.train.walks import Walk
@@ -101,7 +101,7 @@ def logs(parts: list[str], left_out: dict[str, Bundle], drawn: list[Sample]) -> 
     head = ["log", "readers", "human-like", "readers' sittings, joined", "declared crawlers", "shipped, readers"]
     parts.append(table(head, alarms))
     parts.append("\n![ROC](roc.svg)\n")
-    plot = lines("Logs not trained on: crawlers found by readers got wrong", curves, most_x=1.0)
+    plot = line_chart("Logs not trained on: crawlers found by readers got wrong", curves, max_x=1.0)
     (real.HERE.parent / "docs" / "evaluation" / "roc.svg").write_text(plot)
     return [
         [f"{site}, {who}: ROC, precision at 0.5 %", f"area {area}; precision {precision}", "", "no figure was set"]

@@ -1,4 +1,4 @@
-"""What the evaluation's parts share: verdicts on walks, and tables with intervals."""
+"""Classifications of walks, and tables with intervals, for all parts of the evaluation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hedgerow.watch.sessions.path import LONG
 
 SEED = 21
 TRAININGS = range(SEED, SEED + 5)
-"""Seeds of a learner that draws: features are compared by the mean, one training says little."""
+"""Seeds of a randomised learner. Features are compared by the mean, because one training says little."""
 
 
 def percent(right: int, total: int) -> str:
@@ -31,7 +31,7 @@ def verdict(bundle: Bundle, sample: Sample) -> str:
 
 
 def first_alarm(bundle: Bundle, walk: Walk) -> int | None:
-    """After how many pages of all its sessions the walk is first held to be a crawler's."""
+    """Return after how many pages of all its sessions the walk is first classified as a crawler's."""
     for sample in samples_of(walk):
         if bundle.has_stage(sample.size) and verdict(bundle, sample) != PERSON:
             return sample.number * LONG + sample.size
@@ -43,27 +43,29 @@ def found_by(bundle: Bundle, walks: Iterable[Walk], pages: float = float("inf"))
 
 
 def long_sessions(bundle: Bundle, walk: Walk) -> list[str]:
-    """What each whole long session is held to be: what the last of its stages said that said anything but person."""
+    """Return the identity of each complete long session: the last one that is not a person."""
     judged: dict[int, str] = {}
     whole = set()
     for sample in samples_of(walk):
-        said = verdict(bundle, sample) if bundle.has_stage(sample.size) else PERSON
-        if said != PERSON or sample.number not in judged:
-            judged[sample.number] = said
+        identity = verdict(bundle, sample) if bundle.has_stage(sample.size) else PERSON
+        if identity != PERSON or sample.number not in judged:
+            judged[sample.number] = identity
         if sample.size == LONG:
             whole.add(sample.number)
     return [judged[number] for number in sorted(whole)]
 
 
 def roc_row(scores: list[float], truth: list[bool]) -> list[str]:
-    """How many; area with an interval by resampling visitors; recall and precision at 0.5 % false positives."""
-    chance = Random(SEED)
+    """
+    Return counts, area with an interval by resampling visitors, and recall and precision at 0.5 % false positives.
+    """
+    rng = Random(SEED)
     areas = []
     for _ in range(300):
-        picked = chance.choices(range(len(scores)), k=len(scores))
-        its = [truth[n] for n in picked]
+        indices = rng.choices(range(len(scores)), k=len(scores))
+        its = [truth[n] for n in indices]
         if any(its) and not all(its):
-            areas.append(area(roc([scores[n] for n in picked], its)))
+            areas.append(area(roc([scores[n] for n in indices], its)))
     areas.sort()
     low, high = areas[int(0.025 * len(areas))], areas[int(0.975 * len(areas))]
     found, crawlers, wrong, people, _ = at_false_positives(scores, truth, 0.005)
@@ -72,7 +74,7 @@ def roc_row(scores: list[float], truth: list[bool]) -> list[str]:
 
 
 def mean_row(scores: Sequence[Sequence[float]], truth: list[bool]) -> list[str]:
-    """How many; mean area and, at 0.5 % false positives, mean recall of models that were trained alike."""
+    """Return counts, mean area, and mean recall at 0.5 % false positives of models trained alike."""
     areas = [area(roc(its, truth)) for its in scores]
     found = [at_false_positives(its, truth, 0.005)[0] for its in scores]
     crawlers = sum(truth)

@@ -1,9 +1,8 @@
 """
-Trains the bundles that come with the package: `python -m evaluate.train`, some minutes.
+Trains the bundles of the package: `python -m evaluate.train`, which takes some minutes.
 
-`pathmarker` from drawn walks alone, `window` from these and half of the people of Wikispeedia. `boosted` also from the
-real logs beside the checkout: readers, sittings of readers put together, and declared crawlers, user agents hidden.
-Only parameters get into a bundle.
+`pathmarker` uses drawn walks only, `window` also half of the people of Wikispeedia. `boosted` also uses the real logs:
+readers, merged sittings of readers, and declared crawlers, without user agents. A bundle contains only parameters.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from evaluate import real
 from hedgerow.lab.train.fit import BUDGET, train
 from hedgerow.lab.train.samples import PERSON, Sample, samples_of, windows_of
 from hedgerow.lab.train.simulated_data import Size, draw_walks, path_rows, train_simulated
-from hedgerow.lab.train.simulated_people import fitted
+from hedgerow.lab.train.simulated_people import people_statistics
 from hedgerow.watch.models.bundle import SHIPPED, Bundle, encoded
 
 FOLDER = real.HERE.parents[0] / "src" / "hedgerow" / "data" / "models"
@@ -26,7 +25,9 @@ SEED = 1
 
 
 def log_rows(site: str) -> list[Sample]:
-    """Readers, people put together from readers' sittings, and declared crawlers of one log: two long sessions each."""
+    """
+    Return readers, people merged from sittings of readers, and declared crawlers of one log: two long sessions each.
+    """
     log = real.read_log(site)
     walks = [walk for walk in log.walks if walk.label != PERSON or walk.visitor in log.readers]
     return [
@@ -39,19 +40,20 @@ def log_rows(site: str) -> list[Sample]:
 
 def mixed(drawn: Sequence[Sample], sites: Sequence[str], *, seed: int = SEED) -> Bundle:
     """`boosted` from drawn rows and the logs of *sites*."""
-    wiki = [row for walk in real.wiki_walks(0, least=20) for row in samples_of(walk)]
+    wiki = [row for walk in real.wiki_walks(0, min_pages=20) for row in samples_of(walk)]
     rows = [*drawn, *wiki, *(row for site in sites for row in log_rows(site))]
     logged = [row for row in rows if row.source in sites]
     readers = {row.visitor for row in logged if row.label == PERSON and "stitched" not in row.visitor}
     crawlers = {row.visitor for row in logged if row.label != PERSON}
-    told = {
-        "people": f"{SIZE.people} by the generator; {fitted().source}; {len({row.visitor for row in wiki})} of "
-        f"Wikispeedia (the other half is for the test); {len(readers)} readers of {len(sites)} logs, and {STITCHED} of "
+    provenance = {
+        "people": f"{SIZE.people} by the generator; {people_statistics().source}; "
+        f"{len({row.visitor for row in wiki})} of Wikispeedia (the other half is for the test); "
+        f"{len(readers)} readers of {len(sites)} logs, and {STITCHED} of "
         "each put together from readers' sittings",
         "crawlers": f"{SIZE.crawlers} simulated; {len(crawlers)} of the logs that name themselves crawlers",
         "logs": list(sites),
     }
-    return train(rows, recipe="boosted", seed=seed, provenance=told, apart=tuple(sites))
+    return train(rows, recipe="boosted", seed=seed, provenance=provenance, held_out_logs=tuple(sites))
 
 
 def windows() -> Bundle:
@@ -59,19 +61,19 @@ def windows() -> Bundle:
     `window` from drawn walks and people of Wikispeedia. What these do not tell, cookies and so on, is drawn. It is
     asked beside `boosted`, which is better: its budget is half of that one's.
     """
-    wiki = real.wiki_walks(0, least=20)
+    wiki = real.wiki_walks(0, min_pages=20)
     walks = [*draw_walks(SEED, Size()), *wiki]
-    told = {
-        "people": f"{Size().people} by the generator; {fitted().source}; {len(wiki)} of Wikispeedia (the other half is "
-        "for the test)",
+    provenance = {
+        "people": f"{Size().people} by the generator; {people_statistics().source}; {len(wiki)} of "
+        "Wikispeedia (the other half is for the test)",
         "crawlers": f"{Size().crawlers} simulated",
     }
     rows = windows_of(walks, Random(f"windows {SEED}"))
-    return train(rows, recipe="window", budget=BUDGET / 2, seed=SEED, provenance=told)
+    return train(rows, recipe="window", budget=BUDGET / 2, seed=SEED, provenance=provenance)
 
 
 if __name__ == "__main__":
-    if not real.there():
+    if not real.is_available():
         sys.exit("The real logs are not there; nothing was changed.")
     for name in SHIPPED:
         if sys.argv[1:] and name not in sys.argv[1:]:

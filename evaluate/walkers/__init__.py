@@ -1,1 +1,1 @@
-"""Crawlers of several makes for `evaluate.live`, scripts that never leave the origin they are given."""
+"""Crawlers of several makes for `evaluate.live`: scripts that never leave the given origin."""

@@ -1,4 +1,4 @@
-"""A driven browser: `browser.py URL PAGES ORDER LEAST MOST`. Chromium; LEAST to MOST seconds on a page."""
+"""A driven browser: `browser.py URL PAGES ORDER MIN MAX`. Chromium, with MIN to MAX seconds on a page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from playwright.sync_api import Error, sync_playwright
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 
 
-def main(start: str, pages: int, order: str, least: float, most: float) -> None:
-    chance = random.Random(start)
+def main(start: str, pages: int, order: str, minimum: float, maximum: float) -> None:
+    rng = random.Random(start)
     frontier, seen = [start], {start}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
@@ -21,7 +21,7 @@ def main(start: str, pages: int, order: str, least: float, most: float) -> None:
         for _ in range(pages):
             if not frontier:
                 break
-            url = frontier.pop(0 if order == "breadth" else chance.randrange(len(frontier)))
+            url = frontier.pop(0 if order == "breadth" else rng.randrange(len(frontier)))
             try:
                 page.goto(url, wait_until="load", timeout=20_000)
                 links = page.eval_on_selector_all("a[href]", "all => all.map(a => a.href)")
@@ -32,7 +32,7 @@ def main(start: str, pages: int, order: str, least: float, most: float) -> None:
                 if urlsplit(target).netloc == urlsplit(start).netloc and target not in seen:
                     seen.add(target)
                     frontier.append(target)
-            time.sleep(chance.uniform(least, most))
+            time.sleep(rng.uniform(minimum, maximum))
         browser.close()
 
 

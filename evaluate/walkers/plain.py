@@ -1,4 +1,4 @@
-"""A plain script: `plain.py URL PAGES`. httpx, a browser's user agent, no referrer, any link it knows of."""
+"""A plain script: `plain.py URL PAGES`. httpx with a browser's user agent, without referrers, links in random order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)["']""", re.IGNORECASE)
 
 
 def main(start: str, pages: int) -> None:
-    chance = random.Random(start)
-    frontier, seen, asked = [start], {start}, 0
+    rng = random.Random(start)
+    frontier, seen, requested = [start], {start}, 0
     with httpx.Client(headers={"User-Agent": AGENT}, trust_env=False, timeout=10) as client:
-        while frontier and asked < pages:
-            url = frontier.pop(chance.randrange(len(frontier)))
-            asked += 1
-            answer = client.get(url)
-            if "html" not in answer.headers.get("content-type", ""):
+        while frontier and requested < pages:
+            url = frontier.pop(rng.randrange(len(frontier)))
+            requested += 1
+            response = client.get(url)
+            if "html" not in response.headers.get("content-type", ""):
                 continue
-            for link in LINK.findall(answer.text):
+            for link in LINK.findall(response.text):
                 target = urldefrag(urljoin(url, unescape(link)))[0]
                 if urlsplit(target).netloc == urlsplit(start).netloc and target not in seen:
                     seen.add(target)

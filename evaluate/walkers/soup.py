@@ -1,4 +1,4 @@
-"""crawlee's BeautifulSoupCrawler as it comes: `soup.py URL PAGES`, run by a Python that has crawlee."""
+"""crawlee's BeautifulSoupCrawler with defaults: `soup.py URL PAGES`, run by a Python that has crawlee."""
 
 from __future__ import annotations
 

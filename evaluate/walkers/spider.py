@@ -17,7 +17,7 @@ class Spider(scrapy.Spider):
     def __init__(self, start: str, **more: Any) -> None:
         super().__init__(**more)
         self.start_urls = [start]
-        # By address and port, which allowed_domains cannot tell apart.
+        # A pattern with address and port, because allowed_domains ignores the port.
         self._links = LinkExtractor(allow=f"^http://{urlsplit(start).netloc}/")
 
     def parse(self, response: Response, **_: Any) -> Iterator[scrapy.Request]:

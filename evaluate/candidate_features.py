@@ -1,9 +1,9 @@
 """
-Features that would cost a session more bytes than it has: tried here, on what tells page names, before they are built.
+Candidate features that need more memory per session, tested before they are built.
 
-Sections visited, sorted order, the share of a page's links that is followed, night, and how many user agents an address
-has. Trained on people and declared crawlers of two real logs, tested on the third, each in turn; and on the live crawls
-of makes that nothing was trained on. Drawn walks have no names, and take no part.
+They use page names: sections visited, sorted order, the share of a page's links that is followed, night, and the number
+of user agents of an address. Models are trained on people and declared crawlers of two real logs and tested on the
+third, each in turn, and on live crawls of makes not trained on. Drawn walks have no names and are not used.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from evaluate.train import STITCHED
 from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import area, at_false_positives, roc
 from hedgerow.lab.train.samples import PERSON, Sample
-from hedgerow.lab.train.walks import Stride, Walk, take
+from hedgerow.lab.train.walks import Stride, Walk, add_stride
 from hedgerow.watch.sessions.path import ALL_FEATURES, PathSession
 
 SIZE = 20
-TRIED = ("sections", "sorted", "followed", "night", "agents")
+CANDIDATES = ("sections", "sorted", "followed", "night", "agents")
 NIGHT = 6
-"""From midnight to this hour, by the log's clock, it is night."""
+"""Night lasts from midnight to this hour, by the clock of the log."""
 
 BY_NAMES = {
     "nothing": (),
@@ -37,38 +37,38 @@ BY_NAMES = {
 BY_VISITOR = {"nothing": (), "night": ("night",), "user agents of the address": ("agents",)}
 
 
-class Place(NamedTuple):
-    """What is known of a site's pages: their *targets*, and the *links* of each, those that anybody has followed."""
+class SitePages(NamedTuple):
+    """The pages of a site: their *targets*, and the *links* of each that any visitor followed."""
 
     targets: Mapping[int, str]
     links: Mapping[int, set[int]]
 
 
-def place_of(targets: Mapping[int, str], walks: Iterable[Walk]) -> Place:
+def site_pages(targets: Mapping[int, str], walks: Iterable[Walk]) -> SitePages:
     links: dict[int, set[int]] = defaultdict(set)
     for walk in walks:
         for stride in walk.strides:
             if stride.parent is not None:
                 links[stride.parent].add(stride.page)
-    return Place(targets, links)
+    return SitePages(targets, links)
 
 
-def tried(strides: Sequence[Stride], place: Place, agents: int) -> tuple[float, ...]:
+def candidate_values(strides: Sequence[Stride], pages_of_site: SitePages, agents: int) -> tuple[float, ...]:
     """
-    The features in `TRIED`, of the first strides of a walk.
+    Return the `CANDIDATES` of the first strides of a walk.
 
-    sections: different first parts of the path, by page. sorted: how often a page's target comes after the last one's,
-    as words are sorted. followed: of the links of each page that led on, how many were taken, on average. night: the
-    share of pages at night. agents: how many user agents there are at the address.
+    sections: distinct first path segments per page. sorted: share of pages whose target sorts after the last one.
+    followed: mean share of a page's links that were followed. night: share of pages at night. agents: number of user
+    agents at the address.
     """
-    names = [place.targets.get(stride.page, "") for stride in strides]
+    names = [pages_of_site.targets.get(stride.page, "") for stride in strides]
     sections = {name.partition("?")[0].split("/")[1] if "/" in name[1:] else "" for name in names}
     ascending = sum(one < other for one, other in pairwise(names))
     taken: dict[int, set[int]] = defaultdict(set)
     for stride in strides:
-        if stride.parent is not None and len(place.links.get(stride.parent, ())) > 1:
+        if stride.parent is not None and len(pages_of_site.links.get(stride.parent, ())) > 1:
             taken[stride.parent].add(stride.page)
-    shares = [len(pages) / len(place.links[parent]) for parent, pages in taken.items()]
+    shares = [len(pages) / len(pages_of_site.links[parent]) for parent, pages in taken.items()]
     at_night = sum(stride.at % 86_400 < NIGHT * 3600 for stride in strides)
     return (
         len(sections) / len(names),
@@ -79,15 +79,17 @@ def tried(strides: Sequence[Stride], place: Place, agents: int) -> tuple[float, 
     )
 
 
-def rows_of(walks: Iterable[Walk], place: Place, agents: Mapping[str, int]) -> list[Sample]:
-    """One row a visitor: at 20 pages, all features, then those that are tried."""
+def rows_of(walks: Iterable[Walk], pages_of_site: SitePages, agents: Mapping[str, int]) -> list[Sample]:
+    """Return one sample per visitor: at 20 pages, all features, then the candidates."""
     rows = []
     for walk in walks:
         if len(walk.strides) >= SIZE:
             session = PathSession()
             for stride in walk.strides[:SIZE]:
-                take(session, stride)
-            features = session.all_features() + tried(walk.strides[:SIZE], place, agents.get(walk.visitor, 1))
+                add_stride(session, stride)
+            features = session.all_features() + candidate_values(
+                walk.strides[:SIZE], pages_of_site, agents.get(walk.visitor, 1)
+            )
             rows.append(Sample(walk.visitor, walk.label, walk.source, walk.site, 0, SIZE, features))
     return rows
 
@@ -99,14 +101,14 @@ def logged() -> dict[str, list[Sample]]:
         log = real.read_log(site)
         walks = [walk for walk in log.walks if walk.label != PERSON or walk.visitor in log.readers]
         found[site] = rows_of(
-            [*walks, *real.stitched(site, STITCHED, SEED)], place_of(log.targets, log.walks), log.agents
+            [*walks, *real.stitched(site, STITCHED, SEED)], site_pages(log.targets, log.walks), log.agents
         )
     return found
 
 
 def recorded() -> list[Sample]:
     """The rows of the live crawls that nothing was trained on. Numbers of pages are another run's own: so are links."""
-    six = {kind.name for kind in live.SIX}
+    six = {kind.name for kind in live.TRAINING_CRAWLERS}
     names = live.names()
     by_name: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     walks = [walk for name, its in live.load().items() for walk in its]
@@ -124,12 +126,12 @@ def recorded() -> list[Sample]:
                 number: {numbers.get(page, -1 - at) for at, page in enumerate(sorted(by_name[walk.site][name]))}
                 for number, name in targets.items()
             }
-            rows += rows_of([walk], Place(targets, links), {})
+            rows += rows_of([walk], SitePages(targets, links), {})
     return rows
 
 
 def judge(train: Sequence[Sample], test: Sequence[Sample], more: Sequence[str]) -> list[float]:
-    columns = [*range(len(ALL_FEATURES)), *(len(ALL_FEATURES) + TRIED.index(name) for name in more)]
+    columns = [*range(len(ALL_FEATURES)), *(len(ALL_FEATURES) + CANDIDATES.index(name) for name in more)]
     truth = [sample.label != PERSON for sample in train]
     model, _ = fit_trees(matrix(train)[:, columns], truth, SEED)
     return [model.score([sample.features[n] for n in columns]) for sample in test]
