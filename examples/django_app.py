@@ -3,7 +3,7 @@ Hedgerow around a Django project, in one file.
 
     uvicorn examples.django_app:app --no-proxy-headers
 
-In a project of your own only two lines are new, in `asgi.py`:
+In your own project, add two lines to `asgi.py`:
 
     from hedgerow.asgi import Hedgerow
     application = Hedgerow(get_asgi_application(), config="hedgerow.toml")

@@ -3,7 +3,7 @@ Hedgerow around a Django project under WSGI, in one file.
 
     gunicorn --threads 16 examples.django_wsgi_app:app
 
-In a project of your own only two lines are new, in `wsgi.py`:
+In your own project, add two lines to `wsgi.py`:
 
     from hedgerow.wsgi import Hedgerow
     application = Hedgerow(get_wsgi_application(), config="hedgerow.toml")

@@ -3,8 +3,8 @@ Hedgerow around a FastAPI application, with accounts.
 
     uvicorn examples.fastapi_app:app --no-proxy-headers
 
-People who are logged in are told apart by their account, not by their address: a whole office behind one address is
-many visitors. Here the account comes from a signed cookie that the application itself can read.
+Logged-in people are identified by their account instead of their address, so an office behind one address counts as
+many visitors. Here the account comes from a signed cookie that the application can verify.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sign(name: str) -> str:
 
 
 def account_of(headers: Mapping[str, str]) -> str | None:
-    """The account that a request belongs to, or None. Only a cookie that we signed is believed."""
+    """Return the account of a request, or None. Only a cookie that we signed is accepted."""
     cookie = SimpleCookie(headers.get("cookie", "")).get("account")
     if cookie is None:
         return None

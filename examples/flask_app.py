@@ -3,8 +3,8 @@ Hedgerow around a Flask application.
 
     gunicorn --threads 16 examples.flask_app:app
 
-Behind a proxy name its address in `trusted_proxies`, and leave out werkzeug's ProxyFix, or put it inside of Hedgerow:
-Hedgerow must see the connection as it is.
+Behind a proxy, add its address to `trusted_proxies`. Hedgerow must see the original connection: omit werkzeug's
+ProxyFix, or put it inside of Hedgerow.
 """
 
 from __future__ import annotations
