@@ -1,30 +1,30 @@
 """
 Hedgerow stands in front of a web site, or reads its logs, and tells crawlers from people.
 
-The map, from the outside in:
+A live request and a line of a log become the same frozen `Visit`, and time is the visit's own time. Detectors produce
+evidence, the policy decides, and the web layer acts. The packages, from the outside in:
 
-    cli/        the commands                         settings/  TOML and environment -> checked settings
-    adapters/   asgi (the middleware), wsgi, proxy,  build.py   settings -> a gate; build_bots.py the known bots alone
-                forward_auth, banlist, workers, ...  gate.py    identify -> recall -> judge -> commit -> ledger
-    storage.py  settings -> stores, for one          engine.py  pure: what is asked, what is decided
-                process, workers, machines           holdings.py what a site remembers in
-    watch.py    sees visits behind the fast path     relay.py   visits on their way to a watch elsewhere
-    shared_watch.py  one watch of several processes, by streams of Redis
-    report/     who crawls, by a log                 analyse/   log lines -> figures for each source
-    replay.py   a log through the same gate          campaigns/ visitors that belong together
-    stores/     state, lists, ledger, key            detect/    one file per detector: evidence
-    logs/       log lines -> visits                  policy/    from evidence to decision; lists
-    lookups/    names and keys, in the background    sessions/  the last visits of one visitor, as numbers
-    identity/   who is asking                        windows/   how many in how many seconds
-    traps/      bait, maze, tarpit, robots.txt       marker/    our links: seal, resolve, rewrite
-    page/       HTML on its way out                  challenge/ what a suspect is asked; clearance
-    exchange/   lists to and from other programs     simulate/  the papers' experiments
-    crawl/      training crawlers                    training/  where models come from; the gate does without
-    models/     from a session to what a visitor is  shape/     what a source's traffic looks like over time (numpy)
-    recall.py verdict.py visit.py errors.py          the nouns; interrupted.py: Ctrl-C before anything has begun
+    cli/          the commands of `hedgerow`
+    lab/          training, simulation, training crawlers, demo; only `cli` imports it
+    asgi.py, wsgi.py, client.py    public entry points
 
-Imports point down only. From the engine down nothing knows of sockets, the clock or files: a live request and a line of
-a log become the same `Visit`, and the visit's own time is the time.
+    proxy/        reverse proxy: HTTP server, upstream client, worker processes
+    services/     decisions for other servers: forward-auth, SPOE, ban lists
+    report/       who crawls, by a log: tables, traffic shape, campaigns, HTML; replay of a log
+
+    web/          ASGI and WSGI middleware, response rewriting, response pages, admin listener
+    watch/        analysis after the response: sessions, models, link sharing, campaigns
+
+    logs/         log lines -> visits            settings/   TOML and environment -> checked settings
+    lists/        white list and black list      state/      counters, scores, used challenges
+    ledger/       the extended access log
+
+    core/         visit, decision, state query, engine, gate
+    detectors/    one file per detector          policy/     from evidence to a decision
+    request/      raw request -> visit           challenge/  proof of work, CAPTCHA, clearance
+    traps/        bait, maze, tarpit, robots.txt  markers/   encrypted links and their rewriting
+
+Imports point down only; import-linter enforces it. From the engine down nothing uses sockets, the clock or files.
 """
 
 __version__ = "0.1.0"
