@@ -249,7 +249,6 @@ def _print_extra(output: Console, result: Suppression) -> None:
 
 
 def _share(estimate: Estimate, digits: int) -> str:
-    """Format an estimate in percent, with its interval."""
     margin = "" if estimate.margin is None else f" ± {estimate.margin * 100:,.{digits}f}"
     return f"{estimate.mean * 100:,.{digits}f}{margin} %"
 

@@ -30,8 +30,6 @@ _WIDTH = 120
 
 
 class Recipe(StrEnum):
-    """The kind of model to train."""
-
     BOOSTED = "boosted"
     PATHMARKER = "pathmarker"
     WINDOW = "window"

@@ -67,7 +67,6 @@ class _RedisVisitors:
 
 @contextmanager
 def open_visitor_store(settings: Settings) -> Iterator[VisitorStore]:
-    """Open the visitor store of the site with these settings."""
     if settings.state.url:
         # A gate logs a lost connection; a command reports it once, as an error.
         logging.getLogger("hedgerow.state").addHandler(logging.NullHandler())

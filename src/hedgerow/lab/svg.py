@@ -11,7 +11,6 @@ COLOURS = ("#2c6e3f", "#a33c2a", "#2a5ca3", "#8a6d00", "#7a3aa3", "#00807a", "#5
 
 
 def document(width: float, height: float, parts: Iterable[str], *, title: str, attributes: str = "") -> str:
-    """Return a complete SVG file."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img"{attributes}>'
     return "\n".join([head, f"<title>{escape(title)}</title>", *parts, "</svg>"]) + "\n"
 
@@ -35,7 +34,6 @@ def circle(x: float, y: float, kind: str) -> str:
 
 
 def coordinates(points: Points) -> str:
-    """Return the points for a `polyline` or `polygon`."""
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 

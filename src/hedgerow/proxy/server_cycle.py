@@ -154,7 +154,6 @@ class RequestCycle(RequestResponseCycle):
         self.on_response()
 
     def _framed(self, body: bytes, *, more: bool) -> list[bytes]:
-        """Return the bytes to send for a part of the body."""
         if self.chunked_encoding:
             if body:
                 return [b"%x\r\n" % len(body), body, b"\r\n" if more else b"\r\n0\r\n\r\n"]

@@ -106,7 +106,6 @@ class VisitorNode(msgspec.Struct, gc=False, eq=False):
         self._used_links = self._users = b""
 
     def to_bytes(self) -> bytes:
-        """Serialise the node, so that it survives a restart."""
         name = self.name.encode("utf-8", "surrogateescape")
         return _ENCODER.encode(NodeSnapshot(name, self.at, self.pages, tuple(self.used_links()), tuple(self.users())))
 
@@ -122,8 +121,6 @@ class VisitorNode(msgspec.Struct, gc=False, eq=False):
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The serialised form of a `VisitorNode`."""
-
     name: bytes
     at: float
     pages: float

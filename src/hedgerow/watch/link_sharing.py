@@ -119,7 +119,6 @@ class LinkSharing:
         return [self._to_campaign(group) for group in list(self._groups.values())]
 
     def restore(self, campaigns: Sequence[Campaign]) -> None:
-        """Restore the campaigns that were known before a restart."""
         for campaign in campaigns[-_MAX_CAMPAIGNS:]:
             group = self._groups[campaign.id] = LinkGroup(campaign.id, campaign.since)
             group.seen, group.links, group.pages = campaign.seen, campaign.links, campaign.pages
@@ -347,7 +346,6 @@ class LinkSharing:
         return group
 
     def _merge(self, met: Sequence[LinkGroup]) -> LinkGroup:
-        """Merge campaigns into the oldest of them."""
         group = min(met, key=lambda one: one.since)
         for other in met:
             if other is not group:

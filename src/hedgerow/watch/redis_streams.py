@@ -310,7 +310,6 @@ class SharedWatch:
             yield part, [(entry_id, fields[1]) for entry_id, fields in entries if fields]
 
     def _fetch_sessions(self, visitors: set[str]) -> None:
-        """Fetch the stored sessions of visitors that this watch does not hold."""
         missing = [visitor for visitor in visitors if not self.paths.holds(visitor)]
         if not missing:
             return

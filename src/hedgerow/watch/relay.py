@@ -89,7 +89,6 @@ class Relay:
             self._wake.set()
 
     def close(self) -> None:
-        """Deliver the queued visits and stop."""
         self._stop = True
         self._wake.set()
         self._thread.join()
@@ -178,7 +177,6 @@ class Intake:
         self._thread.start()
 
     def close(self) -> None:
-        """Process the datagrams that have arrived, and stop."""
         self._stop = True
         self._thread.join()
 

@@ -34,7 +34,6 @@ class SqliteSessions:
             raise StoreError(f"cannot open {path}: {error}") from None
 
     def read(self) -> WatchSnapshot:
-        """Return all stored data, oldest first."""
         rows = self._connection.execute("SELECT key, value FROM sessions ORDER BY at").fetchall()
         ties = self._connection.execute("SELECT key, value FROM ties ORDER BY at").fetchall()
         sessions = [(key.decode("utf-8", "surrogateescape"), value) for key, value in rows]

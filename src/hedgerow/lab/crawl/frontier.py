@@ -46,7 +46,6 @@ class Frontier:
             self._waiting.popleft() if self._order == "depth" else self._waiting.pop()
 
     def next(self) -> str | None:
-        """Return the next link, or None if none is left."""
         while self._waiting:
             link = self._take()
             if link not in self._returned:

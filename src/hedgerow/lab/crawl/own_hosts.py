@@ -22,7 +22,6 @@ class Origin(NamedTuple):
     address: str
 
     def has(self, url: str) -> bool:
-        """Return whether *url* belongs to this site."""
         try:
             return _origin(urlsplit(url)) == (self.scheme, self.host, self.port)
         except ValueError:
@@ -77,7 +76,6 @@ def is_own(address: str) -> bool:
 
 
 def source_address(origin: Origin) -> str:
-    """Return the address from which this machine connects to *origin*."""
     family = socket.AF_INET6 if ":" in origin.address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((origin.address, origin.port))

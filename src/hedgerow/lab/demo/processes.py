@@ -20,8 +20,6 @@ _POLL_INTERVAL = 0.02
 
 
 class Processes:
-    """The running processes, whose logs are in *folder*."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: list[subprocess.Popen[bytes]] = []
@@ -58,7 +56,6 @@ class Processes:
         self._running.remove(process)
 
     def stop(self) -> None:
-        """End all processes, newest first."""
         for process in reversed(self._running.copy()):
             self.end(process)
 

@@ -127,7 +127,6 @@ class _Hedgerow(NamedTuple):
         return None
 
     def obeyed_robots(self, address: str) -> bool:
-        """Return whether a visitor read robots.txt and requested no disallowed link."""
         with contextlib.closing(sqlite3.connect(f"{self.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
             rows = ledger.execute("SELECT target, asked FROM visits WHERE address = ?", (address,)).fetchall()
         read = any(target == "/robots.txt" for target, _ in rows)
@@ -135,7 +134,6 @@ class _Hedgerow(NamedTuple):
 
 
 def _start_hedgerow(folder: Path, processes: Processes, upstream: str) -> _Hedgerow:
-    """Start Hedgerow with default settings, on free ports."""
     command = [sys.executable, "-m", "hedgerow", "protect", upstream, "--listen", f"{HOST}:0", "--admin", f"{HOST}:0"]
     process = processes.start(command, log="hedgerow.log")
     log = folder / "hedgerow.log"

@@ -19,8 +19,6 @@ from hedgerow.lab.simulate.site import HOME, Site
 
 
 class Order(StrEnum):
-    """The order in which a worker tries links."""
-
     RANDOM = "random"
     BREADTH = "breadth"
     DEPTH = "depth"

@@ -58,7 +58,6 @@ class _Panel(NamedTuple):
 
 
 def draw(result: Suppression) -> str:
-    """Return the figures of *result* as SVG."""
     parameters = result.parameters
     legend = ["dashed: half of what a single worker finds"]
     if parameters.repeats > 1:

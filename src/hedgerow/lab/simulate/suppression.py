@@ -60,7 +60,6 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """The parameters in one line."""
         repeats = "1 repeat" if self.repeats == 1 else f"{self.repeats:,} repeats"
         return (
             f"{self.pages:,} pages, {self.links:,} links each, {self.fixed:,} of them fixed; {self.order} order, "

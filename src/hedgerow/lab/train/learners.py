@@ -51,7 +51,6 @@ def scaling_of(rows: Matrix, names: Sequence[str]) -> Scaling:
 
 
 def scaled(rows: Matrix, scaling: Scaling) -> Matrix:
-    """Apply a scaling to all rows at once."""
     result: Matrix = (_log_transformed(rows, scaling.logs) - np.array(scaling.means)) / np.array(scaling.scales)
     return result
 
@@ -63,6 +62,10 @@ def _log_transformed(rows: Matrix, logs: tuple[bool, ...]) -> Matrix:
 
 def _floats(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
+
+
+def _ints(values: Any) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
 
 
 def fit_one_class(rows: Matrix, names: Sequence[str]) -> tuple[Kernel, OneClassSVM]:
@@ -93,27 +96,25 @@ def fit_trees(
     model = GradientBoostingClassifier(
         n_estimators=_TREES, max_depth=_DEPTH, learning_rate=0.15, subsample=0.5, min_samples_leaf=10, random_state=seed
     ).fit(rows, truth, sample_weight=weights)
-    roots: list[int] = []
-    feature: list[int] = []
-    threshold: list[float] = []
-    left: list[int] = []
-    right: list[int] = []
-    value: list[float] = []
-    for estimator in model.estimators_[:, 0]:
-        tree = estimator.tree_
-        start = len(feature)
-        roots.append(start)
-        for node in range(tree.node_count):
-            leaf = tree.children_left[node] < 0
-            feature.append(-1 if leaf else int(tree.feature[node]))
-            threshold.append(0.0 if leaf else float(tree.threshold[node]))
-            left.append(0 if leaf else start + int(tree.children_left[node]))
-            right.append(0 if leaf else start + int(tree.children_right[node]))
-            value.append(model.learning_rate * float(tree.value[node, 0, 0]) if leaf else 0.0)
+    trees = [estimator.tree_ for estimator in model.estimators_[:, 0]]
+    roots = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
+    start = np.repeat(roots, [tree.node_count for tree in trees])
+    columns = ("children_left", "children_right", "feature", "threshold")
+    left, right, feature, threshold = (np.concatenate([getattr(tree, name) for tree in trees]) for name in columns)
+    value = np.concatenate([tree.value[:, 0, 0] for tree in trees])
+    leaf = left < 0
     prior = float(np.average(truth, weights=weights))
     offset = float(np.log(prior / (1 - prior)))
-    trees = Trees(tuple(roots), tuple(feature), tuple(threshold), tuple(left), tuple(right), tuple(value), offset)
-    return trees, model
+    converted = Trees(
+        _ints(roots),
+        _ints(np.where(leaf, -1, feature)),
+        _floats(np.where(leaf, 0.0, threshold)),
+        _ints(np.where(leaf, 0, start + left)),
+        _ints(np.where(leaf, 0, start + right)),
+        _floats(np.where(leaf, model.learning_rate * value, 0.0)),
+        offset,
+    )
+    return converted, model
 
 
 def fit_kinds(rows: Matrix, labels: Sequence[str], names: Sequence[str]) -> tuple[Kinds, SVC] | None:
@@ -129,7 +130,7 @@ def fit_kinds(rows: Matrix, labels: Sequence[str], names: Sequence[str]) -> tupl
         scaling,
         float(model._gamma),  # noqa: SLF001 - there is no public attribute
         tuple(_floats(vector) for vector in model.support_vectors_),
-        tuple(int(count) for count in model.n_support_),
+        _ints(model.n_support_),
         tuple(tuple(sign * c for c in _floats(row)) for row in model.dual_coef_),
         tuple(sign * o for o in _floats(model.intercept_)),
     )
@@ -145,10 +146,10 @@ def fit_branches(rows: Matrix, labels: Sequence[str], seed: int) -> tuple[Branch
     leaf = tree.children_left < 0
     branches = Branches(
         tuple(str(name) for name in model.classes_),
-        tuple(int(n) for n in np.where(leaf, -1, tree.feature)),
+        _ints(np.where(leaf, -1, tree.feature)),
         _floats(np.where(leaf, 0.0, tree.threshold)),
-        tuple(int(n) for n in np.where(leaf, 0, tree.children_left)),
-        tuple(int(n) for n in np.where(leaf, 0, tree.children_right)),
-        tuple(int(n) for n in tree.value[:, 0, :].argmax(axis=1)),
+        _ints(np.where(leaf, 0, tree.children_left)),
+        _ints(np.where(leaf, 0, tree.children_right)),
+        _ints(tree.value[:, 0, :].argmax(axis=1)),
     )
     return branches, model

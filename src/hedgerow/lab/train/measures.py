@@ -66,7 +66,6 @@ def roc(scores: Sequence[float], crawlers: Sequence[bool]) -> list[tuple[float, 
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:
-    """Return the area under a ROC curve."""
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(points))
 
 

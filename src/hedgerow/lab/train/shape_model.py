@@ -93,8 +93,6 @@ def bot_declaration() -> Callable[[str], bool]:
 
 
 class _SourceBuilder:
-    """Collects the requests of one source while its log is read."""
-
     def __init__(self) -> None:
         self.times: list[float] = []
         self.pages: list[bool] = []

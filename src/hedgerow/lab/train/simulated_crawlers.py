@@ -59,7 +59,6 @@ def no_delay(_: Random) -> float:
 
 
 def eight_seconds(rng: Random) -> float:
-    """Draw the delay of the paper."""
     return max(rng.gauss(8, 1), 0.0)
 
 
@@ -182,7 +181,6 @@ def _take(
     *,
     marked: bool,
 ) -> tuple[int, int | None] | None:
-    """Return the next link to follow, or None if none is left."""
     order = crawler.order
     while frontier:
         if order == "random":
@@ -205,7 +203,6 @@ def _take(
 
 
 def _popularity(site: Site) -> list[int]:
-    """Return the number of links to each page."""
     popularity = [0] * len(site)
     for links in site:
         for link in links:

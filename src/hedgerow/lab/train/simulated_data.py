@@ -14,8 +14,6 @@ from hedgerow.watch.models.bundle import Bundle
 
 
 class Size(NamedTuple):
-    """Number of sites, people and crawlers to draw."""
-
     sites: int = 40
     people: int = 4000
     crawlers: int = 3000

@@ -62,7 +62,6 @@ class PeopleStatistics(msgspec.Struct, frozen=True):
 
 @cache
 def people_statistics() -> PeopleStatistics:
-    """Return the statistics in the package."""
     return msgspec.json.decode((files("hedgerow.data") / "people.json").read_bytes(), type=PeopleStatistics)
 
 
@@ -146,7 +145,6 @@ class SimulatedPerson:
         strides += companions_of(strides[-1], self._companions, self._chance, hidden=self._hidden)
 
     def _reading_time(self) -> float:
-        """Draw the seconds until the next click."""
         gaps = self._statistics.shop_gaps if self._in_shop else self._statistics.wiki_gaps
         median = quantile(gaps, 0.5)
         gap = quantile(gaps, self._chance.random())

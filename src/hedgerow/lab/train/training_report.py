@@ -23,7 +23,6 @@ _ABOUT = (
 
 
 def page(bundle: Bundle) -> str:
-    """Return the page about *bundle*."""
     rows = [
         (
             size,

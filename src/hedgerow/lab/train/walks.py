@@ -36,7 +36,6 @@ class Walk(NamedTuple):
 
 
 def digest(page: int) -> bytes:
-    """Return the digest that stands for a page in a session."""
     return page.to_bytes(6, "big", signed=True)
 
 

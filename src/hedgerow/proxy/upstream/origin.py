@@ -20,7 +20,6 @@ class Origin(NamedTuple):
 
     @property
     def authority(self) -> bytes:
-        """The value of the `Host` header for this origin."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         default_port = _PORTS["https" if self.secure else "http"]
         return (host if self.port == default_port else f"{host}:{self.port}").encode("ascii")

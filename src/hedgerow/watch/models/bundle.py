@@ -116,7 +116,6 @@ class Bundle(msgspec.Struct, frozen=True):
     metrics: dict[str, Any] = {}
 
     def has_stage(self, size: int) -> bool:
-        """Return whether there is a stage for exactly *size* visits."""
         return any(stage.size == size for stage in self.stages)
 
     def judge(self, features: Sequence[float], size: int) -> Judgement:
@@ -195,19 +194,16 @@ def load_window(path: Path | None = None) -> Bundle:
 
 
 def shipped(name: str) -> Bundle:
-    """Return the bundle called *name* of the package (`SHIPPED`)."""
     if name not in SHIPPED:
         raise ModelError(f"no bundle called {name!r} comes with Hedgerow; there are {', '.join(SHIPPED)}")
     return _checked((files("hedgerow.data") / "models" / f"{name}.json").read_bytes(), name)
 
 
 def encoded(bundle: Bundle) -> bytes:
-    """Return the bundle as the bytes of its file."""
     return msgspec.json.encode(bundle, order="deterministic") + b"\n"
 
 
 def digest(bundle: Bundle) -> str:
-    """Return a short hash that identifies the bundle."""
     return blake2b(encoded(bundle), digest_size=6).hexdigest()
 
 

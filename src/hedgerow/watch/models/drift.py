@@ -58,7 +58,6 @@ class Drift(msgspec.Struct):
             self.counts[key] = [[count // 2 for count in one] for one in counts]
 
     def features(self, bundle: Bundle) -> Iterator[FeatureDrift]:
-        """Yield the drift of every feature of every stage, in order of stages."""
         for stage in bundle.stages:
             # An atomic copy: the caller may be in another thread than `add`.
             counts = list(self.counts.get(str(stage.size), ()))

@@ -29,11 +29,9 @@ class ModelFiles:
         return self.directory / f"{kind}-shadow.json"
 
     def before(self, kind: ModelKind) -> Path:
-        """The bundle that was current before the last promotion."""
         return self.directory / f"{kind}-before.json"
 
     def put_shadow(self, bundle: Bundle) -> Path:
-        """Write a new bundle as the shadow."""
         path = self.shadow(kind_of(bundle))
         new_file = path.with_suffix(".new")
         try:

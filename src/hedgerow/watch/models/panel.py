@@ -52,12 +52,10 @@ class PanelRecord(msgspec.Struct):
 
     @property
     def sessions(self) -> int:
-        """The number of sessions that both bundles classified."""
         return sum(sum(list(row.values())) for row in list(self.compared.values()))
 
     @property
     def agreed(self) -> int:
-        """The number of sessions that both bundles classified alike."""
         return sum(row.get(judged, 0) for judged, row in list(self.compared.items()))
 
     @property
@@ -93,7 +91,6 @@ class Panel:
             mine.compared, mine.differences = record.compared, record.differences
 
     def judge(self, session: PathSession | SessionWindow, visitor: str, at: float) -> Identity:
-        """Return the identity of a visitor by its session."""
         record = self.record
         row = self.bundle.row(session)
         identity = self.bundle.judge(row, session.size).identity
@@ -110,7 +107,6 @@ class Panel:
         return identity
 
     def drift(self) -> Sequence[FeatureDrift]:
-        """Return the drift of each feature since the training."""
         return list(self.record.drift.features(self.bundle))
 
     def status(self) -> dict[str, Any]:
@@ -145,5 +141,4 @@ class Panel:
         }
 
     def warning(self) -> str:
-        """Return a sentence about features with major drift; "" if there is none."""
         return warning(self.drift())

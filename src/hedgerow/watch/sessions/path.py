@@ -187,7 +187,6 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         return self._pathmarker_features(gaps, longest) + self._extra_features(gaps, longest)
 
     def to_bytes(self) -> bytes:
-        """Serialise the session, in less than a kilobyte."""
         head = _HEAD.pack(_VERSION, self.side_requests, self.size, self.latest, self._last_stray)
         return head + self._steps + self._digests
 

@@ -161,7 +161,6 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         return self.fresh >= MIN_WINDOW
 
     def add(self, access: Access) -> None:
-        """Add a visit: the window grows or slides."""
         size = len(self._visits) // _VISIT.size
         gap = max(access.at - self.latest, 0.0) if size else 0.0
         client = self._client_number(access)
@@ -181,7 +180,6 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         self.fresh = min(self.fresh + 1, MIN_WINDOW)
 
     def features(self) -> tuple[float, ...]:
-        """Return the features (`WINDOW_FEATURES`) of the visits in the window."""
         visits = list(_VISIT.iter_unpack(self._visits))
         size = len(visits)
         if not size:
@@ -221,7 +219,6 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         )
 
     def to_bytes(self) -> bytes:
-        """Serialise the window."""
         head = _HEAD.pack(_VERSION, self.fresh, len(self._clients) // _CLIENT.size, self.latest)
         return head + self._clients + self._visits
 
@@ -268,7 +265,6 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         return number
 
     def _drop_unused_clients(self) -> None:
-        """Drop clients that no visit in the window belongs to."""
         visits = list(_VISIT.iter_unpack(self._visits))
         used = dict.fromkeys(visit[3] >> _CLIENT_AT for visit in visits)
         numbers = {client: number for number, client in enumerate(used)}
