@@ -54,7 +54,7 @@ def test_an_answer_cannot_be_replayed(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_cannot_be_replayed_at_another_process_of_the_site(kind, tmp_path):
-    """What a peer of ours accepts: one solution for each instance."""
+    """Some other products accept one solution per process."""
     one, other = (challenges(SqliteUsedChallenges(tmp_path / "spent.sqlite")) for _ in range(2))
     who = visit()
     issued = issue(one, who, kind)
@@ -183,7 +183,7 @@ def test_the_difficulty_cannot_be_lowered(lowered, signature):
 
 
 def test_the_revealed_key_prefix_alone_is_no_solution():
-    """The question shows half of the key that is to be found; the other half must be worked for."""
+    """The question reveals half of the key. The other half must be computed."""
     asker = challenges()
     issued = issue(asker, visit(), "work")
     question = json.loads(issued.question)
@@ -195,7 +195,7 @@ def test_the_revealed_key_prefix_alone_is_no_solution():
 
 
 def test_a_wrong_answer_uses_up_the_challenge():
-    """No second guess: not even with the right answer."""
+    """There is no second guess, not even with the right answer."""
     asker = challenges()
     for kind in KINDS:
         issued = issue(asker, visit(), kind)
@@ -204,7 +204,7 @@ def test_a_wrong_answer_uses_up_the_challenge():
 
 
 def test_the_client_never_receives_the_answer():
-    """Nor a digest of it that could be tried off line: two challenges of one answer have nothing in common."""
+    """The client gets no digest to try offline: two challenges with one answer have nothing in common."""
     asker = challenges()
     one, other = issue(asker, visit(), "image"), issue(asker, visit(), "image")
     for issued in (one, other):
@@ -216,7 +216,7 @@ def test_the_client_never_receives_the_answer():
 
 
 def test_the_kind_of_a_challenge_cannot_be_changed():
-    """The answer of an image is nothing to a calculation, and the other way round."""
+    """The answer to an image does not solve a calculation, and vice versa."""
     asker = challenges()
     for asked, answered in [("work", "image"), ("image", "work")]:
         issued, other = issue(asker, visit(), asked), issue(asker, visit(), answered)

@@ -63,7 +63,7 @@ def test_a_ticket_never_names_another_site(target):
 
 
 def test_a_sealed_ticket_that_names_another_site_is_refused():
-    """Were one ever made: it is looked at again when it comes back."""
+    """The target is checked again when the ticket comes back."""
     asker = challenges()
     ticket = msgspec.structs.replace(asker.ticket(visit(), 0.0), target="//host/")
     issued = asker.issue(visit(), ticket, "image")

@@ -1,5 +1,5 @@
 """
-What every ledger must do, written and read. A store's test file says how it is made, and by which name it is read:
+Conformance tests for ledgers, written and read. A ledger's test file subclasses them and opens the ledger:
 
     class TestSqliteLedger(LedgerConformance):
         def open(self, where, **options): ...

@@ -1,4 +1,4 @@
-"""The ledger in SQLite: what every ledger must do, and what a disk may do to it."""
+"""The ledger in SQLite: the conformance tests, and failures of the disk."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_ledger_that_cannot_be_opened_says_so_in_one_line(tmp_path, broken):
 
 
 def test_a_failing_disk_loses_entries_but_not_the_writer(tmp_path, caplog):
-    """The table is taken away, as a broken disk would: entries are lost, one line is logged, and then it heals."""
+    """Dropping the table simulates a failing disk: entries are lost, one line is logged, and writing recovers."""
     ledger = SqliteLedger(tmp_path / NAME)
     with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
         connection.execute("ALTER TABLE visits RENAME TO taken")

@@ -1,5 +1,5 @@
 """
-What every store of lists must do. A store's test file makes a class of these tests and says how the store is made:
+Conformance tests for stores of lists. A store's test file subclasses them and creates the store:
 
     class TestSqliteLists(ListsConformance):
         def store(self, where, clock):

@@ -1,4 +1,4 @@
-"""Lists going out: what is written is read back as it was, and refuses whom the lists refuse."""
+"""Export of lists: exports can be imported again, and servers refuse the same addresses."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_plain_export_keeps_subjects_and_reasons(listings):
 
 
 def refused_by(target: str, text: str, address: str) -> bool:
-    """Whether a program of the kind would refuse *address*."""
+    """Return whether a program with this export would refuse *address*."""
     here = ip_address(address)
     if target in {"nginx-geo", "haproxy"}:
         found = re.findall(r"^\s*([0-9a-f:./]+) (white|black);?$", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The lists in SQLite: what every store must do, and how gates read along."""
+"""The store of lists in SQLite, and the follower that keeps a server's lists up to date."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_unreadable_maxmind_file_is_reported(tmp_path):
 
 
 class Distant(SqliteLists):
-    """A store that may be away."""
+    """A store that may be unreachable."""
 
     away = False
 

@@ -1,4 +1,4 @@
-"""Lists coming in: each format as its program writes it, and what is wrong with a line."""
+"""Import of lists: each format as its program writes it, and the faults of lines."""
 
 from __future__ import annotations
 

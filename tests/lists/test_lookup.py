@@ -1,4 +1,4 @@
-"""Which networks hold an address, held against a plain dictionary of all of them, through changes and changes again."""
+"""Lookup of networks; the oracle is a plain dictionary, through repeated changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ROUNDS = st.sampled_from([4, 6]).flatmap(
 
 
 def counts(networks: Plain, version: int, number: int, at: float) -> tuple[Note, str] | None:
-    """As one would write it who has all the time there is."""
+    """The reference: a scan of all networks."""
     bits = KINDS[version][1]
     for (start, shift), notes in sorted(networks.items(), key=lambda item: item[0][1]):
         for note in notes if start >> shift == number >> shift else ():
@@ -67,7 +67,7 @@ def counts(networks: Plain, version: int, number: int, at: float) -> tuple[Note,
 
 
 def change(networks: Networks[Note], plain: Plain, network: tuple[int, int], notes: tuple[Note, ...]) -> None:
-    """Put a network with notes on it, or drop it where there are none."""
+    """Store a network with notes, or remove it if there are none."""
     table, key = networks.table(*network)
     if notes:
         table[key] = plain[network] = notes

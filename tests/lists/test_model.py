@@ -1,4 +1,4 @@
-"""Lists: what is a subject, and which entry counts; held against a plain scan of all entries."""
+"""Subjects of entries, and the entry that applies; the oracle is a plain scan of all entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats beyond nginx's and Apache's own: each sample line and what it must give."""
+"""Formats other than the default ones of nginx and Apache: sample lines and their visits."""
 
 from __future__ import annotations
 

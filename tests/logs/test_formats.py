@@ -1,4 +1,4 @@
-"""One line, or one row, becomes a visit: samples with what each must give, and laws for any bytes."""
+"""Lines and rows become visits: samples with the expected visit, and properties for arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_pieces_of_lines_in_any_order_give_a_visit_or_none(pieces):
     [b" [", b' [01/Jan/2026:00:00:00 +0000] "', b'\\"', b'" "', b" HTTP/", b"a ", b"\\", b'GET / "', b"- "],
 )
 def test_every_line_is_parsed_in_linear_time(piece):
-    """The longest line made of *piece* over and over costs milliseconds: nothing is tried again and again."""
+    """The longest line of repeated *piece* takes milliseconds: no regular expression backtracks."""
     line = (b"192.0.2.1 - " + piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES]
     request = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET '
     began = process_time()

@@ -1,4 +1,4 @@
-"""Files become visits in the order of time, every line is counted, and what is broken is reported."""
+"""Files become visits in the order of time, every line is counted, and damage is reported."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ DIRECTORY = json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": X, "kid":
 
 
 class Message:
-    """As the package wants it."""
+    """A request in the form that the package expects."""
 
     def __init__(self, headers, method="GET", url="https://example.org/page?x=1") -> None:
         self.headers, self.method, self.url = headers, method, url
@@ -193,7 +193,7 @@ def test_a_key_of_the_settings_needs_no_directory():
 
 
 def test_signature_agent_may_be_a_dictionary():
-    """The later drafts: each signature names its own member."""
+    """In later drafts each signature names its own member."""
     assert signer_of('sig1="https://agent.example"', "sig1") == "agent.example"
     assert signer_of('a="https://a.example", b="https://b.example";x', "b") == "b.example"
     base = (

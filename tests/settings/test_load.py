@@ -49,7 +49,7 @@ def test_bad_files_name_every_fault_with_its_line(path):
 
 
 def test_the_complete_file_sets_every_setting():
-    """So that the sample is a sample of everything."""
+    """Otherwise the sample would not cover every setting."""
     settings, default = load_settings(HERE / "good" / "everything.toml", environment={}), Settings()
     for table in msgspec.structs.fields(Settings):
         one, other = getattr(settings, table.name), getattr(default, table.name)

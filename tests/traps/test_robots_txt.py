@@ -76,7 +76,7 @@ rests = st.text("abexn/~.$?ü", max_size=6)
 
 
 class Strict:
-    """RFC 9309 to the letter, as its authors' own parser reads it: nothing but what it defines."""
+    """A strict parser of RFC 9309: it accepts nothing but what the RFC defines."""
 
     def __init__(self, robots: str) -> None:
         self.groups: list[tuple[set[str], list[tuple[bool, str]]]] = []
