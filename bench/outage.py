@@ -21,8 +21,6 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from hedgerow.web.redis_stores import build_redis
-
 from bench.samples import page
 from hedgerow.core.decision import Block, Evidence
 from hedgerow.ledger.postgresql import migrate
@@ -30,6 +28,7 @@ from hedgerow.lists.model import Listing
 from hedgerow.lists.postgresql_store import PostgresLists
 from hedgerow.settings import read_settings
 from hedgerow.web.key_file import new_key, write_keys
+from hedgerow.web.redis_stores import build_redis
 from real.databases import PostgresServer, RedisServer
 from real.outage import Load
 from real.servers import Nginx, Protect, ask, find_program, wait_for

@@ -16,8 +16,6 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from hedgerow.web.redis_stores import SiteWatch, build_redis
-
 from bench.samples import BROWSER
 from hedgerow.core.decision import PASS
 from hedgerow.core.gate import run_now
@@ -28,10 +26,11 @@ from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.ledger.postgresql import PostgresLedger, migrate
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.state.redis.connection import parse_redis_address
+from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import Streams
 from hedgerow.web.gate import build_gate
+from hedgerow.web.redis_stores import SiteWatch, build_redis
 from real.databases import PostgresServer, RedisServer
 
 VISITORS, VISITS = 50_000, 40_000
