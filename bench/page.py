@@ -16,7 +16,7 @@ from hedgerow.cli.processes import collect_less
 from hedgerow.markers.html.content_coding import codec
 from hedgerow.markers.html.scanner import Scanner
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageRewriter, SkeletonCache, Spacing
+from hedgerow.markers.rewrite import PageRewriter, SkeletonCache
 from hedgerow.markers.rules import Mode, Rules
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.traps.bait import Bait
@@ -42,7 +42,7 @@ RULES: dict[Mode, Rules] = {mode: Rules(mode) for mode in ("opaque", "readable",
 def rewriter(skeletons: SkeletonCache, mode: Mode = "opaque") -> PageRewriter:
     bait = Bait(VISITOR, PARENT)
     one = PageRewriter(PLACE, RULES[mode], b"/~", skeletons, SEAL, VISITOR, PARENT, shown_at=b"/~here")
-    one.add_bait(bait.style, bait.link_start, Spacing())
+    one.add_bait(bait.style, bait.link_start, "spread", 3)
     return one
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from hedgerow.core.ledger import Entry
 from hedgerow.lists.model import Lists
 from hedgerow.markers.resolve import PageLocation
-from hedgerow.markers.rewrite import PageRewriter, SkeletonCache, Spacing
+from hedgerow.markers.rewrite import PageRewriter, SkeletonCache
 from hedgerow.markers.rules import Mode, Placement, Rules
 from hedgerow.markers.token import Key, TokenCodec, TokenCodecs
 from hedgerow.settings import Settings, read_settings
@@ -56,7 +56,7 @@ def bait_rewriter(
     place = PageLocation(b"http", b"example.org", b"/")
     bait = Bait(visitor, page)
     rewriter = PageRewriter(place, Rules(mode), b"/~", SkeletonCache(), seal, visitor, page)
-    rewriter.add_bait(bait.style, bait.link_start, Spacing(placement, every))
+    rewriter.add_bait(bait.style, bait.link_start, placement, every)
     return rewriter
 
 

@@ -10,6 +10,7 @@ from hedgerow.core.visit import Marker
 from hedgerow.markers.token import (
     SHORTEST,
     Key,
+    PageDigests,
     TokenCodec,
     TokenCodecs,
     content,
@@ -261,3 +262,11 @@ def test_a_token_tells_whether_its_key_is_gone():
     assert not TokenCodec([old, new], "a").is_outdated(token)
     assert TokenCodec([new], "a").is_outdated(token)
     assert [TokenCodec([new], "a").is_outdated(text) for text in ("", "A", "A=A=", "\xe9\xe9\xe9\xe9")] == [False] * 4
+
+
+def test_pages_are_remembered_by_their_digest_the_newest_of_them():
+    names = PageDigests(most=3)
+    digests = [names.remember(f"/{n}") for n in range(5)]
+    assert [names.name(digest) for digest in digests] == ["", "", "/2", "/3", "/4"]
+    assert names.name(names.remember("/" + "x" * 1000)) == "/" + "x" * 199
+    assert digests[0] == page_digest("/0")

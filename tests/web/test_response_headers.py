@@ -1,13 +1,28 @@
-"""Headers that carry addresses are marked; those that decide who sees ours are narrowed; nothing else changes."""
+"""
+Headers that carry addresses are marked; those that decide who sees our addresses are narrowed; those that describe the
+bytes of a changed body go. Nothing else changes.
+"""
 
 from __future__ import annotations
 
 import time
 
 import pytest
-from hedgerow.markers.response_headers import keeps_referrers, marked_link, marked_refresh, private, widened_cookie
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hedgerow.web.response_headers import (
+    changed_headers,
+    has_our_etag,
+    header,
+    is_html,
+    keeps_referrers,
+    marked_link,
+    marked_refresh,
+    private,
+    restored_etags,
+    widened_cookie,
+)
 
 
 def mark(url: bytes) -> bytes | None:
@@ -136,3 +151,53 @@ def test_a_page_is_for_one_visitor_alone(value, narrowed):
 )
 def test_whether_a_policy_keeps_our_addresses_from_others(policy, keeps):
     assert keeps_referrers(policy) is keeps
+
+
+# ---- A body that is changed
+
+
+@pytest.mark.parametrize(
+    ("content_type", "html"),
+    [
+        (b"text/html", True),
+        (b"TEXT/HTML; charset=utf-8", True),
+        (b"text/html ;charset=utf-8", True),
+        (b"text/htmlx", False),
+        (b"application/xhtml+xml", False),
+        (b"text/plain", False),
+        (b"", False),
+    ],
+)
+def test_is_html(content_type, html):
+    assert is_html(content_type) is html
+
+
+TAGS = st.binary(max_size=20).map(lambda tag: tag.replace(b'"', b"").replace(b",", b""))
+
+
+@given(st.lists(st.tuples(st.booleans(), TAGS), min_size=1, max_size=4))
+def test_an_etag_is_weak_and_comes_back_as_it_was(tags):
+    etags = [b"W/" * weak + b'"' + tag + b'"' for weak, tag in tags]
+    marked = [dict(changed_headers([(b"etag", etag)]))[b"etag"] for etag in etags]
+    assert all(etag.startswith(b'W/"') and has_our_etag(etag) for etag in marked)
+    assert restored_etags(b", ".join(marked)) == b", ".join(etags)
+    twice = [dict(changed_headers([(b"etag", etag)]))[b"etag"] for etag in marked]
+    assert restored_etags(b", ".join(twice)) == b", ".join(marked)
+
+
+@pytest.mark.parametrize("etag", [b"", b"abc", b'"', b"W/abc", b'"abc', b"*"])
+def test_what_is_no_etag_stays(etag):
+    assert changed_headers([(b"etag", etag)]) == [(b"etag", etag)]
+    assert restored_etags(etag) == etag
+    assert not has_our_etag(etag)
+
+
+def test_headers_that_speak_of_the_bytes_go():
+    headers = [
+        (b"Content-Length", b"1"), (b"content-md5", b"x"), (b"Digest", b"x"), (b"accept-ranges", b"bytes"),
+        (b"content-digest", b"x"), (b"repr-digest", b"x"), (b"Last-Modified", b"x"), (b"set-cookie", b"a"),
+        (b"set-cookie", b"b"),
+    ]  # fmt: skip
+    assert changed_headers(headers) == [(b"Last-Modified", b"x"), (b"set-cookie", b"a"), (b"set-cookie", b"b")]
+    assert header(headers, b"last-modified") == b"x"
+    assert header(headers, b"missing") == b""

@@ -20,8 +20,8 @@ from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
 from hedgerow.core.state import State, StateReply, StateUnavailable
 from hedgerow.core.visit import BY_SCRIPT, Kind, Visit
+from hedgerow.markers.token import PageDigests
 from hedgerow.request.identify import Identifier
-from hedgerow.traps.bait import PageDigests
 
 log = logging.getLogger(__name__)
 

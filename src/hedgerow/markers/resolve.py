@@ -1,8 +1,8 @@
 """
-Where a link of a page leads, if it stays on the site.
+Resolve the links of a page: which target of the site they lead to.
 
-Resolving by the book costs more than everything else about a link, and nearly all links of a site are one of two simple
-forms, so those come first: a plain absolute path, and a plain name relative to the page.
+Resolving by the URL standard costs more than all other work on a link. Nearly all links of a site have one of two
+simple forms, so these are tried first: a plain absolute path, and a plain name relative to the page.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# Bytes that a browser sends as they are in a path and query, less those that need a second look.
+# Bytes that a browser sends unchanged in a path and query, without those that need a closer look.
 _PLAIN_PATH = re.compile(rb"/(?![/\\])(?:[A-Za-z0-9_~!$&()*+,;=:@?-]|%(?!2[eE])|/(?!\.)|\.(?!\.?(?:[/?]|\Z)))*+\Z")
 _PLAIN_NAME = re.compile(
     rb"[A-Za-z0-9_~!$()*+,;=@-](?:[A-Za-z0-9_~!$&()*+,;=@-]|%(?!2[eE])|\.(?!\.))*+"
@@ -20,7 +20,7 @@ _PLAIN_NAME = re.compile(
 _SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL = bytes(range(33))
 _REMOVED = b"\t\n\r"
-# What a browser escapes in a path, in a query and in a fragment, besides controls and what is not ASCII.
+# What a browser escapes in a path, in a query and in a fragment, including control and non-ASCII characters.
 _IN_PATH = re.compile(rb"[\x00-\x20\x7f-\xff\"<>`{}^|]")
 _IN_QUERY = re.compile(rb"[\x00-\x20\x7f-\xff\"<>']")
 _IN_FRAGMENT = re.compile(rb"[\x00-\x20\x7f-\xff\"<>`]")
@@ -28,20 +28,16 @@ _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 
 
 class PageLocation(NamedTuple):
-    """
-    Where a page is, as the browser sees it: scheme, host (with its port) and target (path and query).
-
-    Relative links start from *target*.
-    """
+    """The address of a page: scheme, host (with its port) and target (path and query)."""
 
     scheme: bytes
     host: bytes
     target: bytes
 
 
-def resolve(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
+def resolve(url: bytes, location: PageLocation) -> tuple[bytes, bytes] | None:
     """
-    The target on this site that *url* leads to, and its fragment with "#"; None where it leads elsewhere or nowhere.
+    Return the target on this site that *url* leads to, and its fragment with "#"; None for other sites and schemes.
 
     >>> here = PageLocation(b"http", b"example.org", b"/docs/start.html?x=1")
     >>> resolve(b"next.html#top", here), resolve(b"../a b", here), resolve(b"//other.example/", here)
@@ -53,22 +49,22 @@ def resolve(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
     fragment = hash_ + fragment
     if _PLAIN_PATH.match(head):
         return head, fragment
-    if _PLAIN_NAME.match(head) and not place.target.startswith(b"//"):
-        path = place.target.partition(b"?")[0]
+    if _PLAIN_NAME.match(head) and not location.target.startswith(b"//"):
+        path = location.target.partition(b"?")[0]
         return path[: path.rfind(b"/") + 1] + head, fragment
-    return _resolve_slowly(url, place)
+    return _resolve_slowly(url, location)
 
 
-def resolve_all(urls: Iterable[bytes], place: PageLocation) -> list[tuple[bytes, bytes] | None]:
+def resolve_all(urls: Iterable[bytes], location: PageLocation) -> list[tuple[bytes, bytes] | None]:
     """Resolve each of *urls*: see `resolve`."""
-    return [resolve(url, place) for url in urls]
+    return [resolve(url, location) for url in urls]
 
 
-def _resolve_slowly(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | None:
+def _resolve_slowly(url: bytes, location: PageLocation) -> tuple[bytes, bytes] | None:
     """
-    By the book (WHATWG URL), for http and https.
+    Resolve by the WHATWG URL standard, for http and https.
 
-    Which of the two does not matter: behind a proxy that speaks TLS we do not always know what the browser sees.
+    The two schemes count as the same: behind a proxy that terminates TLS we do not always know the browser's.
     """
     url = url.strip(_CONTROL).translate(None, _REMOVED)
     scheme = _SCHEME.match(url)
@@ -84,20 +80,20 @@ def _resolve_slowly(url: bytes, place: PageLocation) -> tuple[bytes, bytes] | No
     path = path.replace(b"\\", b"/")
     if path.startswith(b"//"):
         host, slash, path = path[2:].partition(b"/")
-        spoken = scheme[1].lower() if scheme is not None else place.scheme
-        if _host(host, spoken) != _host(place.host, place.scheme):
+        its_scheme = scheme[1].lower() if scheme is not None else location.scheme
+        if _host(host, its_scheme) != _host(location.host, location.scheme):
             return None
         path = slash + path or b"/"
     elif not path:
         if not question:
             return None
-        path = place.target.partition(b"?")[0]
+        path = location.target.partition(b"?")[0]
     elif not path.startswith(b"/"):
-        here = place.target.partition(b"?")[0]
+        here = location.target.partition(b"?")[0]
         path = here[: here.rfind(b"/") + 1] + path
     path = _without_dots(path)
     if path.startswith(b"//"):
-        # Such as `/.//evil.example`: on this site, but written as it is it would name a host.
+        # Such as `/.//evil.example`: it is on this site, but its resolved form would name a host.
         return None
     target = _escape(path, _IN_PATH) + question + _escape(query, _IN_QUERY)
     return target, hash_ + _escape(fragment, _IN_FRAGMENT)
@@ -110,7 +106,7 @@ def _host(host: bytes, scheme: bytes) -> bytes:
 
 def _without_dots(path: bytes) -> bytes:
     """
-    A path without `.` and `..`, escaped or not, as a browser asks for it.
+    Return a path without `.` and `..`, escaped or not, as a browser asks for it.
 
     >>> _without_dots(b"/a/./b/../c/%2e%2E/d/.")
     b'/a/d/'

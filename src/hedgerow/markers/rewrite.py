@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from hedgerow.core.visit import MarkerKind
 from hedgerow.markers.html.scanner import Finding, FindingKind, Scanner
@@ -49,22 +49,11 @@ _USUAL_LENGTH = 15
 _LITERAL_END: Segment = (b"", "", b"")
 _MANY = 8
 _MOST_AT_ONCE = 1_000
+_MOST_KNOWN = 50_000
+# Their number is sealed in two bytes.
+_MOST_HIDDEN_LINKS = 0xFFFF
 PARAMETER = b"~"
 """The query parameter that carries the token in readable mode."""
-
-
-class Spacing(NamedTuple):
-    """After which links of a page hidden links stand: the same for all visitors, so that skeletons can be shared."""
-
-    placement: Placement = "spread"
-    every: int = 3
-
-    def after(self, placed: int) -> int:
-        """Return how many links further the next hidden link stands when *placed* of them do; 0 for never."""
-        if self.placement == "end":
-            return 0
-        doublings = (placed - 1) // 4 if self.placement == "spread" else 0
-        return self.every << doublings if placed else 1
 
 
 @dataclass(slots=True)
@@ -107,7 +96,7 @@ class SkeletonCache:
 
     A page is looked up by its location and a sample of its bytes, which is ten times as fast as a digest, and then
     compared byte for byte, so that no page is taken for another. At most *memory* bytes; the least recently used page
-    goes first. All pages of a cache must have the same prefix and `Spacing`.
+    goes first. All pages of a cache must have the same prefix, and the same placement of hidden links.
     """
 
     _SAMPLE = 256
@@ -201,16 +190,18 @@ class PageRewriter:
         self._prefix = prefix
         self._cache = cache
         self._is_fragment = False
-        self._spacing: Spacing | None = None
-        self._inserts: dict[Insert, bytes] = {}
+        self._placement: Placement | None = None
+        self._inserts: dict[Insert, bytes] = {"address": shown_at}
         if self.needs_base:
-            self._inserts = {"address": shown_at, "base": b"<base href=" + quoted(location.target) + b">"}
+            self._inserts["base"] = b"<base href=" + quoted(location.target) + b">"
         self._scanner: Scanner | None = None
 
-    def add_bait(self, style: bytes, link_start: bytes, spacing: Spacing) -> None:
-        """Add hidden links to the page: *style* before the first, and each begins with *link_start*."""
-        self._inserts |= {"style": style, "trap": link_start}
-        self._spacing = spacing
+    def add_bait(self, style: bytes, link_start: bytes, placement: Placement, every: int) -> None:
+        """Add hidden links to the page: *style* stands before the first, and each begins with *link_start*."""
+        self._inserts["style"] = style
+        self._inserts["trap"] = link_start
+        self._placement = placement
+        self._every = every
 
     def treat_as_fragment(self, parent: bytes) -> None:
         """
@@ -221,7 +212,7 @@ class PageRewriter:
         self.parent = parent
         self._is_fragment = True
         self.is_marked = self.needs_base = False
-        self._spacing = None
+        self._placement = None
 
     def mark(self, url: bytes) -> bytes | None:
         """Return the marked form of an address in a response header, or None where it stays as it is."""
@@ -310,8 +301,8 @@ class PageRewriter:
         self._shape: LinkShape = (self._prefix, _USUAL_LENGTH)
         self._is_styled = False
         self._hidden_links = 0
-        # The next hidden link stands after the link with which this would be 0; never, where there is none to come.
-        self._until_next = self._spacing.after(0) if self._spacing is not None else 0
+        # The next hidden link stands after the link with which this would be 0; never, where it is 0 already.
+        self._until_next = 1 if self._placement in {"spread", "links"} else 0
 
     def _cut(self, data: bytes, findings: Sequence[Finding], *, has_base: bool = False) -> Skeleton:
         """Cut *data* at *findings*; *has_base* says that our base element is not needed."""
@@ -378,7 +369,7 @@ class PageRewriter:
         if kind == "scripted":
             self._is_script_page, self._known = True, self._rules.known_links_of_scripts
             return (b"", "scripted", b""), _LITERAL_END
-        if self._spacing is None:
+        if self._placement is None or self._hidden_links == _MOST_HIDDEN_LINKS:
             return ()
         style: tuple[Segment, ...] = () if self._is_styled else ((b"", "style", b""),)
         self._is_styled = True
@@ -386,7 +377,8 @@ class PageRewriter:
             return (*style, _LITERAL_END)
         self._hidden_links += 1
         if kind == "after-link":
-            self._until_next = self._spacing.after(self._hidden_links)
+            doublings = (self._hidden_links - 1) // 4 if self._placement == "spread" else 0
+            self._until_next = self._every << doublings
         return (*style, *self._hidden_link())
 
     def _hidden_link(self) -> Sequence[Segment]:
@@ -434,7 +426,9 @@ class PageRewriter:
             if kind in _CHANGES_LINKS or len(missing) >= _MOST_AT_ONCE:
                 break
         links = self._links("link", list(missing.values()))
-        self._rules.remember(self._known, dict(zip(missing, links, strict=True)))
+        if len(self._known) + len(links) > _MOST_KNOWN:
+            self._known.clear()
+        self._known.update(zip(missing, links, strict=True))
 
     def _links(self, kind: FindingKind, texts: Sequence[bytes], lead: bytes = b"") -> list[Link]:
         """Return what links become that are written as *texts*; *lead* comes before the address."""
@@ -451,26 +445,19 @@ class PageRewriter:
 
     def _marked(self, kind: FindingKind, found: Sequence[tuple[bytes, bytes] | None], lead: bytes = b"") -> list[Link]:
         """Return what links become that lead to the targets and fragments *found*, or to another site (None)."""
-        targets = [one[0].decode("latin-1") for one in found if one is not None]
-        modes = dict(zip(targets, self._modes_of(targets), strict=True))
-        digests = {target: page_digest(target) for target, mode in modes.items() if mode == "readable"}
-        return [self._link(kind, *one, modes, digests, lead) if one is not None else () for one in found]
+        names = [one[0].decode("latin-1") if one is not None else "" for one in found]
+        modes = self._modes_of(names)
+        digests = [page_digest(name) if mode == "readable" else b"" for name, mode in zip(names, modes, strict=True)]
+        return [
+            self._link(kind, *one, mode, digest, lead) if one is not None else ()
+            for one, mode, digest in zip(found, modes, digests, strict=True)
+        ]
 
     def _modes_of(self, targets: Sequence[str]) -> list[Mode]:
         modes = self._rules.modes_of(targets)
         return ["readable" if mode == "opaque" else mode for mode in modes] if self._is_script_page else modes
 
-    def _link(
-        self,
-        kind: FindingKind,
-        target: bytes,
-        fragment: bytes,
-        modes: Mapping[str, Mode],
-        digests: Mapping[str, bytes],
-        lead: bytes,
-    ) -> Link:
-        name = target.decode("latin-1")
-        mode = modes[name]
+    def _link(self, kind: FindingKind, target: bytes, fragment: bytes, mode: Mode, digest: bytes, lead: bytes) -> Link:
         # A form that is sent as a query drops the query of its action, so in readable mode it gets a field instead.
         if mode == "off" or (mode == "readable" and kind == "form-get"):
             return ()
@@ -479,7 +466,7 @@ class PageRewriter:
             marker: MarkerKind = "page" if kind == "link" else "frame" if kind == "frame" else "form"
             return b'"' + lead + self._prefix, KIND_CODES[marker] + target, closing, (self._prefix, len(target))
         address = quoted(readable_address(target))[1:-1]
-        return b'"' + quoted(lead)[1:-1] + address, KIND_CODES["page"] + digests[name], closing, (address, PAGE_BYTES)
+        return b'"' + quoted(lead)[1:-1] + address, KIND_CODES["page"] + digest, closing, (address, PAGE_BYTES)
 
     def _own_link(self, kind: FindingKind) -> Link:
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -27,7 +27,6 @@ LinkCache = dict["bytes | tuple[bytes, bytes]", Link]
 
 # A client chooses how long a target is: only short ones are cached, or the cache would have no bound.
 _LONGEST_CACHED = 200
-_MOST_LINKS = 50_000
 
 
 def _expression(pattern: str) -> str:
@@ -87,10 +86,3 @@ class Rules:
             self._modes[number - 1] if number is not None else self._mode if next(kinds) == "page" else "off"
             for number in numbers
         ]
-
-    @staticmethod
-    def remember(known: LinkCache, links: Mapping[bytes | tuple[bytes, bytes], Link]) -> None:
-        """Add *links* to *known*, one of the two caches, which is emptied when it is full."""
-        if len(known) + len(links) > _MOST_LINKS:
-            known.clear()
-        known.update(links)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain, groupby, repeat
 from struct import Struct
+from typing import NamedTuple
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -24,14 +25,10 @@ _END = b"\x80"
 _CARRY = 0x87
 # SIV clears these bits of the tag before it counts up from it, so no sum carries from one half into the next.
 _CLEAR = bytes.fromhex("ffffffffffffffff7fffffff7fffffff")
-_TO_URL = bytes.maketrans(b"+/", b"-_")
+TO_URL = bytes.maketrans(b"+/", b"-_")
+"""Translates base64 into that of URLs."""
 MEMORY_PER_TEXT = 400
 """About how many bytes of memory a text takes in a plan."""
-
-
-def url_base64(data: bytes) -> bytes:
-    """Return *data* in the base64 of URLs, padded."""
-    return binascii.b2a_base64(data, newline=False).translate(_TO_URL)
 
 
 def _xor(one: bytes, other: bytes) -> bytes:
@@ -114,6 +111,17 @@ class Blocks:
         return mask[:-_BLOCK] + _xor(mask[-_BLOCK:], last)
 
 
+class _Column(NamedTuple):
+    """One block of each text that is long enough; the others are *absent*."""
+
+    size: int
+    plain: int
+    masked: int
+    step: int
+    cutter: Struct
+    absent: tuple[bytes, ...]
+
+
 class SivPlan:
     """
     How to seal *texts*, each after the same *lead* bytes that are given later; a token is *head* and the sealed text.
@@ -173,7 +181,7 @@ class SivPlan:
             at += column.size
             first = 0
         rows = chain.from_iterable(zip(repeat(self._head), *parts, strict=False))
-        return self._cut(url_base64(self._rows(*rows)))
+        return self._cut(binascii.b2a_base64(self._rows(*rows), newline=False).translate(TO_URL))
 
     def _tags(self, first: int) -> bytes:
         """Return the tag of each text: AES over its masked blocks, one after the other."""
@@ -198,19 +206,3 @@ class SivPlan:
             for column in self._columns
         ]
         return self._blocks.encrypt(b"".join(counters))
-
-
-class _Column:
-    """One block of each text that is long enough; the others are *absent*."""
-
-    __slots__ = ("absent", "cutter", "masked", "plain", "size", "step")
-
-    def __init__(
-        self, size: int, plain: int, masked: int, step: int, cutter: Struct, absent: tuple[bytes, ...]
-    ) -> None:
-        self.size = size
-        self.plain = plain
-        self.masked = masked
-        self.step = step
-        self.cutter = cutter
-        self.absent = absent

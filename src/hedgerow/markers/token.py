@@ -13,16 +13,18 @@ only whether they are the ones that the holder has in mind.
 from __future__ import annotations
 
 import binascii
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from threading import Lock
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from hedgerow.core.visit import Marker, MarkerKind
-from hedgerow.markers.siv_batch import Blocks, SivPlan, url_base64
+from hedgerow.markers.siv_batch import TO_URL, Blocks, SivPlan
 
 KEY_BYTES = 64
 VISITOR_BYTES = 6
@@ -72,6 +74,28 @@ def _digest(name: str, size: int) -> bytes:
 
 # The same pages and visitors come again and again: a cached digest takes a tenth of the time.
 _cached_digest = lru_cache(maxsize=1 << 13)(_digest)
+
+
+class PageDigests:
+    """The paths of the newest *most* pages by their digests, so that evidence can name a page."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._paths: OrderedDict[bytes, str] = OrderedDict()
+        self._lock = Lock()
+
+    def remember(self, path: str) -> bytes:
+        digest = page_digest(path)
+        with self._lock:
+            if digest not in self._paths:
+                self._paths[digest] = path[:200]
+                if len(self._paths) > self._most:
+                    self._paths.popitem(last=False)
+        return digest
+
+    def name(self, digest: bytes) -> str:
+        """Return the path of a page, or "" where it is forgotten."""
+        return self._paths.get(digest[:PAGE_BYTES], "")
 
 
 def content(kind: MarkerKind, target: bytes) -> bytes:
@@ -165,7 +189,7 @@ def _site(host: str) -> str:
 
 
 def _encode(sealed: bytes) -> bytes:
-    return url_base64(sealed).rstrip(b"=")
+    return binascii.b2a_base64(sealed, newline=False).translate(TO_URL).rstrip(b"=")
 
 
 def _derive(secret: bytes, site: str) -> bytes:

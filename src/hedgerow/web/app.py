@@ -23,13 +23,12 @@ from hedgerow.core.ledger import Ledger
 from hedgerow.lists.model import Lists
 from hedgerow.markers.rewrite import SkeletonCache
 from hedgerow.markers.rules import Rules
-from hedgerow.markers.token import TokenCodecs
+from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.request.account import AccountOf
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.settings import Settings
 from hedgerow.settings.schema import BotsSettings, split_listen
 from hedgerow.state.store import StateStore
-from hedgerow.traps.bait import PageDigests
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
 from hedgerow.watch.relay import Intake

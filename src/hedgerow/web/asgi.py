@@ -32,7 +32,7 @@ from hedgerow.web import response_pages as pages
 from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
 from hedgerow.web.response import ResponseRewriter
-from hedgerow.web.response_headers import has_our_etag, header, restored_etags
+from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.robots_fetch import read_robots
 from hedgerow.web.robots_response import RobotsResponseRewriter
 from hedgerow.web.waiter import ON_LOOP, Waiter
@@ -243,8 +243,7 @@ class Hedgerow:
             rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send)
             inner: Scope = {**scope, "method": "GET", "headers": _application_headers(headers, visit, drop=_PARTIAL)}
         else:
-            known = has_our_etag(header(headers, b"if-none-match"))
-            rewriter = ResponseRewriter(app, visit, decision, send, scheme=scheme, known=known)
+            rewriter = ResponseRewriter(app, visit, decision, send, scheme=scheme, request_headers=headers)
             scope["headers"] = _application_headers(headers, visit)
             inner = scope
         unchanged = dict(inner)

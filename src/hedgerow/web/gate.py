@@ -17,7 +17,7 @@ from hedgerow.detectors.registry import registry
 from hedgerow.detectors.spec import DetectorContext
 from hedgerow.lists.model import Lists
 from hedgerow.markers.rules import Patterns, Rules
-from hedgerow.markers.token import TokenCodecs
+from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy, PolicyThresholds
 from hedgerow.request.account import AccountOf, Accounts
 from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
@@ -25,7 +25,6 @@ from hedgerow.request.bot_verifier import BotCache, BotVerifier
 from hedgerow.request.bots import KnownBot
 from hedgerow.request.identify import Identifier
 from hedgerow.settings.schema import SCRIPTED_RULES, Settings
-from hedgerow.traps.bait import PageDigests
 from hedgerow.web.bots import all_bots, build_bots, refused_bots
 from hedgerow.web.stores import build_ledger, build_state, build_token_codecs
 

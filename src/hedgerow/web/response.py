@@ -12,7 +12,7 @@ other body is passed on byte for byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -22,7 +22,7 @@ from hedgerow.core.visit import Kind, Visit
 from hedgerow.markers.html.charset import carried_charset, from_utf8, tells_charset, to_utf8
 from hedgerow.markers.html.content_coding import BrokenCoding, Decoder, Encoder, codec
 from hedgerow.markers.resolve import PageLocation, resolve
-from hedgerow.markers.rewrite import PageRewriter, Spacing, readable_address
+from hedgerow.markers.rewrite import PageRewriter, readable_address
 from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, page_digest, visitor_digest
 from hedgerow.request.identify import VISITOR_COOKIE
 from hedgerow.traps.bait import Bait
@@ -31,6 +31,7 @@ from hedgerow.web.asgi_types import Message, Send
 from hedgerow.web.response_headers import (
     Headers,
     changed_headers,
+    has_our_etag,
     header,
     is_html,
     marked_headers,
@@ -51,6 +52,7 @@ _XHTML = b"application/xhtml+xml"
 _PREAMBLE = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\t\n\f\r ]++|(?><!--.*?-->)|<\?[^>]*+>)*+", re.DOTALL)
 # Some minifiers write "<!doctypehtml>", and browsers accept it.
 _ROOT = re.compile(rb"<(?:!doctype|html(?=[\t\n\f\r />]))", re.IGNORECASE)
+_UTF_8 = re.compile(rb"text/html; ?charset=utf-8", re.IGNORECASE)
 _MAY_BEGIN = (b"<!doctype", b"<html ", b"<!--", b"<?")
 _LONGEST_START = 8_192
 _LARGEST_CARRIED = 1_048_576
@@ -104,15 +106,23 @@ class ResponseRewriter:
     """
     Passes one response on; where it is a page, its links are marked and it gets hidden links.
 
-    *known* says that the client has the rewritten page and asks whether it is still valid. Where the application
-    answers with a part of a page, `is_range` is set and nothing is passed on: the caller must ask for the whole page.
+    *request_headers* tell whether the client has the rewritten page and asks if it is still valid. Where the
+    application answers with a part of a page, `is_range` is set and nothing is passed on: the caller must ask for the
+    whole page.
 
     A visit that claimed to want an image, and is answered with a page, is decided on again as what it is: `visit` and
     `decision` then change. Where `is_stopped` is set, nothing has been passed on: the caller must refuse the visit.
     """
 
     def __init__(
-        self, app: App, visit: Visit, decision: Decision, send: Send, *, scheme: str = "http", known: bool = False
+        self,
+        app: App,
+        visit: Visit,
+        decision: Decision,
+        send: Send,
+        *,
+        scheme: str = "http",
+        request_headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         self.visit = visit
         self.decision = decision
@@ -123,7 +133,7 @@ class ResponseRewriter:
         self._app = app
         self._send = send
         self._secure = scheme == "https"
-        self._known = known
+        self._request_headers = request_headers
         self._page = self._page_rewriter(scheme) if app.changes_pages and not visit.bot else None
         # The start of a page, as long as it is held back, and the body that has come since.
         self._start: Message | None = None
@@ -177,11 +187,11 @@ class ResponseRewriter:
         if self.visit.bot:
             return False
         if self.status == _NOT_MODIFIED:
-            if self._known:
+            if has_our_etag(header(self._request_headers, b"if-none-match")):
                 start["headers"] = changed_headers(headers)
             return False
         content_type = header(headers, b"content-type")
-        if not self._is_page(content_type):
+        if not (is_html(content_type) or self._may_be_parts_of_page(content_type)):
             # A page in XHTML is not rewritten, and is a page all the same.
             is_xhtml = content_type[: len(_XHTML)].lower() == _XHTML
             if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _SUCCESS and not is_xhtml:
@@ -199,11 +209,10 @@ class ResponseRewriter:
         self.is_range = self.status == _PARTIAL and self.visit.method == "GET"
         return True
 
-    def _is_page(self, content_type: bytes) -> bool:
-        """Return whether the response is a page, or several parts of what may be one: their own type is in the body."""
-        if self.status == _PARTIAL and content_type[: len(_PARTS)].lower() == _PARTS:
-            return kind_of(self.visit.method, self.visit.target) == "page"
-        return is_html(content_type)
+    def _may_be_parts_of_page(self, content_type: bytes) -> bool:
+        """Return whether the response may be several parts of a page: the type of the parts is in the body."""
+        is_multipart = self.status == _PARTIAL and content_type[: len(_PARTS)].lower() == _PARTS
+        return is_multipart and kind_of(self.visit.method, self.visit.target) == "page"
 
     async def _count_as_page(self) -> None:
         """
@@ -303,12 +312,12 @@ class ResponseRewriter:
         assert page is not None
         bait = Bait(page.issued_to, page.parent) if traps.enabled else None
         if bait is not None:
-            page.add_bait(bait.style, bait.link_start, Spacing(traps.placement, traps.every))
+            page.add_bait(bait.style, bait.link_start, traps.placement, traps.every)
         self._headers = self._page_headers(page, headers, bait)
         self._content_type = header(headers, b"content-type")
-        content_encoding = header(headers, b"content-encoding")
+        content_encoding = header(headers, b"content-encoding").strip().lower()
         self._coding: tuple[Decoder, Encoder] | None = None
-        if content_encoding:
+        if content_encoding not in {b"", b"identity"}:
             self._coding = codec(content_encoding)
             if self._coding is None:
                 raise _NotRewritable("coding")
@@ -403,6 +412,9 @@ class ResponseRewriter:
 
     def _recognise(self, start: bytes, *, final: bool) -> bool:
         """Find out how the body must be read; False where more must come first."""
+        if _ROOT.match(start) and _UTF_8.fullmatch(self._content_type):
+            # Nearly every page.
+            return True
         if not final and not tells_charset(self._content_type, start):
             return False
         self._charset = carried_charset(self._content_type, start)

@@ -1,9 +1,9 @@
 """
-Charsets: which pages can be read as bytes, and how the others are carried over.
+Charsets: which pages can be scanned as bytes, and how the others are converted.
 
-Nearly every charset writes `<` as one byte that means nothing else, so a page is scanned as it is, whatever it says. In
-UTF-16, UTF-32 and the charsets that switch with escape sequences it is not so: such a page is turned into UTF-8 as a
-whole and back again, and left alone where it would not come back unchanged to the byte.
+Nearly every charset writes `<` as one byte that means nothing else, so a page is scanned as it is. UTF-16, UTF-32 and
+the charsets that switch with escape sequences are different: such a page is converted to UTF-8 as a whole and back
+again. It is left alone where that would change a byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SWITCHING = frozenset({
     "utf-7", "hz", "iso2022_jp", "iso2022_jp_1", "iso2022_jp_2", "iso2022_jp_2004", "iso2022_jp_3", "iso2022_jp_ext",
     "iso2022_kr",
 })  # fmt: skip
-# Without a mark, "utf-16" is little-endian to browsers; and these are names that only browsers know.
+# Without a byte order mark "utf-16" is little-endian to browsers; the other names are known to browsers alone.
 _MEANT = {
     "utf-16": "utf-16-le", "utf-32": "utf-32-le", "ucs-2": "utf-16-le", "iso-10646-ucs-2": "utf-16-le",
     "unicode": "utf-16-le", "csunicode": "utf-16-le", "unicodefeff": "utf-16-le", "unicodefffe": "utf-16-be",
@@ -36,9 +36,9 @@ _SNIFFED = 1024
 
 def tells_charset(content_type: bytes, start: bytes) -> bool:
     """
-    Whether *start*, how a page begins, is enough to tell its charset.
+    Return whether the *start* of a page is enough to tell its charset.
 
-    It is told by a byte order mark or by the header, else by the page's head, of which browsers read a kilobyte, too.
+    A byte order mark or the header tells it, else the page's head, of which browsers read a kilobyte, too.
     """
     if len(start) < _LONGEST_MARK:
         return False
@@ -49,10 +49,10 @@ def tells_charset(content_type: bytes, start: bytes) -> bool:
 
 def carried_charset(content_type: bytes, start: bytes) -> str | None:
     r"""
-    The codec through which a page must be carried, or None where it can be read as bytes.
+    Return the codec from which a page must be converted, or None where it can be scanned as bytes.
 
-    A byte order mark wins over the header and the header over the page's own meta, as in browsers. *start* is how the
-    page begins. A meta that can be read cannot stand in a page of wide characters, whatever it says.
+    A byte order mark wins over the header and the header over the page's own meta element, as in browsers. *start* is
+    how the page begins. A meta element that can be read as bytes cannot name a charset of wide characters.
 
     >>> carried_charset(b"text/html; charset=utf-8", b"<html>")
     >>> carried_charset(b"text/html; charset=UTF-16LE", b"<\0h\0")
@@ -63,7 +63,7 @@ def carried_charset(content_type: bytes, start: bytes) -> str | None:
 
 @lru_cache(maxsize=512)
 def _carried_charset(content_type: bytes, start: bytes) -> str | None:
-    """The pages of a site begin alike, and come again."""
+    """Cached, because the pages of a site begin alike and are sent again and again."""
     for mark, marked in _BOMS:
         if start.startswith(mark):
             return marked
@@ -77,7 +77,7 @@ def _carried_charset(content_type: bytes, start: bytes) -> str | None:
 
 
 def _codec_name(label: re.Match[bytes] | None) -> str | None:
-    """What Python calls it. A browser ignores a label that it does not know, and reads some superset of ASCII."""
+    """Return Python's name of a charset. A browser ignores an unknown label and reads some superset of ASCII."""
     if label is None:
         return None
     name = label[1].decode("ascii").lower()
@@ -89,7 +89,7 @@ def _codec_name(label: re.Match[bytes] | None) -> str | None:
 
 
 def to_utf8(page: bytes, charset: str) -> bytes | None:
-    """A whole page in UTF-8, or None where it would not come back as it was."""
+    """Return a whole page in UTF-8, or None where the way back would change a byte."""
     try:
         text = page.decode(charset)
         if text.encode(charset) != page:
@@ -100,5 +100,5 @@ def to_utf8(page: bytes, charset: str) -> bytes | None:
 
 
 def from_utf8(page: bytes, charset: str) -> bytes:
-    """The way back."""
+    """Return a whole page in *charset* again."""
     return page.decode("utf-8").encode(charset)

@@ -1,22 +1,22 @@
 """
-Content codings: undo and do again gzip, deflate, br and zstd, in pieces and in bounded memory.
+Content codings: decode and encode gzip, deflate, br and zstd, in pieces and in bounded memory.
 
-A small compressed body may unfold to a very large one. So a decoder gives out at most some hundred kilobytes at a time,
-whatever goes in, and what it gives is passed on before it is asked for more.
+A small compressed body may decode to a very large one. So a decoder yields at most some hundred kilobytes at a time,
+whatever goes in, and each piece is passed on before the next is decoded.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import Protocol
 
 import brotli
 import zstandard
 
 _STEP = 262_144
-# What one step has not used yet is copied for the next: small pieces go in.
+# The input that a step has not used is copied for the next, so it is fed in small pieces.
 _IN_STEP = 16_384
 _ZSTD_STEP = 64
 _GZIP = 16 + zlib.MAX_WBITS
@@ -24,28 +24,31 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _MAGIC_BYTES = 2
 
 
-class BrokenCoding(ValueError):  # noqa: N818 - it says what it is
+class BrokenCoding(ValueError):  # noqa: N818 - the name says what is broken
     """The body is not in the coding that its header names."""
 
 
 class Decoder(Protocol):
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What *data* unfolds to, in pieces; raises BrokenCoding."""
+        """Yield what *data* decodes to, in pieces; raises BrokenCoding."""
 
     def end(self) -> None:
-        """The body is over; raises BrokenCoding where it ended too soon."""
+        """End the body; raises BrokenCoding where it ended too soon."""
 
 
-class Encoder(Protocol):
-    """`feed` may keep some back; `flush` gives all of it, and with *final* ends the body."""
+class Encoder:
+    """`feed` may hold some bytes back; `flush` returns all of them, and with *final* ends the body."""
 
-    def feed(self, data: bytes) -> bytes: ...
+    def __init__(self, feed: Callable[[bytes], bytes], flush: Callable[[], bytes], finish: Callable[[], bytes]) -> None:
+        self.feed = feed
+        self._flush, self._finish = flush, finish
 
-    def flush(self, *, final: bool) -> bytes: ...
+    def flush(self, *, final: bool) -> bytes:
+        return self._finish() if final else self._flush()
 
 
 class _ZlibDecoder:
-    """gzip (several members, too) and deflate, which is sometimes sent without its zlib wrapper."""
+    """gzip, also of several members, and deflate, which is sometimes sent without its zlib wrapper."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -55,14 +58,14 @@ class _ZlibDecoder:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         if not self._begun:
-            # Two bytes tell whether there is a wrapper, and whether a member of gzip follows.
+            # Two bytes tell whether there is a wrapper.
             data = self._start + data
             if len(data) < _MAGIC_BYTES:
                 self._start = data
                 return
             self._begin(data)
         for start in range(0, len(data), _IN_STEP):
-            yield from self._unfold(data[start : start + _IN_STEP])
+            yield from self._inflate_all(data[start : start + _IN_STEP])
 
     def _begin(self, data: bytes) -> None:
         self._start, self._begun = b"", True
@@ -70,7 +73,7 @@ class _ZlibDecoder:
         if not self._gzip and not wrapped:
             self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
 
-    def _unfold(self, data: bytes) -> Iterator[bytes]:
+    def _inflate_all(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._inflate.eof and not self._next_member(data):
                 return
@@ -84,7 +87,7 @@ class _ZlibDecoder:
             data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
 
     def _next_member(self, data: bytes) -> bool:
-        """Whether a member of gzip begins here; anything else behind the end is padding, which every client ignores."""
+        """Return whether a gzip member begins here. Anything else after the end is padding, which clients ignore."""
         start = self._start + data
         if not self._gzip or not _GZIP_MAGIC.startswith(start[:_MAGIC_BYTES]):
             self._start, self._gzip = b"", False
@@ -122,22 +125,22 @@ class _BrotliDecoder:
 
 class _ZstdDecoder:
     """
-    Zstandard, several frames, too.
+    Zstandard, also of several frames.
 
-    A few bytes at a time: this library unfolds all it is given at once, at most 128 KB for every four bytes.
+    Fed a few bytes at a time: the library decodes all its input at once, to at most 128 KB for every four bytes.
     """
 
     def __init__(self) -> None:
-        # The largest window that a client has to allow (RFC 9659).
-        self._unfolding = zstandard.ZstdDecompressor(max_window_size=1 << 23)
-        self._decoder = self._unfolding.decompressobj()
+        # The largest window that a client has to accept (RFC 9659).
+        self._factory = zstandard.ZstdDecompressor(max_window_size=1 << 23)
+        self._decoder = self._factory.decompressobj()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _ZSTD_STEP):
             piece = data[start : start + _ZSTD_STEP]
             while piece:
                 if self._decoder.eof:
-                    self._decoder = self._unfolding.decompressobj()
+                    self._decoder = self._factory.decompressobj()
                 try:
                     out = self._decoder.decompress(piece)
                 except zstandard.ZstdError as error:
@@ -151,78 +154,39 @@ class _ZstdDecoder:
             raise BrokenCoding("the body ends too soon")
 
 
-class _IdentityDecoder:
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def end(self) -> None: ...
-
-
-class _IdentityEncoder:
-    def feed(self, data: bytes) -> bytes:
-        return data
-
-    def flush(self, *, final: bool) -> bytes:  # noqa: ARG002
-        return b""
+def _zlib_encoder(*, gzip: bool) -> Encoder:
+    # Level 1 costs a quarter of level 6, and the page is only a little larger.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP if gzip else zlib.MAX_WBITS)
+    return Encoder(deflate.compress, partial(deflate.flush, zlib.Z_SYNC_FLUSH), deflate.flush)
 
 
-class _ZlibEncoder:
-    def __init__(self, *, gzip: bool) -> None:
-        # Level 1 costs a quarter of level 6 and the page is little larger.
-        self._deflate = zlib.compressobj(1, zlib.DEFLATED, _GZIP if gzip else zlib.MAX_WBITS)
-
-    def feed(self, data: bytes) -> bytes:
-        return self._deflate.compress(data)
-
-    def flush(self, *, final: bool) -> bytes:
-        return self._deflate.flush(zlib.Z_FINISH if final else zlib.Z_SYNC_FLUSH)
+def _brotli_encoder() -> Encoder:
+    compressor = brotli.Compressor(quality=3)
+    return Encoder(compressor.process, compressor.flush, compressor.finish)
 
 
-class _BrotliEncoder:
-    def __init__(self) -> None:
-        self._encoder = brotli.Compressor(quality=3)
-
-    def feed(self, data: bytes) -> bytes:
-        out: bytes = self._encoder.process(data)
-        return out
-
-    def flush(self, *, final: bool) -> bytes:
-        out: bytes = self._encoder.finish() if final else self._encoder.flush()
-        return out
-
-
-class _ZstdEncoder:
-    def __init__(self) -> None:
-        self._encoder = zstandard.ZstdCompressor(level=2).compressobj()
-
-    def feed(self, data: bytes) -> bytes:
-        out: bytes = self._encoder.compress(data)
-        return out
-
-    def flush(self, *, final: bool) -> bytes:
-        mode = zstandard.COMPRESSOBJ_FLUSH_FINISH if final else zstandard.COMPRESSOBJ_FLUSH_BLOCK
-        out: bytes = self._encoder.flush(mode)
-        return out
+def _zstd_encoder() -> Encoder:
+    compressor = zstandard.ZstdCompressor(level=2).compressobj()
+    flush_block = partial(compressor.flush, zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    return Encoder(compressor.compress, flush_block, compressor.flush)
 
 
 def codec(name: bytes) -> tuple[Decoder, Encoder] | None:
     """
-    A decoder and an encoder for a Content-Encoding, or None where there is none.
+    Return a decoder and an encoder for a Content-Encoding, or None where it is unknown.
 
     >>> codec(b"compress") is None
     True
     """
     match name.strip().lower():
-        case b"" | b"identity":
-            return _IdentityDecoder(), _IdentityEncoder()
         case b"gzip" | b"x-gzip":
-            return _ZlibDecoder(gzip=True), _ZlibEncoder(gzip=True)
+            return _ZlibDecoder(gzip=True), _zlib_encoder(gzip=True)
         case b"deflate":
-            return _ZlibDecoder(gzip=False), _ZlibEncoder(gzip=False)
+            return _ZlibDecoder(gzip=False), _zlib_encoder(gzip=False)
         case b"br":
-            return _BrotliDecoder(), _BrotliEncoder()
+            return _BrotliDecoder(), _brotli_encoder()
         case b"zstd":
-            return _ZstdDecoder(), _ZstdEncoder()
+            return _ZstdDecoder(), _zstd_encoder()
         case _:
             return None
 
@@ -233,7 +197,7 @@ _KNOWN = frozenset({b"gzip", b"x-gzip", b"deflate", b"br", b"zstd", b"identity"}
 @lru_cache(maxsize=256)
 def known_codings(accept: bytes) -> bytes:
     """
-    An Accept-Encoding less the codings that we cannot undo: else a crawler would ask for one of those.
+    Return an Accept-Encoding without codings that we cannot decode: else a crawler would ask for one of those.
 
     >>> known_codings(b"gzip, br;q=0.9, dcb, *")
     b'gzip, br;q=0.9'

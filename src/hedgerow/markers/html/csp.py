@@ -1,12 +1,12 @@
 """
-Content security policies: let our one style rule and our base through, and nothing else.
+Content security policies: allow our one style rule and our base element, and nothing else.
 
-Without it a strict policy would switch the rule off and the hidden links would be there to see. The rule is allowed by
-its hash, in the directive that governs style elements; a policy that allows it already is left as it is, because a hash
-next to 'unsafe-inline' would switch the site's own inline styles off.
+Otherwise a strict policy would disable the rule, and the hidden links would be visible. The rule is allowed by its
+hash, in the directive that governs style elements. A policy that allows it already is left as it is, because a hash
+next to 'unsafe-inline' would disable the site's own inline styles.
 
 Where a page gets a base from us and the policy forbids one, a base of the same origin is allowed. Ours stands first in
-the page, and of several bases the first counts: so none that is smuggled in gets a chance by that.
+the page, and the first base counts, so an injected one has no effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GOVERNING = (b"style-src-elem", b"style-src", b"default-src")
 
 def allow_style(header: bytes, style_hash: bytes) -> bytes:
     """
-    A Content-Security-Policy header that lets the style with *style_hash* through.
+    Return a Content-Security-Policy that allows the style with *style_hash*.
 
     >>> allow_style(b"default-src 'self'; img-src *", b"'sha256-x'")
     b"default-src 'self'; img-src *; style-src 'self' 'sha256-x'"
@@ -28,7 +28,7 @@ def allow_style(header: bytes, style_hash: bytes) -> bytes:
 
 def allow_base(header: bytes) -> bytes:
     """
-    A Content-Security-Policy header that lets a base of the page's own origin through.
+    Return a Content-Security-Policy that allows a base of the page's own origin.
 
     >>> allow_base(b"default-src 'self'; base-uri 'none'")
     b"default-src 'self'; base-uri 'self'"
@@ -44,7 +44,7 @@ def _allow_base_in_one(policy: bytes) -> bytes:
 
 
 def _directives(policy: bytes) -> dict[bytes, list[bytes]]:
-    """The directives of a policy by their names, each with all its words. Of two with one name the first counts."""
+    """Return the directives of a policy by name, each with all its words. The first of two with one name counts."""
     by_name: dict[bytes, list[bytes]] = {}
     for part in policy.split(b";"):
         if words := part.split():
@@ -57,7 +57,7 @@ def _sources(directive: list[bytes]) -> list[bytes]:
 
 
 def _with(policy: bytes, name: bytes, sources: list[bytes]) -> bytes:
-    """*policy* with other sources for the directive *name*; all others stay as they were, to the byte."""
+    """Return *policy* with other sources for the directive *name*; all others stay as they are, to the byte."""
     parts = policy.split(b";")
     for index, part in enumerate(parts):
         words = part.split()

@@ -1,8 +1,8 @@
 """
 Character references in attributes.
 
-`html.unescape` is for text: in an attribute `&copy=2` and `&notit` stay as they are (HTML standard, 13.2.5.73), or
-every second query string would be damaged.
+`html.unescape` is for text. In an attribute `&copy=2` and `&notit` stay as they are (HTML standard, 13.2.5.73);
+otherwise every second query string would be damaged.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def _replace(match: re.Match[str]) -> str:
         if reference[-1] == ";" or not equals:
             return html5[reference] + equals
         return match[0]
-    # A name without ";" inside a longer word stays; only the whole word would have counted.
+    # A known name without ";" at the start of a longer word stays as it is.
     return match[0]
 
 
 def attribute_text(raw: bytes) -> bytes:
     r"""
-    What an attribute's raw value says, in UTF-8.
+    Return the text of an attribute's raw value, in UTF-8.
 
     >>> attribute_text(b"/a?b=1&amp;copy=2&copy=3&copy&#x2f;x")
     b'/a?b=1&copy=2&copy=3\xc2\xa9/x'

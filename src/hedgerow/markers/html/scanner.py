@@ -1,14 +1,14 @@
 """
-Read a page as a browser would, byte for byte: where its links are, and where a hidden link can stand.
+Scan a page as a browser would, byte for byte: where its links are, and where a hidden link can stand.
 
-A tokenizer on compiled expressions, with the rules of the HTML standard. `_TOKEN` jumps from one tag that matters to
-the next. That is right as long as no quoted value holds a `<` or `>`, because only then could a `</a>` be something
-else than the end of a link; `_ODD` findings such values, and behind one `_SKIP` walks tag by tag, exactly. Possessive
-quantifiers keep everything linear. Fed in pieces, the scanner holds back an unfinished tag, and only that: a page of
-any size passes in bounded memory, and what is found is the same however the page was cut.
+A tokenizer on compiled expressions, with the rules of the HTML standard. `_TOKEN` jumps from one relevant tag to the
+next. That is exact as long as no quoted value holds a `<` or `>`: only then could a `</a>` be anything but the end of a
+link. `_ODD` finds such values, and after one `_SKIP` walks exactly, tag by tag. Possessive quantifiers keep all of it
+linear. Fed in pieces, the scanner holds back nothing but an unfinished tag. So a page of any size passes in bounded
+memory, and the findings are the same however the page was cut.
 
-What can only be told by building the tree is not guessed. Where an `<svg>`, `<math>` or `<select>` holds something that
-would end elsewhere outside of it, nothing is added behind it.
+The scanner does not guess what only the tree can tell. Where an `<svg>`, `<math>` or `<select>` holds something that
+would end elsewhere outside of it, nothing is added after it.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ FindingKind = Literal[
 ]  # fmt: skip
 Finding = tuple[int, int, FindingKind, bytes]
 """
-Something found in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
+A finding in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
-Where start equals end, something may be added there: where the head begins ("start") and ends ("head"), behind a link
-("spot"), inside a form ("fields"; its text is the form's action), in the tag of a form that names no address ("action";
-its text is "form" or "query", as below) and at the end of the body ("end"); or it is a sign that the page is a
-script's, which goes by the address that the browser shows ("scripted"). Else the bytes
-from start to end are the value of an attribute, with its quotes, and text is what it says: the target of a link
-("page"), of a form that posts ("form") or asks ("query"), of a frame, the content of a refresh, the page's base, a
-policy on referrers (the page's or an element's), or the whole page in a "srcdoc".
+Where start equals end, something can be added: at the start of the head ("head-start"), at its end, after a link, at
+the end of the body, in a form ("form-fields"; the text is its action) and in the tag of a form without an action
+("form-action"; the text is its method). "scripted" only says that a script owns the page from here on: it goes by the
+address that the browser shows.
+
+Else the bytes from start to end are the value of an attribute with its quotes, and the text is what it means: the
+target of a link, of a form that is sent as a body ("form-post") or as a query ("form-get"), or of a frame; the content
+of a refresh; the page's base; a referrer policy of the page or of an element; or the whole page in a "srcdoc".
 """
 
 
 def _any_case(name: bytes) -> bytes:
-    """An expression for a name in any case: four times as fast as the flag, which slows every set of characters."""
+    """Return an expression for a name in any case: four times as fast as the flag, which slows down every set."""
     return b"".join(b"[%c%c]" % (c, c - 32) if c > 96 else b"%c" % c for c in name)  # noqa: PLR2004 - ASCII
 
 
@@ -50,7 +51,7 @@ _OPENING = (
 )  # fmt: skip
 _CLOSING = (b"a", b"svg", b"select", b"head", b"html", b"body", b"template", b"math", b"noscript")
 _END_OF_NAME = rb"(?=[\t\n\f\r />]|\Z)"
-# The root element that some frameworks take over (see `_HYDRATED`), or fill.
+# The root element that some frameworks fill, or take over (see `_HYDRATED`).
 _SHELL = (
     rb"[dD][iI][vV]" + _WS + rb"++(?:id=[\"']?(?:__|(?:root|app)[\"'\s/>])|data-(?:reactroot|server-rendered))"
     rb"|[aA][pP][pP]-[rR][oO][oO][tT]" + _END_OF_NAME
@@ -58,7 +59,7 @@ _SHELL = (
 
 
 def _one_of(names: Iterable[bytes]) -> bytes:
-    """An expression for any of these names, grouped by their first letter: most tags are ruled out by that alone."""
+    """Return an expression for any of *names*, grouped by first letter: that alone rules most tags out."""
     by_letter: dict[bytes, list[bytes]] = {}
     for name in names:
         by_letter.setdefault(name[:1], []).append(_any_case(name[1:]) + _END_OF_NAME)
@@ -66,20 +67,20 @@ def _one_of(names: Iterable[bytes]) -> bytes:
 
 
 def _letters(names: Iterable[bytes]) -> bytes:
-    """The first letters of these names, in both cases."""
+    """Return the first letters of *names*, in both cases."""
     return b"".join(sorted({letter for name in names for letter in (name[:1], name[:1].upper())}))
 
 
-# Most tags are ruled out by their first letter: looked at first, that saves a sixth of the time.
-_MAY_MATTER = rb"(?=[dD!?" + _letters(_OPENING) + rb"]|/[" + _letters(_CLOSING) + rb"])"
-# And the commonest of the rest by their second.
-_NEVER_MATTERS = (
+# The first letter rules most tags out: to look at it first saves a sixth of the time.
+_MAY_BE_RELEVANT = rb"(?=[dD!?" + _letters(_OPENING) + rb"]|/[" + _letters(_CLOSING) + rb"])"
+# The second letter rules out the most frequent of the others.
+_NEVER_RELEVANT = (
     rb"(?!/?+(?:[pP][ >]|[sS](?:[pP]|[eE][cC]|[tT][rR])|[tT][rRdDtTaAhH][ >b]|[hH][1-6]|[lL][iI][ >]|[bB][rR]?+[ >]"
     rb"|[dD][tTdDlL][ >]|[cC]))"
 )
-_MATTERS = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
-# A tag behind its first letter, to its ">". As in the standard, a "=" is part of a name where it begins one, and a
-# quote opens a value only directly behind the "=" of its attribute.
+_RELEVANT = rb"(?:/(?:" + _one_of(_CLOSING) + rb")|" + _one_of(_OPENING) + rb"|" + _SHELL + rb"|[!?])"
+# A tag after its first letter, up to its ">". As in the standard, a "=" is part of a name where it begins one, and a
+# quote opens a value only directly after the "=" of its attribute.
 _VALUE = rb"(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+|(?=>))"
 _NAME = rb"[^\t\n\f\r />][^\t\n\f\r />=]*+"
 _ATTRIBUTE = _NAME + rb"(?:" + _WS + rb"*+=" + _WS + rb"*+" + _VALUE + rb"|(?!" + _WS + rb"*+=))"
@@ -88,7 +89,7 @@ _REST = rb"[^\t\n\f\r />]*+" + _ATTRIBUTES
 
 
 def _with(tag: bytes, attribute: bytes) -> bytes:
-    """An expression for a start tag, behind its "<", with a value for *attribute*: that value, with its quotes."""
+    """Return an expression for a start tag after its "<"; its group is the value of *attribute*, with quotes."""
     name = _any_case(attribute)
     return (
         _any_case(tag) + rb"[\t\n\f\r /]++(?:(?!" + name + rb"[\t\n\f\r />=])" + _ATTRIBUTE
@@ -96,21 +97,21 @@ def _with(tag: bytes, attribute: bytes) -> bytes:
     )  # fmt: skip
 
 
-# The end of a link, the white space behind it, and whether an end tag or another link follows; a link with its
-# target, and its end as well where there is only text in it, as in most; or anything else that matters.
+# The end of a link, the white space after it, and whether an end tag or another link follows; or a link with its
+# target, and also with its end where it holds only text, as most do; or any other relevant tag.
 _LINK_END = rb"(/[aA]" + _WS + rb"*+>)" + _WS + rb"*+(?:(</)|(<[aA](?=[\t\n\f\r />])))?+"
 _LINK = _with(b"a", b"href") + rb"()(?:[^<]*+<" + _LINK_END + rb")?+"
 _TOKEN = re.compile(
-    rb"<" + _MAY_MATTER + _NEVER_MATTERS + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _MATTERS + rb")"
+    rb"<" + _MAY_BE_RELEVANT + _NEVER_RELEVANT + rb"(?:" + _LINK_END + rb"|" + _LINK + rb"|" + _RELEVANT + rb")"
 )
 _END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
-# A value with a "<" or a ">" in it, or what may be a word on referrers (see `_OWN_POLICY`). Most pages have neither.
+# A value with a "<" or a ">" in it, or what may be a referrer policy (see `_OWN_POLICY`). Most pages have neither.
 _ODD = re.compile(
     rb"=(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=)|"
     + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>]))"
 )  # fmt: skip
 _SKIP = re.compile(
-    rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _MATTERS + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
+    rb"(?:[^<]++|<(?=[^a-zA-Z/!?])|<(?!" + _RELEVANT + rb")/?(?=[a-zA-Z])" + _REST + rb"|</(?:[^a-zA-Z>][^>]*+)?+>)*+"
 )
 _TAG = re.compile(rb"<(/?)(?=([a-zA-Z]+))" + _REST)
 _SELF_CLOSED = re.compile(rb"(?:[\t\n\f\r \"']|<svg|<math)/>\Z", re.IGNORECASE)
@@ -125,17 +126,17 @@ _PROLOGUE = re.compile(
     rb"(?:\xef\xbb\xbf)?+" + _OPENER + rb"*+(?:<[hH][eE][aA][dD](?=[\t\n\f\r />])" + _ATTRIBUTES + rb")?+"
 )
 _PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
-# An element's own word on referrers. Where none of the usual spellings stands in a page it need not be looked for.
+# The referrer policy of an element. Searched for only where the page has one of the usual spellings.
 _OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
 _POLICY_SPELT = (b"eferrerpolicy", b"eferrerPolicy", b"EFERRERPOLICY")
 _COMMENT_END = re.compile(rb"--!?>")
-# Signs of a page whose script takes over the elements it was sent with (Next, Nuxt, SvelteKit, React, Vue): it compares
-# them with its own, and would complain of a link more.
+# Signs of a page whose script takes over the elements of the page (Next, Nuxt, SvelteKit, React, Vue): it compares them
+# with its own, and would report an added link as an error.
 _HYDRATED = re.compile(
     rb"id=[\"']?__(?:next|nuxt)|/_(?:next|nuxt)/|/_app/immutable/|data-(?:reactroot|server-rendered|sveltekit)",
     re.IGNORECASE,
 )
-_MAY_TELL = frozenset({b"script", b"link", b"body", b"html", b"div", b"app"})
+_MAY_SHOW_SCRIPT = frozenset({b"script", b"link", b"body", b"html", b"div", b"app"})
 _SHELLS = frozenset({b"div", b"app"})
 _SCRIPT = re.compile(rb"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 
@@ -146,18 +147,18 @@ _RAW = {
         b"plaintext",
     )
 }  # fmt: skip
-# Inside these a link is drawn by script, or not as a link at all, or by nobody whose scripts run.
-_CLOSED = frozenset({b"template", b"svg", b"math", b"select", b"noscript"})
-_TARGETS: dict[bytes, tuple[tuple[bytes, FindingKind], ...]] = {
-    b"a": ((b"xlink:href", "link"),),
-    b"area": ((b"href", "link"),),
-    b"button": ((b"formaction", "form-post"),),
-    b"input": ((b"formaction", "form-post"),),
-    b"iframe": ((b"src", "frame"), (b"srcdoc", "srcdoc")),
-    b"frame": ((b"src", "frame"),),
-    b"base": ((b"href", "base"),),
+# A link inside these is shown by a script, or not as a link, or only where scripts are disabled.
+_EXCLUDED = frozenset({b"template", b"svg", b"math", b"select", b"noscript"})
+_TARGETS: dict[bytes, dict[bytes, FindingKind]] = {
+    b"a": {b"xlink:href": "link"},
+    b"area": {b"href": "link"},
+    b"button": {b"formaction": "form-post"},
+    b"input": {b"formaction": "form-post"},
+    b"iframe": {b"src": "frame", b"srcdoc": "srcdoc"},
+    b"frame": {b"src": "frame"},
+    b"base": {b"href": "base"},
 }
-# Relations that lead a person, or a crawler, to another page of the site; not where one of the others stands with them.
+# Relations that lead a person, or a crawler, to another page of the site, unless combined with one of `_NOT_FOLLOWED`.
 FOLLOWED = frozenset({
     b"next", b"prev", b"previous", b"first", b"last", b"start", b"up", b"contents", b"index", b"chapter", b"section",
     b"help", b"author", b"license", b"copyright", b"glossary", b"bookmark", b"canonical", b"alternate", b"home", b"top",
@@ -166,35 +167,35 @@ FOLLOWED = frozenset({
 _NOT_FOLLOWED = frozenset({b"stylesheet", b"icon", b"manifest", b"preload", b"modulepreload", b"search"})
 _SPACE = b"\t\n\f\r "
 _QUOTES = b"\"'"
-# And inside these the elements of `_RAW` may be ordinary ones. Text in which nothing looks like a tag is the same
-# either way, and so is a section `<![CDATA[`, which drawing programs put into their style sheets.
-_DRAWINGS = frozenset({b"svg", b"math"})
-_FOREIGN = _DRAWINGS | {b"select"}
+# Inside these the elements of `_RAW` may be ordinary ones. Text without anything like a tag is the same either way, and
+# so is a section `<![CDATA[`, which drawing programs put into their style sheets.
+_FOREIGN = frozenset({b"svg", b"math"})
+_FOREIGN_OR_SELECT = _FOREIGN | {b"select"}
 _SAME_EITHER_WAY = re.compile(rb"[^<]*+(?:<!\[CDATA\[(?:[^<\]]++|\](?!\]>))*+\]\]>[^<]*+)*+")
-_MOST_CLOSED = 100
+_DEEPEST = 100
 
 LONGEST_TAG = 262_144
-"""A tag longer than this is passed on, and the rest of its page untouched."""
+"""A longer tag is passed on, and so is the rest of its page."""
 _LONGEST_END = 24
-_LONGEST_DOUBT = 65_536
+_LONGEST_AMBIGUOUS = 65_536
 _LOOK_AHEAD = 3
 
 
 Attributes = dict[bytes, tuple[int, int, bytes]]
-"""A tag's attributes by name: where each value stands, with its quotes, and what is written there."""
+"""The attributes of a tag by name, in their order: start and end of the value with its quotes, and the value."""
 _NO_VALUE = (0, 0, b"")
 
 
 class Scanner:
-    """Reads one page. `feed` gives back the bytes that are settled, and what was found in them."""
+    """Scans one page: `feed` takes its bytes and returns those that are settled, and the findings in them."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._held_size = 0
-        # Whether what is held back cannot go on before a ">" comes.
+        # Whether the held bytes cannot be settled before a ">" comes.
         self._unfinished = False
         self._inside: bytes | None = None
-        self._closed: list[bytes] = []
+        self._excluded: list[bytes] = []
         self._endless: set[bytes] = set()
         self._done = False
         self._begun = False
@@ -202,25 +203,21 @@ class Scanner:
         self._ended = False
         self._blank = True
         self._script = [False, False]
-        # Whether the link that is open, if one is, follows another with only white space between.
+        # Whether the open link, if there is one, follows another with only white space between.
         self._in_row = False
-        # The page's script owns its elements: from here on no spot behind links.
+        # A script takes over the elements of the page: from here on nothing is added after links.
         self._hydrated = False
         self._scripted = False
-        # The page names a policy of its own, which may forbid our style, or cannot be read with certainty: from here on
-        # no spot at all.
-        self._forbidden = False
+        # The page has a policy of its own, which may forbid our style, or cannot be scanned exactly: nothing is added
+        # from here on.
+        self._is_forbidden = False
 
     def feed(self, data: bytes, *, final: bool) -> tuple[bytes, list[Finding]]:
-        """
-        The next piece of the page in; the bytes now settled, and what was found in them, out.
-
-        An empty *data* with *final* gives what was held back.
-        """
+        """Take the next piece of the page; return the bytes that are now settled, and the findings in them."""
         if self._held:
             self._held.append(data)
             self._held_size += len(data)
-            # While a tag is unfinished and its ">" has not come, looking again would find nothing: no quadratic time.
+            # Scanning an unfinished tag again before its ">" has come would take quadratic time.
             if self._unfinished and not final and b">" not in data and self._held_size <= LONGEST_TAG:
                 return b"", []
             data = b"".join(self._held)
@@ -235,11 +232,11 @@ class Scanner:
             self._held_size = len(data)
             return b"", []
         odd = _ODD.search(data)
-        spelt = odd is not None and any(name in data for name in _POLICY_SPELT)
-        unmarked: list[tuple[int, int]] | None = [] if spelt else None
-        settled = self._scan(data, findings, odd, unmarked, final=final)
-        if unmarked is not None:
-            _note_policies(data, settled, unmarked, findings)
+        has_policy = odd is not None and any(name in data for name in _POLICY_SPELT)
+        raw_text: list[tuple[int, int]] | None = [] if has_policy else None
+        settled = self._scan(data, findings, odd, raw_text, final=final)
+        if raw_text is not None:
+            _note_policies(data, settled, raw_text, findings)
         self._blank = self._blank and not data.strip()
         if settled < len(data):
             if final or len(data) - settled > LONGEST_TAG:
@@ -248,12 +245,12 @@ class Scanner:
             self._held.append(data[settled:])
             self._held_size = len(data) - settled
             return data[:settled], findings
-        if final and not (self._ended or self._inside or self._closed or self._forbidden or self._blank):
+        if final and not (self._ended or self._inside or self._excluded or self._is_forbidden or self._blank):
             findings.append((len(data), len(data), "body-end", b""))
         return data, findings
 
     def _begin(self, data: bytes, findings: list[Finding], *, final: bool) -> bool:
-        """Finding where the head begins, or would; False where too little of the page is there to tell."""
+        """Find where the head begins, or would begin; return False where more of the page must come first."""
         prologue = _PROLOGUE.match(data)
         assert prologue is not None
         at = prologue.end()
@@ -268,23 +265,23 @@ class Scanner:
         data: bytes,
         findings: list[Finding],
         odd: re.Match[bytes] | None,
-        unmarked: list[tuple[int, int]] | None,
+        raw_text: list[tuple[int, int]] | None,
         *,
         final: bool,
     ) -> int:
         """
-        Finding findings in *data*; returns up to where it is settled.
+        Add what is found in *data* to *findings*; return up to where it is settled.
 
-        *odd* is the first that is odd in it; *unmarked* gets the stretches that are no markup.
+        *odd* is the first match of `_ODD`. *raw_text* gets the ranges that are no markup.
         """
         position = 0
         search, find, rfind, add, length = _TOKEN.search, data.find, data.rfind, findings.append, len(data)
-        barren = self._is_barren
+        is_excluded = self._is_excluded
         while True:
             if self._inside is not None:
                 begin, position = position, self._leave_raw(data, position)
-                if unmarked is not None:
-                    unmarked.append((begin, position))
+                if raw_text is not None:
+                    raw_text.append((begin, position))
                 if self._inside is not None:
                     return position
             if odd is not None and odd.start() < position:
@@ -293,7 +290,7 @@ class Scanner:
             at = token.start() if token is not None else length
             tag = rfind(b"<", position, at)
             if (odd is not None and odd.start() < at) or (tag >= 0 and find(b">", tag, at) < 0):
-                # Perhaps inside another tag: walk there exactly.
+                # Perhaps inside another tag: walk exactly.
                 skipped = _SKIP.match(data, position)
                 assert skipped is not None
                 at = skipped.end()
@@ -318,9 +315,9 @@ class Scanner:
                         position = token.end(_OPENED)
                         continue
                     position = token.end(_END_OF_WHOLE)
-                # Behind most links is a spot. Not behind the last of a row of links: style sheets speak of a row's last
-                # child (its rounded corner, its missing comma), and the page would look different.
-                if not (barren or (group == _CLOSES and self._in_row)):
+                # Not after the last link of a row: style sheets give the last child of a row another look, such as a
+                # rounded corner, and the page would look different.
+                if not (is_excluded or (group == _CLOSES and self._in_row)):
                     add((position, position, "after-link", b""))
                 self._in_row = group == _LINK_NEXT
                 continue
@@ -328,51 +325,51 @@ class Scanner:
             if after is None:
                 return at
             position = after
-            barren = self._is_barren
+            is_excluded = self._is_excluded
 
     @property
-    def _is_barren(self) -> bool:
-        """Whether there is no spot behind a link here."""
-        return bool(self._closed) or self._ended or self._hydrated or self._forbidden
+    def _is_excluded(self) -> bool:
+        """Whether nothing can be added after links here."""
+        return bool(self._excluded) or self._ended or self._hydrated or self._is_forbidden
 
     def _token(self, data: bytes, at: int, findings: list[Finding], *, final: bool) -> int | None:
-        """Look at what stands at *at*; returns where to go on, or None where more must come first."""
+        """Handle the tag or declaration at *at*; return where to go on, or None where more must come first."""
         if data.startswith((b"<!", b"<?"), at):
             return self._declaration(data, at)
         tag = _TAG.match(data, at)
         if tag is None:
             return None
         closing, name, end = bool(tag[1]), tag[2].lower(), tag.end()
-        if name in _MAY_TELL and not (self._hydrated and self._scripted):
+        if name in _MAY_SHOW_SCRIPT and not (self._hydrated and self._scripted):
             self._note_script(name, data, at, end, findings)
         after = end
-        if name in _CLOSED:
+        if name in _EXCLUDED:
             self._open_or_close(name, closing=closing, self_closed=_SELF_CLOSED.search(tag[0]) is not None)
         elif name in _RAW and not closing:
-            if self._closed and self._closed[-1] in _FOREIGN:
-                doubtful = self._pass_doubtful(data, name, end, final=final)
-                if doubtful is None:
+            if self._excluded and self._excluded[-1] in _FOREIGN_OR_SELECT:
+                ambiguous = self._pass_ambiguous(data, name, end, final=final)
+                if ambiguous is None:
                     return None
-                after = doubtful
+                after = ambiguous
             else:
                 self._inside = name
                 self._script = [False, False]
-        elif not self._closed and not self._forbidden:
+        elif not self._excluded and not self._is_forbidden:
             self._note_parts(name, at, findings, closing=closing)
         if not closing:
             self._note_targets(name, data, at, end, findings)
         return after
 
     def _note_script(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
-        """Signs of a page that is a script's."""
+        """Note signs that a script owns the page."""
         self._hydrated = self._hydrated or _HYDRATED.search(data, at, end) is not None
-        # No other `<div>` is looked at.
+        # `_TOKEN` matches no other `<div>`.
         if not self._scripted and (self._hydrated or name in _SHELLS):
             self._scripted = True
             findings.append((at, at, "scripted", b""))
 
     def _note_parts(self, name: bytes, at: int, findings: list[Finding], *, closing: bool) -> None:
-        """The parts of a page: where its head ends, and its body."""
+        """Note where the head and the body of the page end."""
         if (name == b"head" and closing) or (name == b"body" and not closing):
             if not self._headed:
                 self._headed = True
@@ -382,13 +379,13 @@ class Scanner:
             findings.append((at, at, "body-end", b""))
 
     def _note_targets(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
-        """The attributes of a start tag that lead somewhere."""
+        """Note the attributes of a start tag that hold addresses."""
         if name in _TARGETS:
-            values = _attributes(data, at, end)
-            for attribute, kind in _TARGETS[name]:
-                start, stop, raw = values.get(attribute, _NO_VALUE)
-                if start < stop:
-                    findings.append((start, stop, kind, attribute_text(raw)))
+            targets = _TARGETS[name]
+            # In the order in which they stand in the tag.
+            for attribute, (start, stop, raw) in _attributes(data, at, end).items():
+                if attribute in targets and start < stop:
+                    findings.append((start, stop, targets[attribute], _text(raw)))
         elif name == b"form":
             self._note_form(_attributes(data, at, end), end, findings)
         elif name == b"meta":
@@ -399,8 +396,8 @@ class Scanner:
     @staticmethod
     def _note_form(values: Attributes, end: int, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"action", _NO_VALUE)
-        posts = _said(values, b"method") == b"post"
-        action = attribute_text(raw)
+        posts = _word(values, b"method") == b"post"
+        action = _text(raw)
         if start < stop:
             findings.append((start, stop, "form-post" if posts else "form-get", action))
         elif b"action" not in values:
@@ -410,78 +407,76 @@ class Scanner:
 
     def _note_meta(self, values: Attributes, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"content", _NO_VALUE)
-        what = _said(values, b"http-equiv")
-        if what == b"content-security-policy" and not self._closed:
-            self._forbidden = True
+        what = _word(values, b"http-equiv")
+        if what == b"content-security-policy" and not self._excluded:
+            self._is_forbidden = True
         elif what == b"refresh" and start < stop:
-            findings.append((start, stop, "refresh", attribute_text(raw)))
-        elif _said(values, b"name") == b"referrer" and start < stop:
-            findings.append((start, stop, "referrer", attribute_text(raw)))
+            findings.append((start, stop, "refresh", _text(raw)))
+        elif _word(values, b"name") == b"referrer" and start < stop:
+            findings.append((start, stop, "referrer", _text(raw)))
 
     @staticmethod
     def _note_relation(values: Attributes, findings: list[Finding]) -> None:
         start, stop, raw = values.get(b"href", _NO_VALUE)
-        relations = set(_said(values, b"rel").split())
+        relations = set(_word(values, b"rel").split())
         if start < stop and relations & FOLLOWED and not relations & _NOT_FOLLOWED:
-            kind = _said(values, b"type")
+            kind = _word(values, b"type")
             if not kind or kind.startswith(b"text/html"):
-                findings.append((start, stop, "link", attribute_text(raw)))
+                findings.append((start, stop, "link", _text(raw)))
 
     def _open_or_close(self, name: bytes, *, closing: bool, self_closed: bool) -> None:
         """
-        An element begins or ends inside which no spot is.
+        Note that an element begins or ends in which nothing can be added.
 
         A template closes everything in it, and nothing in it closes anything around it.
         """
-        closed = self._closed
-        if closed and closed[-1] in _DRAWINGS and name not in _DRAWINGS and not closing:
-            # In a drawing these are names like any other.
+        excluded = self._excluded
+        if excluded and excluded[-1] in _FOREIGN and name not in _FOREIGN and not closing:
+            # In a drawing these are ordinary elements.
             return
-        if name == b"select" and not closing and closed and closed[-1] == b"select":
+        if name == b"select" and not closing and excluded and excluded[-1] == b"select":
             closing = True
         if not closing:
-            if not (self_closed and name in _DRAWINGS):
-                closed.append(name)
-            # Deeper than any page: it cannot be told any more what closes what.
-            self._forbidden = self._forbidden or len(closed) > _MOST_CLOSED
+            if not (self_closed and name in _FOREIGN):
+                excluded.append(name)
+            # Deeper than any real page: what closes what is no longer certain.
+            self._is_forbidden = self._is_forbidden or len(excluded) > _DEEPEST
             return
-        outer = len(closed)
-        while outer and closed[outer - 1] not in {name, b"template"}:
+        outer = len(excluded)
+        while outer and excluded[outer - 1] not in {name, b"template"}:
             outer -= 1
-        if outer and closed[outer - 1] == name:
-            del closed[outer - 1 :]
+        if outer and excluded[outer - 1] == name:
+            del excluded[outer - 1 :]
 
-    def _pass_doubtful(self, data: bytes, name: bytes, position: int, *, final: bool) -> int | None:
+    def _pass_ambiguous(self, data: bytes, name: bytes, position: int, *, final: bool) -> int | None:
         """
-        Go behind an element that is text by HTML's own rules and an ordinary one in a drawing: which rules hold here
-        may depend on the tree.
+        Pass over an element that holds text in HTML and is ordinary in a drawing, where the tree decides which it is.
 
-        Where its text is the same either way it is passed over. Else nothing is added to the page from here on, and it
-        is read as text, where it has an end: the drawing may have been left open long ago, and a link missed is nothing
-        next to a script in which one was changed. But a drawing's title may hold elements. None where its end has not
-        come.
+        Where its text is the same either way it is skipped. Else nothing is added to the page from here on, and the
+        element is read as text if it has an end: the drawing may have been left open long ago, and a missed link does
+        less harm than a changed script. But a drawing's title may hold elements. Returns None where more must come.
         """
         if name in self._endless:
             return position
-        near = position + _LONGEST_DOUBT
+        near = position + _LONGEST_AMBIGUOUS
         end = _RAW[name].search(data, position, near) if name != b"plaintext" else None
         tag = _TAG.match(data, end.start()) if end is not None else None
-        if tag is None and not final and len(data) - position <= _LONGEST_DOUBT:
+        if tag is None and not final and len(data) - position <= _LONGEST_AMBIGUOUS:
             return None
         if tag is not None and end is not None and _SAME_EITHER_WAY.fullmatch(data, position, end.start()):
             return tag.end()
-        self._forbidden = True
+        self._is_forbidden = True
         is_far = near < len(data) and name != b"plaintext"
         if name != b"title" and (tag is not None or is_far):
             self._inside = name
             self._script = [False, False]
         elif tag is None:
-            # Nor has any after it: not to be looked for again and again.
+            # No later one has an end either: it is not searched for again.
             self._endless.add(name)
         return position
 
     def _declaration(self, data: bytes, at: int) -> int | None:
-        """A comment, a doctype or a processing instruction."""
+        """Pass over a comment, a doctype or a processing instruction."""
         if data.startswith(b"<!--", at):
             # "<!-->" and "<!--->" are whole comments.
             inner = at + 4
@@ -492,10 +487,10 @@ class Scanner:
                 return None
             self._inside = b"!--"
             return inner
-        if data.startswith(b"<![CDATA[", at) and self._closed and self._closed[-1] in _DRAWINGS:
+        if data.startswith(b"<![CDATA[", at) and self._excluded and self._excluded[-1] in _FOREIGN:
             end = data.find(b"]]>", at)
             if end >= 0 and data.find(b">", at) < end:
-                self._forbidden = True
+                self._is_forbidden = True
             return end + 3 if end >= 0 else None
         if len(data) - at < len(b"<![CDATA[") and b">" not in data[at:]:
             return None
@@ -504,10 +499,10 @@ class Scanner:
 
     def _leave_raw(self, data: bytes, position: int) -> int:
         """
-        Go to where the element whose text is not markup ends.
+        Find the end of an element whose text is not markup.
 
-        Returns the position behind its end tag, and clears `_inside`; or, where the end has not come, up to where the
-        text is settled: a few bytes are held back, because they may be the beginning of the end tag.
+        Returns the position after its end tag and clears `_inside`. Where the end has not come, returns up to where
+        the text is settled: the last bytes may be the start of the end tag.
         """
         inside = self._inside
         assert inside is not None
@@ -533,10 +528,10 @@ class Scanner:
 
     def _script_end(self, data: bytes, position: int) -> tuple[int, re.Match[bytes] | None]:
         """
-        The end of a script, by the standard's odd rule: inside `<!--` a nested `<script>` needs its own `</script>`.
+        Find the end of a script, by the standard's odd rule: inside `<!--` a nested `<script>` needs its own end tag.
 
-        Returns up to where the rule was followed, and the end tag where it was found. State of the rule is kept across
-        pieces.
+        Returns up to where the rule was followed, and the end tag if there is one. The rule's state survives the end
+        of a piece.
         """
         while True:
             match = _SCRIPT.search(data, position)
@@ -546,7 +541,7 @@ class Scanner:
             token = match[0]
             if token == b"<!--":
                 self._script[0] = True
-                # The dashes may already be those of "-->".
+                # The dashes may be those of "-->" as well.
                 position = match.end() - 2
                 continue
             if token == b"-->":
@@ -561,13 +556,13 @@ class Scanner:
 
 
 def _attributes(data: bytes, at: int, end: int) -> Attributes:
-    """The attributes of the tag from *at* to *end*."""
+    """Return the attributes of the tag from *at* to *end*."""
     found: Attributes = {}
     name = _TAG_NAME.match(data, at)
     assert name is not None
     position = name.end()
     while match := _EACH.search(data, position, end - 1):
-        # Of two attributes with one name the first counts.
+        # The first of two attributes with one name counts.
         raw = match[2]
         key = match[1].lower()
         if raw is None:
@@ -579,25 +574,29 @@ def _attributes(data: bytes, at: int, end: int) -> Attributes:
     return found
 
 
-def _note_policies(data: bytes, settled: int, unmarked: list[tuple[int, int]], findings: list[Finding]) -> None:
+def _note_policies(data: bytes, settled: int, raw_text: list[tuple[int, int]], findings: list[Finding]) -> None:
     """
-    What elements say on referrers themselves, put among *findings*.
+    Put the referrer policies of elements among *findings*.
 
-    Any element that loads or leads to something may say it; those that matter otherwise are few.
+    Any element that loads or links to something may have one; few of them are relevant otherwise.
     """
     found: dict[int, Finding] = {}
     for match in _OWN_POLICY.finditer(data, 0, settled):
         at = match.start()
         tag = _TAG.match(data, max(0, data.rfind(b"<", 0, at)))
-        if tag is None or tag[1] or tag.end() <= at or any(begin <= at < end for begin, end in unmarked):
+        if tag is None or tag[1] or tag.end() <= at or any(begin <= at < end for begin, end in raw_text):
             continue
         start, stop, value = _attributes(data, tag.start(), tag.end()).get(b"referrerpolicy", _NO_VALUE)
         if start < stop:
-            found[start] = (start, stop, "referrer", attribute_text(value))
+            found[start] = (start, stop, "referrer", _text(value))
     if found:
         findings.extend(found.values())
         findings.sort(key=lambda find: find[0])
 
 
-def _said(values: Attributes, name: bytes) -> bytes:
-    return attribute_text(values.get(name, _NO_VALUE)[2]).strip(_SPACE).lower()
+def _word(values: Attributes, name: bytes) -> bytes:
+    return _text(values.get(name, _NO_VALUE)[2]).strip(_SPACE).lower()
+
+
+def _text(raw: bytes) -> bytes:
+    return attribute_text(raw) if b"&" in raw else raw
