@@ -51,7 +51,7 @@ def test_a_forgotten_page_is_a_page_of_this_site():
     assert found.text == "Used a link of a page of this site that another visitor was given."
 
 
-def test_who_was_another_before_is_not_accused():
+def test_a_visitor_with_a_new_name_may_use_its_earlier_links():
     """Logged in or out, or at another address: the browser carries, sealed, who it was."""
     account = {"visitor": "account:ann", "account": "ann"}
     assert len(evidence(marker=issued_to(ME), **account)) == 1
@@ -163,6 +163,6 @@ def test_a_log_of_a_site_without_markers_accuses_nobody():
         )
 
 
-def test_a_script_may_count():
+def test_a_script_may_enumerate_pages():
     """An endless list loads its next part: the request says that a script made it, the answer is a whole page."""
     assert after("/list?page=2", "/list?page=3", origin="same", signs=("by-script",)) == []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from driving import settings
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
-from hedgerow.detectors.rate_limit import RateLimitDetector
+from hedgerow.detectors.rate_limit import RateLimitDetector, report_rule
 
 VISIT = Visit(1.0, "192.0.2.1", "account:ann", "192.0.2.1", "GET", "/", account="ann")
 
@@ -17,7 +18,7 @@ def evidence(windows, counts):
     return RateLimitDetector(windows)(VISIT, StateReply(None, counts))
 
 
-def test_the_count_itself_is_allowed():
+def test_exactly_the_limit_is_allowed_and_one_more_is_not():
     window = RateLimit(count=5, seconds=3.0)
     assert evidence([window], (5,)) == ()
     (found,) = evidence([window], (6,))
@@ -48,7 +49,7 @@ def test_a_visit_that_was_not_counted_is_no_evidence():
         ),
     ],
 )
-def test_whom_it_speaks_about(window, code, key, text):
+def test_evidence_names_the_visitor_the_address_or_the_network(window, code, key, text):
     (found,) = evidence([window], (2,))
     assert (found.code, found.key, found.text) == (code, key, text)
 
@@ -71,3 +72,18 @@ def test_one_piece_of_evidence_for_the_first_window_that_is_over():
     ]
     assert [e.code for e in evidence(windows, (5, 10, 3))] == ["density-prefix"]
     assert [e.code for e in evidence(windows, (6, 10, 3))] == ["density-visitor"]
+
+
+def test_a_source_of_a_log_is_judged_by_its_busiest_seconds():
+    own = settings(
+        "[[density.windows]]\ncount = 9\nseconds = 60\n[[density.windows]]\ncount = 5\nseconds = 1.2\nof = 'requests'\n"
+        "[[density.windows]]\ncount = 1\nseconds = 1.2\nby = 'prefix'\n[[density.windows]]\ncount = 1\nseconds = 7\n"
+        "[[density.windows]]\ncount = 1\nseconds = 60\nof = 'prefetches'\n"
+    )
+    rule = report_rule(own)
+    assert rule.columns == ("peak_2", "peak_0")
+    assert [one.text for one in rule.judge(9, 5)] == []
+    assert [one.text for one in rule.judge(10, 5)] == ["More than 9 pages in 60 seconds."]
+    assert [(one.code, one.text) for one in rule.judge(9, 6)] == [
+        ("density-visitor", "More than 5 pages in 1.2 seconds.")
+    ]

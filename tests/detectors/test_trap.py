@@ -23,7 +23,7 @@ def evidence(found: Visit):
     return TrapDetector(lambda digest: "/list" if digest == page_digest("/list") else "")(found, MEMORY)
 
 
-def test_who_follows_its_own_hidden_link_is_a_crawler():
+def test_a_visitor_that_follows_its_own_hidden_link_is_a_crawler():
     (found,) = evidence(visit())
     assert (found.detector, found.code, found.weight) == ("trap", "trap", 1.0)
     assert found.text == "Followed a link of the page /list that no person can see."

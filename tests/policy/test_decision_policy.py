@@ -133,7 +133,7 @@ def test_a_suspect_is_told_why():
     assert decision.code == "suspect"
 
 
-def test_suspicion_fades():
+def test_a_score_fades():
     policy = DecisionPolicy(RULES, PolicyThresholds(half_life=100.0))
     actions, _ = visits(policy, [0.3] * 29, gap=100.0)
     assert set(actions) == {"pass"}
@@ -223,7 +223,7 @@ def test_reasons_are_bounded():
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(0, 10.0), (1, 20.0), (2, 40.0), (3, 50.0), (5000, 50.0)])
-def test_who_is_blocked_again_is_blocked_for_longer_up_to_a_limit(before, seconds):
+def test_each_further_block_lasts_longer_up_to_a_limit(before, seconds):
     policy = DecisionPolicy(RULES, lengthen=2.0, longest=50.0)
     memory = StateReply(None, (), offences=((ADDRESS, before), ("192.0.2.0/24", 9)) if before else ())
     decision, block = policy.decide(VISIT, memory, [evidence()])
@@ -269,7 +269,7 @@ def come(policy: DecisionPolicy, score: VisitorScore | None, at: float = 100.0) 
     return outcome.decision.action, updated_score(score, change) if change is not None else score
 
 
-def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
+def test_a_visitor_flagged_by_the_watch_is_challenged_at_its_next_visit():
     policy = DecisionPolicy(RULES)
     score = updated_score(None, policy.flag(ADDRESS, 100.0, "depth-first", "path-depth-first"))
     assert (score.identity, score.challenges) == ("depth-first", 1)
@@ -278,7 +278,7 @@ def test_who_the_watch_has_found_is_challenged_when_it_comes_again():
     assert (action, after.identity) == ("pass", "person")
 
 
-def test_who_solves_what_the_watch_asked_three_times_a_day_is_blocked():
+def test_a_visitor_flagged_three_times_a_day_is_blocked():
     policy, score = DecisionPolicy(RULES), None
     actions = []
     for n in range(3):
@@ -288,7 +288,7 @@ def test_who_solves_what_the_watch_asked_three_times_a_day_is_blocked():
     assert actions == ["challenge", "challenge", "refuse"]
 
 
-def test_a_suspect_that_the_watch_finds_too_is_challenged_once():
+def test_a_suspect_that_the_watch_flags_too_is_challenged_once():
     policy = DecisionPolicy(RULES)
     score = updated_score(None, ScoreUpdate(ADDRESS, 100.0, 0, 3600.0, weight=1.0, identity="suspect", challenged=True))
     score = updated_score(score, policy.flag(ADDRESS, 101.0, "width-first", "path-width-first"))
@@ -331,7 +331,7 @@ class Thorough(DecisionPolicy):
     ),
     at=st.sampled_from([100.0, 90_000.0]),
 )
-def test_who_plainly_stays_a_person_would_have_been_found_to(score, weights, detectors, thresholds, at):
+def test_the_short_cut_for_persons_decides_as_the_whole_computation_does(score, weights, detectors, thresholds, at):
     rules = {
         **RULES,
         "headers": PolicyRule("refuse", 10.0, steady=True),

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
+from driving import settings
 from hedgerow.core.visit import Visit
-from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.report.declared_bots import PROGRAM, DeclaredBots
-from hedgerow.report.live_opinions import HeaderOpinion, RateLimitOpinion
+from hedgerow.report.live_opinions import detector_opinions
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.source_labels import CRAWLER
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
+from hedgerow.settings import Settings
 from hedgerow.watch.models.bundle import load_window
 from hedgerow.watch.sessions.path import step_of
 from hedgerow.watch.sessions.window import LEAST, SessionWindow, access_of
@@ -32,10 +33,23 @@ def tables(tmp_path):
 
 
 def test_density_tells_who_was_over_a_limit(tables):
-    found = RateLimitOpinion(tables.figures, DEFAULT_WINDOWS)
+    opinions = detector_opinions(tables.figures, None, Settings())
+    assert list(opinions) == ["density"], "headers are judged by user agents, which are ignored here"
+    found = opinions["density"]
     assert (found.probability > 0.99).tolist() == [True, False, False, False]
     assert found.speaks.tolist() == [True, False, False, False]
     assert found.evidence(np.array([0])).text == ["More than 40 pages in 1.2 seconds."]
+
+
+def test_density_goes_by_the_limits_of_the_settings(tables):
+    own = settings("[[density.windows]]\ncount = 2\nseconds = 60\n[[density.windows]]\ncount = 4\nseconds = 600\n")
+    found = detector_opinions(tables.figures, None, own)["density"]
+    assert found.speaks.tolist() == [True, True, True, True]
+    assert found.evidence(np.array([1, 2])).text == ["More than 2 pages in 60 seconds."] * 2
+    others = settings(
+        "[[density.windows]]\ncount = 1\nseconds = 7\n[[density.windows]]\ncount = 1\nseconds = 60\nby = 'prefix'\n"
+    )
+    assert detector_opinions(tables.figures, None, others) == {}, "a window that a report does not count"
 
 
 def test_windows_are_judged_as_the_watch_would(tables):
@@ -64,7 +78,7 @@ def test_what_a_user_agent_declares_counts_in_its_windows(tables):
 
 
 def test_headers_are_said_and_do_not_count(tables):
-    found = HeaderOpinion(tables.figures, DeclaredBots(tables, Bots()))
+    found = detector_opinions(tables.figures, DeclaredBots(tables, Bots()), Settings())["headers"]
     assert found.speaks.tolist() == [False, False, True, True]
     evidence = found.evidence(np.array([3, 2]))
     assert evidence.whom.tolist() == [0, 1]

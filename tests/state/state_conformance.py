@@ -222,6 +222,44 @@ class StateConformance:
         state.use((RateLimit(count=7, seconds=9.0),))
         assert state.record_visit(ask(0.0, site_rate=True)).site_rate == pytest.approx(2 * 0.0693147)
 
+    # ---- The rate of the whole site
+
+    @pytest.mark.parametrize("rate", [0.5, 5.0, 50.0])
+    def test_the_rate_of_the_site_is_that_of_steady_visits_of_all_its_visitors(self, rate):
+        state = self.state(WINDOW)
+        for n in range(int(60 * rate) + 20):
+            found = state.record_visit(ask(n / rate, f"192.0.2.{n % 50}", site_rate=True)).site_rate
+        assert found == pytest.approx(rate, rel=0.15, abs=0.05)
+        assert state.record_visit(ask(10_000.0, site_rate=True)).site_rate < 0.1
+
+    def test_only_visits_that_ask_for_it_add_to_the_rate_of_the_site(self):
+        state = self.state(WINDOW)
+        one = state.record_visit(ask(0.0, site_rate=True)).site_rate
+        assert one == pytest.approx(0.0693147)
+        assert state.record_visit(ask(0.0)).site_rate == 0.0
+        assert state.record_visit(ask(0.0, count=False, site_rate=True)).site_rate == 0.0, "a verified bot"
+        state.commit(block(AWAY, AWAY))
+        state.record_visit(ask(0.0, AWAY, site_rate=True))
+        assert state.record_visit(ask(0.0, site_rate=True)).site_rate == pytest.approx(2 * one), "nor who is blocked"
+
+    def test_a_visit_that_turns_out_to_be_another_kind_adds_once_to_the_rate_of_the_site(self):
+        state = self.state(WINDOW)
+        for kind in ("asset", "call"):
+            before = state.record_visit(ask(0.0, kind=kind, site_rate=True)).site_rate
+            assert state.reclassify(ask(0.0, site_rate=True), kind).site_rate == pytest.approx(before)
+
+    def test_a_late_visit_does_not_turn_the_rate_of_the_site_back(self):
+        state = self.state(WINDOW)
+        state.record_visit(ask(100.0, site_rate=True))
+        assert state.record_visit(ask(0.0, site_rate=True)).site_rate == pytest.approx(2 * 0.0693147)
+        assert state.record_visit(ask(110.0, site_rate=True)).site_rate == pytest.approx(2 * 0.0693147)
+
+    def test_the_rate_of_the_site_outlives_settings_that_are_read_again(self):
+        state = self.state(WINDOW)
+        state.record_visit(ask(0.0, site_rate=True))
+        state.use((RateLimit(count=7, seconds=9.0),))
+        assert state.record_visit(ask(0.0, site_rate=True)).site_rate == pytest.approx(2 * 0.0693147)
+
     # ---- Concurrency
 
     @pytest.mark.no_cover

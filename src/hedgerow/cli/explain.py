@@ -1,4 +1,4 @@
-"""`hedgerow explain REFERENCE`: from the number that a refused visitor reads out to what it did."""
+"""`hedgerow explain REFERENCE`: what a refused visitor did, or what an evidence code means."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 
 from hedgerow.cli.ledger_access import find_reference
 from hedgerow.core.decision import Evidence
+from hedgerow.detectors.documentation import describe_code
+from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.settings import load_settings
@@ -18,7 +20,10 @@ _COLUMNS = ("at", "visitor", "address", "method", "host", "target", "user_agent"
 
 
 def run(reference: str, *, config: Path | None) -> None:
-    """Print what the ledger knows about *reference*."""
+    """Print what the ledger knows about *reference*, or what the detectors declare where it is an evidence code."""
+    if described := list(describe_code(registry(), reference.strip())):
+        typer.echo("\n".join(described))
+        return
     settings = load_settings(config)
     row = find_reference(settings, reference.strip().upper(), _COLUMNS)
     try:

@@ -233,10 +233,15 @@ def check(
 
 @app.command()
 def explain(
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="As on the page that the visitor saw.")],
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="REFERENCE", help="As on the page that the visitor saw; or an evidence code like `trap`."
+        ),
+    ],
     config: Config = None,
 ) -> None:
-    """Say why a visitor was refused, given the reference number it was shown."""
+    """Say why a visitor was refused, given the reference it was shown; or what an evidence code means."""
     from hedgerow.cli.explain import run
 
     run(reference, config=default_config(config))

@@ -69,9 +69,7 @@ class Engine:
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
         day = self.policy.day_of(visit.at) if self._by_day else 0
-        return StateQuery(
-            visit.at, visit.kind, visit.visitor, visit.prefix, network, count=count, day=day, site_rate=self._site_rate
-        )
+        return StateQuery(visit.at, visit.kind, visit.visitor, visit.prefix, network, count, day, self._site_rate)
 
     def judge(self, visit: Visit, memory: StateReply) -> Outcome:
         """

@@ -24,13 +24,8 @@ _UNWANTED = EvidenceCode(
     "claim", "unwanted-bot", 1.0, "This site does not want {name}.", "The policy for its category is `refuse`."
 )
 _SIGNATURES = (
-    EvidenceCode(
-        "claim", "signature-forged", 0.5, "The signature does not match the request.",
-        "The request is signed, and the signature does not match it.",
-    ),
-    EvidenceCode(
-        "claim", "signature-replayed", 0.3, "The signature was used before.", "The signature's nonce was used before."
-    ),
+    EvidenceCode("claim", "signature-forged", 0.5, "The signature does not match the request."),
+    EvidenceCode("claim", "signature-replayed", 0.3, "The signature was used before."),
     EvidenceCode(
         "claim", "signature-expired", 0.1, "The signature has expired or is not yet valid.",
         "The signature has expired, is not yet valid, or is valid for more than a day.",

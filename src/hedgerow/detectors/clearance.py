@@ -17,18 +17,13 @@ from hedgerow.detectors.spec import DetectorSpec, EvidenceCode, EvidenceGroup
 _CODES = tuple(
     EvidenceCode("clearance", *declared)
     for declared in (
-        ("clearance-address", 0.1, "The clearance was issued to another address of this network.",
-         "It was issued to another address of the same network."),
-        ("clearance-language", 0.2, "The clearance was issued to a browser with other language preferences.",
-         "It was issued to a browser that asked for other languages."),
-        ("clearance-network", 0.0, "The clearance was issued in another network.",
-         "It was issued in another network, where it does not count."),
-        ("clearance-user-agent", 0.4, "The clearance was issued to a browser with another user agent.",
-         "It was issued to a browser with another user agent."),
-        ("clearance-shared", 1.0, "The clearance was used from several networks within minutes: it was shared.",
-         "It was used from several networks within minutes."),
+        ("clearance-address", 0.1, "The clearance was issued to another address of this network."),
+        ("clearance-language", 0.2, "The clearance was issued to a browser with other language preferences."),
+        ("clearance-network", 0.0, "The clearance was issued in another network."),
+        ("clearance-user-agent", 0.4, "The clearance was issued to a browser with another user agent."),
+        ("clearance-shared", 1.0, "The clearance was used from several networks within minutes: it was shared."),
     )
-)  # fmt: skip
+)
 _EVIDENCE = {code.code: code.evidence() for code in _CODES}
 
 

@@ -32,28 +32,24 @@ _K1 = EvidenceCode(
     "containment", "k1", 1.0, _TEXT, "More than `k1` requests today from one address. Challenged; nobody is blocked."
 )
 _K2 = EvidenceCode(
-    "containment", "k2", 1.0, _TEXT, "More than `k2` requests today by a visitor who solved a challenge. "
-    "Challenged again.",
-)  # fmt: skip
+    "containment", "k2", 1.0, _TEXT, "More than `k2` requests today by a visitor who solved a challenge."
+)
 
 
 class ContainmentSettings(Table, frozen=True):
     """PubCrawl's containment of visitors without an account."""
 
-    enabled: Annotated[bool, Meta(description="Contain visitors who are neither known nor listed.")] = False
-    k1: Annotated[
-        int, Meta(description="Pages and calls that one address may request in a day before it is challenged.")
-    ] = 20
-    k2: Annotated[int, Meta(description="The same for a visitor who solved a challenge.")] = 1000
+    enabled: Annotated[bool, Meta(description="Contain visitors that are neither identified nor listed.")] = False
+    k1: Annotated[int, Meta(description="Pages and calls per day and address before a challenge.")] = 20
+    k2: Annotated[
+        int, Meta(description="Pages and calls per day for a visitor that solved the challenge, before the next one.")
+    ] = 1000
     white_volume: Annotated[
         int,
-        Meta(
-            description="A source on the white list that makes more requests in a day is treated as unknown until "
-            "midnight."
-        ),
+        Meta(description="A white-listed source with more requests in a day is treated as unlisted until midnight."),
     ] = 100_000
     above_rate: Annotated[
-        float, Meta(description="Only while the whole site has so many visits a second; 0: always.")
+        float, Meta(description="Contain only while the whole site has this many visits per second; 0: always.")
     ] = 0.0
 
     def faults(self) -> Faults:

@@ -49,7 +49,7 @@ CODES = {
          "A browser that speaks HTTP/1.0."),
         ("browser-order", 0.1, "The headers are not in the order in which that browser sends them.",
          "User agent, `Accept`, `Accept-Encoding` and `Accept-Language` are not in that browser's order."),
-        ("no-agent", 0.1, "The request has no user agent.", "No user agent."),
+        ("no-agent", 0.1, "The request has no user agent.", ""),
         ("odd-agent", 0.1, "The user agent says nothing.", "A user agent that says nothing (`Mozilla/5.0`)."),
         ("browser-no-encoding", 0.05, "The user agent names a browser, and the request takes no compressed answer.",
          "A browser without `Accept-Encoding`; some virus scanners remove it."),
@@ -84,8 +84,8 @@ class HeadersSettings(Table, frozen=True):
     enabled: Annotated[
         bool,
         Meta(
-            description="Give evidence of [odd headers](detectors.md#headers). Small weights, never enough to decide "
-            "alone."
+            description="Collect evidence from [header anomalies](detectors.md#headers). Small weights, never enough "
+            "to decide alone."
         ),
     ] = True
 

@@ -72,15 +72,15 @@ class DensitySettings(Table, frozen=True):
     windows: Annotated[
         tuple[RateLimit, ...],
         Meta(
-            description="Limits: more than `count` visits within any `seconds`. `by`: `visitor`, `prefix` (everybody "
-            "at an address: IPv4 /32, IPv6 /64) or `network` (IPv4 /24, IPv6 /48). `of`: `pages`, `requests` (pages "
-            "and calls), `everything` (assets too) or `prefetches` (too many of those are declined one by one, with "
-            "503, and nobody is blocked). `hedgerow replay LOG --propose` suggests limits from your own log."
+            description="Limits: more than `count` visits within any `seconds`. `by`: `visitor`, `prefix` (all "
+            "visitors at an address: IPv4 /32, IPv6 /64) or `network` (IPv4 /24, IPv6 /48). `of`: `pages`, `requests` "
+            "(pages and calls), `everything` (assets too) or `prefetches` (nobody is blocked for these: excess "
+            "prefetches are declined with 503). `hedgerow replay LOG --propose` suggests limits from your own log."
         ),
     ] = DEFAULT_WINDOWS
-    block_for: Annotated[float, Meta(description="How many seconds a block lasts.")] = 3600.0
-    renew: Annotated[bool, Meta(description="A visit during a block (of any kind) starts the block again.")] = True
-    response: Annotated[BlockResponse, Meta(description='Or `"detain"`: into the maze.')] = "refuse"
+    block_for: Annotated[float, Meta(description="How long a visitor over a limit is blocked.")] = 3600.0
+    renew: Annotated[bool, Meta(description="A visit during a block (of any kind) restarts the block.")] = True
+    response: Annotated[BlockResponse, Meta(description='Or `"detain"`: serve the maze.')] = "refuse"
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "block_for")

@@ -98,6 +98,9 @@ def _faults(spec: DetectorSpec) -> Iterator[str]:
     for code in spec.codes:
         if code.group not in groups:
             yield f"detector {spec.name!r}: code {code.code!r} is in group {code.group!r}, which has no rule"
+    for code in spec.codes:
+        if "{" in code.text and not code.when:
+            yield f"detector {spec.name!r}: code {code.code!r} must say when it is given: its sentence is a template"
     for group in sorted(groups & _RESERVED):
         yield f"detector {spec.name!r}: the group {group!r} is reserved"
     for group in sorted(groups - {code.group for code in spec.codes}):

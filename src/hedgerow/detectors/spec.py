@@ -40,14 +40,14 @@ class EvidenceCode(msgspec.Struct, frozen=True):
     """
     One kind of evidence: the group that it belongs to, its code, its default weight and its sentence.
 
-    *text* is a `str.format` template. *when* tells the operator when this evidence is given.
+    *text* is a `str.format` template. *when* tells the operator when this evidence is given, where *text* does not.
     """
 
     group: str
     code: str
     weight: float
     text: str
-    when: str
+    when: str = ""
 
     def evidence(self, *, weight: float | None = None, key: str = "", details: str = "", **fields: object) -> Evidence:
         text = self.text.format(**fields) if fields else self.text

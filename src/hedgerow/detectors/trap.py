@@ -43,23 +43,23 @@ _PREFETCHED = EvidenceCode(
 class TrapSettings(Table, frozen=True):
     """Hidden links."""
 
-    enabled: Annotated[bool, Meta(description="Put hidden links into pages.")] = True
+    enabled: Annotated[bool, Meta(description="Insert hidden links into pages.")] = True
     placement: Annotated[
         Placement,
         Meta(
-            description="`spread`: behind the first link, behind every n-th link after it at growing distances, and at "
-            "the end of the page. `links`: behind every n-th link, and at the end. `end`: only at the end."
+            description="`spread`: after the first link, then at growing distances, and at the end. `links`: after "
+            "every n-th link, and at the end. `end`: only at the end."
         ),
     ] = "spread"
     every: Annotated[
         int,
         Meta(
-            description='The n. The strongest setting of the thesis is `placement = "links"` with `every = 1`: behind '
+            description='The n of `placement`. `placement = "links"` with `every = 1` inserts a hidden link after '
             "every link."
         ),
     ] = 3
-    block_for: Annotated[float, Meta(description="How many seconds a visitor who follows one is blocked.")] = 3600.0
-    response: Annotated[BlockResponse, Meta(description='Or `"detain"`: into the maze.')] = "refuse"
+    block_for: Annotated[float, Meta(description="How long a visitor that follows a hidden link is blocked.")] = 3600.0
+    response: Annotated[BlockResponse, Meta(description='Or `"detain"`: serve the maze.')] = "refuse"
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "every", "block_for")

@@ -92,6 +92,7 @@ class DecisionPolicy:
         self._rules = {"suspicion": PolicyRule("refuse", self.thresholds.block_for), **rules}
         self._steady = frozenset(name for name, rule in self._rules.items() if rule.steady)
         self._entry_groups = frozenset(name for name, rule in self._rules.items() if rule.records_entry)
+        self.detains = any(rule.action == "detain" for rule in self._rules.values())
         self._renew = renew
         self._strikes = strikes
         self.day_of = day_of

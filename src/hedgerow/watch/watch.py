@@ -1,9 +1,9 @@
 """
-The watch: looks at visits behind the fast path, in order for each visitor, and tells the state what it finds.
+The watch analyses visits off the request path, in order for each visitor, and updates scores in the state.
 
-`Watch` is what looks: campaigns of visitors that share links, and the order in which a visitor follows them. It asks no
-clock. `WatchThread` has it look in a thread of its own, beside the gate: a request only leaves its visit in a queue.
-When the queue fills up only some visitors are looked at, each of them at all its visits, until there is room again.
+`Watch` finds campaigns of visitors that share links, and judges the order in which a visitor follows links. It asks no
+clock. `WatchThread` runs it in a background thread: a request only puts its visit into a queue. When the queue fills
+up, the thread skips some visitors entirely until there is room again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hedgerow.watch.snapshot import SnapshotChanges, WatchSnapshot
 log = logging.getLogger(__name__)
 
 Response = Literal["challenge", "record"]
-"""What becomes of who is found: a challenge, or a note in its standing that weighs nothing."""
+"""What a recognised visitor gets: a challenge, or a note in its score that weighs nothing."""
 
 _MOST_MISSED = 100_000
 _AT_ONCE = 8
@@ -46,23 +46,21 @@ _SAVED_AT_ONCE = 200
 
 
 class Sessions(Protocol):
-    """Where what is pending is kept over a restart."""
+    """Where pending sessions survive a restart."""
 
-    def read(self) -> WatchSnapshot:
-        """All that is kept."""
+    def read(self) -> WatchSnapshot: ...
 
-    def write(self, changes: SnapshotChanges, records: Sequence[PanelRecord] = ()) -> None:
-        """Keep these."""
+    def write(self, changes: SnapshotChanges, records: Sequence[PanelRecord] = ()) -> None: ...
 
     def close(self) -> None: ...
 
 
 class Watch:
     """
-    Looks at visits. *update_score* changes a standing in the state, *note* takes down a campaign.
+    Analyses visits. *update_score* changes a score in the state, *note* stores a campaign.
 
-    *paths* judges a session at 10, 20, ... 60 steps, *windows* a window at 27 visits and whenever 27 others have come;
-    without either there are no sessions. At most *most_sessions* are pending. One thread at a time may call this.
+    *paths* judges a session at 10, 20, ... 60 steps; *windows* judges a window at 27 visits and after each further 27.
+    Without both there are no sessions. At most *most_sessions* are pending. Not thread-safe.
     """
 
     def __init__(
@@ -91,23 +89,22 @@ class Watch:
         self.on_window: Response = on_window
         self.observe = observe
         self.host = host
-        """The site's, where visits do not name it: those of a log."""
+        """The site's host, for visits that do not name it, such as those of a log."""
         self.note = note
         self._most = most_sessions
         self._sessions: dict[str, PendingSession] = {}
         self._changed: set[str] | None = None
         self.seen = 0
-        """Visits looked at."""
+        """Number of visits analysed."""
         self.found: Counter[str] = Counter()
-        """Sessions by what they were judged to be, windows likewise; members of campaigns."""
+        """How often sessions and windows were judged to be what, and the number of members of campaigns."""
 
     @property
     def pending(self) -> int:
-        """How many sessions are pending."""
+        """Number of pending sessions."""
         return len(self._sessions)
 
     def see(self, visit: Visit, decision: Decision) -> None:
-        """One more visit, and what was decided about it."""
         self.seen += 1
         if visit.bot or not visit.visitor:
             return
@@ -117,12 +114,12 @@ class Watch:
             self._see_path(visit)
 
     def miss(self, visitor: str) -> None:
-        """Visits of this one were not seen: its session has a hole, and is worth nothing."""
+        """Drop the session of a visitor of whom visits were skipped: a session with gaps cannot be judged."""
         if self._sessions.pop(visitor, None) is not None and self._changed is not None:
             self._changed.add(visitor)
 
     def keep(self) -> None:
-        """From now on remember what changes: it is going to be kept."""
+        """Track changes from now on, for `changed`."""
         if self._changed is None:
             self._changed = set()
         if self.sharing is not None:
@@ -132,7 +129,7 @@ class Watch:
         return self.sharing.campaigns() if self.sharing is not None else ()
 
     def note_campaigns(self) -> None:
-        """Take down how all campaigns go on."""
+        """Store the current state of all campaigns."""
         if self.note is not None:
             for campaign in self.campaigns():
                 self.note(campaign.id, campaign)
@@ -142,11 +139,10 @@ class Watch:
         return [panel for panel in (self.paths, self.windows) if panel is not None]
 
     def records(self) -> Sequence[PanelRecord]:
-        """What the panels have recorded."""
         return [panel.record for panel in self.panels]
 
     def restore(self, kept: WatchSnapshot, campaigns: Sequence[Campaign] = ()) -> None:
-        """Take over what was pending before a restart."""
+        """Restore what was pending before a restart."""
         for visitor, session in kept.sessions[-self._most :]:
             pending = PendingSession.from_bytes(session)
             if pending is not None:
@@ -159,21 +155,20 @@ class Watch:
             self.sharing.restore_ties(kept.ties)
 
     def forget(self, whose: Callable[[str], bool]) -> None:
-        """Hold the sessions of these no longer: another watch does from now on."""
+        """Drop the sessions of these visitors: another watch takes them over."""
         for visitor in [name for name in self._sessions if whose(name)]:
             del self._sessions[visitor]
             if self._changed is not None:
                 self._changed.discard(visitor)
 
     def holds(self, visitor: str) -> bool:
-        """Whether a session of this one is pending here."""
         return visitor in self._sessions
 
     def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> SnapshotChanges:
         """
-        What has changed since this was asked last, at most *most* of each.
+        Return what has changed since the last call, at most *most* of each kind.
 
-        None: it is gone, or has just begun, a session with less than *least* steps.
+        A session is None if it is gone, or has fewer than *least* steps so far.
         """
         if self._changed is None:
             return SnapshotChanges({}, {})
@@ -186,7 +181,7 @@ class Watch:
             changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
         if self.sharing is None:
             return SnapshotChanges(changed, {})
-        # It may have been switched on since.
+        # A reload may have switched it on since.
         self.sharing.keep()
         return SnapshotChanges(changed, self.sharing.changed(most))
 
@@ -233,7 +228,7 @@ class Watch:
                 self._judge(windows, window, visit, "window", self.on_window)
 
     def _pending(self, visitor: str) -> PendingSession:
-        """The session of a visitor, about to change; who was silent for the longest makes room for a new one."""
+        """Return the session of a visitor for changing; the session idle for longest makes room for a new one."""
         changed = self._changed
         session = self._sessions.pop(visitor, None)
         if session is None:
@@ -264,10 +259,10 @@ class Watch:
 
 class WatchThread:
     """
-    A watch in a thread beside the gate; `add` is the gate's onlooker.
+    Runs a watch in a background thread; `add` is the gate's `on_decision` callback.
 
-    At most *queue* visits wait. From half of that on every second visitor is left out, then three of four, and so on.
-    Where nothing happens there is no thread.
+    At most *queue* visits wait. From half of that on, every second visitor is skipped, then three of four, and so on.
+    The thread ends when it is idle.
     """
 
     def __init__(self, watch: Watch, *, queue: int = 10_000, sessions: Sessions | None = None) -> None:
@@ -282,18 +277,18 @@ class WatchThread:
         self._saved_at = time.monotonic()
         self._thread: threading.Thread | None = None
         self.left_out = 0
-        """Visits that were not looked at because the watch fell behind."""
+        """Number of visits skipped because the watch fell behind."""
         if sessions is not None:
             watch.keep()
             self._guard(self._restore)
 
     @property
     def waiting(self) -> int:
-        """Visits that wait to be looked at."""
+        """Number of visits in the queue."""
         return len(self._waiting)
 
     def add(self, visit: Visit, decision: Decision) -> None:
-        """Leave a visit to the watch. Never waits."""
+        """Put a visit into the queue. Never blocks."""
         waiting = len(self._waiting)
         if waiting * 2 >= self._queue and self._is_left_out(visit.visitor, waiting):
             self.left_out += 1
@@ -307,15 +302,16 @@ class WatchThread:
             self._wake.set()
 
     def miss(self, visitor: str) -> None:
-        """Visits of this one were lost on the way."""
+        """Note that visits of this visitor were lost."""
         if len(self._missed) < _MOST_MISSED:
             self._missed.add(visitor)
 
     def _is_left_out(self, visitor: str, waiting: int) -> bool:
         """
-        Whether a visitor is left out while so many wait: half of the visitors at half of the queue, all at its end.
+        Tell whether to skip a visitor while so many visits wait.
 
-        Who is left out is another at each start: nobody can choose a name that is never looked at.
+        Half of the visitors are skipped when the queue is half full, all of them when it is full.
+        `hash` differs in each process, so nobody can choose a name that is always skipped.
         """
         room = self._queue - waiting
         if room <= 0:
@@ -326,7 +322,7 @@ class WatchThread:
         return hash(visitor) % share != 0
 
     def close(self) -> None:
-        """Look at what waits, keep what is pending, and stop."""
+        """Process the queue, save pending sessions, and stop."""
         self._stop = True
         self._wake.set()
         thread = self._thread
@@ -350,11 +346,11 @@ class WatchThread:
             self._wake.clear()
             while self._waiting:
                 self._guard(self._look)
-                # Gives way: whoever has a request to answer does not wait for more than a few visits.
+                # Yields to threads that answer requests.
                 time.sleep(_BREATH)
             if time.monotonic() - self._saved_at > _SAVE_EVERY:
                 self._save(_MOST_SAVED)
-            # Not for every single visit: some come together.
+            # Visits often come in bursts: do not wake up for each of them.
             time.sleep(_PAUSE)
             if not self._waiting and not self._wake.wait(_IDLE):
                 self._save(None)
@@ -365,7 +361,7 @@ class WatchThread:
 
     def _look(self) -> None:
         watch, waiting, missed = self.watch, self._waiting, self._missed
-        # The more wait, the more at once: to take turns with the gate costs more than to look at a visit.
+        # The longer the queue, the larger the batch: switching threads costs more than analysing a visit.
         at_once = max(_AT_ONCE, min(len(waiting) // _AT_ONCE, _MOST_AT_ONCE))
         for _ in range(min(at_once, len(waiting))):
             visit, decision = waiting.popleft()
@@ -379,7 +375,7 @@ class WatchThread:
             self.watch.restore(self._sessions.read())
 
     def _save(self, most: int | None) -> None:
-        """Keep at most *most* of what has changed; a little at a time, so that nobody waits for it."""
+        """Save at most *most* changes, a few at a time, so that requests do not wait."""
         self._saved_at = time.monotonic()
         self._guard(self.watch.note_campaigns)
         if self._sessions is not None:
@@ -393,7 +389,7 @@ class WatchThread:
                 time.sleep(_BREATH)
 
     def _guard(self, do: Callable[[], None]) -> None:
-        """Whatever fails, the next visits must find a watch."""
+        """Log any failure and go on: the watch must survive for the next visits."""
         try:
             do()
         except Exception:

@@ -108,7 +108,7 @@ def build_app(settings: Settings, given: Surroundings, previous: App | None = No
     else:
         tarpit = Tarpit(detain.connections, detain.memory, detain.seconds)
     # A maze takes 30 ms to lay out, so there is one only if somebody may be led into it.
-    detains = "detain" in {settings.traps.response, settings.density.response}
+    detains = gate.engine.policy.detains
     refused_agents = tuple(bot.robots for bot in refused_bots(settings) if bot.robots)
     changes_pages = settings.traps.enabled or rules.marks
     return App(

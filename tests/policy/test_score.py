@@ -1,0 +1,84 @@
+"""Scores: weights add up and fade, counts belong to a day, and reasons are bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from hedgerow.core.decision import ScoreUpdate, VisitorScore
+from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
+
+HOUR = 3600.0
+
+
+def update(at: float, day: int = 1, **fields) -> ScoreUpdate:
+    return ScoreUpdate("192.0.2.1", at, day, HOUR, **fields)
+
+
+def test_a_score_halves_in_each_half_life_and_reaches_zero():
+    score = VisitorScore(total=0.8, at=100.0)
+    assert score_at(score, 100.0, HOUR) == 0.8
+    assert score_at(score, 100.0 + 2 * HOUR, HOUR) == pytest.approx(0.2)
+    assert score_at(score, 0.0, HOUR) == 0.8, "a late visit does not make it grow"
+    assert score_at(score, 100.0 + 30 * HOUR, HOUR) == 0.0
+    assert score_at(None, 0.0, HOUR) == 0.0
+
+
+def test_weights_are_added_to_what_is_left():
+    score = updated_score(None, update(0.0, weight=0.4, codes=("a",)))
+    score = updated_score(score, update(HOUR, weight=0.4, codes=("b",)))
+    assert score.total == pytest.approx(0.6)
+    assert score.at == HOUR
+    late = updated_score(score, update(0.0, weight=0.4, codes=("a",)))
+    assert (late.total, late.at) == (pytest.approx(1.0), HOUR)
+
+
+def test_counts_are_those_of_one_day():
+    score = updated_score(None, update(0.0, suspicious=True, weight=0.1))
+    score = updated_score(score, update(1.0, suspicious=True, weight=0.1))
+    assert (suspicious_visits_on(score, 1), suspicious_visits_on(score, 2)) == (2, 0)
+    score = updated_score(score, update(2.0, day=2, suspicious=True, challenged=True, weight=0.1))
+    assert (suspicious_visits_on(score, 2), challenges_on(score, 2), challenges_on(score, 1)) == (1, 1, 0)
+    assert suspicious_visits_on(None, 1) == challenges_on(None, 1) == 0
+
+
+def test_clearing_starts_again_but_for_the_challenges_of_the_day():
+    score = VisitorScore("suspect", 1.5, 10.0, 1, 7, 1, (("a", 3),))
+    assert updated_score(score, update(20.0, cleared=True)) == VisitorScore("person", 0.0, 20.0, 1, 0, 1, ())
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        ("person", "suspect", "suspect"),
+        ("person", "width-first", "width-first"),
+        ("suspect", "depth-first", "depth-first"),
+        ("depth-first", "suspect", "depth-first"),
+        ("depth-first", "width-first", "width-first"),
+        ("depth-first", "", "depth-first"),
+        ("suspect", "person", "person"),
+    ],
+)
+def test_a_known_crawler_does_not_become_a_mere_suspect(before, change, after):
+    score = VisitorScore(before, 1.0, 10.0, 1)
+    assert updated_score(score, update(11.0, identity=change)).identity == after
+
+
+def test_a_suspect_has_its_challenge_counted_once():
+    score = updated_score(None, update(0.0, identity="suspect", challenged=True, weight=1.0))
+    assert updated_score(score, update(1.0, identity="suspect", challenged=True)).challenges == 1
+
+
+def test_eight_reasons_are_kept_those_seen_last():
+    score = None
+    for n in range(12):
+        score = updated_score(score, update(float(n), weight=0.1, codes=(f"code-{n}",)))
+    score = updated_score(score, update(12.0, weight=0.1, codes=("code-4", "code-11", "code-11")))
+    assert [code for code, _ in score.reasons] == [f"code-{n}" for n in (5, 6, 7, 8, 9, 10, 4, 11)]
+    assert dict(score.reasons)["code-11"] == 3
+
+
+def test_reasons_are_explained_the_most_frequent_first():
+    assert explained(VisitorScore(reasons=(("unmarked", 1), ("tampered", 7)))) == (
+        "Suspected for tampered (7 times), unmarked."
+    )
+    assert explained(VisitorScore()) == "Suspected."
