@@ -9,7 +9,7 @@ from pathlib import Path
 import altcha
 
 from bench.timing import measure
-from hedgerow.challenge.captcha import Captcha, draw, speak
+from hedgerow.challenge.captcha import Captcha, make_audio, make_image
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.protocol import Challenges, Issued, Solved
 from hedgerow.core.visit import Visit
@@ -26,7 +26,7 @@ ANSWERS = {"work": 4_000, "image": 20_000}
 
 def main() -> None:
     visit = Visit(1.8e9, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", "/docs/page.html?x=1", host="example.org")
-    ready = draw(), speak()
+    ready = make_image(), make_audio()
 
     def puzzles(kind: str) -> Captcha:
         return ready[kind == "audio"]
@@ -58,9 +58,9 @@ def main() -> None:
             check |= measure_checks(one, visit, ticket, "work", f"check a calculation, spent in {name}")
             check |= measure_checks(one, visit, ticket, "image", f"check an image, spent in {name}")
         clearances = Clearances(SEALS)
-        cookie = clearances.give(visit, "work", visit.at)[0]
+        cookie = clearances.issue(visit, "work", visit.at)[0]
         rest = measure({"check a clearance": lambda: clearances.check(cookie, visit, visit.at)})
-        made = measure({"make an image": draw, "make a recording": speak}, seconds=0.1)
+        made = measure({"make an image": make_image, "make a recording": make_audio}, seconds=0.1)
         for spent in stores.values():
             spent.close()
     for found, goal in ((issue, ISSUE), (check, CHECK), (rest, CHECK), (made, PUZZLE)):

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from hedgerow.logs.formats import seconds_of
-from hedgerow.logs.reader import ReadCounts, look_at
+from hedgerow.logs.reader import ReadCounts, open_log
 
 SEASON = 90
 SHARED = 10
@@ -40,7 +40,7 @@ def real_lines(paths: list[Path]) -> list[Line]:
     found = []
     for path in paths:
         first = None
-        text = b"".join(look_at(str(path)).blocks(ReadCounts()))  # type: ignore[union-attr]
+        text = b"".join(open_log(str(path)).blocks(ReadCounts()))  # type: ignore[union-attr]
         for line in text.split(b"\n"):
             match = _LINE.fullmatch(line)
             at = None

@@ -18,7 +18,7 @@ from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 
-from .asking import ANSWER, challenges, solution, solve, visit
+from .solver import ANSWER, challenges, solution, solve, visit
 
 KINDS = ["work", "image", "audio"]
 
@@ -35,7 +35,7 @@ def failure(result) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_right_answer_counts(kind):
+def test_the_right_answer_solves_the_challenge(kind):
     asker, who = challenges(), visit()
     issued = issue(asker, who, kind)
     result = asker.check(issued.ticket, issued.challenge, solution(issued), visit("/.hedgerow/answer", at=START + 29))
@@ -44,7 +44,7 @@ def test_the_right_answer_counts(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_replay(kind):
+def test_an_answer_cannot_be_replayed(kind):
     asker, who = challenges(), visit()
     issued = issue(asker, who, kind)
     right = solution(issued)
@@ -53,7 +53,7 @@ def test_replay(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_replay_at_another_process_of_the_site(kind, tmp_path):
+def test_an_answer_cannot_be_replayed_at_another_process_of_the_site(kind, tmp_path):
     """What a peer of ours accepts: one solution for each instance."""
     one, other = (challenges(SqliteUsedChallenges(tmp_path / "spent.sqlite")) for _ in range(2))
     who = visit()
@@ -64,7 +64,7 @@ def test_replay_at_another_process_of_the_site(kind, tmp_path):
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_double_spending_at_the_same_moment(store, tmp_path):
+def test_concurrent_answers_solve_a_challenge_once(store, tmp_path):
     path = tmp_path / "spent.sqlite"
     shared = MemoryUsedChallenges()
     askers = [challenges(shared if store == "memory" else SqliteUsedChallenges(path)) for _ in range(8)]
@@ -77,7 +77,7 @@ def test_double_spending_at_the_same_moment(store, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_visitors_solution(kind):
+def test_another_visitors_solution_is_rejected(kind):
     asker, who, thief = challenges(), visit(), visit(address="198.51.100.7")
     issued = issue(asker, who, kind)
     assert failure(asker.check(issued.ticket, issued.challenge, solution(issued), thief)) == "visitor"
@@ -86,7 +86,7 @@ def test_another_visitors_solution(kind):
     assert isinstance(asker.check(issued.ticket, issued.challenge, solution(issued), who), Solved), "its owner's still"
 
 
-def test_another_visitors_ticket_gives_its_way_but_not_its_form():
+def test_another_visitors_ticket_keeps_its_target_but_not_its_form():
     asker, who, thief = challenges(), visit(method="POST"), visit(address="198.51.100.7")
     issued = issue(asker, who, "image", form=Form("urlencoded", (("card", "4111"),)))
     stolen = asker.read_ticket(issued.ticket, thief)
@@ -95,7 +95,7 @@ def test_another_visitors_ticket_gives_its_way_but_not_its_form():
     assert failure(asker.check(issued.ticket, mine.challenge, ANSWER, thief)) == "spliced"
 
 
-def test_another_sites_solution():
+def test_another_sites_solution_is_rejected():
     asker, who = challenges(), visit()
     issued = issue(asker, who, "image")
     elsewhere = visit(host="other.example")
@@ -103,7 +103,7 @@ def test_another_sites_solution():
 
 
 @pytest.mark.parametrize(("kind", "seconds"), [("work", 30), ("image", 30), ("audio", 60)])
-def test_expired(kind, seconds):
+def test_an_expired_challenge_is_rejected(kind, seconds):
     asker = challenges()
     issued = issue(asker, visit(), kind)
     late = visit(at=START + seconds)
@@ -112,7 +112,7 @@ def test_expired(kind, seconds):
     assert isinstance(asker.check(issued.ticket, issued.challenge, solution(issued), just), Solved)
 
 
-def test_an_old_ticket():
+def test_an_old_ticket_is_rejected():
     asker = challenges()
     issued = issue(asker, visit(), "image")
     assert asker.read_ticket(issued.ticket, visit(at=START + 3599)) is not None
@@ -120,7 +120,7 @@ def test_an_old_ticket():
     assert asker.read_ticket(issued.ticket, visit(at=START - 3601)) is None
 
 
-def test_splicing_ticket_and_challenge():
+def test_ticket_and_challenge_of_two_requests_are_rejected():
     """The easy challenge of one request with the form of another."""
     asker = challenges()
     one, other = issue(asker, visit("/one"), "image"), issue(asker, visit("/two"), "image")
@@ -128,13 +128,13 @@ def test_splicing_ticket_and_challenge():
     assert failure(asker.check(other.ticket, one.challenge, ANSWER, visit())) == "spliced"
 
 
-def test_splicing_the_solution_of_another_challenge():
+def test_the_solution_of_another_challenge_is_rejected():
     asker = challenges()
     one, other = issue(asker, visit(), "work"), issue(asker, visit(), "work")
     assert failure(asker.check(one.ticket, one.challenge, solution(other), visit())) == "wrong"
 
 
-def test_splicing_question_and_signature():
+def test_question_and_signature_of_two_challenges_are_rejected():
     """CVE-2025-68113: the fields of the signed question must not be movable."""
     asker = challenges()
     hard, easy = issue(asker, visit(), "work"), issue(asker, visit(), "work")
@@ -164,7 +164,7 @@ def test_splicing_question_and_signature():
     ],
 )
 @pytest.mark.parametrize("signature", ["theirs", "none", "own"])
-def test_lowering_the_difficulty(lowered, signature):
+def test_the_difficulty_cannot_be_lowered(lowered, signature):
     asker = challenges()
     issued = issue(asker, visit(), "work")
     question = json.loads(issued.question)
@@ -182,7 +182,7 @@ def test_lowering_the_difficulty(lowered, signature):
     assert failure(asker.check(issued.ticket, issued.challenge, payload, visit())) == "wrong"
 
 
-def test_the_prefix_alone_is_no_solution():
+def test_the_revealed_key_prefix_alone_is_no_solution():
     """The question shows half of the key that is to be found; the other half must be worked for."""
     asker = challenges()
     issued = issue(asker, visit(), "work")
@@ -194,7 +194,7 @@ def test_the_prefix_alone_is_no_solution():
     assert failure(asker.check(issued.ticket, issued.challenge, payload, visit())) == "wrong"
 
 
-def test_a_wrong_answer_spends_the_challenge():
+def test_a_wrong_answer_uses_up_the_challenge():
     """No second guess: not even with the right answer."""
     asker = challenges()
     for kind in KINDS:
@@ -203,7 +203,7 @@ def test_a_wrong_answer_spends_the_challenge():
         assert failure(asker.check(issued.ticket, issued.challenge, solution(issued), visit())) == "spent"
 
 
-def test_the_answer_is_nowhere_in_what_the_client_gets():
+def test_the_client_never_receives_the_answer():
     """Nor a digest of it that could be tried off line: two challenges of one answer have nothing in common."""
     asker = challenges()
     one, other = issue(asker, visit(), "image"), issue(asker, visit(), "image")
@@ -215,7 +215,7 @@ def test_the_answer_is_nowhere_in_what_the_client_gets():
     assert common == 0
 
 
-def test_a_kind_is_bound_into_its_challenge():
+def test_the_kind_of_a_challenge_cannot_be_changed():
     """The answer of an image is nothing to a calculation, and the other way round."""
     asker = challenges()
     for asked, answered in [("work", "image"), ("image", "work")]:
@@ -223,7 +223,7 @@ def test_a_kind_is_bound_into_its_challenge():
         assert failure(asker.check(issued.ticket, issued.challenge, solution(other), visit())) == "wrong"
 
 
-def test_an_external_challenge_never_counts_by_itself():
+def test_an_external_challenge_needs_the_providers_confirmation():
     asker = challenges()
     issued = issue(asker, visit(), "external")
     result = asker.check(issued.ticket, issued.challenge, "anything", visit())
@@ -231,7 +231,7 @@ def test_an_external_challenge_never_counts_by_itself():
     assert failure(asker.check(issued.ticket, issued.challenge, "anything", visit())) == "spent"
 
 
-def test_every_bit_of_a_token_counts():
+def test_a_token_with_one_changed_bit_is_rejected():
     asker = challenges()
     issued = issue(asker, visit(), "image")
     for token, at in ((issued.ticket, 0), (issued.challenge, 1)):
@@ -245,14 +245,14 @@ def test_every_bit_of_a_token_counts():
     assert isinstance(asker.check(issued.ticket, issued.challenge, ANSWER, visit()), Solved)
 
 
-def test_a_ticket_is_no_challenge_and_no_clearance():
+def test_a_ticket_is_not_accepted_as_challenge_or_clearance():
     asker = challenges()
     issued = issue(asker, visit(), "image")
     assert failure(asker.check(issued.challenge, issued.ticket, ANSWER, visit())) == "tampered"
     assert failure(asker.check(issued.ticket, issued.ticket, ANSWER, visit())) == "tampered"
 
 
-def test_a_challenge_of_before_a_rotation_still_counts():
+def test_a_challenge_issued_before_a_key_rotation_still_counts():
     old, new = Key(1, KEY, 0.0), Key(2, KEY[::-1], 1.0)
     asker = challenges(seals=TokenCodecs([old]))
     issued = issue(asker, visit(), "image")
@@ -280,7 +280,7 @@ def test_a_challenge_of_before_a_rotation_still_counts():
         ).map(lambda said: base64.b64encode(json.dumps(said).encode()).decode()),
     )
 )
-def test_nonsense_is_a_wrong_answer(said):
+def test_a_malformed_answer_is_a_wrong_answer(said):
     asker = challenges()
     for kind in KINDS:
         issued = issue(asker, visit(), kind)

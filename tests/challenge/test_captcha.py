@@ -1,4 +1,4 @@
-"""Images and recordings."""
+"""CAPTCHAs, proof of work and external providers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import wave
 import pytest
 from PIL import Image
 
-from hedgerow.challenge.captcha import DIGITS, LETTERS, digest, draw, speak
+from hedgerow.challenge.captcha import DIGITS, LETTERS, digest, make_audio, make_image
 from hedgerow.challenge.external import PROVIDERS, is_confirmed, verify_body
-from hedgerow.challenge.proof_of_work import ask, difficulty_of, is_solved
+from hedgerow.challenge.proof_of_work import difficulty_of, is_solved, make_question
 
-from .asking import solve
+from .solver import solve
 
 
-def test_an_image():
-    puzzle = draw()
+def test_an_image_is_a_small_png_with_known_letters():
+    puzzle = make_image()
     assert set(puzzle.answer) <= set(LETTERS)
     assert len(puzzle.answer) == 6
     picture = Image.open(io.BytesIO(puzzle.content))
@@ -25,27 +25,27 @@ def test_an_image():
     assert puzzle.answer.encode() not in puzzle.content
 
 
-def test_a_recording():
-    puzzle = speak()
+def test_a_recording_is_a_wav_with_digits():
+    puzzle = make_audio()
     assert set(puzzle.answer) <= set(DIGITS)
     with wave.open(io.BytesIO(puzzle.content)) as recording:
         seconds = recording.getnframes() / recording.getframerate()
     assert 5 < seconds < 20
 
 
-def test_no_two_are_alike():
-    assert draw().answer != draw().answer
-    assert speak().answer != speak().answer
+def test_no_two_captchas_have_the_same_answer():
+    assert make_image().answer != make_image().answer
+    assert make_audio().answer != make_audio().answer
 
 
 @pytest.mark.parametrize(
     "typed", ["karl79", " KARL 79 ", "KARL-79", "\uff2b\uff21\uff32\uff2c\uff17\uff19", "KaRl79\r\n"]
 )
-def test_how_it_is_typed_does_not_matter(typed):
+def test_case_spaces_and_width_of_an_answer_do_not_matter(typed):
     assert digest(typed, b"s") == digest("KARL79", b"s")
 
 
-def test_what_is_typed_does():
+def test_a_different_answer_has_a_different_digest():
     assert digest("KARL7", b"s") != digest("KARL79", b"s") != digest("KARL79", b"t")
     digest("\ud800" * 1000, b"s")
 
@@ -61,8 +61,8 @@ def test_difficulty_grows_and_has_bounds():
     assert difficulty_of(-5.0, 1_000, 50_000) == 1_000
 
 
-def test_the_work():
-    question = ask(20, b"secret")
+def test_a_proof_of_work_can_be_solved_and_is_checked():
+    question = make_question(20, b"secret")
     payload = solve(question)
     assert is_solved(payload, b"secret")
     assert not is_solved(payload, b"other")
@@ -84,15 +84,15 @@ def test_the_work():
         (b'{"success": false, "error-codes": [[]]}', False),
     ],
 )
-def test_what_a_provider_says(said, confirmed):
+def test_the_reply_of_a_provider_is_parsed(said, confirmed):
     assert is_confirmed(said) is confirmed
 
 
-def test_what_a_provider_is_asked():
+def test_the_request_to_a_provider_has_secret_answer_and_address():
     assert verify_body("s&", "a b", "192.0.2.1") == b"secret=s%26&response=a+b&remoteip=192.0.2.1"
 
 
-def test_the_policy_allows_one_provider():
+def test_the_content_security_policy_allows_one_provider():
     for name, provider in PROVIDERS.items():
         sources = provider.policy_sources()
         assert all(source.startswith("https://") for source in sources), name

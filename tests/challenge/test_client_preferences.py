@@ -1,4 +1,4 @@
-"""Who can be shown a page, and in which language."""
+"""Whether a client can be shown a page, and in which language."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from hedgerow.challenge.client_preferences import language_of, wants_page
 
-from .asking import visit
+from .solver import visit
 
 CHROME = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 WINDOW = {"sec-fetch-dest": "document", "sec-fetch-mode": "navigate", "accept": CHROME}
@@ -31,7 +31,7 @@ def wants(target="/docs/", method="GET", **headers):
         {"accept": "text/html"},
     ],
 )
-def test_a_window(more):
+def test_a_browser_window_wants_a_page(more):
     assert wants(**more)
 
 
@@ -66,7 +66,7 @@ def test_a_window(more):
         {**WINDOW, "range": "bytes=0-"},
     ],
 )
-def test_no_window(more):
+def test_other_clients_want_no_page(more):
     assert not wants(**more)
 
 
@@ -90,5 +90,5 @@ KNOWN = ("en", "de", "fr", "es", "ja", "zh")
         ("x" * 10_000, "en"),
     ],
 )
-def test_languages(header, language):
+def test_the_preferred_language_is_chosen(header, language):
     assert language_of(header, KNOWN) == language

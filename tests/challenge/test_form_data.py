@@ -1,4 +1,4 @@
-"""A form's data, carried across a challenge."""
+"""Form data that is carried across a challenge."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def field(name: bytes, value: bytes) -> bytes:
     return b'Content-Disposition: form-data; name="' + name + b'"\r\n\r\n' + value
 
 
-def test_urlencoded():
+def test_urlencoded_forms_are_parsed():
     assert read_form(URLENCODED, b"a=1&b=x+y&b=%C3%A4&empty=") == Form(
         "urlencoded", (("a", "1"), ("b", "x y"), ("b", "ä"), ("empty", ""))
     )
@@ -29,14 +29,14 @@ def test_urlencoded():
     assert read_form(URLENCODED, b"") == read_form("", b"") == Form("urlencoded", ())
 
 
-def test_multipart():
+def test_multipart_forms_are_parsed():
     body = multipart(field(b"a", b"one\r\ntwo"), field(b"say %22hi%22", "ä".encode()))
     assert read_form("multipart/form-data; boundary=XyZ", body) == Form(
         "multipart", (("a", "one\r\ntwo"), ('say "hi"', "ä"))
     )
 
 
-def test_a_file_that_was_not_chosen_is_carried_and_one_that_was_is_not():
+def test_an_empty_file_input_is_carried_and_a_file_is_not():
     nothing = b'Content-Disposition: form-data; name="f"; filename=""\r\nContent-Type: application/octet-stream\r\n\r\n'
     assert read_form("multipart/form-data; boundary=XyZ", multipart(nothing)) == Form("multipart", (("f", None),))
     file = b'Content-Disposition: form-data; name="f"; filename="a.txt"\r\n\r\nhello'
@@ -63,7 +63,7 @@ def test_a_file_that_was_not_chosen_is_carried_and_one_that_was_is_not():
         ("multipart/form-data; boundary=XyZ", b"before" + multipart(field(b"a", b"1"))),
     ],
 )
-def test_what_a_browser_could_not_send_again_is_not_carried(media, body):
+def test_a_form_that_a_browser_could_not_send_again_is_not_carried(media, body):
     assert read_form(media, body) is None
 
 
@@ -74,6 +74,6 @@ def test_urlencoded_fields_come_back(fields):
 
 
 @given(st.sampled_from([URLENCODED, "multipart/form-data; boundary=b"]), st.binary())
-def test_nonsense_is_not_carried_or_is_but_never_breaks(media, body):
+def test_arbitrary_bodies_are_handled_without_an_error(media, body):
     read_form(media, body)
     read_form(media, b"--b\r\n" + body + b"\r\n--b--")

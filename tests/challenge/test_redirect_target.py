@@ -1,4 +1,4 @@
-"""Where a redirect may lead."""
+"""Redirect targets stay on this site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hedgerow.challenge.redirect_target import local_target
 
-from .asking import challenges, visit
+from .solver import challenges, visit
 
 AWAY = [
     "", "host", "http://host/", "https:host", "HTTP://host", "javascript:alert(1)", "data:text/html,x", "//host",
@@ -29,12 +29,12 @@ HERE = [
 
 
 @pytest.mark.parametrize("target", AWAY)
-def test_away(target):
+def test_a_target_that_leads_to_another_site_is_rejected(target):
     assert local_target(target) is None
 
 
 @pytest.mark.parametrize("target", HERE)
-def test_here(target):
+def test_a_target_of_this_site_is_accepted(target):
     assert local_target(target) == target
 
 
@@ -44,7 +44,7 @@ def test_a_fragment_is_dropped_and_a_backslash_in_the_query_escaped():
 
 
 @given(st.text(alphabet="/\\.%25cfhost:?#@\t\n 0ad", max_size=20))
-def test_whatever_is_allowed_stays_here(text):
+def test_an_accepted_target_stays_on_this_site(text):
     allowed = local_target("/" + text)
     if allowed is None:
         return
@@ -59,7 +59,7 @@ def test_whatever_is_allowed_stays_here(text):
 def test_a_ticket_never_names_another_site(target):
     asker = challenges()
     assert asker.ticket(visit(target), 0.0).target == "/"
-    assert asker.ticket(visit("/good", asked=target), 0.0).target == "/"
+    assert asker.ticket(visit("/good", raw_target=target), 0.0).target == "/"
 
 
 def test_a_sealed_ticket_that_names_another_site_is_refused():

@@ -114,7 +114,7 @@ def test_import_is_all_or_nothing(run):
     Path("list.txt").write_text("192.0.2.1\n192.0.2.2 # spam\nexample.org\n")
     status, out, err = run("import", "list.txt")
     assert (status, out) == (1, "")
-    assert one_line(err).startswith("hedgerow: list.txt:3: 'example.org' is no address")
+    assert one_line(err).startswith("hedgerow: list.txt:3: 'example.org' is not an address")
     assert entries(run) == []
     status, out, err = run("import", "list.txt", "--skip-bad", "--reason", "feed", "--list", "white", "--for", "1d")
     assert status == 0

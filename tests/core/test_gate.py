@@ -53,8 +53,8 @@ def test_a_visit_has_all_that_the_request_says():
         "at": START, "address": "2001:db8::5", "visitor": "account:ann", "prefix": "2001:db8::/64", "method": "GET",
         "target": f"/~{TOKEN}", "kind": "prefetch", "account": "ann", "host": "example.org", "user_agent": "caf\xe9",
         "referrer": "http://example.org/a", "origin": "same", "prefetch": True, "bot": "b",
-        "marker": SEAL.unseal(TOKEN), "status": 0, "asked": "", "tampered": False, "linked": (),
-        "claim": "", "proof": "", "signs": ("no-accept", "no-language"), "fingerprint": "",
+        "marker": SEAL.unseal(TOKEN), "status": 0, "raw_target": "", "tampered": False, "linked": (),
+        "claim": "", "proof": "", "anomalies": ("no-accept", "no-language"), "fingerprint": "",
         "old_http": False,
     }  # fmt: skip
 

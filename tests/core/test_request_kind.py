@@ -1,4 +1,4 @@
-"""What is a page and what comes along with one."""
+"""Classification of requests by method, target and headers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_kind_of(method, target, kind):
     assert kind_of(method, target) == kind
 
 
-def test_long_targets_are_not_remembered():
+def test_long_targets_are_not_cached():
     """Eight thousand targets of sixteen kilobytes would be a hundred megabytes that no setting names."""
     module._cached_kind.cache_clear()
     for n in range(100):
@@ -72,7 +72,7 @@ def test_long_targets_are_not_remembered():
         ({b"accept": b""}, "call"),
     ],
 )
-def test_a_browser_says_what_it_wants_the_answer_for(headers, kind):
+def test_browser_headers_correct_the_kind(headers, kind):
     assert kind_claimed("page", headers, prefetch=False) == kind
     assert kind_claimed("asset", headers, prefetch=False) == "asset"
 
@@ -119,7 +119,7 @@ def test_origin_of(headers, origin):
 
 
 @given(st.binary(), st.text(), st.text())
-def test_nothing_in_a_header_breaks_anything(value, method, target):
+def test_arbitrary_headers_are_handled_without_an_error(value, method, target):
     headers = dict.fromkeys([b"sec-fetch-dest", b"sec-fetch-site", b"sec-purpose", b"referer", b"upgrade"], value)
     kind = kind_claimed(kind_of(method, target), headers, prefetch=is_prefetch(headers))
     assert kind in {"page", "call", "asset"}

@@ -33,9 +33,9 @@ def test_an_unwanted_bot_is_refused_whether_its_claim_is_proven_or_not(proof):
 
 def test_disobeying_robots_txt_counts_against_a_bot_that_is_not_being_checked():
     for proof, found in (("verified", [("robots", 0.3)]), ("unprovable", [("robots", 0.3)]), ("pending", [])):
-        assert judged(claim="Bot", proof=proof, signs=("robots",)) == found
+        assert judged(claim="Bot", proof=proof, anomalies=("robots",)) == found
 
 
 def test_bad_signatures_weigh_by_how_bad_they_are():
     for sign, weight in (("signature-forged", 0.5), ("signature-replayed", 0.3), ("signature-expired", 0.1)):
-        assert judged(claim="Agent", proof="unprovable", signs=(sign,)) == [(sign, weight)]
+        assert judged(claim="Agent", proof="unprovable", anomalies=(sign,)) == [(sign, weight)]

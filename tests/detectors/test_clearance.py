@@ -12,13 +12,13 @@ from hedgerow.settings import Settings
 from hedgerow.web.gate import build_policy
 
 
-def visit(*signs: str) -> Visit:
-    return Visit(1.0, "192.0.2.1", "clearance:abc", "192.0.2.1", "GET", "/", signs=signs)
+def visit(*anomalies: str) -> Visit:
+    return Visit(1.0, "192.0.2.1", "clearance:abc", "192.0.2.1", "GET", "/", anomalies=anomalies)
 
 
-def judged(*signs: str, known: tuple[str, ...] = ()) -> list[tuple[str, str, float]]:
+def judged(*anomalies: str, known: tuple[str, ...] = ()) -> list[tuple[str, str, float]]:
     score = VisitorScore(reasons=tuple((code, 1) for code in known)) if known else None
-    found = detect_clearance(visit(*signs), StateReply(None, (), score=score))
+    found = detect_clearance(visit(*anomalies), StateReply(None, (), score=score))
     return [(e.detector, e.code, e.weight) for e in found]
 
 

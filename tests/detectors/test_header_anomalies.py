@@ -13,7 +13,7 @@ from hedgerow.detectors.header_anomalies import CODES, HeaderAnomalyDetector, ju
 from hedgerow.markers.token import NOBODY, visitor_digest
 from hedgerow.settings import Settings
 from hedgerow.web.gate import build_policy
-from request.test_header_anomalies import CHROME, OVER_HTTPS, signs, without
+from request.test_header_anomalies import CHROME, OVER_HTTPS, anomalies, without
 
 ME = "192.0.2.1"
 
@@ -32,8 +32,8 @@ def weight_of(found: list[Evidence], group: str) -> float:
 
 
 def test_all_signs_together_weigh_at_most_six_tenths_and_do_not_decide():
-    visit = Visit(0.0, ME, ME, ME, "GET", "/x", signs=tuple(CODES))
-    found = evidence(signs=tuple(CODES))
+    visit = Visit(0.0, ME, ME, ME, "GET", "/x", anomalies=tuple(CODES))
+    found = evidence(anomalies=tuple(CODES))
     assert sum(code.weight for code in CODES.values()) > 1.5
     assert weight_of(found, "headers") == pytest.approx(0.6)
     decision, block = build_policy(Settings()).decide(visit, StateReply(None, ()), found)
@@ -42,7 +42,7 @@ def test_all_signs_together_weigh_at_most_six_tenths_and_do_not_decide():
 
 @given(st.lists(st.sampled_from(sorted(CODES)), unique=True))
 def test_any_combination_of_signs_weighs_at_most_six_tenths(codes):
-    found = evidence(signs=tuple(codes), origin="same", cookies=False)
+    found = evidence(anomalies=tuple(codes), origin="same", cookies=False)
     assert weight_of(found, "headers") <= 0.6 + 1e-9
     if sum(CODES[code].weight for code in codes) <= 0.6:
         assert {e.code for e in found} - {"disguised"} == set(codes), "below the cap everything is said"
@@ -50,20 +50,20 @@ def test_any_combination_of_signs_weighs_at_most_six_tenths(codes):
 
 def test_only_pages_count():
     for kind in ("call", "asset", "prefetch"):
-        assert judged(kind=kind, signs=("no-agent",)) == []
-    assert judged(signs=("no-agent",)) == ["no-agent", "no-referrer"]
+        assert judged(kind=kind, anomalies=("no-agent",)) == []
+    assert judged(anomalies=("no-agent",)) == ["no-agent", "no-referrer"]
 
 
 def test_a_missing_referrer_is_nothing_by_itself():
     assert judged() == []
-    assert judged(signs=("program",), origin="same") == ["program"]
-    assert judged(signs=("program",), target="/") == ["program"]
+    assert judged(anomalies=("program",), origin="same") == ["program"]
+    assert judged(anomalies=("program",), target="/") == ["program"]
 
 
 def test_an_honest_bot_need_not_look_like_a_browser():
     for proof in ("pending", "verified"):
-        assert judged(signs=("no-language", "no-accept"), claim="Googlebot", proof=proof) == []
-    assert judged(signs=("no-language",), claim="Slackbot", proof="unprovable", origin="same") == ["no-language"]
+        assert judged(anomalies=("no-language", "no-accept"), claim="Googlebot", proof=proof) == []
+    assert judged(anomalies=("no-language",), claim="Slackbot", proof="unprovable", origin="same") == ["no-language"]
 
 
 def test_a_refused_cookie_counts_only_for_a_link_that_came_with_one():
@@ -78,15 +78,15 @@ def test_a_refused_cookie_counts_only_for_a_link_that_came_with_one():
 
 def test_a_disguise_is_several_contradictions_at_once():
     bare = {"host": "a", "user-agent": CHROME, "accept": "*/*"}
-    assert "disguised" in judged(signs=signs(bare))
+    assert "disguised" in judged(anomalies=anomalies(bare))
     for name in ("accept-encoding", "accept-language", "sec-ch-ua", "sec-fetch-mode"):
-        assert "disguised" not in judged(signs=signs(without("chrome", name))), name
+        assert "disguised" not in judged(anomalies=anomalies(without("chrome", name))), name
     switched = {**OVER_HTTPS["firefox"], "user-agent": CHROME}
-    assert "disguised" not in judged(signs=signs(switched)), "an extension that changes the user agent"
+    assert "disguised" not in judged(anomalies=anomalies(switched)), "an extension that changes the user agent"
     assert "disguised" not in judged(
-        signs=signs({**OVER_HTTPS["chrome"], "user-agent": OVER_HTTPS["firefox"]["user-agent"]})
+        anomalies=anomalies({**OVER_HTTPS["chrome"], "user-agent": OVER_HTTPS["firefox"]["user-agent"]})
     )
-    assert judged(signs=("automation",), origin="same") == ["automation"], "an automated browser that says so"
+    assert judged(anomalies=("automation",), origin="same") == ["automation"], "an automated browser that says so"
 
 
 def test_single_signs_weigh_little():

@@ -165,4 +165,4 @@ def test_a_log_of_a_site_without_markers_accuses_nobody():
 
 def test_a_script_may_enumerate_pages():
     """An endless list loads its next part: the request says that a script made it, the answer is a whole page."""
-    assert after("/list?page=2", "/list?page=3", origin="same", signs=("by-script",)) == []
+    assert after("/list?page=2", "/list?page=3", origin="same", anomalies=("by-script",)) == []

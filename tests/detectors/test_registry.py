@@ -173,7 +173,7 @@ _VISITS = st.builds(
     tampered=st.booleans(),
     claim=st.sampled_from(["", "GPTBot", "Googlebot"]),
     proof=st.sampled_from(["", "pending", "unprovable", "false", "verified"]),
-    signs=_SIGNS.map(tuple),
+    anomalies=_SIGNS.map(tuple),
 )
 _REPLIES = st.builds(
     StateReply,

@@ -67,12 +67,12 @@ def any_visit(draw: Any) -> Visit:
         prefetch=draw(st.booleans()),
         bot=draw(st.sampled_from(["", "search"])),
         marker=draw(st.one_of(st.none(), _MARKERS)),
-        asked=draw(_BYTES),
+        raw_target=draw(_BYTES),
         tampered=draw(st.booleans()),
         linked=tuple(draw(st.lists(st.binary(min_size=6, max_size=6), max_size=4))),
         claim=draw(st.sampled_from(["", "Googlebot", "ChatGPT agent"])),
         proof=draw(st.sampled_from(["", "pending", "unprovable", "false", "verified"])),
-        signs=tuple(draw(st.lists(st.sampled_from(["no-agent", "browser-order", "robots"]), max_size=3))),
+        anomalies=tuple(draw(st.lists(st.sampled_from(["no-agent", "browser-order", "robots"]), max_size=3))),
         fingerprint=draw(_BYTES),
     )
 
@@ -141,7 +141,7 @@ class LedgerConformance:
     @hypothesis_settings(
         max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
     )
-    def test_the_very_visits_come_back(self, tmp_path_factory, written):
+    def test_visits_are_read_as_they_were_written(self, tmp_path_factory, written):
         where = tmp_path_factory.mktemp("ledger")
         ledger = self.open(where, keep_days=1e6)
         for one in written:
@@ -152,13 +152,13 @@ class LedgerConformance:
         assert self.visits(where) == [msgspec.structs.replace(one, status=200) for one in ordered]
         assert ledger.lost == 0
 
-    def test_it_is_what_a_plain_list_is(self, tmp_path_factory):
+    def test_a_ledger_agrees_with_a_plain_list(self, tmp_path_factory):
         run_state_machine_as_test(
             lambda: LedgerMachine(self, tmp_path_factory.mktemp("ledger")),
             settings=hypothesis_settings(max_examples=5, stateful_step_count=12, deadline=None),
         )
 
-    def test_it_is_read_along_and_asked(self, tmp_path):
+    def test_a_ledger_can_be_followed_and_searched(self, tmp_path):
         ledger = self.open(tmp_path)
         for n in range(2_500):
             ledger.append(Entry(visit(n, kind="page"), PASS, 200, "ABCD-1234" if n == 1_700 else ""))
@@ -180,7 +180,7 @@ class LedgerConformance:
                 0,
             )
 
-    def test_closing_writes_what_waits(self, tmp_path):
+    def test_closing_writes_pending_entries(self, tmp_path):
         ledger = self.open(tmp_path)
         for n in range(2_500):
             ledger.append(Entry(visit(n), PASS, 200))
@@ -188,21 +188,21 @@ class LedgerConformance:
         ledger.close()
         assert [v.target for v in self.visits(tmp_path)] == [f"/{n}" for n in range(2_500)]
 
-    def test_a_ledger_goes_on_where_it_was(self, tmp_path):
+    def test_a_reopened_ledger_continues(self, tmp_path):
         for n in range(3):
             ledger = self.open(tmp_path)
             ledger.append(Entry(visit(n), PASS, 200))
             ledger.close()
         assert [v.target for v in self.visits(tmp_path)] == ["/0", "/1", "/2"]
 
-    def test_what_comes_after_the_end_is_lost_and_counted(self, tmp_path):
+    def test_entries_after_closing_are_lost_and_counted(self, tmp_path):
         ledger = self.open(tmp_path)
         ledger.close()
         ledger.append(Entry(visit(), PASS, 200))
         assert ledger.lost == 1
         assert self.visits(tmp_path) == []
 
-    def test_a_full_queue_is_counted_and_nothing_waits(self, tmp_path):
+    def test_entries_beyond_a_full_queue_are_lost_and_counted(self, tmp_path):
         ledger = self.open(tmp_path, queue=0)
         for n in range(10):
             ledger.append(Entry(visit(n), PASS, 200))
@@ -210,14 +210,14 @@ class LedgerConformance:
         ledger.close()
         assert self.visits(tmp_path) == []
 
-    def test_old_visits_are_forgotten(self, tmp_path):
+    def test_old_visits_are_deleted(self, tmp_path):
         ledger = self.open(tmp_path, keep_days=2.0)
         for day in range(5):
             ledger.append(Entry(visit(86_400 * day), PASS, 200))
         ledger.close()
         assert [v.at for v in self.visits(tmp_path)] == [START + 86_400 * day for day in (2, 3, 4)]
 
-    def test_odd_text_is_stored_somehow(self, tmp_path):
+    def test_text_with_nul_and_surrogates_can_be_stored(self, tmp_path):
         """Half a surrogate pair is no text. It must not take the entries beside it along."""
         ledger = self.open(tmp_path)
         odd = "a\ud800b"

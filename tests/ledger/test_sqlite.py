@@ -69,7 +69,7 @@ def test_rows_are_written_while_it_is_open(tmp_path):
     ledger.close()
 
 
-def test_a_ledger_is_for_its_owner_alone(tmp_path):
+def test_only_the_owner_can_read_a_ledger(tmp_path):
     SqliteLedger(tmp_path / "a" / NAME).close()
     assert stat.S_IMODE((tmp_path / "a" / NAME).stat().st_mode) == 0o600
 
@@ -89,7 +89,7 @@ def test_a_ledger_that_cannot_be_opened_says_so_in_one_line(tmp_path, broken):
     assert "\n" not in str(error.value)
 
 
-def test_a_disk_that_fails_loses_entries_and_not_the_writer(tmp_path, caplog):
+def test_a_failing_disk_loses_entries_but_not_the_writer(tmp_path, caplog):
     """The table is taken away, as a broken disk would: entries are lost, one line is logged, and then it heals."""
     ledger = SqliteLedger(tmp_path / NAME)
     with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
@@ -118,7 +118,7 @@ def test_an_entry_that_cannot_be_written_does_not_kill_the_writer(tmp_path):
     assert ledger.written == 1
 
 
-def test_a_folder_that_is_removed_does_not_kill_the_writer(tmp_path):
+def test_a_removed_directory_does_not_kill_the_writer(tmp_path):
     ledger = SqliteLedger(tmp_path / "a" / NAME)
     shutil.rmtree(tmp_path / "a")
     for n in range(1_500):
@@ -141,7 +141,7 @@ def test_a_locked_ledger_waits(tmp_path):
     assert ledger.written == 1
 
 
-def test_what_waits_is_written_when_the_program_ends_without_a_word(tmp_path):
+def test_pending_entries_are_written_at_exit(tmp_path):
     program = (
         "import sys; from pathlib import Path\n"
         "from hedgerow.ledger.sqlite import SqliteLedger; from hedgerow.core.ledger import Entry\n"
@@ -153,7 +153,7 @@ def test_what_waits_is_written_when_the_program_ends_without_a_word(tmp_path):
     assert len(rows(tmp_path / NAME)) == 1
 
 
-def test_no_ledger_keeps_nothing():
+def test_no_ledger_stores_nothing():
     ledger = NoLedger()
     ledger.append(Entry(visit(), PASS, 200))
     ledger.close()
@@ -187,7 +187,7 @@ _OLD = {
 
 
 @pytest.mark.parametrize("version", _OLD)
-def test_a_ledger_of_an_older_version_is_brought_to_this_one(tmp_path, version):
+def test_a_ledger_of_an_older_version_is_upgraded(tmp_path, version):
     columns, values = _OLD[version]
     with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
         connection.executescript(
@@ -206,7 +206,7 @@ def test_a_ledger_of_an_older_version_is_brought_to_this_one(tmp_path, version):
     assert new.target == "/1"
 
 
-def test_a_ledger_of_a_newer_version_is_left_alone(tmp_path):
+def test_a_ledger_of_a_newer_version_is_rejected(tmp_path):
     SqliteLedger(tmp_path / NAME).close()
     with contextlib.closing(sqlite3.connect(tmp_path / NAME)) as connection:
         connection.execute("PRAGMA user_version=99")

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from hedgerow.lists.follower import Follower, ListFilter
+from hedgerow.lists.follower import Follower
 from hedgerow.lists.model import Listing, Lists, entry_of
+from hedgerow.lists.sql_store import ListFilter
 
 NOW = 1_800_000_000.0
 
@@ -45,11 +46,11 @@ class ListsConformance:
     def subjects(self, lists: Any, **wanted: Any) -> list[str]:
         return [found.subject for found in lists.read(ListFilter(**wanted))]
 
-    def test_nothing_is_there_at_first(self, lists):
+    def test_a_new_store_is_empty(self, lists):
         assert list(lists.read()) == []
         assert lists.remove("black", "192.0.2.1") is False
 
-    def test_what_was_put_in_is_read_as_it_was(self, lists, tmp_path):
+    def test_entries_are_read_as_they_were_put(self, lists, tmp_path):
         given = [
             entry("192.0.2.0/24", reason="Zoë 🌿 'x' \"y\"", until=NOW + 0.25),
             entry("account:Zoë", "white"),
@@ -60,23 +61,23 @@ class ListsConformance:
         assert list(lists.read()) == order
         assert list(self.store(tmp_path, lambda: NOW).read()) == order
 
-    def test_add_does_not_replace(self, lists):
+    def test_add_does_not_replace_an_entry(self, lists):
         assert lists.add(entry(reason="a")) is True
         assert lists.add(entry(reason="b")) is False
         assert lists.add(entry(name="white")) is True
         assert [e.reason for e in lists.read(ListFilter(list="black"))] == ["a"]
 
-    def test_an_entry_that_has_ended_makes_room(self, lists):
+    def test_an_ended_entry_can_be_added_again(self, lists):
         assert lists.add(entry(until=NOW))
         assert lists.add(entry(until=NOW + 1, reason="again"))
         assert [e.reason for e in lists.read()] == ["again"]
 
-    def test_put_replaces(self, lists):
+    def test_put_replaces_an_entry(self, lists):
         lists.add(entry(reason="a"))
         assert lists.put([entry(reason="b", until=NOW + 5), entry("192.0.2.2")]) == 2
         assert [(e.reason, e.until) for e in lists.read()] == [("b", NOW + 5), ("why", 0.0)]
 
-    def test_remove(self, lists):
+    def test_an_entry_can_be_removed(self, lists):
         lists.add(entry())
         lists.add(entry(name="white"))
         assert lists.remove("black", "192.0.2.1") is True
@@ -84,7 +85,7 @@ class ListsConformance:
         assert [e.list for e in lists.read()] == ["white"]
         assert lists.add(entry()) is True
 
-    def test_an_import_that_breaks_leaves_nothing(self, lists):
+    def test_a_failed_import_stores_nothing(self, lists):
         lists.add(entry(reason="before"))
 
         def breaking():
@@ -97,7 +98,7 @@ class ListsConformance:
             lists.put(breaking(), replacing="ann")
         assert [(e.subject, e.reason) for e in lists.read()] == [("192.0.2.1", "before")]
 
-    def test_replacing_what_an_author_had_entered(self, lists):
+    def test_put_can_replace_all_entries_of_an_author(self, lists):
         lists.put([entry("10.0.0.1"), entry("10.0.0.2"), entry("10.0.0.3", author="bob")])
         lists.put([entry("10.0.0.2"), entry("10.0.0.4")], replacing="ann")
         assert self.subjects(lists) == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
@@ -106,8 +107,8 @@ class ListsConformance:
         ("wanted", "subjects"),
         [
             ({"list": "white"}, ["192.0.2.0/24"]),
-            ({"sort": "account"}, ["account:ann"]),
-            ({"sort": "address"}, ["192.0.2.1", "192.0.2.2"]),
+            ({"kind": "account"}, ["account:ann"]),
+            ({"kind": "address"}, ["192.0.2.1", "192.0.2.2"]),
             ({"author": "bob"}, ["AS64496"]),
             ({"text": "SPAM"}, ["192.0.2.2"]),
             ({"text": "%"}, []),
@@ -120,7 +121,7 @@ class ListsConformance:
             ({"after": ("black", "AS64496")}, ["account:ann", "192.0.2.0/24"]),
         ],
     )
-    def test_what_is_wanted(self, lists, wanted, subjects):
+    def test_filters_select_entries(self, lists, wanted, subjects):
         lists.put(
             [
                 entry("192.0.2.1"), entry("192.0.2.2", reason="Comment spam", until=NOW), entry("account:ann"),
@@ -129,7 +130,7 @@ class ListsConformance:
         )  # fmt: skip
         assert self.subjects(lists, **wanted) == subjects
 
-    def test_several_write_at_once(self, lists, tmp_path):
+    def test_several_threads_can_write_at_once(self, lists, tmp_path):
         lists.add(entry("10.9.9.9"))
 
         def write(who: int) -> None:
@@ -144,42 +145,42 @@ class ListsConformance:
             thread.join()
         assert len(list(lists.read())) == 81
 
-    def test_changes_are_taken_in(self, lists):
+    def test_a_follower_applies_changes(self, lists):
         follower = Follower(lists, Lists())
-        follower.take()
+        follower.refresh()
         assert found(follower.lists) == ""
         lists.add(entry())
-        follower.take()
+        follower.refresh()
         assert found(follower.lists) == "black 192.0.2.1"
         lists.put([entry("192.0.2.1", "white"), entry("10.0.0.0/8"), entry("10.0.0.0/8", reason="again")])
-        follower.take()
+        follower.refresh()
         assert found(follower.lists) == "white 192.0.2.1"
         assert found(follower.lists, "10.1.2.3") == "black 10.0.0.0/8"
         lists.remove("white", "192.0.2.1")
-        follower.take()
-        follower.take()
+        follower.refresh()
+        follower.refresh()
         assert found(follower.lists) == "black 192.0.2.1"
         assert follower.lists.sizes == {"white": 0, "black": 2}
         follower.close()
 
-    def test_what_has_ended_long_ago_is_forgotten_and_so_is_what_was_removed(self, tmp_path):
+    def test_purge_deletes_old_entries_and_marks_of_removal(self, tmp_path):
         now = NOW
         store = self.store(tmp_path, lambda: now)
         store.put([entry("10.0.0.1", until=NOW + 1), entry("10.0.0.2"), entry("10.0.0.3")])
         awake, asleep = Follower(store, Lists()), Follower(store, Lists())
-        awake.take()
-        asleep.take()
+        awake.refresh()
+        asleep.refresh()
         store.remove("black", "10.0.0.3")
         now = NOW + 8 * 86_400
         store.purge()
-        awake.take()
+        awake.refresh()
         assert awake.lists.sizes["black"] == 1
         now += 7200
         store.purge()
         assert [one.subject for one in store.read()] == ["10.0.0.2"]
         store.add(entry("10.0.0.9"))
-        awake.take()
-        asleep.take()
+        awake.refresh()
+        asleep.refresh()
         # Who slept through it all has missed nothing.
         assert awake.lists.sizes == asleep.lists.sizes == {"white": 0, "black": 2}
         assert found(asleep.lists, "10.0.0.3") == ""

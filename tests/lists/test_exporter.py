@@ -63,7 +63,7 @@ def again(text: str, **options) -> list[Listing]:
 
 @given(_LISTINGS)
 @hypothesis_settings(max_examples=200)
-def test_csv_and_json_are_read_back_as_they_were(listings):
+def test_csv_and_json_exports_can_be_imported_again(listings):
     for target in ("csv", "json"):
         text = "".join(write(target, listings, at=NOW))
         assert again(text) == listings
@@ -71,7 +71,7 @@ def test_csv_and_json_are_read_back_as_they_were(listings):
 
 
 @given(_LISTINGS)
-def test_plain_keeps_subjects_and_reasons(listings):
+def test_plain_export_keeps_subjects_and_reasons(listings):
     text = "".join(write("plain", listings, at=NOW))
     assert [(e.subject, e.reason) for e in again(text, format="plain")] == [(e.subject, e.reason) for e in listings]
 
@@ -107,7 +107,7 @@ _CLOSE_LISTINGS = st.lists(
 @pytest.mark.parametrize("target", ["nginx-deny", "nginx-geo", "apache", "haproxy", "nftables", "ipset"])
 @given(listings=_CLOSE_LISTINGS)
 @hypothesis_settings(max_examples=40)
-def test_whom_a_server_refuses_is_whom_the_lists_refuse(target, listings):
+def test_servers_refuse_the_same_addresses_as_the_lists(target, listings):
     text = "".join(write(target, [*listings, Listing("black", "account:ann")], at=NOW))
     assert "1 entries that are no addresses are left out" in text
     lists = Lists(listings)
@@ -118,7 +118,7 @@ def test_whom_a_server_refuses_is_whom_the_lists_refuse(target, listings):
         assert refused_by(target, text, address) is (found is not None and found[0].list == "black"), address
 
 
-def test_networks_are_joined_where_they_can_be():
+def test_adjacent_networks_are_joined():
     listings = [Listing("black", f"192.0.2.{n}") for n in range(256)] + [Listing("white", "192.0.2.7")]
     text = "".join(write("nginx-deny", listings, at=NOW))
     assert text.count("deny") == 8
@@ -133,7 +133,7 @@ def test_an_empty_list_can_be_written(target):
     assert "add element" not in text
 
 
-def test_a_set_takes_no_network_without_bits():
+def test_ipset_export_splits_a_network_of_length_zero():
     text = "".join(write("ipset", [Listing("black", "0.0.0.0/0"), Listing("black", "::/0")], at=NOW))
     added = re.findall(r"^add \S+ (\S+)$", text, flags=re.MULTILINE)
     assert added == ["0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"]

@@ -40,7 +40,7 @@ def follower(store):
     follower.close()
 
 
-def test_the_file_is_for_its_owner_alone_and_made_by_the_first_write(store):
+def test_the_first_write_creates_a_file_that_only_its_owner_can_read(store):
     assert list(store.read()) == []
     assert not store.path.exists()
     store.add(entry())
@@ -49,24 +49,24 @@ def test_the_file_is_for_its_owner_alone_and_made_by_the_first_write(store):
     assert store.count("white", NOW) == 0
 
 
-def test_what_is_no_database(tmp_path):
+def test_a_file_that_is_no_database_is_reported(tmp_path):
     path = tmp_path / "lists.sqlite"
     path.write_bytes(b"This is no database." * 100)
     with pytest.raises(StoreError, match="cannot use the lists"):
         SqliteLists(path).add(entry())
     with pytest.raises(StoreError, match="cannot use the lists"):
-        Follower(SqliteLists(path), Lists()).take()
+        Follower(SqliteLists(path), Lists()).refresh()
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_a_directory_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot use the lists"):
         SqliteLists(tmp_path / "file" / "lists.sqlite").add(entry())
 
 
-def test_a_lock_that_stays_is_told(store, monkeypatch):
+def test_a_persistent_lock_is_reported(store, monkeypatch):
     store.add(entry())
-    monkeypatch.setattr(sqlite_lists, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_lists, "_LOCK_TIMEOUT", 0.05)
     with closing(sqlite3.connect(store.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="being written by another program"):
@@ -74,18 +74,18 @@ def test_a_lock_that_stays_is_told(store, monkeypatch):
         assert len(list(store.read())) == 1
 
 
-def test_only_what_changed_is_read(store, follower, monkeypatch):
+def test_a_follower_reads_only_changes(store, follower, monkeypatch):
     store.put([entry(f"10.0.{n // 250}.{n % 250}") for n in range(1000)])
-    follower.take()
+    follower.refresh()
     taken = []
     monkeypatch.setattr(follower.lists, "put", taken.append)
     store.add(entry("192.0.2.7"))
-    follower.take()
-    follower.take()
+    follower.refresh()
+    follower.refresh()
     assert [listing.subject for listing in taken] == ["192.0.2.7"]
 
 
-def test_a_thread_reads_along(store, follower):
+def test_the_thread_of_a_follower_applies_changes(store, follower):
     follower.start()
     store.add(entry())
     began = time.monotonic()
@@ -94,16 +94,16 @@ def test_a_thread_reads_along(store, follower):
         time.sleep(0.01)
 
 
-def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, follower, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
+def test_a_broken_store_keeps_the_lists_and_is_logged_once(store, follower, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_INTERVAL", 0.01)
     store.add(entry())
     follower.start()
     assert found(follower.lists) == "black 192.0.2.1"
-    real = follower._take_changes
-    monkeypatch.setattr(follower, "_take_changes", lambda _: 1 / 0)
+    real = follower._apply_changes
+    monkeypatch.setattr(follower, "_apply_changes", lambda _: 1 / 0)
 
     def told() -> int:
-        return sum("cannot be read" in record.getMessage() for record in caplog.records)
+        return sum("cannot read the lists" in record.getMessage() for record in caplog.records)
 
     began = time.monotonic()
     while not told():
@@ -112,7 +112,7 @@ def test_what_breaks_while_it_runs_changes_nothing_and_is_logged_once(store, fol
     time.sleep(0.1)
     assert found(follower.lists) == "black 192.0.2.1"
     assert told() == 1
-    monkeypatch.setattr(follower, "_take_changes", real)
+    monkeypatch.setattr(follower, "_apply_changes", real)
     store.remove("black", "192.0.2.1")
     began = time.monotonic()
     while found(follower.lists):
@@ -128,28 +128,28 @@ def operators(path, number: int) -> None:
     writer.to_db_file(str(path))
 
 
-def test_operators_come_from_a_maxmind_file_that_may_be_replaced(tmp_path, store):
+def test_a_replaced_maxmind_file_is_opened_again(tmp_path, store):
     path = tmp_path / "asn.mmdb"
     operators(path, 64496)
     store.put([entry("AS64496"), entry("AS64497", "white")])
     follower = Follower(store, Lists(), asn=AsnFile(path))
-    follower.take()
+    follower.refresh()
     assert found(follower.lists) == "black AS64496"
     assert found(follower.lists, "2001:db8::5") == "white AS64497"
     assert found(follower.lists, "198.51.100.1") == found(follower.lists, "203.0.113.1") == ""
     beside = tmp_path / "new.mmdb"
     operators(beside, 64511)
     beside.replace(path)
-    follower.take()
+    follower.refresh()
     assert found(follower.lists) == ""
     follower.close()
 
 
-def test_a_file_of_operators_that_cannot_be_read(tmp_path):
-    with pytest.raises(StoreError, match="cannot read the file of operators"):
+def test_an_unreadable_maxmind_file_is_reported(tmp_path):
+    with pytest.raises(StoreError, match="cannot read the file of network operators"):
         AsnFile(tmp_path / "missing.mmdb").changed()
     (tmp_path / "bad.mmdb").write_bytes(b"x" * 1000)
-    with pytest.raises(StoreError, match="cannot read the file of operators"):
+    with pytest.raises(StoreError, match="cannot read the file of network operators"):
         AsnFile(tmp_path / "bad.mmdb").changed()
 
 
@@ -167,8 +167,8 @@ class Distant(SqliteLists):
         return super().follow()
 
 
-def test_a_gate_that_starts_while_the_store_is_away_has_the_lists_of_the_copy(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(module, "_PAUSE", 0.01)
+def test_a_server_starts_with_the_copy_while_the_store_is_unreachable(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(module, "_INTERVAL", 0.01)
     store, copy = Distant(tmp_path / "lists.sqlite"), ListsCopy(tmp_path / "own" / "copy.jsonl", "a")
     store.put([entry(), entry("2001:db8::/32")])
     with closing(Follower(store, Lists(), copy=copy)) as first:
@@ -187,7 +187,7 @@ def test_a_gate_that_starts_while_the_store_is_away_has_the_lists_of_the_copy(tm
         assert len(late.lists) == 1
 
 
-def test_a_copy_of_another_store_or_of_half_of_one_is_none(tmp_path, caplog):
+def test_a_copy_of_another_store_or_an_incomplete_copy_is_ignored(tmp_path, caplog):
     copy = ListsCopy(tmp_path / "copy.jsonl", "a")
     assert copy.read() is None
     copy.write([entry(str(n)) for n in range(300)], lambda: None)
@@ -198,7 +198,7 @@ def test_a_copy_of_another_store_or_of_half_of_one_is_none(tmp_path, caplog):
     assert copy.read() is None
     copy.path.write_bytes(b"something else\n")
     assert copy.read() is None
-    assert "cannot be read" in caplog.text
+    assert "cannot read the copy" in caplog.text
     store = Distant(tmp_path / "lists.sqlite")
     store.away = True
     with closing(Follower(store, Lists(), copy=copy)) as late:
@@ -206,7 +206,7 @@ def test_a_copy_of_another_store_or_of_half_of_one_is_none(tmp_path, caplog):
         assert "there are no lists" in caplog.text
 
 
-def test_who_writes_a_copy_is_alone(tmp_path):
+def test_only_one_process_writes_the_copy(tmp_path):
     copy = ListsCopy(tmp_path / "copy.jsonl", "a")
 
     def entries():

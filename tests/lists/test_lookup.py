@@ -68,11 +68,11 @@ def counts(networks: Plain, version: int, number: int, at: float) -> tuple[Note,
 
 def change(networks: Networks[Note], plain: Plain, network: tuple[int, int], notes: tuple[Note, ...]) -> None:
     """Put a network with notes on it, or drop it where there are none."""
-    place, key = networks.place(*network)
+    table, key = networks.table(*network)
     if notes:
-        place[key] = plain[network] = notes
+        table[key] = plain[network] = notes
     else:
-        place.pop(key, None)
+        table.pop(key, None)
         plain.pop(network, None)
 
 
@@ -88,7 +88,7 @@ def compare(networks: Networks[Note], plain: Plain, version: int, numbers: list[
 
 @given(_ROUNDS)
 @hypothesis_settings(max_examples=60)
-def test_a_look_up_is_that_of_a_plain_scan(asked):
+def test_lookup_agrees_with_a_plain_scan(asked):
     version, rounds, numbers = asked
     networks: Networks[Note] = KINDS[version][0]()
     plain: Plain = {}
@@ -118,9 +118,9 @@ def test_a_look_up_is_that_of_a_plain_scan(asked):
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_many_networks_and_as_many_notes(version, monkeypatch):
+def test_many_networks_with_as_many_notes(version, monkeypatch):
     # So few that the places of stretches are of both sizes.
-    monkeypatch.setattr(module, "_SHORT", 400)
+    monkeypatch.setattr(module, "_MAX_SHORT", 400)
     rng = random.Random(version)
     kind, bits = KINDS[version]
     head, chunk = {4: (0xC0 << 24, 8), 6: (0x20010D << 104, 24)}[version]
@@ -138,7 +138,7 @@ def test_many_networks_and_as_many_notes(version, monkeypatch):
     assert {chunk[0].typecode for chunk in networks._chunks} == {"H", "I"}
 
 
-def test_two_networks_of_one_kind_in_a_64_keep_their_names():
+def test_two_networks_within_one_64_keep_their_texts():
     networks, plain, note = NetworksV6(), {}, Note("a", 3.0)
     start = 0x20010DB8 << 96
     for network in ((start, 63), (start | 1 << 63, 63), (start | 5, 0)):

@@ -57,7 +57,7 @@ def entry(lists: Lists, at: float, address: str, *fields: str, **more: str) -> L
         ("AS 007", Subject("asn", "AS7", number=7)),
     ],
 )
-def test_subjects(text, subject):
+def test_subjects_have_a_canonical_form(text, subject):
     assert parse_subject(text) == subject
     assert parse_subject(subject.text) == subject
 
@@ -65,15 +65,15 @@ def test_subjects(text, subject):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no address"), ("example.org", "is no address"), ("192.0.2", "is no address"),
-        ("192.0.2.256", "is no address"), ("192.0.2.01", "is no address"), ("192.0.2.1/33", "is no address"),
-        ("192.0.2.1/24", "'192.0.2.1/24' is no network; 192.0.2.0/24 is"), ("fe80::1%eth0", "names an interface"),
-        ("account:", "names no account"), ("agent:", "would fit every visitor"), ("agent:* *", "would fit every"),
-        ("AS0", "is not the number"), ("AS4294967296", "is not the number"), ("account:a\x00", "cannot be printed"),
-        ("account:" + "x" * 400, "too long"), ("\u0661.1.1.1", "is no address"), ("AS\u0661", "is no address"),
+        ("", "not an address"), ("example.org", "not an address"), ("192.0.2", "not an address"),
+        ("192.0.2.256", "not an address"), ("192.0.2.01", "not an address"), ("192.0.2.1/33", "not an address"),
+        ("192.0.2.1/24", "'192.0.2.1/24' is not a network; 192.0.2.0/24 is"), ("fe80::1%eth0", "names an interface"),
+        ("account:", "names no account"), ("agent:", "would match every visitor"), ("agent:* *", "would match every"),
+        ("AS0", "is not an AS number"), ("AS4294967296", "is not an AS number"), ("account:a\x00", "not printable"),
+        ("account:" + "x" * 400, "too long"), ("\u0661.1.1.1", "not an address"), ("AS\u0661", "not an address"),
     ],
 )  # fmt: skip
-def test_what_is_no_subject(text, said):
+def test_an_invalid_subject_is_rejected(text, said):
     with pytest.raises(ValueError, match=r"\w") as error:
         parse_subject(text)
     assert said in str(error.value)
@@ -85,7 +85,7 @@ _V6 = st.tuples(st.integers(0, 2**128 - 1), st.integers(0, 128)).map(lambda p: (
 
 
 @given(st.one_of(_V4, _V6))
-def test_networks_are_read_and_written_as_ipaddress_does(network):
+def test_networks_are_parsed_and_formatted_like_ipaddress(network):
     text = network_text(*network)
     right = ip_network(text)
     subject = parse_subject(text)
@@ -112,12 +112,12 @@ def test_reasons_are_one_printable_line(text):
         ("*x", "", False), ("a.c", "abc", False), ("a**b", "ab", True),
     ],
 )  # fmt: skip
-def test_patterns(pattern, agent, fits):
+def test_user_agent_patterns(pattern, agent, fits):
     assert pattern_fits(pattern, agent) is fits
 
 
 @given(st.text("ab*", min_size=1, max_size=8), st.text("abc", max_size=12))
-def test_patterns_are_those_of_a_regular_expression(pattern, agent):
+def test_user_agent_patterns_agree_with_a_regular_expression(pattern, agent):
     import re
 
     right = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), agent)
@@ -127,7 +127,7 @@ def test_patterns_are_those_of_a_regular_expression(pattern, agent):
 # ---- Which entry counts
 
 
-def test_the_most_specific_counts():
+def test_the_most_specific_entry_applies():
     lists = Lists(
         [
             Listing("black", "0.0.0.0/0"),
@@ -160,7 +160,18 @@ def test_white_wins_a_tie_and_only_while_it_is_in_force():
     assert found(lists, at=150.0) == "black 192.0.2.0/24"
 
 
-def test_operators():
+@pytest.mark.parametrize("subject", ["192.0.2.1", "192.0.2.0/24", "account:ann", "AS64496", "agent:*bot*"])
+@pytest.mark.parametrize("name", ["black", "white"])
+def test_an_entry_with_an_end_applies_until_then_and_not_after(name, subject):
+    week = 7 * 86_400.0
+    lists = Lists([Listing(name, subject, since=100.0, until=100.0 + week)], asn_of=lambda _: 64496)
+    visitor = {"account": "ann", "user_agent": "Somebot/1.0"}
+    assert found(lists, "192.0.2.1", at=100.0, **visitor) == f"{name} {subject}"
+    assert found(lists, "192.0.2.1", at=99.0 + week, **visitor) == f"{name} {subject}"
+    assert found(lists, "192.0.2.1", at=100.0 + week, **visitor) == ""
+
+
+def test_operators_are_listed_by_as_number():
     asn = {"192.0.2.1": 64496, "2001:db8::1": 64497}
     lists = Lists([Listing("black", "AS64496"), Listing("white", "AS64497")], asn_of=lambda a: asn.get(a, 0))
     assert found(lists, "192.0.2.1", user_agent="x") == "black AS64496"
@@ -201,23 +212,23 @@ def test_entries_are_replaced_and_dropped():
     "address",
     ["", "host.example", "1.2.3", "1.2.3.4.5", "300.1.1.1", "01.1.1.1", ":", "x" * 500, "::g", "1:2", "-1.0.0.0"],
 )
-def test_what_is_no_address_is_on_no_list(address):
+def test_text_that_is_no_address_matches_no_network(address):
     assert found(Lists([Listing("black", "0.0.0.0/0"), Listing("black", "::/0")]), address) == ""
 
 
-def test_the_caches_have_bounds(monkeypatch):
-    monkeypatch.setattr(module, "_CACHED", 50)
+def test_the_caches_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "_CACHE_SIZE", 50)
     lists = Lists([Listing("black", "AS7"), Listing("black", "agent:*z*")], asn_of=lambda address: len(address) - 5)
     for n in range(500):
         assert found(lists, f"{n % 250}.10.{n // 250}.100", user_agent=f"{n}") == ("black AS7" if n % 250 > 99 else "")
     assert len(lists._operators) <= 50
-    assert len(lists._claims) <= 50
+    assert len(lists._agent_cache) <= 50
     found(lists, user_agent="y" * 1000)
-    assert all(len(agent) < 1000 for agent in lists._claims)
+    assert all(len(agent) < 1000 for agent in lists._agent_cache)
 
 
 def scan(listings: list[Listing], asked: str, at: float) -> str:
-    """As one would write it who has all the time there is."""
+    """The reference: a plain scan of all entries."""
     address = ip_address(asked)
     ranked = []
     for listing in listings:
@@ -250,7 +261,7 @@ _ADDRESS = st.one_of(_START4.map(lambda n: network_text(4, n, 0)), _START6.map(l
 
 @given(st.lists(_ENTRY, max_size=25), st.lists(st.integers(0, 24), max_size=10), st.lists(_ADDRESS, max_size=25))
 @hypothesis_settings(max_examples=100)
-def test_a_look_up_is_that_of_a_plain_scan(entries, dropped, addresses):
+def test_lookup_agrees_with_a_plain_scan(entries, dropped, addresses):
     lists = Lists(entries[::2])
     kept = {(e.list, e.subject): e for e in entries[::2]}
     for address in addresses:
@@ -269,7 +280,7 @@ def test_a_look_up_is_that_of_a_plain_scan(entries, dropped, addresses):
             assert found(lists, address, at) == scan(list(kept.values()), address, at)
 
 
-def test_look_ups_go_on_while_entries_change():
+def test_lookups_continue_while_entries_change():
     lists = Lists([Listing("black", "10.0.0.0/8"), Listing("black", "192.0.2.0/24")])
     wrong: list[str] = []
     done = threading.Event()
@@ -293,7 +304,7 @@ def test_look_ups_go_on_while_entries_change():
     assert wrong == []
 
 
-def test_evidence_names_the_entry_and_keeps_its_reason_for_the_administrator():
+def test_evidence_names_the_entry_and_its_details_the_reason():
     ann = Lists([Listing("black", "account:ann", "ticket 7", "bob", 1.0, 0.0)])
     decision = decide(ann.find(2.0, "", "ann"))
     assert (decision.action, decision.until) == ("refuse", 0.0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import NAMED, Dialect, choose, is_directive, parser
+from hedgerow.logs.dialect import FORMAT_NAMES, Dialect, detect_format, is_directive, parser
 from hedgerow.logs.formats import Format
 from hedgerow.logs.reader import LogReader
 
@@ -65,9 +65,9 @@ def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
     path.write_text(text + "\nno line of it\n")
     reader = LogReader([str(path)])
     (visit,) = reader
-    assert reader.tally.formats == [name]
-    assert (reader.tally.parsed, reader.tally.bad) == (1, 1)
-    assert reader.tally.directives == text.count("#")
+    assert reader.counts.formats == [name]
+    assert (reader.counts.parsed, reader.counts.bad) == (1, 1)
+    assert reader.counts.directives == text.count("#")
     assert visit.at == AT + 0.5 * exact
     assert (visit.address, visit.method, visit.target, visit.status) == ("192.0.2.1", "GET", "/a?b=1", 200)
     assert visit.user_agent == agent
@@ -115,8 +115,8 @@ def test_a_format_is_recognised_and_read(tmp_path, text, name, exact, agent):
         ),
     ],
 )
-def test_a_server_s_own_format(pattern, line):
-    form = choose([line.encode()], Dialect(pattern))
+def test_a_servers_own_format_is_parsed(pattern, line):
+    form = detect_format([line.encode()], Dialect(pattern))
     visit = parser(form, Dialect(pattern))(line.encode())
     assert form == Format("pattern")
     assert visit is not None
@@ -137,7 +137,7 @@ def test_a_server_s_own_format(pattern, line):
         (IIS.replace(" cs-host", " cs-version").replace(" e.org", " HTTP/1.0"), True),
     ],
 )
-def test_what_is_in_old_http_is_told(tmp_path, text, old):
+def test_http_1_0_is_recorded(tmp_path, text, old):
     path = tmp_path / "log"
     path.write_text(text + "\n")
     (visit,) = LogReader([str(path)])
@@ -151,7 +151,7 @@ def test_what_is_in_old_http_is_told(tmp_path, text, old):
         ("%{sec}t %h %U %H", "1 192.0.2.1 /a HTTP/1.0"),
     ],
 )
-def test_a_format_without_methods_is_of_what_was_read(pattern, line):
+def test_a_format_without_methods_contains_get_requests(pattern, line):
     visit = parser(Format("pattern"), Dialect(pattern))(line.encode())
     assert visit is not None
     assert (visit.method, visit.target, visit.kind, visit.old_http) == ("GET", "/a", "page", True)
@@ -163,10 +163,10 @@ def test_a_format_without_methods_is_of_what_was_read(pattern, line):
     assert (nothing.method, nothing.kind) == ("", "call")
 
 
-def test_names_of_fields_can_be_given():
+def test_field_names_can_be_given():
     line = b'{"when": 971211336, "who": {"ip": "192.0.2.1"}, "request": "GET / HTTP/1.1"}'
     dialect = Dialect(fields={"time": "when", "address": "who.ip"})
-    visit = parser(choose([line], dialect), dialect)(line)
+    visit = parser(detect_format([line], dialect), dialect)(line)
     assert visit is not None
     assert (visit.at, visit.address) == (AT, "192.0.2.1")
 
@@ -191,14 +191,14 @@ LONG = "k3jq0c8l1vf2m6t9r5"
         ("- - [10/Oct/2000:13:55:36 -0700] -", Dialect("- - %t %{sid}C"), None),
     ],
 )
-def test_sessions_are_told_where_they_are_asked_for(line, dialect, visitor):
+def test_sessions_are_found_on_request(line, dialect, visitor):
     asked = msgspec.structs.replace(dialect, by="session")
     asked.check()
-    visit = parser(choose([line.encode()], asked), asked)(line.encode())
+    visit = parser(detect_format([line.encode()], asked), asked)(line.encode())
     assert (visit and visit.visitor) == visitor
 
 
-def test_sessions_of_a_w3c_log():
+def test_sessions_of_a_w3c_log_are_found():
     parse = parser(Format("w3c"), Dialect(by="session"))
     assert is_directive(parse, b"#Fields: date time c-ip cs-uri-stem cs(Cookie)")
     visit = parse(b"2000-10-10 20:55:36 192.0.2.1 / a=1;+ASP.NET_SessionId=s-1")
@@ -210,26 +210,26 @@ def test_sessions_of_a_w3c_log():
     ("dialect", "said"),
     [
         (Dialect("apache"), "no format is called 'apache'"),
-        (Dialect("$status $request"), "does not name the client"),
-        (Dialect("%h %r"), "does not name the time"),
-        (Dialect("%h%u %t"), "touch each other"),
+        (Dialect("$status $request"), "does not contain the client"),
+        (Dialect("%h %r"), "does not contain the time"),
+        (Dialect("%h%u %t"), "have nothing between them"),
         (Dialect(fields={"adress": "x"}), "no field is called 'adress'"),
     ],
 )
-def test_what_makes_no_sense_is_said(dialect, said):
+def test_an_invalid_dialect_is_reported(dialect, said):
     with pytest.raises(LogError, match=said):
         dialect.check()
 
 
-@given(st.lists(st.binary(max_size=80), max_size=5), st.sampled_from(NAMED))
-def test_any_bytes_in_any_format_are_a_visit_or_none(lines, name):
+@given(st.lists(st.binary(max_size=80), max_size=5), st.sampled_from(FORMAT_NAMES))
+def test_arbitrary_bytes_in_any_format_give_a_visit_or_none(lines, name):
     parse = parser(Format(name))
     for line in lines:
         parse(line)
-    choose(lines)
+    detect_format(lines)
 
 
-def test_parquet(tmp_path):
+def test_parquet_is_read(tmp_path):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -238,8 +238,8 @@ def test_parquet(tmp_path):
     parquet.write_table(pa.Table.from_pylist(rows), path)
     reader = LogReader([str(path)])
     (visit,) = reader
-    assert (reader.tally.formats, reader.tally.parsed, reader.tally.bad) == (["parquet"], 1, 1)
+    assert (reader.counts.formats, reader.counts.parsed, reader.counts.bad) == (["parquet"], 1, 1)
     assert (visit.at, visit.target, visit.status) == (AT, "/a?b=1", 200)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(LogError, match="is no Parquet"):
+    with pytest.raises(LogError, match="cannot be read as Parquet"):
         list(LogReader([str(path)]))

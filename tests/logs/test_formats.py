@@ -19,12 +19,12 @@ from hedgerow.logs.formats import (
     UNKNOWN,
     Format,
     LineParser,
+    detect_plain_format,
     readable,
-    recognise,
     unescape,
     visit_of_row,
 )
-from hedgerow.logs.reader import LONGEST_LINE
+from hedgerow.logs.reader import MAX_LINE_BYTES
 from hedgerow.request.bot_verifier import BotVerifier
 from hedgerow.request.bots import Bot, Bots
 
@@ -50,7 +50,7 @@ def test_there_are_samples():
 
 
 @pytest.mark.parametrize(("form", "line", "expected"), list(samples()))
-def test_a_sample_line_is_parsed_to_what_stands_above_it(form, line, expected):
+def test_a_sample_line_is_parsed_as_expected(form, line, expected):
     visit = LineParser(form)(line)
     if expected == "bad":
         assert visit is None
@@ -62,25 +62,25 @@ def test_a_sample_line_is_parsed_to_what_stands_above_it(form, line, expected):
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.log")), ids=lambda path: path.stem)
-def test_the_format_is_recognised_from_the_lines_themselves(path):
-    found = recognise([line for line in path.read_bytes().split(b"\n") if not line.startswith(b"#")])
+def test_the_format_is_detected_from_the_lines(path):
+    found = detect_plain_format([line for line in path.read_bytes().split(b"\n") if not line.startswith(b"#")])
     assert found == Format(path.stem.removesuffix("-fractions"), exact="fractions" in path.stem)
 
 
 @pytest.mark.parametrize("lines", [[], [b""], [b"{}", b"\x00\xff"], [b"-"]])
-def test_what_is_no_log_is_unknown(lines):
-    assert recognise(lines) is UNKNOWN
+def test_text_that_is_no_log_is_unknown(lines):
+    assert detect_plain_format(lines) is UNKNOWN
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_visit_or_none(line):
+def test_arbitrary_bytes_give_a_visit_or_none(line):
     for name in ("combined", "vhost-combined"):
         assert isinstance(LineParser(Format(name))(line), Visit | None)
-    recognise([line])
+    detect_plain_format([line])
 
 
 @given(st.lists(st.sampled_from([LINE, b'"', b"\\", b" ", b"[", b"]", b"-", LINE[:60], LINE[40:], b"\xff"])))
-def test_pieces_of_lines_in_any_order_are_a_visit_or_none(pieces):
+def test_pieces_of_lines_in_any_order_give_a_visit_or_none(pieces):
     assert isinstance(LineParser(Format("combined"))(b"".join(pieces)), Visit | None)
 
 
@@ -88,14 +88,14 @@ def test_pieces_of_lines_in_any_order_are_a_visit_or_none(pieces):
     "piece",
     [b" [", b' [01/Jan/2026:00:00:00 +0000] "', b'\\"', b'" "', b" HTTP/", b"a ", b"\\", b'GET / "', b"- "],
 )
-def test_no_line_takes_long(piece):
+def test_every_line_is_parsed_in_linear_time(piece):
     """The longest line made of *piece* over and over costs milliseconds: nothing is tried again and again."""
-    line = (b"192.0.2.1 - " + piece * LONGEST_LINE)[:LONGEST_LINE]
+    line = (b"192.0.2.1 - " + piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES]
     request = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET '
     began = process_time()
     for name in ("combined", "vhost-combined"):
         LineParser(Format(name))(line)
-        LineParser(Format(name))((request + piece * LONGEST_LINE)[:LONGEST_LINE])
+        LineParser(Format(name))((request + piece * MAX_LINE_BYTES)[:MAX_LINE_BYTES])
     assert process_time() - began < 30
 
 
@@ -145,7 +145,7 @@ ADDRESS = st.sampled_from(["192.0.2.1", "198.51.100.254", "2001:db8::", "2001:db
     status=st.integers(100, 999).filter(lambda status: status != 401),
     minutes=st.integers(-12 * 60, 14 * 60),
 )
-def test_a_visit_written_as_a_combined_line_comes_back(
+def test_a_visit_written_as_a_combined_line_is_parsed_back(
     at, address, method, target, account, referrer, user_agent, status, minutes
 ):
     prefix = {"2001:db8::": "2001:db8::/64", "2001:db8:0:1:2:3:4:5": "2001:db8:0:1::/64"}.get(address, address)
@@ -166,7 +166,7 @@ def test_a_visit_written_as_a_combined_line_comes_back(
     assert LineParser(Format("combined"), accounts=True)(line) == visit
 
 
-def test_a_user_is_an_account_only_where_the_server_checked_it():
+def test_a_user_is_an_account_only_if_the_server_checked_it():
     line = LINE.replace(b" - - ", b" - Jo Doe ")
     assert LineParser(Format("combined"))(line).account == ""
     trusted = LineParser(Format("combined"), accounts=True)
@@ -184,7 +184,7 @@ def test_verified_bots_are_named():
     )
 
 
-def test_a_carriage_return_at_the_end_is_no_part_of_the_line():
+def test_a_carriage_return_at_the_end_of_a_line_is_ignored():
     assert LineParser(Format("combined"))(LINE + b"\r") == LineParser(Format("combined"))(LINE)
 
 
@@ -198,7 +198,7 @@ def row_of(visit: Visit) -> list[object]:
     marker = visit.marker
     fields |= {"marker_kind": None, "minted_for": None, "parent": None, "marker_target": None}
     fields["linked"] = b"".join(visit.linked)
-    fields["signs"] = " ".join(visit.signs)
+    fields |= {"signs": " ".join(visit.anomalies), "asked": visit.raw_target}
     if marker is not None:
         fields |= {"marker_kind": marker.kind, "minted_for": marker.issued_to, "parent": marker.parent}
         fields["marker_target"] = marker.target
@@ -222,19 +222,21 @@ VISIT = Visit(
     bot="example",
     marker=Marker("trap", b"123456", b"654321", "\0\1"),
     status=403,
-    asked="/~token",
+    raw_target="/~token",
     tampered=True,
     linked=(b"abcdef", b"123456"),
     claim="Googlebot",
     proof="false",
-    signs=("no-accept", "no-language"),
+    anomalies=("no-accept", "no-language"),
     fingerprint="t13d1516h2_8daaf6152771_b186095e22b6",
 )
 
 
 def test_a_row_of_the_ledger_gives_the_visit_back():
     assert visit_of_row(row_of(VISIT)) == VISIT
-    bare = msgspec.structs.replace(VISIT, marker=None, kind="page", prefetch=False, asked="", tampered=False, linked=())
+    bare = msgspec.structs.replace(
+        VISIT, marker=None, kind="page", prefetch=False, raw_target="", tampered=False, linked=()
+    )
     assert visit_of_row(row_of(bare)) == bare
 
 
@@ -244,26 +246,26 @@ def test_a_row_of_the_ledger_gives_the_visit_back():
      ("marker_kind", "odd"), ("parent", None), ("minted_for", "text"), ("marker_target", 3), ("asked", None),
      ("linked", None), ("linked", "text")],
 )  # fmt: skip
-def test_a_row_that_makes_no_sense_is_bad(column, value):
+def test_an_invalid_row_is_bad(column, value):
     row = row_of(VISIT)
     row[LEDGER_COLUMNS.index(column)] = value
     assert visit_of_row(row) is None
 
 
 @given(st.text())
-def test_readable_text_steers_no_terminal(text):
+def test_readable_text_has_no_control_characters(text):
     shown = readable(text)
     assert shown.isprintable()
     shown.encode()
 
 
-def test_readable_text_is_put_right():
+def test_readable_text_is_decoded_as_utf_8():
     assert readable("caf\u00c3\u00a9") == "café"
     assert readable("caf\u00e9") == "café"
     assert readable("a\x1b[31m\u202e\x9b\n") == "a\\x1b[31m\\u202e\\x9b\\n"
 
 
-def test_time_zones_do_not_change_the_moment():
+def test_time_zones_are_respected():
     moment = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
     for hours in (-12, -7, 0, 2, 14):
         when = moment.astimezone(timezone(timedelta(hours=hours))).strftime("%d/%b/%Y:%H:%M:%S %z")
@@ -274,8 +276,8 @@ def test_time_zones_do_not_change_the_moment():
 def test_an_address_in_front_is_a_client_behind_a_proxy_not_a_virtual_host():
     rest = '- - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326 "-" "curl/7"'
     lines = [f"192.0.2.{n} 10.0.0.1 {rest}".encode() for n in range(9)]
-    form = recognise(lines)
+    form = detect_plain_format(lines)
     assert form.name == "combined"
     assert [visit.address for line in lines if (visit := LineParser(form)(line))] == [f"192.0.2.{n}" for n in range(9)]
     # The site that is asked for by its address has one, and many visitors.
-    assert recognise([f"10.0.0.1 192.0.2.{n} {rest}".encode() for n in range(9)]).name == "vhost-combined"
+    assert detect_plain_format([f"10.0.0.1 192.0.2.{n} {rest}".encode() for n in range(9)]).name == "vhost-combined"

@@ -28,7 +28,7 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.errors import LogError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs import reader as reader_module
-from hedgerow.logs.reader import LONGEST_LINE, LogReader, spread
+from hedgerow.logs.reader import MAX_LINE_BYTES, LogReader, spread
 
 START = 1767225600
 
@@ -51,19 +51,19 @@ def written(path: Path, data: bytes) -> str:
 def test_lines_become_visits_and_are_counted(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", line(0, "/a") + b"\nnoise\n" + line(5, "/b"))])
     assert [visit.target for visit in reader] == ["/a", "/b"]
-    tally = reader.tally
-    assert (tally.lines, tally.parsed, tally.bad) == (4, 2, 2)
-    assert tally.samples == ["", "noise"]
-    assert (tally.first, tally.last) == (START, START + 5)
-    assert tally.formats == ["combined"]
-    assert tally.bytes_read == tally.bytes_total > 0
-    assert tally.damage == []
+    counts = reader.counts
+    assert (counts.lines, counts.parsed, counts.bad) == (4, 2, 2)
+    assert counts.samples == ["", "noise"]
+    assert (counts.first, counts.last) == (START, START + 5)
+    assert counts.formats == ["combined"]
+    assert counts.bytes_read == counts.bytes_total > 0
+    assert counts.damage == []
 
 
 def test_the_last_line_needs_no_newline_and_an_empty_file_is_a_log(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", line().rstrip()), written(tmp_path / "b.log", b"")])
-    assert len(list(reader)) == reader.tally.lines == 1
-    assert set(reader.tally.formats) == {"combined", "unknown"}
+    assert len(list(reader)) == reader.counts.lines == 1
+    assert set(reader.counts.formats) == {"combined", "unknown"}
 
 
 @given(st.lists(st.one_of(st.binary(max_size=50), st.just(line().rstrip())), max_size=20), st.booleans())
@@ -80,31 +80,31 @@ def test_any_bytes_are_read_and_every_line_is_counted(pieces, ends):
         found = sum(1 for _ in reader)
     finally:
         os.close(there)
-    tally = reader.tally
-    assert tally.lines == tally.parsed + tally.bad == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-    assert found == tally.parsed
+    counts = reader.counts
+    assert counts.lines == counts.parsed + counts.bad == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+    assert found == counts.parsed
 
 
-def test_samples_are_few_short_and_harmless(tmp_path):
+def test_samples_of_bad_lines_are_few_short_and_printable(tmp_path):
     reader = LogReader([written(tmp_path / "a.log", (b"\x1b[2J\xff" + b"x" * 1000 + b"\n") * 50)])
     assert list(reader) == []
-    assert reader.tally.bad == 50
-    assert len(reader.tally.samples) == 5
-    assert all(sample.isprintable() and len(sample) < 250 for sample in reader.tally.samples)
+    assert reader.counts.bad == 50
+    assert len(reader.counts.samples) == 5
+    assert all(sample.isprintable() and len(sample) < 250 for sample in reader.counts.samples)
 
 
-@pytest.mark.parametrize("length", [LONGEST_LINE + 1, 1 << 18, 3_000_000])
+@pytest.mark.parametrize("length", [MAX_LINE_BYTES + 1, 1 << 18, 3_000_000])
 def test_a_line_of_megabytes_is_one_bad_line(tmp_path, length):
     long = line(1).rstrip()[:-1] + b"x" * length + b'"\n'
     reader = LogReader([written(tmp_path / "a.log", line(0, "/a") + long + line(2, "/b") + long)])
     assert [visit.target for visit in reader] == ["/a", "/b"]
-    assert (reader.tally.lines, reader.tally.bad) == (4, 2)
+    assert (reader.counts.lines, reader.counts.bad) == (4, 2)
 
 
-def test_the_longest_line_that_is_read_is_read(tmp_path):
+def test_a_line_of_the_maximum_length_is_read(tmp_path):
     whole = line().rstrip()
-    fitting = whole[:-1] + b"x" * (LONGEST_LINE - len(whole)) + b'"'
-    assert len(fitting) == LONGEST_LINE
+    fitting = whole[:-1] + b"x" * (MAX_LINE_BYTES - len(whole)) + b'"'
+    assert len(fitting) == MAX_LINE_BYTES
     assert len(list(LogReader([written(tmp_path / "a.log", fitting + b"\n")]))) == 1
 
 
@@ -117,20 +117,20 @@ COMPRESSED = {
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_compression_is_told_by_the_first_bytes(tmp_path, name):
+def test_compression_is_detected_by_the_first_bytes(tmp_path, name):
     data = many(3000)
     # Two streams in one file, as `cat a.gz b.gz` makes, under a name that says nothing.
     halves = COMPRESSED[name](data[:100_000]) + COMPRESSED[name](data[100_000:])
     reader = LogReader([written(tmp_path / "rotated", halves)])
     assert sum(1 for _ in reader) == 3000
-    assert reader.tally.bad == 0
-    assert reader.tally.damage == []
-    assert reader.tally.bytes_read == reader.tally.bytes_total == len(halves)
+    assert reader.counts.bad == 0
+    assert reader.counts.damage == []
+    assert reader.counts.bytes_read == reader.counts.bytes_total == len(halves)
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
 @pytest.mark.parametrize("harm", ["cut", "scrambled"])
-def test_what_comes_before_broken_compression_is_kept(tmp_path, name, harm):
+def test_lines_before_damaged_compression_are_read(tmp_path, name, harm):
     data = many(20_000)
     whole = COMPRESSED[name](data)
     middle = len(whole) * 3 // 4
@@ -139,21 +139,21 @@ def test_what_comes_before_broken_compression_is_kept(tmp_path, name, harm):
     got = [visit.target for visit in reader]
     assert 0 < len(got) < 20_000
     assert got[:1000] == [f"/{n * 2_654_435_761 % 1_000_003}" for n in range(1000)]
-    assert reader.tally.lines == reader.tally.parsed + reader.tally.bad
-    [damage] = reader.tally.damage
+    assert reader.counts.lines == reader.counts.parsed + reader.counts.bad
+    [damage] = reader.counts.damage
     assert "broken: breaks off after" in damage
     assert "\n" not in damage
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_compression_that_is_broken_from_the_start_is_an_error(tmp_path, name):
+def test_compression_damaged_from_the_start_is_an_error(tmp_path, name):
     path = written(tmp_path / "broken", COMPRESSED[name](many(100))[:12])
     with pytest.raises(LogError, match="broken: cannot be read: ") as caught:
         LogReader([path])
     assert "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_read_at_all_is_an_error_before_anything_is_read(tmp_path):
+def test_an_unreadable_file_is_an_error_before_anything_is_read(tmp_path):
     good = written(tmp_path / "good.log", line())
     with pytest.raises(LogError, match=r"missing\.log: cannot be read: No such file"):
         LogReader([good, str(tmp_path / "missing.log")])
@@ -168,8 +168,8 @@ def test_standard_input_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     reader = LogReader(["-"])
     assert [visit.target for visit in reader] == ["/a", "/b"]
-    assert reader.tally.bytes_total == 0
-    assert reader.tally.bytes_read > 0
+    assert reader.counts.bytes_total == 0
+    assert reader.counts.bytes_read > 0
 
 
 def test_a_pipe_is_read_once_and_whole(tmp_path):
@@ -199,7 +199,7 @@ def test_lines_out_of_order_keep_their_order(tmp_path):
     path = written(tmp_path / "a.log", line(5, "/a") + line(3, "/b") + line(4, "/c"))
     reader = LogReader([path])
     assert [visit.target for visit in reader] == ["/a", "/b", "/c"]
-    assert (reader.tally.first, reader.tally.last) == (START + 3, START + 5)
+    assert (reader.counts.first, reader.counts.last) == (START + 3, START + 5)
 
 
 def test_visits_of_one_second_are_spread_over_it(tmp_path):
@@ -213,17 +213,17 @@ def test_times_with_fractions_are_left_alone(tmp_path):
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 10))
-def test_spreading_changes_no_second_and_no_order(seconds, most):
+def test_spreading_changes_no_second_and_no_order(seconds, max_held):
     visits = [Visit(float(at), "192.0.2.1", "v", "p", "GET", f"/{n}") for n, at in enumerate(seconds)]
-    out = list(spread(iter(visits), most=most))
+    out = list(spread(iter(visits), max_held=max_held))
     assert [visit.target for visit in out] == [visit.target for visit in visits]
     assert [int(visit.at) for visit in out] == seconds
-    if most >= len(seconds):
+    if max_held >= len(seconds):
         for before, after in pairwise(out):
             assert int(before.at) != int(after.at) or before.at < after.at
 
 
-def test_spreading_holds_back_no_more_than_it_may():
+def test_spreading_holds_back_a_bounded_number_of_visits():
     taken = 0
 
     def endless():
@@ -232,7 +232,7 @@ def test_spreading_holds_back_no_more_than_it_may():
             taken += 1
             yield Visit(0.0, "192.0.2.1", "v", "p", "GET", "/")
 
-    next(spread(endless(), most=100))
+    next(spread(endless(), max_held=100))
     assert taken == 101
 
 
@@ -261,12 +261,12 @@ VISIT = Visit(
 )
 
 
-def test_a_ledger_gives_its_visits_back_exactly(tmp_path):
+def test_a_ledger_gives_the_same_visits(tmp_path):
     visits = [msgspec.structs.replace(VISIT, at=VISIT.at + n // 3, status=200 + n) for n in range(2500)]
     reader = LogReader([ledger_of(tmp_path / "ledger.sqlite", visits)])
     assert list(reader) == visits
-    assert (reader.tally.lines, reader.tally.bad, reader.tally.formats) == (2500, 0, ["ledger"])
-    assert 0 < reader.tally.bytes_read <= reader.tally.bytes_total
+    assert (reader.counts.lines, reader.counts.bad, reader.counts.formats) == (2500, 0, ["ledger"])
+    assert 0 < reader.counts.bytes_read <= reader.counts.bytes_total
 
 
 def test_a_bad_row_of_a_ledger_is_counted(tmp_path):
@@ -276,15 +276,15 @@ def test_a_bad_row_of_a_ledger_is_counted(tmp_path):
     connection.close()
     reader = LogReader([path])
     assert list(reader) == [VISIT]
-    assert (reader.tally.lines, reader.tally.bad) == (2, 1)
-    assert reader.tally.samples[0].isprintable()
+    assert (reader.counts.lines, reader.counts.bad) == (2, 1)
+    assert reader.counts.samples[0].isprintable()
 
 
 def test_an_empty_ledger_has_no_visits(tmp_path):
     assert list(LogReader([ledger_of(tmp_path / "ledger.sqlite", [])])) == []
 
 
-def test_another_database_is_no_ledger(tmp_path):
+def test_a_database_of_another_program_is_rejected(tmp_path):
     connection = sqlite3.connect(tmp_path / "other.sqlite")
     connection.execute("CREATE TABLE things (id)")
     connection.close()
@@ -292,7 +292,7 @@ def test_another_database_is_no_ledger(tmp_path):
         LogReader([str(tmp_path / "other.sqlite")])
 
 
-def test_a_damaged_ledger_gives_what_it_can(tmp_path):
+def test_a_damaged_ledger_is_read_up_to_the_damage(tmp_path):
     visits = [msgspec.structs.replace(VISIT, at=VISIT.at + n) for n in range(5000)]
     path = Path(ledger_of(tmp_path / "ledger.sqlite", visits))
     data = bytearray(path.read_bytes())
@@ -302,7 +302,7 @@ def test_a_damaged_ledger_gives_what_it_can(tmp_path):
     reader = LogReader([str(path)])
     got = sum(1 for _ in reader)
     assert 0 < got < 5000
-    assert len(reader.tally.damage) == 1
+    assert len(reader.counts.damage) == 1
 
 
 def test_a_file_that_vanishes_is_an_error(tmp_path):
@@ -313,7 +313,7 @@ def test_a_file_that_vanishes_is_an_error(tmp_path):
         list(reader)
 
 
-def test_a_disk_that_fails_midway_is_damage(tmp_path, monkeypatch):
+def test_a_disk_error_midway_is_reported_as_damage(tmp_path, monkeypatch):
     path = written(tmp_path / "a.log", many(5000))
     reader = LogReader([path])
 
@@ -325,7 +325,7 @@ def test_a_disk_that_fails_midway_is_damage(tmp_path, monkeypatch):
 
     monkeypatch.setattr(reader_module, "_open", lambda path: Failing(io.FileIO(path)))
     assert 0 < sum(1 for _ in reader) < 5000
-    assert reader.tally.damage[0].endswith("lines: Input/output error")
+    assert reader.counts.damage[0].endswith("lines: Input/output error")
 
 
 ROWS = {
@@ -344,5 +344,5 @@ def test_real_logs_are_read_to_the_last_row(name):
         pytest.skip(f"{path} is not here: real logs are kept outside the repository")
     reader = LogReader([str(path)])
     parsed = sum(1 for _ in reader)
-    assert (parsed, reader.tally.bad) == ROWS[name]
-    assert reader.tally.formats == ["combined"]
+    assert (parsed, reader.counts.bad) == ROWS[name]
+    assert reader.counts.formats == ["combined"]

@@ -308,7 +308,7 @@ class ClientForm(Form):
         site = Site(said, seals=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries)
         assert site.follower is not None
         site.follower.store.put(lists)
-        site.follower.take()
+        site.follower.refresh()
         return site
 
     def begin(self, site: Site) -> None:

@@ -21,7 +21,7 @@ from envoy.extensions.filters.http.router.v3 import router_pb2  # noqa: F401
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2  # noqa: F401
 from google.protobuf import json_format
 
-from challenge.asking import answers_of
+from challenge.solver import answers_of
 from driving import traps_in
 from hedgerow.lists.model import Listing
 from hedgerow.services.decision_service import DecisionService

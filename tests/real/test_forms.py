@@ -17,7 +17,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection, serve
 
-from challenge.asking import answers_of
+from challenge.solver import answers_of
 from hedgerow.lists.model import Listing
 from hedgerow.services.banlist import change_feed as feed
 from hedgerow.services.banlist import endpoint as desk

@@ -100,11 +100,11 @@ def test_programs_give_little(
         evidence = [e for e in json.loads(visit["evidence"]) if e["detector"] == "headers"]
         found[name] = (visit["signs"], round(sum(e["weight"] for e in evidence), 3))
     assert set(found) == set(commands)
-    for name, (signs, weight) in found.items():
-        assert set(signs.split()) <= set(CODES)
+    for name, (anomalies, weight) in found.items():
+        assert set(anomalies.split()) <= set(CODES)
         if name == "liar":
-            assert "browser-no-fetch" in signs
+            assert "browser-no-fetch" in anomalies
             assert weight >= 0.3
         else:
-            assert signs.startswith("program")
+            assert anomalies.startswith("program")
             assert weight <= 0.1

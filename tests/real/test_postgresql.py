@@ -113,7 +113,7 @@ def test_lists_stay_as_they_are_while_it_is_away_and_go_on(server, url, tmp_path
     server.stop()
     try:
         with pytest.raises(StoreError, match="PostgreSQL"):
-            late.take()
+            late.refresh()
         assert found(late.lists) == "black 192.0.2.1"
     finally:
         server.start()
@@ -167,7 +167,7 @@ def test_while_it_is_away_rows_wait_on_disk_and_none_is_lost_or_written_twice(se
         with caplog.at_level(logging.WARNING):
             for n in range(1, 2_001):
                 ledger.append(Entry(visit(n), PASS, 200))
-            wait_until(lambda: ledger.spool.size and not ledger._waiting)
+            wait_until(lambda: ledger.spool.size and not ledger._pending)
     finally:
         server.start()
     ledger.append(Entry(visit(2_001), PASS, 200))
@@ -230,12 +230,12 @@ def test_who_reads_along_misses_no_row_whoever_finishes_first(url, tmp_path):
     slow, fast = (PostgresLedger(url, tmp_path / name) for name in ("slow", "fast"))
     fast.append(Entry(visit(0), PASS, 200))
     fast.close()
-    rows = [module._plain(module.row_of(Entry(visit(n), PASS, 200))) for n in (1, 2)]
+    rows = [module._without_nul(module.row_of(Entry(visit(n), PASS, 200))) for n in (1, 2)]
     with closing(PostgresLedgerReader(url)) as reading, psycopg.connect(url) as one, psycopg.connect(url) as other:
         along = LedgerFollower(reading, 0)
         assert [seen.target for seen, _ in along.read()] == ["/0"]
         for connection, row in ((one, rows[0]), (other, rows[1])):
-            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (module.WRITING,))
+            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (module.WRITE_LOCK,))
             with connection.cursor().copy(module._COPY) as copy:
                 copy.write_row(row)
         other.commit()
@@ -321,7 +321,7 @@ def test_every_version_leads_to_the_last_and_keeps_its_rows(server, tmp_path, fi
             connection.execute(
                 f"CREATE TABLE visits_20270115 PARTITION OF visits FOR VALUES FROM ({day}) TO ({day + 86_400})"
             )
-            row = module._plain(module.row_of(Entry(visit(1), PASS, 200)))
+            row = module._without_nul(module.row_of(Entry(visit(1), PASS, 200)))
             names = ", ".join([*module.COLUMNS, "odd"])
             connection.execute(f"INSERT INTO visits ({names}) VALUES ({', '.join(['%s'] * len(row))})", row)
     if first < len(MIGRATIONS):

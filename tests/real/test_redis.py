@@ -90,8 +90,8 @@ def test_everything_has_an_end(server):
         state.record_visit(msgspec.structs.replace(ask(0.0, ANN), day=7))
         state.commit(block(ANN))
         state.update_score(ScoreUpdate(HOME, START, 1, 60.0, weight=0.5, codes=("a",), entry="/x"))
-        assert RedisUsedChallenges(state).spend(b"1", START + 60, START)
-        RedisClearanceUsage(state).see(b"1", b"net", START)
+        assert RedisUsedChallenges(state).mark_used(b"1", START + 60, START)
+        RedisClearanceUsage(state).record_use(b"1", b"net", START)
         RedisRevokedBots(state)["bot"] = time.time() + 60
         keys = state.ask(("KEYS", "*"))
         assert len(keys) >= 10
@@ -150,7 +150,7 @@ def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
                 state.record_visit(ask())
             decision = run_now(gate.decide(visit))
             assert (decision.action, decision.code) == ("refuse", "store-away")
-            assert not RedisUsedChallenges(state, closed=True).spend(b"1", START + 60, START)
+            assert not RedisUsedChallenges(state, closed=True).mark_used(b"1", START + 60, START)
 
 
 def test_nobody_there_at_the_start_is_no_reason_not_to_start():
@@ -214,11 +214,11 @@ def test_a_challenge_is_spent_once_at_whatever_gate():
     name = f"test{next(_numbers)}:"
     states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
     first, second = map(RedisUsedChallenges, states)
-    assert first.spend(b"one", START + 60, START)
-    assert not first.spend(b"one", START + 60, START)
-    assert not second.spend(b"one", START + 60, START)
-    assert second.spend(b"two", START + 60, START)
-    assert not second.spend(b"three", START, START)
+    assert first.mark_used(b"one", START + 60, START)
+    assert not first.mark_used(b"one", START + 60, START)
+    assert not second.mark_used(b"one", START + 60, START)
+    assert second.mark_used(b"two", START + 60, START)
+    assert not second.mark_used(b"three", START, START)
     for state in states:
         state.close()
 
@@ -227,10 +227,10 @@ def test_a_clearance_that_is_handed_round_between_gates_is_noticed():
     name = f"test{next(_numbers)}:"
     states = [open_redis(_running[0].url, WINDOW, name) for _ in range(2)]
     first, second = map(RedisClearanceUsage, states)
-    assert first.see(b"c", b"n1", START) == 1
-    assert second.see(b"c", b"n2", START + 1) == 2
-    assert first.see(b"c", b"n3", START + 2) == 3
-    assert second.are_many(second.see(b"c", b"n2", START + 3))
+    assert first.record_use(b"c", b"n1", START) == 1
+    assert second.record_use(b"c", b"n2", START + 1) == 2
+    assert first.record_use(b"c", b"n3", START + 2) == 3
+    assert second.is_shared(second.record_use(b"c", b"n2", START + 3))
     for state in states:
         state.close()
 

@@ -1,4 +1,4 @@
-"""Which account a request belongs to, and whose word for it counts."""
+"""Accounts from a cookie, a header of a trusted proxy, or a callable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_cookie_value(header, value):
     assert cookie_value(header, b"sid") == value
 
 
-def test_a_cookie_names_an_account_and_does_not_tell_its_secret():
+def test_an_account_name_does_not_reveal_the_session_cookie():
     accounts = Accounts(cookie="sid")
     name = accounts.account(COOKIE, trusted=False)
     assert name
@@ -44,7 +44,7 @@ def test_a_cookie_names_an_account_and_does_not_tell_its_secret():
     assert accounts.account([], trusted=False) == ""
 
 
-def test_a_header_is_believed_from_a_trusted_proxy_alone():
+def test_an_account_header_counts_only_from_a_trusted_proxy():
     accounts = Accounts(header="X-User")
     assert accounts.account([(b"x-user", b" ann ")], trusted=True) == "ann"
     assert accounts.account([(b"x-user", b"ann")], trusted=False) == ""
@@ -53,7 +53,7 @@ def test_a_header_is_believed_from_a_trusted_proxy_alone():
     assert accounts.account([(b"x-user", b"\xff")], trusted=True) == "\ufffd"
 
 
-def test_the_first_that_answers_wins():
+def test_callable_then_header_then_cookie_names_the_account():
     accounts = Accounts(cookie="sid", header="x-user", callable_=lambda headers: headers.get("x-mine"))
     headers = [*COOKIE, (b"x-user", b"ann"), (b"X-Mine", b"bob")]
     assert accounts.account(headers, trusted=True) == "bob"
@@ -62,7 +62,7 @@ def test_the_first_that_answers_wins():
 
 
 @given(st.text(st.characters(), max_size=300))
-def test_whatever_a_callable_gives_can_be_stored(name):
+def test_any_name_from_a_callable_can_be_stored(name):
     account = Accounts(callable_=lambda _: name).account([], trusted=False)
     assert bool(account) == bool(name)
     assert len(account.encode()) <= 100
@@ -73,18 +73,18 @@ def test_long_names_that_begin_alike_are_two_accounts():
     assert names[0] != names[1]
 
 
-def test_a_callable_may_give_a_number():
+def test_a_callable_may_return_a_number():
     assert Accounts(callable_=lambda _: 42).account([], trusted=False) == "42"
 
 
-def test_visitors():
+def test_a_visitor_is_its_account_or_its_prefix():
     assert visitor_of("", "192.0.2.1") == "192.0.2.1"
     assert visitor_of("ann", "192.0.2.1") == "account:ann"
     assert not Accounts()
     assert Accounts(cookie="sid")
 
 
-def test_a_flood_of_headers_is_only_work():
+def test_a_flood_of_headers_does_not_hide_the_account():
     flood = [(b"x-%d" % n, b"y" * 100) for n in range(10_000)]
     accounts = Accounts(cookie="sid", header="x-user", callable_=lambda _: None)
     assert accounts.account([*flood, *COOKIE], trusted=True)

@@ -1,4 +1,4 @@
-"""Signatures of bots: what is good, and every way in which one is not. An independent package signs."""
+"""Bot signatures, made by an independent package: valid ones verify, altered ones do not."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def outcome(headers, **more):
         ("@request-target", "@authority", "signature-agent"),
     ],
 )
-def test_what_another_signed_is_verified(covered):
+def test_a_signature_of_an_independent_package_verifies(covered):
     found = checker().check(request(signed(covered=covered)))
     assert found is not None
     assert (found.bot, found.outcome) == (BOT, "verified")
 
 
-def test_the_host_is_signed_in_its_plain_form():
+def test_the_signed_host_is_lower_case_without_default_port():
     assert outcome(signed(), host="Example.org:443") == "verified"
     assert outcome(signed(), host="example.org:8443") == "forged"
 
@@ -100,13 +100,13 @@ def test_the_host_is_signed_in_its_plain_form():
         ({}, {"host": "other.example"}),
     ],
 )
-def test_what_was_changed_is_forged(change, more):
+def test_a_changed_request_fails_verification(change, more):
     headers = signed(covered=("@authority", "@method", "@path", "@query", "accept", "signature-agent"))
     assert outcome(headers) == "verified"
     assert outcome({**headers, **change}, **more) == "forged"
 
 
-def test_a_header_that_was_taken_away_is_no_proof():
+def test_a_removed_signed_header_makes_the_signature_useless():
     headers = signed(covered=("@authority", "accept", "signature-agent"))
     del headers["accept"]
     assert outcome(headers) is None
@@ -128,7 +128,7 @@ def test_a_changed_signature_never_verifies(data):
     ("created", "expires"),
     [(AT - 500, AT - 61), (AT + 61, AT + 500), (AT - 5, AT + 90_000), (AT + 10, AT + 5)],
 )
-def test_what_is_too_old_or_too_new_or_good_for_too_long(created, expires):
+def test_a_signature_outside_its_lifetime_is_expired(created, expires):
     assert outcome(signed(created=created, expires=expires)) == "expired"
 
 
@@ -137,7 +137,7 @@ def test_a_clock_may_be_a_minute_off():
     assert outcome(signed(created=AT - 100, expires=AT - 55)) == "verified"
 
 
-def test_a_nonce_is_good_once():
+def test_a_nonce_is_accepted_once():
     one = checker()
     assert one.check(request(signed())).outcome == "verified"
     assert one.check(request(signed())).outcome == "replayed"
@@ -146,21 +146,21 @@ def test_a_nonce_is_good_once():
     assert [one.check(request(bare)).outcome for _ in range(2)] == ["verified"] * 2
 
 
-def test_a_forged_signature_spends_no_nonce():
+def test_a_forged_signature_uses_up_no_nonce():
     one = checker()
     headers = signed()
     assert one.check(request(headers, host="other.example")).outcome == "forged"
     assert one.check(request(headers)).outcome == "verified"
 
 
-def test_who_signs_without_saying_where_the_key_is_proves_nothing():
+def test_a_signature_without_signer_host_or_tag_is_ignored():
     assert outcome(signed(covered=("@authority",))) is None
     assert outcome(signed(covered=("accept", "signature-agent"))) is None
     assert outcome(signed(tag="other")) is None
     assert outcome({}) is None
 
 
-def test_keys_are_asked_for_once_and_meanwhile_it_is_pending():
+def test_keys_are_requested_once_and_the_outcome_is_pending_meanwhile():
     asked = []
     keys = Keys(lambda signer, at: asked.append((signer, at)))
     one = Signatures(keys, {"agent.example": BOT})
@@ -172,7 +172,7 @@ def test_keys_are_asked_for_once_and_meanwhile_it_is_pending():
     assert len(asked) == 2, "a key may be new: asked again after a while"
 
 
-def test_only_known_signers_are_looked_up_unless_any_may_be():
+def test_keys_of_unknown_signers_are_fetched_only_if_any_signer_may_be():
     asked = []
     headers = {**signed(), "signature-agent": '"https://elsewhere.example"'}
     for any_signer, found in ((False, []), (True, ["elsewhere.example"])):
@@ -192,7 +192,7 @@ def test_a_key_of_the_settings_needs_no_directory():
     assert (found.bot, found.outcome) == (BOT, "verified")
 
 
-def test_a_dictionary_of_agents():
+def test_signature_agent_may_be_a_dictionary():
     """The later drafts: each signature names its own member."""
     assert signer_of('sig1="https://agent.example"', "sig1") == "agent.example"
     assert signer_of('a="https://a.example", b="https://b.example";x', "b") == "b.example"
@@ -217,34 +217,34 @@ def test_a_dictionary_of_agents():
         '"https://[::1"', "https://agent.example", '"https://agent.example:99999"', '"data:text/plain,x"',
     ],
 )  # fmt: skip
-def test_what_is_no_signer(agent):
+def test_an_invalid_signature_agent_names_no_signer(agent):
     assert signer_of(agent, "") == ""
 
 
 @given(st.text(st.characters(max_codepoint=255), max_size=80))
-def test_any_text_is_read_or_is_not(text):
+def test_arbitrary_signature_headers_are_handled_without_an_error(text):
     members(text)
     signer_of(text, "a")
     outcome({"signature-input": text + '"web-bot-auth"', "signature": text, "signature-agent": text})
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"keys": 1}', b'{"keys": [1]}', b'{"keys": {"a": 1}}', b"\xff"])
-def test_what_is_no_directory(text):
+def test_a_malformed_key_directory_is_rejected(text):
     assert read_directory(text) is None
 
 
-def test_a_key_that_is_over_is_not_used():
+def test_an_expired_key_is_not_used():
     old = json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": X, "exp": int(AT - 100) * 1000}]}).encode()
     keys = Keys()
     keys.learn("agent.example", read_directory(old), AT)
     assert Signatures(keys, {"agent.example": BOT}).check(request(signed())).outcome == "expired"
 
 
-def test_a_thumbprint_as_in_rfc_8037():
+def test_the_thumbprint_matches_rfc_8037():
     assert thumbprint("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo") == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
 
 
-def test_what_is_no_key():
+def test_a_malformed_key_is_rejected():
     assert public_key(X) is not None
     assert public_key("abc") is None
     assert public_key("é") is None

@@ -1,4 +1,4 @@
-"""Good bots are known by where they come from, never by what they say alone."""
+"""Known bots: claims in user agents, and proofs by address range and host name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hedgerow.request.bots import (
     BotProofs,
     Bots,
     KnownBot,
-    Name,
+    NameLookup,
     Ranges,
     known_bots,
     published_ranges,
@@ -34,7 +34,7 @@ PEOPLE = [
 ]  # fmt: skip
 
 
-def test_a_bot_is_verified_by_its_network_and_its_word():
+def test_a_bot_of_the_settings_is_verified_by_network_and_user_agent():
     bots = Bots([
         Bot("search", ("192.0.2.0/24", "2001:db8::/32"), user_agent="SearchBot"),
         Bot("monitor", ("198.51.100.1/32",)),
@@ -48,7 +48,7 @@ def test_a_bot_is_verified_by_its_network_and_its_word():
     assert bots.verified("not an address", "SearchBot") == ""
 
 
-def test_there_are_none_by_default():
+def test_there_are_no_bots_by_default():
     assert not Bots()
     assert Bots().verified("192.0.2.1", "Googlebot") == ""
     assert Bots().claimed("Googlebot") is None
@@ -57,7 +57,7 @@ def test_there_are_none_by_default():
 # ---- The table
 
 
-def test_the_table_is_sound():
+def test_the_table_of_known_bots_is_consistent():
     bots = known_bots()
     assert len(bots) >= 60
     assert len({bot.name for bot in bots}) == len(bots)
@@ -84,19 +84,19 @@ def test_the_table_is_sound():
         ("Feedbin feed-id:1 - 2 subscribers", "Feedbin"),
     ],
 )  # fmt: skip
-def test_who_claims_what(agent, name):
+def test_a_user_agent_claims_the_expected_bot(agent, name):
     found = Bots(known=known_bots()).claimed(agent)
     assert found is not None
     assert found.name == name
 
 
 @pytest.mark.parametrize("agent", PEOPLE)
-def test_people_and_programs_claim_nothing(agent):
+def test_browsers_and_programs_claim_no_bot(agent):
     assert Bots(known=known_bots()).claimed(agent) is None
 
 
 @given(st.text(max_size=2000))
-def test_any_user_agent_is_read(agent):
+def test_arbitrary_user_agents_are_handled_without_an_error(agent):
     Bots(known=known_bots()).claimed(agent)
 
 
@@ -117,14 +117,14 @@ def listed(read_at: float = 0.0) -> dict[str, Ranges]:
     return {"l.json": Ranges(Networks(["192.0.2.0/24"]), read_at)}
 
 
-def test_by_ranges():
+def test_a_published_range_proves_or_disproves_a_claim():
     one = bots(ranges=listed())
     assert one.prove(LISTED, HERE, 0.0) == "verified"
     assert one.prove(LISTED, THERE, 0.0) == "false"
     assert one.prove(LISTED, "no address", 0.0) == "false"
 
 
-def test_an_old_list_proves_no_lie():
+def test_an_old_range_list_does_not_disprove_a_claim():
     one = bots(ranges=listed(100 * DAY))
     assert one.prove(LISTED, THERE, 100 * DAY + 29 * DAY) == "false"
     assert one.prove(LISTED, THERE, 100 * DAY + 31 * DAY) == "unprovable"
@@ -132,15 +132,15 @@ def test_an_old_list_proves_no_lie():
     assert one.prove(LISTED, HERE, 500 * DAY) == "verified"
 
 
-def test_without_a_list_nothing_is_proven():
+def test_a_claim_without_any_list_is_unprovable():
     assert bots().prove(LISTED, HERE, 0.0) == "unprovable"
     two = KnownBot("t", "search", agent="t", ranges=("l.json", "missing.json"))
     assert Bots(known=[two], ranges=listed()).prove(two, THERE, 0.0) == "unprovable", "half the list is missing"
     assert bots().prove(NOTHING, HERE, 0.0) == "unprovable"
 
 
-def test_by_name():
-    asked: list[Name] = []
+def test_the_host_name_proves_or_disproves_a_claim():
+    asked: list[NameLookup] = []
     proofs = BotProofs(asked.append)
     one = bots(proofs=proofs)
     assert one.prove(DNS, HERE, 0.0) == "pending"
@@ -150,8 +150,8 @@ def test_by_name():
     assert [(name.bot.name, name.address) for name in asked] == [("d", HERE), ("b", HERE)]
 
 
-def test_a_list_spares_the_look_up_and_a_look_up_the_list():
-    asked: list[Name] = []
+def test_either_a_range_or_a_host_name_proves_a_claim():
+    asked: list[NameLookup] = []
     proofs = BotProofs(asked.append)
     one = bots(ranges=listed(), proofs=proofs)
     assert one.prove(BOTH, HERE, 0.0) == "verified"
@@ -161,15 +161,15 @@ def test_a_list_spares_the_look_up_and_a_look_up_the_list():
     assert one.prove(BOTH, THERE, 0.0) == "false"
 
 
-def test_where_nobody_looks_names_up_nothing_is_proven():
+def test_a_claim_is_unprovable_without_lookups():
     assert bots().prove(DNS, HERE, 0.0) == "unprovable"
 
 
-def test_a_name_that_others_use_is_no_lie():
+def test_a_lenient_bot_is_never_called_false():
     lenient = KnownBot("p", "preview", agent="p", domains=("p.example",), lenient=True)
     proofs = BotProofs()
-    proofs.learn(Name(lenient, HERE, 0.0), true=False)
-    proofs.learn(Name(lenient, THERE, 0.0), true=True)
+    proofs.learn(NameLookup(lenient, HERE, 0.0), true=False)
+    proofs.learn(NameLookup(lenient, THERE, 0.0), true=True)
     one = Bots(known=[lenient], proofs=proofs)
     assert one.prove(lenient, HERE, 0.0) == "unprovable"
     assert one.prove(lenient, THERE, 0.0) == "verified"

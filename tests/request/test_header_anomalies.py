@@ -1,4 +1,4 @@
-"""Signs: what real browsers and programs send gives none or little, and what contradicts itself is seen."""
+"""Header anomalies: real browsers have none, and contradictions are found."""
 
 from __future__ import annotations
 
@@ -63,25 +63,25 @@ OVER_HTTPS = {
 }  # fmt: skip
 
 
-def signs(headers, scheme="https", **more):
+def anomalies(headers, scheme="https", **more):
     fields = {name.encode(): value.encode() for name, value in headers.items()}
     return find_anomalies(fields, scheme=scheme, host=headers.get("host", "example.org"), **more)
 
 
 @pytest.mark.parametrize("name", OVER_HTTPS)
-def test_browsers_have_no_sign(name):
-    assert signs(OVER_HTTPS[name]) == ()
+def test_browsers_have_no_anomalies(name):
+    assert anomalies(OVER_HTTPS[name]) == ()
 
 
 @pytest.mark.parametrize("name", ["chrome", "firefox"])
-def test_over_plain_http_they_send_less_and_have_no_sign(name):
+def test_browsers_have_no_anomalies_over_plain_http(name):
     bare = {k: v for k, v in OVER_HTTPS[name].items() if not k.startswith("sec-")} | {
         "accept-encoding": "gzip, deflate"
     }
-    assert signs(bare, scheme="http") == ()
-    assert "browser-no-fetch" in signs(bare, scheme="https")
-    assert "browser-no-fetch" in signs({**bare, "host": "127.0.0.1:8080"}, scheme="http")
-    assert signs(bare, scheme="") == ()
+    assert anomalies(bare, scheme="http") == ()
+    assert "browser-no-fetch" in anomalies(bare, scheme="https")
+    assert "browser-no-fetch" in anomalies({**bare, "host": "127.0.0.1:8080"}, scheme="http")
+    assert anomalies(bare, scheme="") == ()
 
 
 def without(name, *dropped):
@@ -109,19 +109,19 @@ def without(name, *dropped):
         ),
     ],
 )  # fmt: skip
-def test_what_is_odd(headers, expected):
-    assert signs(headers) == expected
+def test_anomalies_are_found(headers, expected):
+    assert anomalies(headers) == expected
 
 
-def test_a_proxy_of_ours_may_change_order_and_version():
+def test_header_order_and_version_do_not_count_behind_a_proxy():
     mixed = dict(reversed(OVER_HTTPS["chrome"].items()))
-    assert signs(mixed, version="1.0", direct=False) == ()
-    assert signs(mixed, version="1.0") == ("browser-http", "browser-order")
+    assert anomalies(mixed, version="1.0", direct=False) == ()
+    assert anomalies(mixed, version="1.0") == ("browser-http", "browser-order")
 
 
-def test_a_bot_that_names_itself_is_no_browser():
+def test_a_self_identified_bot_is_not_compared_with_a_browser():
     agent = CHROME + " (compatible; Somebot/1.0; +https://bot.example/)"
-    assert signs({"host": "a", "user-agent": agent, "accept": "*/*"}) == ("no-language",)
+    assert anomalies({"host": "a", "user-agent": agent, "accept": "*/*"}) == ("no-language",)
 
 
 ANY = st.dictionaries(

@@ -1,4 +1,4 @@
-"""What headers tell, remembered."""
+"""Parsed headers and their cache."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIELDS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), ma
 
 
 @given(st.lists(st.tuples(FIELDS, st.sampled_from(["", "http", "https"]), st.booleans()), min_size=1, max_size=6))
-def test_what_is_remembered_is_what_would_be_worked_out(requests):
+def test_cached_facts_equal_computed_facts(requests):
     for headers, scheme, direct in requests:
         fields = dict(headers)
         host = fields.get(b"host", b"").decode()
@@ -44,19 +44,19 @@ def test_what_is_remembered_is_what_would_be_worked_out(requests):
 def memories(monkeypatch):
     shapes, known = {}, {}
     monkeypatch.setattr(module, "_shapes", shapes)
-    monkeypatch.setattr(module, "_known", known)
-    monkeypatch.setattr(module, "_MOST", 3)
+    monkeypatch.setattr(module, "_cache", known)
+    monkeypatch.setattr(module, "_MAX_ENTRIES", 3)
     return shapes, known
 
 
-def test_the_memory_has_a_bound(memories):
+def test_the_cache_is_bounded(memories):
     for n in range(10):
         parse_headers({b"x-%d" % n: b"", b"user-agent": b"a"}, "", "", direct=True)
         parse_headers({b"user-agent": b"a%d" % n}, "", "", direct=True)
         assert all(len(memory) <= 3 for memory in memories)
 
 
-def test_what_is_long_is_not_remembered(memories):
+def test_long_headers_are_not_cached(memories):
     shapes, known = memories
     parse_headers({b"x" * 2000: b""}, "", "", direct=True)
     assert not shapes

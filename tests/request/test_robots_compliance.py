@@ -1,9 +1,9 @@
-"""Manners: robots.txt, and what it costs a bot not to keep to it."""
+"""Robots.txt compliance: which rules count, and what a bot loses by disobeying."""
 
 from __future__ import annotations
 
 from hedgerow.request.bot_verifier import BotVerifier
-from hedgerow.request.bots import BotProofs, Bots, KnownBot, Name
+from hedgerow.request.bots import BotProofs, Bots, KnownBot, NameLookup
 from hedgerow.request.robots_compliance import RobotsCompliance
 
 HOUR, DAY = 3600.0, 86_400.0
@@ -21,7 +21,7 @@ def robots_compliance(text: bytes = CLOSED, at: float = 0.0) -> RobotsCompliance
     return one
 
 
-def test_rules_hold_for_those_they_name():
+def test_rules_apply_to_the_bots_they_name():
     one = robots_compliance()
     assert one.disobeys("example.org", "Bot", "/private/x?y", 1.0)
     assert not one.disobeys("example.org", "Bot", "/mine", 1.0)
@@ -31,12 +31,12 @@ def test_rules_hold_for_those_they_name():
     assert not robots_compliance(b"User-agent: *\nDisallow: /").disobeys("example.org", "Bot", "/robots.txt", 1.0)
 
 
-def test_a_target_is_never_taken_for_an_address():
+def test_a_target_that_starts_with_two_slashes_is_a_path():
     one = robots_compliance(b"User-agent: *\nDisallow: //x\n")
     assert one.disobeys("example.org", "Bot", "//x/y", 1.0)
 
 
-def test_a_new_rule_is_held_against_nobody_for_a_day():
+def test_a_new_rule_does_not_count_for_a_day():
     one = robots_compliance(b"")
     one.learn("example.org", CLOSED, HOUR)
     assert not one.disobeys("example.org", "Bot", "/private", 2 * HOUR)
@@ -46,7 +46,7 @@ def test_a_new_rule_is_held_against_nobody_for_a_day():
     assert not one.disobeys("example.org", "Bot", "/private", 2 * DAY), "and a rule that is gone is gone at once"
 
 
-def test_it_is_read_when_it_is_due():
+def test_robots_txt_is_fetched_when_due():
     one = RobotsCompliance()
     assert one.due("a", 0.0)
     assert not one.due("a", 1.0), "asked for, and under way"
@@ -61,7 +61,7 @@ def test_it_is_read_when_it_is_due():
     assert len(one._hosts) == 16
 
 
-def test_many_versions_are_not_kept():
+def test_the_number_of_versions_is_bounded():
     one = robots_compliance()
     for n in range(100):
         one.learn("example.org", b"# %d" % n, float(n))
@@ -71,14 +71,14 @@ def test_many_versions_are_not_kept():
 def bot_verifier() -> BotVerifier:
     proofs = BotProofs()
     for bot in (BOT, FETCHER, SEO):
-        proofs.learn(Name(bot, HERE, 0.0), true=True)
-        proofs.learn(Name(bot, THERE, 0.0), true=False)
+        proofs.learn(NameLookup(bot, HERE, 0.0), true=True)
+        proofs.learn(NameLookup(bot, THERE, 0.0), true=False)
     return BotVerifier(Bots(known=[BOT, FETCHER, SEO], proofs=proofs), robots_compliance=robots_compliance())
 
 
-def test_a_bot_that_disobeys_loses_its_welcome_for_a_day():
+def test_a_bot_that_disobeys_does_not_pass_for_a_day():
     one = bot_verifier()
-    ask = lambda at, target, address=HERE, agent="bot": one.of_address(at, address, agent, "example.org", target)  # noqa: E731
+    ask = lambda at, target, address=HERE, agent="bot": one.match_address(at, address, agent, "example.org", target)  # noqa: E731
     assert ask(1.0, "/") == ("Bot", "Bot", "verified", ())
     assert ask(2.0, "/private") == ("", "Bot", "verified", ("robots",))
     assert ask(3.0, "/") == ("", "Bot", "verified", ())
@@ -87,15 +87,15 @@ def test_a_bot_that_disobeys_loses_its_welcome_for_a_day():
     assert ask(2.0 + DAY, "/").bot == "Bot"
 
 
-def test_who_fetches_for_a_person_is_not_held_to_it():
-    assert bot_verifier().of_address(1.0, HERE, "fetcher", "example.org", "/private").bot == "Fetcher"
+def test_a_fetcher_on_behalf_of_people_may_ignore_robots_txt():
+    assert bot_verifier().match_address(1.0, HERE, "fetcher", "example.org", "/private").bot == "Fetcher"
 
 
-def test_a_liar_costs_nobody_the_welcome():
+def test_a_false_claim_does_not_revoke_the_real_bot():
     one = bot_verifier()
-    assert one.of_address(1.0, THERE, "bot", "example.org", "/private") == ("", "Bot", "false", ())
-    assert one.of_address(2.0, HERE, "bot", "example.org", "/").bot == "Bot"
+    assert one.match_address(1.0, THERE, "bot", "example.org", "/private") == ("", "Bot", "false", ())
+    assert one.match_address(2.0, HERE, "bot", "example.org", "/").bot == "Bot"
 
 
-def test_what_is_contained_is_verified_and_not_welcome():
-    assert bot_verifier().of_address(1.0, HERE, "seo", "example.org", "/") == ("", "Seo", "verified", ())
+def test_a_verified_bot_of_a_contained_category_does_not_pass():
+    assert bot_verifier().match_address(1.0, HERE, "seo", "example.org", "/") == ("", "Seo", "verified", ())

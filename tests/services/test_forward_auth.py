@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from challenge.asking import answers_of
+from challenge.solver import answers_of
 from driving import Client, traps_in
 from hedgerow.lists.model import Listing, Lists
 from hedgerow.services.forward_auth import ForwardAuth

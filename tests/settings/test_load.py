@@ -31,7 +31,7 @@ def faults(text: str, **environment: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
-def test_good_files(path):
+def test_good_files_have_no_faults(path):
     assert isinstance(load_settings(path, environment={}), Settings)
 
 
@@ -48,7 +48,7 @@ def test_bad_files_name_every_fault_with_its_line(path):
     assert sorted(error.value.faults) == sorted(expected)
 
 
-def test_everything_is_other_than_its_default():
+def test_the_complete_file_sets_every_setting():
     """So that the sample is a sample of everything."""
     settings, default = load_settings(HERE / "good" / "everything.toml", environment={}), Settings()
     for table in msgspec.structs.fields(Settings):
@@ -60,7 +60,7 @@ def test_everything_is_other_than_its_default():
             assert getattr(one, field.name) != getattr(other, field.name), f"{table.name}.{field.name}"
 
 
-def test_the_same_things_written_otherwise():
+def test_different_toml_spellings_give_the_same_settings():
     settings = load_settings(HERE / "good" / "written_otherwise.toml", environment={})
     assert settings.density.block_for == 60.0
     assert settings.ledger.enabled is False
@@ -69,21 +69,21 @@ def test_the_same_things_written_otherwise():
     assert settings.marker.prefix == "/t-"
 
 
-def test_nothing_at_all_is_the_defaults():
+def test_an_empty_file_gives_the_defaults():
     assert load_settings(None, environment={}) == read_settings("", environment={}) == Settings()
 
 
 # ---- Files
 
 
-def test_a_file_that_is_missing(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(SettingsError, match="cannot be read: No such file or directory"):
         load_settings(tmp_path / "x.toml", environment={})
     with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
         load_settings(tmp_path, environment={})
 
 
-def test_a_file_that_is_not_utf8(tmp_path):
+def test_a_file_that_is_not_utf_8_is_reported(tmp_path):
     path = tmp_path / "x.toml"
     path.write_bytes(b"observe = true\n[responses]\nsite = 'caf\xe9'\n")
     with pytest.raises(SettingsError) as error:
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_utf8(tmp_path):
     assert error.value.faults == (f"{path}:3: is not UTF-8",)
 
 
-def test_a_file_of_another_editor(tmp_path):
+def test_byte_order_mark_and_crlf_are_accepted(tmp_path):
     path = tmp_path / "x.toml"
     path.write_bytes(b"\xef\xbb\xbfobserve = true\r\n[density]\r\nblock_for = 5\r\n")
     assert load_settings(path, environment={}).density.block_for == 5.0
@@ -100,7 +100,7 @@ def test_a_file_of_another_editor(tmp_path):
         load_settings(path, environment={})
 
 
-def test_odd_characters_are_not_lines():
+def test_unusual_line_separators_do_not_count_as_lines():
     assert faults("# a\x85b\u2028c\n[density]\nblock_for = 0\n") == [
         "x.toml:3: density.block_for: must be more than 0, is 0.0"
     ]
@@ -109,13 +109,13 @@ def test_odd_characters_are_not_lines():
 @pytest.mark.parametrize(
     ("text", "line"), [("a = ", 1), ("\n\n[", 3), ("a = [1,\n2", 2), ("a = 'x\n", 1), ("\n= 5\n", 2)]
 )
-def test_what_is_no_toml(text, line):
+def test_invalid_toml_is_reported_with_its_line(text, line):
     (fault,) = faults(text)
     assert fault.startswith(f"x.toml:{line}: ")
     assert "(at" not in fault
 
 
-def test_nested_too_deeply():
+def test_deeply_nested_toml_is_reported():
     assert faults("a = " + "[" * 100_000) == ["x.toml: is nested too deeply"]
 
 
@@ -135,13 +135,13 @@ def test_nested_too_deeply():
         ("HEDGEROW__IDENTITY__TRUSTED_PROXIES", '["10.0.0.0/8"]', "identity", "trusted_proxies", ("10.0.0.0/8",)),
     ],
 )
-def test_the_environment_wins(name, value, table, field, expected):
+def test_the_environment_takes_precedence(name, value, table, field, expected):
     file = "[density]\nblock_for = 5\n[marker]\nprefix = '/f-'\n"
     settings = read_settings(file, environment={name: value, "OTHER": "x", "HEDGEROW_X": "y"})
     assert getattr(getattr(settings, table), field) == expected
 
 
-def test_the_environment_at_the_top_and_for_lists_of_tables():
+def test_the_environment_can_set_top_level_values_and_lists_of_tables():
     environment = {"HEDGEROW__OBSERVE": "true", "HEDGEROW__DENSITY__WINDOWS": "[{count = 5, seconds = 1}]"}
     settings = read_settings("", environment=environment)
     assert settings.observe
@@ -168,7 +168,7 @@ def test_a_fault_in_the_environment_names_the_variable():
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_characters="\0="), max_size=20), st.text(max_size=30)))
-def test_no_environment_breaks_anything(environment):
+def test_arbitrary_environments_are_handled_without_an_error(environment):
     faults: tuple[str, ...] = ()
     try:
         read_settings("", environment={f"HEDGEROW__{name}": value for name, value in environment.items()})
@@ -190,7 +190,7 @@ LINES = st.one_of(
 
 @given(st.one_of(st.text(), st.lists(LINES).map("\n".join)))
 @hypothesis_settings(max_examples=300)
-def test_any_text_is_settings_or_faults(text):
+def test_arbitrary_text_gives_settings_or_faults(text):
     faults: tuple[str, ...] = ()
     settings = None
     try:

@@ -1,4 +1,4 @@
-"""Every setting: that it is documented, and that what makes no sense is a fault."""
+"""Every setting is documented, and an invalid value is a fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hedgerow.settings.schema import MarkerSettings, Settings, split_listen, upstream_faults
+from hedgerow.settings.checks import split_listen, upstream_faults
+from hedgerow.settings.marker import MarkerSettings
+from hedgerow.settings.schema import Settings
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -50,12 +52,12 @@ def test_every_setting_is_documented_in_the_section_of_its_table(name, table):
         ("a.example:65535", "a.example", 65535),
     ],
 )
-def test_split_listen(text, host, port):
+def test_host_and_port_are_split(text, host, port):
     assert split_listen(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["", "8080", "a:", "a:b", "a:-1", "a:65536", "a:80 ", "a:٨", "a:" + "9" * 5000])
-def test_what_is_no_host_and_port(text):
+def test_an_invalid_host_and_port_is_rejected(text):
     with pytest.raises(ValueError, match=r"HOST:PORT|Exceeds the limit"):
         split_listen(text)
 
@@ -71,7 +73,7 @@ def test_what_is_no_host_and_port(text):
         "https://x:65535",
     ],
 )
-def test_upstreams(upstream):
+def test_valid_upstreams_have_no_fault(upstream):
     assert list(upstream_faults(upstream)) == []
 
 
@@ -82,19 +84,19 @@ def test_upstreams(upstream):
         "http://x:65536", "http://x:http", "http://x?y", "http://x#y", "http://[::1", "http://::1", "http://x:٨", "", "http://x\n",
     ],
 )  # fmt: skip
-def test_what_is_no_upstream(upstream):
+def test_an_invalid_upstream_is_a_fault(upstream):
     ((name, sentence),) = upstream_faults(upstream)
     assert name == "upstream"
     assert repr(upstream) in sentence
 
 
 @pytest.mark.parametrize("prefix", ["/~", "/a", "/a/b-", "/a/", "/.x", "/x.", "/."])
-def test_prefixes(prefix):
+def test_valid_marker_prefixes_have_no_fault(prefix):
     assert list(MarkerSettings(prefix=prefix).faults()) == []
 
 
 @pytest.mark.parametrize(
     "prefix", ["", "/", "~", "//x", "/a//b", "/./a", "/../a", "/a/..", "/a?", "/a b", "/ä", "/a%41", '/"']
 )
-def test_what_no_link_can_start_with(prefix):
+def test_an_invalid_marker_prefix_is_a_fault(prefix):
     assert [name for name, _ in MarkerSettings(prefix=prefix).faults()] == ["prefix"]

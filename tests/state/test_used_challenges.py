@@ -27,11 +27,11 @@ class TestSqlite(UsedChallengesConformance):
 
     def test_another_process_knows(self, opened, tmp_path):
         """Eight processes spend the same challenges: each is spent by one of them."""
-        opened().spend(name(0), NOW + 30, NOW)
+        opened().mark_used(name(0), NOW + 30, NOW)
         code = (
             "import sys; from pathlib import Path; from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges\n"
             "spent = SqliteUsedChallenges(Path(sys.argv[1]))\n"
-            f"print(sum(spent.spend(n.to_bytes(12, 'big'), {NOW + 30}, {NOW}) for n in range(201)))"
+            f"print(sum(spent.mark_used(n.to_bytes(12, 'big'), {NOW + 30}, {NOW}) for n in range(201)))"
         )
         path = str(tmp_path / "state" / "spent.sqlite")
         running = [
@@ -41,23 +41,23 @@ class TestSqlite(UsedChallengesConformance):
 
     def test_it_outlives_a_restart(self, opened):
         first = opened()
-        first.spend(name(1), NOW + 30, NOW)
+        first.mark_used(name(1), NOW + 30, NOW)
         first.close()
-        assert opened().spend(name(1), NOW + 30, NOW) is False
+        assert opened().mark_used(name(1), NOW + 30, NOW) is False
 
     def test_a_file_that_cannot_be_written_accepts_nothing(self, tmp_path, caplog):
         (tmp_path / "file").write_text("")
         spent = SqliteUsedChallenges(tmp_path / "file" / "spent.sqlite")
-        assert spent.spend(name(1), NOW + 30, NOW) is False
+        assert spent.mark_used(name(1), NOW + 30, NOW) is False
         assert "none counts" in caplog.text
 
     def test_a_file_that_is_no_database_accepts_nothing(self, tmp_path):
         path = tmp_path / "spent.sqlite"
         path.write_bytes(b"not a database" * 100)
-        assert SqliteUsedChallenges(path).spend(name(1), NOW + 30, NOW) is False
+        assert SqliteUsedChallenges(path).mark_used(name(1), NOW + 30, NOW) is False
 
     def test_it_is_its_owners_alone(self, opened, tmp_path):
-        opened().spend(name(1), NOW + 30, NOW)
+        opened().mark_used(name(1), NOW + 30, NOW)
         assert stat.S_IMODE((tmp_path / "state" / "spent.sqlite").stat().st_mode) == 0o600
 
     def test_nothing_is_opened_before_it_is_needed(self, opened, tmp_path):

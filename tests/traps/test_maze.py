@@ -1,4 +1,4 @@
-"""The maze: valid pages without end, whose links lead nowhere else, another for each site."""
+"""The maze: endless valid pages, different for each site, whose links lead only into the maze."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def text_of(page: bytes) -> str:
     return re.sub(r"<style>.*?</style>|<[^>]*>", " ", page.decode())
 
 
-def test_every_layout_is_among_the_seeds_of_these_tests():
+def test_the_seeds_of_these_tests_cover_every_layout():
     starts = {MAZES[number].page(SEAL, VISITOR, "/a")[:60] for number in range(len(SEEDS))}
-    assert len(starts) >= len(room._LAYOUTS)
+    assert len(starts) >= len(room._layouts())
 
 
 @pytest.mark.parametrize("maze", MAZES)
@@ -48,7 +48,7 @@ def test_pages_are_valid_html_with_title_headings_paragraphs_and_links(maze):
 
 
 @pytest.mark.parametrize("maze", MAZES)
-def test_size_and_number_of_links_keep_their_bounds(maze):
+def test_page_size_and_number_of_links_are_bounded(maze):
     pages = [maze.page(SEAL, VISITOR, target) for target in TARGETS]
     assert all(4_000 <= len(page) <= 8_192 for page in pages)
     assert all(12 <= len(links_of(page)) <= 25 for page in pages)
@@ -66,7 +66,7 @@ def test_all_links_are_sealed_for_this_visitor_and_page(visitor, target):
         assert (marker.issued_to, marker.parent) == (visitor_digest(visitor), page_digest(target))
 
 
-def test_the_way_goes_on_and_never_comes_back():
+def test_following_links_never_returns_to_a_page():
     maze, target, seen = MAZES[1], "/start", set()
     for _ in range(50):
         links = links_of(maze.page(SEAL, VISITOR, target))
@@ -88,8 +88,7 @@ def test_another_visitor_target_or_seed_gives_another_text():
     assert page != text_of(MAZES[1].page(SEAL, VISITOR, "/a"))
 
 
-def test_no_string_tells_the_mazes_of_all_sites():
-    """Nothing longer than common HTML is on a page of every site, but for the word to search engines."""
+def test_no_string_is_common_to_the_mazes_of_all_sites():
     pages = [maze.page(SEAL, VISITOR, "/a").decode().replace(ROBOTS, "") for maze in MAZES]
     # Real sites have keys of their own, and so no token in common.
     pages = [re.sub(r'href="[^"]*"', "", page) for page in pages]
@@ -102,7 +101,7 @@ def test_a_prefix_is_escaped():
     assert 'href="/a&amp;&quot;' in Maze('/a&"', b"").page(SEAL, VISITOR, "/").decode()
 
 
-def test_every_pattern_finds_its_words():
+def test_every_sentence_pattern_has_its_phrases():
     common, sentences, topics = room._read_words()
     for pattern in (pattern for patterns in sentences.values() for pattern in patterns):
         for name in re.findall(r"{(\w+)}", pattern):
@@ -114,7 +113,7 @@ def test_every_pattern_finds_its_words():
     assert not [quality for quality in common["quality"] if quality[0] in "aeio"]
 
 
-def test_a_page_with_more_holes_than_dice_is_a_mistake_in_the_layouts():
-    pools = dict.fromkeys(room._KINDS, [b""] * 256)
-    with pytest.raises(ValueError, match="holes"):
+def test_a_layout_with_too_many_slots_is_rejected():
+    pools = dict.fromkeys(room._PHRASE_KINDS, [b""] * 256)
+    with pytest.raises(ValueError, match="slots"):
         room._fill_in("\0m" * 200, pools)

@@ -1,4 +1,4 @@
-"""robots.txt: our prefix is closed to everybody, and nothing else changes for anybody."""
+"""robots.txt: the prefix is disallowed for all crawlers, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from protego import Protego
 
-from hedgerow.traps.robots_txt import LIMIT, disallow, generated, refuse
+from hedgerow.traps.robots_txt import LIMIT, disallow, refuse
 
 AGENTS = ["a", "b", "goodbot", "*", "A", "a*", "Mozilla/5.0 (compatible; goodbot/2.1)"]
 SITE = "https://example.org"
@@ -112,7 +112,7 @@ def text_of(robots: bytes) -> str:
 @example(b"User-agent: a\nCrawl-delay: 1\nUser-agent: b\nAllow: /~x", "/~", "a", ["x"])
 @example(b"User-agent: a\nallow /~xxxx\nUser-agent: b\nAllow:\nUser-agent: a\nAllow:", "/~", "a", ["xxxx"])
 @example(b"User-agent: a\nuser-agent b: c\nUser-agent: b\nAllow:", "/~", "a", ["x"])
-def test_our_prefix_is_closed_and_nothing_else_changes(robots, prefix, agent, rests):
+def test_the_prefix_is_disallowed_and_nothing_else_changes(robots, prefix, agent, rests):
     before, after = Protego.parse(text_of(robots)), Protego.parse(text_of(disallow(robots, prefix)))
     for rest in ["", "9sX_-", *rests]:
         assert not after.can_fetch(SITE + prefix + rest, agent)
@@ -123,7 +123,7 @@ def test_our_prefix_is_closed_and_nothing_else_changes(robots, prefix, agent, re
 
 @given(robots_txts, st.sampled_from(PREFIXES), st.sampled_from([*AGENTS, "nobody"]), st.lists(rests, max_size=5))
 @example(b"User-agent: *\nDisallow: /\nUser-agent goodbot\nUser-agent: a", "/~", "goodbot", [])
-def test_the_same_for_a_reader_that_goes_by_the_letter(robots, prefix, agent, rests):
+def test_a_strict_parser_sees_only_the_prefix_disallowed(robots, prefix, agent, rests):
     before, after = Strict(text_of(robots)), Strict(text_of(disallow(robots, prefix)))
     for rest in ["", "9sX_-", *rests]:
         assert not after.can_fetch(prefix + rest, agent)
@@ -133,13 +133,13 @@ def test_the_same_for_a_reader_that_goes_by_the_letter(robots, prefix, agent, re
 
 
 @given(robots_txts | st.binary(max_size=200), st.sampled_from(PREFIXES))
-def test_a_second_time_nothing_is_added(robots, prefix):
+def test_applying_disallow_twice_changes_nothing(robots, prefix):
     once = disallow(robots, prefix)
     assert disallow(once, prefix) == once
 
 
 @given(robots_txts | st.binary(max_size=200), st.sampled_from(PREFIXES))
-def test_every_byte_of_the_site_stays_in_its_order(robots, prefix):
+def test_every_byte_of_the_site_stays_in_order(robots, prefix):
     kept = iter(disallow(robots, prefix))
     assert all(byte in kept for byte in robots)
 
@@ -162,7 +162,7 @@ def test_added_lines_end_as_the_sites_do(end):
     assert disallow(robots, "/~") == end.join(expected)
 
 
-def test_an_allow_that_would_win_is_outdone_and_stays():
+def test_a_longer_rule_outweighs_an_allow_of_the_site():
     assert disallow(b"User-agent: *\nAllow: /~ann/\n", "/~") == (
         b"User-agent: *\nDisallow: /~\nDisallow: /~*****\nAllow: /~ann/\n"
     )
@@ -170,7 +170,7 @@ def test_an_allow_that_would_win_is_outdone_and_stays():
     assert b"*\nAllow" not in disallow(b"User-agent: *\nAllow: /\nAllow: /annual\n", "/~")
 
 
-def test_readers_that_take_the_first_rule_are_told_first():
+def test_the_rule_comes_first_for_parsers_that_use_the_first_match():
     parser = RobotFileParser()
     parser.parse(disallow(b"User-agent: a\nAllow: /\n\nUser-agent: *\nAllow: /\n", "/~").decode().splitlines())
     assert not parser.can_fetch("a", "/~token")
@@ -178,7 +178,7 @@ def test_readers_that_take_the_first_rule_are_told_first():
     assert parser.can_fetch("a", "/page")
 
 
-def test_agents_whom_some_readers_see_without_rules_are_named_again():
+def test_agents_that_some_parsers_see_without_rules_are_named_again():
     robots = b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /x\n"
     assert disallow(robots, "/~") == (
         b"User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /~\nDisallow: /x\n\n"
@@ -186,16 +186,16 @@ def test_agents_whom_some_readers_see_without_rules_are_named_again():
     )
 
 
-def test_a_site_without_robots_txt():
-    assert generated("/~") == b"User-agent: *\nDisallow: /~\n"
+def test_a_site_without_robots_txt_gets_one():
+    assert disallow(b"", "/~") == b"User-agent: *\nDisallow: /~\n"
 
 
-def test_a_long_one_is_cut_at_the_end_of_a_line():
+def test_a_long_file_is_cut_at_the_end_of_a_line():
     rows = b"User-agent: *\n" + b"Disallow: /0123456789\n" * 30_000
     cut = disallow(rows, "/~")
     assert LIMIT - 100 < len(cut) < LIMIT + 100
     assert cut.endswith(b"/0123456789\n")
-    assert disallow(b"x" * (LIMIT + 1), "/~") == generated("/~")
+    assert disallow(b"x" * (LIMIT + 1), "/~") == disallow(b"", "/~")
 
 
 # ---- Bots that are not wanted
@@ -204,7 +204,7 @@ def test_a_long_one_is_cut_at_the_end_of_a_line():
 @given(robots_txts, st.lists(rests, max_size=5))
 @example(b"User-agent: goodbot\nUser-agent: a\nAllow: /", ["x"])
 @example(b"User-agent: goodbot\nAllow: /\n", ["x"])
-def test_who_is_not_wanted_is_told_to_fetch_nothing_and_nobody_else_is(robots, rests):
+def test_refused_agents_may_fetch_nothing_and_others_are_unaffected(robots, rests):
     before = Protego.parse(text_of(robots))
     after = Protego.parse(text_of(refuse(robots, ["goodbot", "Other"])))
     for target in ("/", *("/" + rest for rest in rests)):
@@ -214,7 +214,7 @@ def test_who_is_not_wanted_is_told_to_fetch_nothing_and_nobody_else_is(robots, r
             assert after.can_fetch(SITE + target, agent) == before.can_fetch(SITE + target, agent)
 
 
-def test_both_at_once():
+def test_disallow_and_refuse_can_be_combined():
     told = disallow(refuse(b"", ["GPTBot"]), "/~")
     assert told == b"User-agent: GPTBot\nDisallow: /~\nDisallow: /\n\nUser-agent: *\nDisallow: /~\n"
     assert refuse(b"Sitemap: /s", ["a"]) == b"Sitemap: /s\n\nUser-agent: a\nDisallow: /\n"

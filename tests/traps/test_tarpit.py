@@ -1,4 +1,4 @@
-"""The tarpit: its budget holds whatever comes, and a page arrives whole, slowly."""
+"""The tarpit: the budget is never exceeded, and a page arrives whole and slowly."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ TestBudget = Budget.TestCase
 
 
 @given(st.binary(max_size=300), st.floats(0, 1e4), st.integers(1, 60))
-def test_a_page_arrives_whole_and_takes_its_time(body, seconds, pieces):
+def test_a_page_arrives_whole_over_the_configured_time(body, seconds, pieces):
     stay = Tarpit(seconds=seconds, pieces=pieces).admit(len(body))
     sent = list(stay.pieces(body))
     assert b"".join(piece for _, piece in sent) == body
@@ -73,7 +73,7 @@ def test_a_page_arrives_whole_and_takes_its_time(body, seconds, pieces):
         assert sum(pause for pause, _ in sent) == pytest.approx(seconds)
 
 
-def test_threads_never_pass_the_bounds_together():
+def test_concurrent_threads_never_exceed_the_budget():
     tarpit = Tarpit(CONNECTIONS, MEMORY)
     worst = []
 
@@ -93,7 +93,7 @@ def test_threads_never_pass_the_bounds_together():
     assert tarpit.admitted + tarpit.turned_away == 8 * 300
 
 
-def test_a_stay_ends_with_its_block_even_when_the_client_breaks_off():
+def test_a_stay_ends_even_when_the_client_disconnects():
     tarpit = Tarpit()
 
     def serve():
@@ -106,19 +106,19 @@ def test_a_stay_ends_with_its_block_even_when_the_client_breaks_off():
     assert (tarpit.inside, tarpit.bytes_inside) == (0, 0)
 
 
-def test_nobody_is_sent_more_than_was_admitted():
+def test_a_page_larger_than_admitted_is_an_error():
     with pytest.raises(ValueError, match="admitted for 3 bytes"):
         Tarpit().admit(3).pieces(b"four")
 
 
-def test_wrong_use_is_an_error():
+def test_invalid_arguments_are_an_error():
     with pytest.raises(ValueError, match="at least 0 bytes"):
         Tarpit().admit(-1)
     with pytest.raises(ValueError, match="pieces at least 1"):
         Tarpit(pieces=0)
 
 
-def test_a_budget_of_nothing_turns_everybody_away():
+def test_an_empty_budget_refuses_every_client():
     tarpit = Tarpit(connections=0)
     assert tarpit.admit(0) is None
     assert (tarpit.admitted, tarpit.turned_away) == (0, 1)

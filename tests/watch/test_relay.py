@@ -23,7 +23,7 @@ def wait_until(met) -> None:
 
 
 def test_a_batch_is_the_same_on_the_other_side_but_for_what_is_done_already():
-    marked = visit(1, marker=Marker("page", b"123456", b"abcdef", "/x"), linked=(b"123456",), signs=("a",))
+    marked = visit(1, marker=Marker("page", b"123456", b"abcdef", "/x"), linked=(b"123456",), anomalies=("a",))
     evidence = Evidence("integrity", "minted-for-another", 0.2, "A link of another.", details="00ff")
     change = ScoreUpdate("192.0.2.1", 1.0, 1, 60.0, weight=0.2)
     batch = decode(encode([(marked, Decision("pass", (evidence,), change=change))], ["somebody"]))

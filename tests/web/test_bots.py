@@ -164,7 +164,7 @@ def test_a_rude_bot_loses_its_welcome(client):
         ask(one, peer=TRUE, headers=GOOGLE)
     assert any(scope["path"] == "/robots.txt" for scope in one.app.scopes), "read beside the requests"
     rude = ask(one, "/private/x", peer=TRUE, headers=GOOGLE)
-    assert (rude.status, visited(one).bot, visited(one).signs[-1]) == (200, "", "robots")
+    assert (rude.status, visited(one).bot, visited(one).anomalies[-1]) == (200, "", "robots")
     assert one.entries[-1].decision.code == "robots"
     ask(one, peer=TRUE, headers=GOOGLE)
     assert visited(one).bot == ""
@@ -279,12 +279,12 @@ def test_a_signed_bot(client, directory):
     ask(one, headers=good)
     assert visited(one).bot == "Example agent"
     ask(one, headers=good)
-    assert (visited(one).bot, visited(one).signs[-1]) == ("", "signature-replayed")
+    assert (visited(one).bot, visited(one).anomalies[-1]) == ("", "signature-replayed")
     ask(one, headers={**signature(one.clock.now, "other.example", agent, "4")})
-    assert (visited(one).bot, visited(one).signs[-1]) == ("", "signature-forged")
+    assert (visited(one).bot, visited(one).anomalies[-1]) == ("", "signature-forged")
     assert one.entries[-1].decision.code == "signature-forged"
     ask(one, headers={**signature(one.clock.now - 500, "example.org", agent, "5")})
-    assert (visited(one).bot, visited(one).signs[-1]) == ("", "signature-expired")
+    assert (visited(one).bot, visited(one).anomalies[-1]) == ("", "signature-expired")
 
 
 def test_no_key_is_fetched_from_our_own_network(client, directory):
@@ -331,11 +331,11 @@ def test_an_older_ledger_is_brought_up_to_date(tmp_path):
         connection.execute("PRAGMA user_version=1")
     connection.close()
     (old,) = LogReader([str(path)])
-    assert (old.claim, old.proof, old.signs, old.fingerprint) == ("", "", (), "")
+    assert (old.claim, old.proof, old.anomalies, old.fingerprint) == ("", "", (), "")
     two = Client(ledger=SqliteLedger(path))
     two.get(headers=GPT)
     two.entries.close()
     first, second = LogReader([str(path)])
-    assert msgspec.structs.replace(first, signs=()) == old
+    assert msgspec.structs.replace(first, anomalies=()) == old
     assert second.claim == "GPTBot"
     two.site.lookups.close()

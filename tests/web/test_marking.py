@@ -100,7 +100,7 @@ def test_a_click_leads_to_the_page_and_the_application_sees_nothing_of_the_marke
     assert client.app.seen("referer") == b"http://example.org/wiki/Caf%C3%A9?a=1&b=2"
     assert [codes(client, at) for at in (1, 2)] == [[], []]
     visit = client.entries[1].visit
-    assert (visit.target, visit.asked) == ("/wiki/Caf%C3%A9?a=1&b=2", path_of(one))
+    assert (visit.target, visit.raw_target) == ("/wiki/Caf%C3%A9?a=1&b=2", path_of(one))
     assert (visit.marker.kind, visit.marker.parent) == ("page", page_digest("/docs/index.html?x=1"))
     assert visit.marker.issued_to == visitor_digest(ME)
 

@@ -27,7 +27,7 @@ SETTINGS = "[traps]\nenabled = false\n[challenge]\nstore = 'memory'\nkinds = ['i
 
 @pytest.fixture(autouse=True)
 def _known_puzzles(monkeypatch):
-    monkeypatch.setattr(challenging, "draw", lambda: Captcha("ABCDEF", "image/png", b"picture"))
+    monkeypatch.setattr(challenging, "make_image", lambda: Captcha("ABCDEF", "image/png", b"picture"))
 
 
 class Person(Client):

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from challenge.asking import answers_of
+from challenge.solver import answers_of
 from driving import OFF, PAGE, Client, settings, traps_in, without_bait
 from driving_wsgi import WsgiApplication, WsgiClient, ask, environ_for
 from hedgerow.core.gate import run_now

@@ -1,4 +1,4 @@
-"""How a client is to be spoken to: whether it can be shown a page at all, and in which language."""
+"""What a client can be shown: whether a person would see a page, and in which language."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hedgerow.core.visit import Visit
 _WINDOWS = frozenset({b"document", b"iframe", b"frame"})
 _FEEDS = ("application/atom", "application/rss", "application/rdf", "application/feed", "text/calendar")
 _QUALITY = re.compile(r"q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)", re.ASCII)
-_LONGEST = 500
+_MAX_HEADER_LENGTH = 500
 
 
 def wants_page(visit: Visit, headers: Mapping[bytes, bytes]) -> bool:
     """
-    Whether a person in front of a browser window would see the answer.
+    Return whether a person in front of a browser window would see the response.
 
-    Never for a script's request, a feed reader, an API, git, an image, a prefetch or HEAD. A browser says what its
-    request is for (Sec-Fetch-*); who does not say so must name HTML among what it accepts, and no feed.
+    Never for scripts, feed readers, API clients, git, images, prefetches or HEAD. Browsers state the purpose in
+    Sec-Fetch-*. A client without these headers must accept HTML and no feed.
     """
     if visit.prefetch or b"x-requested-with" in headers or b"upgrade" in headers or b"range" in headers:
         return False
@@ -35,41 +35,41 @@ def wants_page(visit: Visit, headers: Mapping[bytes, bytes]) -> bool:
     if destination is not None:
         return destination in _WINDOWS and headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
     accept = headers.get(b"accept", b"").decode("latin-1")
-    return kind_of("GET", visit.target) == "page" and _names_html(accept[:_LONGEST])
+    return kind_of("GET", visit.target) == "page" and _prefers_html(accept[:_MAX_HEADER_LENGTH])
 
 
 @lru_cache(maxsize=512)
-def _names_html(accept: str) -> bool:
-    wanted = dict(_weighted(accept))
-    if any(name.startswith(_FEEDS) for name in wanted):
+def _prefers_html(accept: str) -> bool:
+    accepted = dict(_weighted(accept))
+    if any(name.startswith(_FEEDS) for name in accepted):
         return False
-    html = wanted.get("text/html", 0.0)
-    return html > 0 and html >= max((q for name, q in wanted.items() if name.endswith("json")), default=0.0)
+    html = accepted.get("text/html", 0.0)
+    return html > 0 and html >= max((q for name, q in accepted.items() if name.endswith("json")), default=0.0)
 
 
 def language_of(accept_language: str, known: Sequence[str]) -> str:
     """
-    The language of *known* that a client likes best; the first of them where it likes none.
+    Return the language of *known* that a client prefers, or the first one if it accepts none.
 
     >>> language_of("fr-CH, fr;q=0.9, en;q=0.8", ("en", "fr")), language_of("", ("en", "fr"))
     ('fr', 'en')
     """
-    return _language_of(accept_language[:_LONGEST], tuple(known))
+    return _language_of(accept_language[:_MAX_HEADER_LENGTH], tuple(known))
 
 
 @lru_cache(maxsize=512)
 def _language_of(accept_language: str, known: tuple[str, ...]) -> str:
-    best, found = 0.0, known[0]
+    best, language = 0.0, known[0]
     for name, quality in _weighted(accept_language):
         first = name.partition("-")[0]
         if quality > best and (first in known or first == "*"):
-            best, found = quality, first if first in known else known[0]
-    return found
+            best, language = quality, first if first in known else known[0]
+    return language
 
 
 def _weighted(header: str) -> Sequence[tuple[str, float]]:
-    """The elements of a header such as Accept with their qualities, in their order."""
-    found = []
+    """Return the elements of a header such as Accept with their quality values, in order."""
+    elements = []
     for part in header.lower().split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         quality = 1.0
@@ -78,5 +78,5 @@ def _weighted(header: str) -> Sequence[tuple[str, float]]:
                 weight = _QUALITY.fullmatch(parameter)
                 quality = float(weight[1]) if weight else 0.0
         if name:
-            found.append((name, quality))
-    return found
+            elements.append((name, quality))
+    return elements

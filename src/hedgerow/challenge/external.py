@@ -1,7 +1,7 @@
 """
-External providers: Turnstile, hCaptcha, reCAPTCHA. All three check an answer by the same form, "siteverify".
+External CAPTCHA providers: Turnstile, hCaptcha, reCAPTCHA. All three verify an answer with the same "siteverify" call.
 
-Only what is known about them, no network: `adapters.siteverify` asks.
+This module does no I/O. `web.challenge.siteverify` makes the call.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import msgspec
 
 Name = Literal["turnstile", "hcaptcha", "recaptcha"]
 
-_LONGEST_ANSWER = 10_000
+_MAX_ANSWER_LENGTH = 10_000
 
 
 class Provider(msgspec.Struct, frozen=True):
     """
-    One provider.
+    An external provider.
 
-    *script* draws the widget into an element of class *css_class*, which leaves its answer in the form's *field*.
-    *sources* are the origins that a page's policy must allow for it, besides the script's own.
+    *script* draws the widget into an element of class *css_class*, which stores its answer in the form's *field*.
+    *sources* are the origins, besides the script's own, that the page's content security policy must allow.
     """
 
     title: str
@@ -32,12 +32,11 @@ class Provider(msgspec.Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
     def policy_sources(self) -> tuple[str, ...]:
-        """All origins that the page may load from: this provider's and no other."""
-        where = urlsplit(self.script)
-        return tuple(dict.fromkeys((f"{where.scheme}://{where.netloc}", *self.sources)))
+        url = urlsplit(self.script)
+        return tuple(dict.fromkeys((f"{url.scheme}://{url.netloc}", *self.sources)))
 
     def with_addresses(self, script: str, verify: str) -> Provider:
-        """The same at other addresses, such as recaptcha.net, where they are given."""
+        """Return this provider with other addresses, such as those of recaptcha.net, if given."""
         sources = () if script else self.sources
         return msgspec.structs.replace(
             self, script=script or self.script, verify=verify or self.verify, sources=sources
@@ -46,53 +45,51 @@ class Provider(msgspec.Struct, frozen=True):
 
 PROVIDERS: dict[Name, Provider] = {
     "turnstile": Provider(
-        "Cloudflare Turnstile",
-        "https://challenges.cloudflare.com/turnstile/v0/api.js",
-        "https://challenges.cloudflare.com/turnstile/v0/siteverify",
-        "cf-turnstile",
-        "cf-turnstile-response",
+        "Cloudflare Turnstile", "https://challenges.cloudflare.com/turnstile/v0/api.js",
+        "https://challenges.cloudflare.com/turnstile/v0/siteverify", "cf-turnstile", "cf-turnstile-response",
     ),
     "hcaptcha": Provider(
-        "hCaptcha",
-        "https://js.hcaptcha.com/1/api.js",
-        "https://api.hcaptcha.com/siteverify",
-        "h-captcha",
-        "h-captcha-response",
-        ("https://hcaptcha.com", "https://*.hcaptcha.com"),
+        "hCaptcha", "https://js.hcaptcha.com/1/api.js", "https://api.hcaptcha.com/siteverify", "h-captcha",
+        "h-captcha-response", ("https://hcaptcha.com", "https://*.hcaptcha.com"),
     ),
     "recaptcha": Provider(
-        "reCAPTCHA",
-        "https://www.google.com/recaptcha/api.js",
-        "https://www.google.com/recaptcha/api/siteverify",
-        "g-recaptcha",
-        "g-recaptcha-response",
-        ("https://www.gstatic.com", "https://www.recaptcha.net"),
+        "reCAPTCHA", "https://www.google.com/recaptcha/api.js", "https://www.google.com/recaptcha/api/siteverify",
+        "g-recaptcha", "g-recaptcha-response", ("https://www.gstatic.com", "https://www.recaptcha.net"),
     ),
-}
+}  # fmt: skip
 
 
 def verify_body(secret: str, answer: str, address: str) -> bytes:
-    """What a provider is sent to check an answer."""
-    return urlencode({"secret": secret, "response": answer[:_LONGEST_ANSWER], "remoteip": address}).encode()
+    return urlencode({"secret": secret, "response": answer[:_MAX_ANSWER_LENGTH], "remoteip": address}).encode()
 
 
 def is_confirmed(body: bytes) -> bool | None:
     """
-    What a provider says: yes, no, or None where it is no answer.
+    Return the provider's verdict, or None if the response is not a verdict.
 
-    A provider that finds fault with our own secret has not looked at the visitor's answer: that is an outage.
+    A provider that rejects the site's secret has not checked the visitor's answer, so that counts as an outage.
 
     >>> is_confirmed(b'{"success": true}'), is_confirmed(b'{"success": false}'), is_confirmed(b"oops")
     (True, False, None)
     """
     try:
-        said = msgspec.json.decode(body)
+        reply = msgspec.json.decode(body)
     except msgspec.DecodeError:
         return None
-    if not isinstance(said, dict) or not isinstance(said.get("success"), bool):
+    if not isinstance(reply, dict) or not isinstance(reply.get("success"), bool):
         return None
-    codes = said.get("error-codes")
-    ours = {"missing-input-secret", "invalid-input-secret", "internal-error", "sitekey-secret-mismatch", "bad-request"}
-    if not said["success"] and isinstance(codes, list) and any(code in ours for code in codes if isinstance(code, str)):
+    codes = reply.get("error-codes")
+    site_errors = {
+        "missing-input-secret",
+        "invalid-input-secret",
+        "internal-error",
+        "sitekey-secret-mismatch",
+        "bad-request",
+    }
+    if (
+        not reply["success"]
+        and isinstance(codes, list)
+        and any(code in site_errors for code in codes if isinstance(code, str))
+    ):
         return None
-    return bool(said["success"])
+    return bool(reply["success"])

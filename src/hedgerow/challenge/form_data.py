@@ -1,8 +1,7 @@
 """
-A form's data, carried across a challenge: read from the request that was stopped, sent again when it is solved.
+Form data that is carried across a challenge: parsed from the stopped request, sent again after the solution.
 
-Only what a browser can send again by itself: fields in UTF-8, no files. Anything else is not carried, and the visitor
-is told so.
+Only fields that a browser can send again are carried: UTF-8 text, no files. Otherwise the visitor is informed.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 
 Coding = Literal["urlencoded", "multipart"]
 
-_MOST_FIELDS = 1_000
+_MAX_FIELDS = 1_000
 _URLENCODED = "application/x-www-form-urlencoded"
 _MULTIPART = "multipart/form-data"
 _MEDIA: dict[str, Coding] = {_URLENCODED: "urlencoded", _MULTIPART: "multipart"}
@@ -24,20 +23,20 @@ _DISPOSITION = re.compile(rb'form-data;\s*name="([^"\r\n]*)"(?:;\s*filename="([^
 
 
 class Form(msgspec.Struct, frozen=True, array_like=True):
-    """Fields in their order; None stands for a file that was not chosen."""
+    """Fields in order. The value None stands for a file input without a file."""
 
     coding: Coding
     fields: tuple[tuple[str, str | None], ...]
 
 
 def coding_of(media: str) -> Coding | None:
-    """How the body of a request with this Content-Type is written, where it is a form's."""
+    """Return the encoding of a form with this Content-Type, or None if it is not a form."""
     return _MEDIA.get(media.partition(";")[0].strip().lower())
 
 
 def read_form(media: str, body: bytes) -> Form | None:
     """
-    The form in *body*, whose Content-Type is *media*, or None where a browser could not send the same again.
+    Parse the form in *body* with Content-Type *media*. Return None if a browser could not send the same again.
 
     >>> read_form("application/x-www-form-urlencoded", b"a=1&b=x+y").fields
     (('a', '1'), ('b', 'x y'))
@@ -57,7 +56,7 @@ def read_form(media: str, body: bytes) -> Form | None:
         )
     except ValueError:
         return None
-    # No page can hold this character, so no page could send it again.
+    # HTML cannot contain NUL, so no page could send it again.
     if fields is None or any("\0" in name or "\0" in (value or "") for name, value in fields):
         return None
     return Form(coding, tuple(fields))
@@ -67,8 +66,9 @@ def _urlencoded(body: bytes) -> list[tuple[str, str | None]]:
     if not body:
         return []
     text = body.decode("ascii")
-    pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=_MOST_FIELDS)
-    return list(pairs)
+    return list(
+        parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=_MAX_FIELDS)
+    )
 
 
 def _multipart(boundary: str, body: bytes) -> list[tuple[str, str | None]] | None:
@@ -76,12 +76,12 @@ def _multipart(boundary: str, body: bytes) -> list[tuple[str, str | None]] | Non
         return None
     delimiter = b"\r\n--" + boundary.encode("latin-1")
     before, *parts = (b"\r\n" + body).split(delimiter)
-    if before or not parts or not parts[-1].startswith(b"--") or len(parts) > _MOST_FIELDS:
+    if before or not parts or not parts[-1].startswith(b"--") or len(parts) > _MAX_FIELDS:
         return None
     fields: list[tuple[str, str | None]] = []
     for part in parts[:-1]:
         head, separator, value = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        found = next(
+        disposition = next(
             (
                 _DISPOSITION.fullmatch(line.partition(b":")[2].strip())
                 for line in head.split(b"\r\n")
@@ -89,13 +89,13 @@ def _multipart(boundary: str, body: bytes) -> list[tuple[str, str | None]] | Non
             ),
             None,
         )
-        if not separator or found is None:
+        if not separator or disposition is None:
             return None
-        name = _unescape(found[1].decode())
-        if found[2] is None:
+        name = _unescape(disposition[1].decode())
+        if disposition[2] is None:
             fields.append((name, value.decode()))
-        elif found[2] or value:
-            # A file: no page can send it again.
+        elif disposition[2] or value:
+            # A page cannot send a file again.
             return None
         else:
             fields.append((name, None))
@@ -103,5 +103,5 @@ def _multipart(boundary: str, body: bytes) -> list[tuple[str, str | None]] | Non
 
 
 def _unescape(name: str) -> str:
-    """A field's name as it is; browsers escape quotes and line breaks in it, and nothing else."""
+    # Browsers escape quotes and line breaks in a field's name, and nothing else.
     return name.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")

@@ -1,12 +1,12 @@
 """
-Proof of work, with `altcha`: the browser looks for the number behind a derived key, by trying.
+Proof of work in the format of `altcha`: the browser searches the number from which a key was derived.
 
-The number lies between 0 and the difficulty, so the work has an end that everybody can reach in time; drawing until a
-prefix happens to fit would take some people five times as long as others. The server makes one derivation to ask, and
-none to check: it has signed the key that is to be found.
+The number lies between 0 and the difficulty, so the work is bounded. Searching for a matching hash prefix instead would
+take some people five times as long as others. The server derives one key to issue a question and none to check it,
+because it signs the key.
 
-Its questions are written here and not by `altcha`, whose way of writing JSON as JavaScript would takes as long as the
-derivation; `altcha` checks the answers, and with them what was written.
+The questions are written here, because serialising JSON in `altcha` takes as long as the derivation. `altcha` checks
+the answers, and with them the questions.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from os import urandom
 import altcha
 
 ALGORITHM = "PBKDF2/SHA-256"
-_COST = 100
-"""Rounds of one derivation: so many that a browser spends most of its time in them, so few that asking is cheap."""
+_DERIVATION_ROUNDS = 100
+"""Enough that a browser spends most of its time deriving keys, few enough that issuing a question is cheap."""
 _KEY_BYTES = 32
-_KNOWN_BYTES = 16
-"""So much of the key is told: who finds a number behind it has found the number."""
+_REVEALED_BYTES = 16
+"""The part of the key that the question contains: long enough that only one number leads to it."""
 _RANDOM_BYTES = 16
-# In the order of their names and without spaces: so they are signed.
+# Sorted by name and without spaces, as they are signed.
 _PARAMETERS = (
-    f'{{"algorithm":"{ALGORITHM}","cost":{_COST},"keyLength":{_KEY_BYTES},"keyPrefix":"%s","keySignature":"%s",'
+    f'{{"algorithm":"{ALGORITHM}","cost":{_DERIVATION_ROUNDS},"keyLength":{_KEY_BYTES},"keyPrefix":"%s","keySignature":"%s",'
     '"nonce":"%s","salt":"%s"}'
 )
 _GROWTH = 4.0
-_STEEPEST = 20.0
-_LONGEST = 4_096
+_MAX_STEPS = 20.0
+_MAX_PAYLOAD_LENGTH = 4_096
 
 
 def difficulty_of(suspicion: float, easiest: int, hardest: int) -> int:
     """
-    How many numbers there are to try: four times as many for each full weight of evidence.
+    Return how many numbers to try: four times as many for each 1.0 of evidence.
 
     >>> difficulty_of(0.0, 5_000, 200_000), difficulty_of(1.0, 5_000, 200_000), difficulty_of(9.0, 5_000, 200_000)
     (5000, 20000, 200000)
     """
     if math.isnan(suspicion):
         return hardest
-    steps = min(max(suspicion, 0.0), _STEEPEST)
+    steps = min(max(suspicion, 0.0), _MAX_STEPS)
     tries: float = easiest * _GROWTH**steps
     return max(1, min(hardest, round(tries)))
 
 
-def ask(difficulty: int, secret: bytes) -> str:
-    """The question as the widget takes it, JSON, signed under *secret*."""
+def make_question(difficulty: int, secret: bytes) -> str:
+    """Return the question as JSON for the widget, signed with *secret*."""
     nonce, salt = urandom(_RANDOM_BYTES), urandom(_RANDOM_BYTES)
     number = secrets.randbelow(difficulty + 1)
-    key = pbkdf2_hmac("sha256", nonce + number.to_bytes(4), salt, _COST, _KEY_BYTES)
+    key = pbkdf2_hmac("sha256", nonce + number.to_bytes(4), salt, _DERIVATION_ROUNDS, _KEY_BYTES)
     key_signature = hmac.digest(_key_secret(secret), key, "sha256")
-    parameters = _PARAMETERS % (key[:_KNOWN_BYTES].hex(), key_signature.hex(), nonce.hex(), salt.hex())
+    parameters = _PARAMETERS % (key[:_REVEALED_BYTES].hex(), key_signature.hex(), nonce.hex(), salt.hex())
     signature = hmac.digest(secret, parameters.encode(), "sha256")
     return f'{{"parameters":{parameters},"signature":"{signature.hex()}"}}'
 
 
 def is_solved(payload: str, secret: bytes) -> bool:
-    """Whether *payload*, as the widget sends it, solves the question signed under *secret*."""
-    if len(payload) > _LONGEST:
+    """Return whether *payload*, as sent by the widget, solves the question signed with *secret*."""
+    if len(payload) > _MAX_PAYLOAD_LENGTH:
         return False
     return altcha.verify_solution(payload, secret, hmac_key_secret=_key_secret(secret)).verified
 

@@ -1,11 +1,10 @@
 """
-One protocol for all kinds: a ticket says where a visitor wanted to go, a challenge what it is asked. Both are sealed.
+The challenge protocol for all kinds: an encrypted ticket (where the visitor wanted to go) and an encrypted challenge.
 
-The ticket is made when a visit is stopped and lives for an hour, so that a late or wrong answer costs a person another
-try and not the form that was filled in. The challenge lives for seconds and can be answered once, rightly or wrongly:
-it is spent before the answer is looked at. It names its ticket, its visitor, its kind, its difficulty and its end, all
-in one box, so there are no parts that could be exchanged. Each has a secret of its own under which its question is
-signed and its answer digested; a solution of one is nothing to another.
+A ticket is valid for an hour, so that a late or wrong answer costs another try and not the form that was filled in. A
+challenge is valid for seconds and can be answered once, right or wrong: it is marked as used before the answer is
+checked. It contains its ticket, visitor, kind, difficulty and end in one box, so parts cannot be exchanged. Each
+challenge has its own secret for its question and answer, so a solution fits no other challenge.
 """
 
 from __future__ import annotations
@@ -21,27 +20,26 @@ import msgspec
 from hedgerow.challenge import proof_of_work as work
 from hedgerow.challenge.captcha import Captcha, digest
 from hedgerow.challenge.form_data import Form
-from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind, UsedChallenges
 from hedgerow.challenge.redirect_target import HOME, local_target
 from hedgerow.challenge.sealed_box import SealedBoxes
-from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import TokenCodecs
 
 TICKET_SECONDS = 3600.0
 _ID_BYTES = 12
 _SECRET_BYTES = 16
-_AHEAD = 60.0
+_CLOCK_SKEW = 60.0
 _T = TypeVar("_T")
-_NOWHERE = frozenset({"trap", "maze"})
+_WITHOUT_TARGET = frozenset({"trap", "maze"})
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
     """
-    Where a visitor wanted to go, and with what.
+    Where a visitor wanted to go.
 
-    *form* is the data of a POST; None where there was none or it could not be carried, which *lost* tells. *back* is
-    the page that the form stood on.
+    *form* is the data of a POST. *lost* is true if there was data that could not be carried. *back* is the page with
+    the form.
     """
 
     id: bytes
@@ -56,7 +54,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True):
-    """What a visitor was asked. *answer* is the keyed digest of what an image or a recording says."""
+    """The encrypted part of a challenge. *answer* is the keyed digest of a CAPTCHA's answer."""
 
     kind: ChallengeKind
     id: bytes
@@ -69,7 +67,7 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Issued(msgspec.Struct, frozen=True):
-    """A challenge to be shown: *ticket* and *challenge* go back with the answer; the rest is what is shown."""
+    """A challenge to show. *ticket* and *challenge* come back with the answer."""
 
     kind: ChallengeKind
     ticket: str
@@ -80,14 +78,12 @@ class Issued(msgspec.Struct, frozen=True):
 
 
 class Solved(msgspec.Struct, frozen=True):
-    """An answer that counts."""
-
     kind: ChallengeKind
     ticket: Ticket
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """One that does not. *ticket* is there where it could be read, so that another challenge can be given for it."""
+    """A failed answer. *ticket*, if it could be read, allows another challenge for the same request."""
 
     failure: ChallengeFailure
     ticket: Ticket | None = None
@@ -95,7 +91,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Unconfirmed(msgspec.Struct, frozen=True):
-    """An answer that an external provider is to confirm. The challenge has been spent."""
+    """An answer that an external provider has to confirm. The challenge is used up."""
 
     ticket: Ticket
 
@@ -104,14 +100,13 @@ class Challenges:
     """
     Issues challenges and checks answers.
 
-    *seconds* says how long one of each kind may take. *puzzles* gives an image or a recording, or None where none is
-    ready.
+    *seconds* is the lifetime of each kind. *puzzles* returns a CAPTCHA, or None if none is ready.
     """
 
     def __init__(
         self,
         seals: TokenCodecs,
-        spent: UsedChallenges,
+        used_challenges: UsedChallenges,
         *,
         seconds: Callable[[ChallengeKind], float],
         puzzles: Callable[[ChallengeKind], Captcha | None],
@@ -120,36 +115,29 @@ class Challenges:
     ) -> None:
         self._tickets = SealedBoxes(seals, b"hedgerow-ticket")
         self._challenges = SealedBoxes(seals, b"hedgerow-ask")
-        self._spent = spent
+        self._used = used_challenges
         self._seconds = seconds
         self._puzzles = puzzles
         self._easiest = easiest
         self._hardest = hardest
 
     def ticket(self, visit: Visit, suspicion: float, *, form: Form | None = None, lost: bool = False) -> Ticket:
-        """A ticket for a visit that was stopped. A link that leads nowhere leads home."""
-        nowhere = visit.marker is not None and visit.marker.kind in _NOWHERE
-        target = HOME if nowhere or visit.tampered else local_target(visit.asked or visit.target)
-        method = visit.method if target is not None and not nowhere else "GET"
+        """Return a ticket for a stopped visit. A link without a target leads to the home page."""
+        without_target = visit.marker is not None and visit.marker.kind in _WITHOUT_TARGET
+        target = HOME if without_target or visit.tampered else local_target(visit.raw_target or visit.target)
+        method = visit.method if target is not None and not without_target else "GET"
         return Ticket(
-            urandom(_ID_BYTES),
-            _visitor(visit),
-            visit.at,
-            suspicion,
-            method,
-            target or HOME,
-            _back(visit),
-            form if method == "POST" else None,
-            lost,
-        )
+            urandom(_ID_BYTES), _visitor(visit), visit.at, suspicion, method, target or HOME, _back(visit),
+            form if method == "POST" else None, lost,
+        )  # fmt: skip
 
     def issue(self, visit: Visit, ticket: Ticket, kind: ChallengeKind) -> Issued | None:
-        """A challenge of this *kind* for the holder of *ticket*; None where no puzzle is ready."""
+        """Return a challenge of this *kind* for the holder of *ticket*, or None if no CAPTCHA is ready."""
         secret = urandom(_SECRET_BYTES)
         question, puzzle, answer = "", None, b""
         difficulty = work.difficulty_of(ticket.suspicion, self._easiest, self._hardest)
         if kind == "work":
-            question = work.ask(difficulty, secret)
+            question = work.make_question(difficulty, secret)
         elif kind in {"image", "audio"}:
             puzzle = self._puzzles(kind)
             if puzzle is None:
@@ -159,28 +147,21 @@ class Challenges:
         challenge = Challenge(
             kind, urandom(_ID_BYTES), ticket.id, _visitor(visit), visit.at + seconds, difficulty, secret, answer
         )
-        return Issued(
-            kind,
-            self.seal_ticket(ticket, visit),
-            self._challenges.of(visit.host).seal(msgspec.msgpack.encode(challenge)),
-            seconds,
-            question,
-            puzzle,
-        )
+        token = self._challenges.of(visit.host).seal(msgspec.msgpack.encode(challenge))
+        return Issued(kind, self.seal_ticket(ticket, visit), token, seconds, question, puzzle)
 
     def seal_ticket(self, ticket: Ticket, visit: Visit) -> str:
-        """A ticket as its holder carries it."""
         return self._tickets.of(visit.host).seal(msgspec.msgpack.encode(ticket))
 
     def read_ticket(self, token: str, visit: Visit) -> Ticket | None:
         """
-        The ticket in *token*, or None where it is not ours or too old.
+        Return the ticket in *token*, or None if it is invalid or too old.
 
-        Another visitor's ticket gives the way it names, and nothing of what its owner was sending: a person whose
-        address has changed is asked again and still arrives.
+        Another visitor's ticket keeps its target but loses its form data. So a person whose address changed is
+        challenged again and still reaches the page.
         """
         ticket = _read(self._tickets, token, visit, Ticket)
-        if ticket is None or not -_AHEAD <= visit.at - ticket.at <= TICKET_SECONDS:
+        if ticket is None or not -_CLOCK_SKEW <= visit.at - ticket.at <= TICKET_SECONDS:
             return None
         if local_target(ticket.target) is None or local_target(ticket.back) is None:
             return None
@@ -191,10 +172,10 @@ class Challenges:
 
     def check(self, ticket_token: str, token: str, answer: str, visit: Visit) -> Solved | Failed | Unconfirmed:
         """
-        Whether *answer* solves the challenge in *token*, which was given with *ticket_token* to who made *visit*.
+        Check *answer* to the challenge in *token*, which was issued with *ticket_token*.
 
-        Whatever comes of it, the challenge is spent then; only one that was not ours, another's or over is not, for it
-        could not be used anyway.
+        Any answer uses up the challenge. Only an invalid, foreign or expired challenge is not marked as used, because
+        it cannot count anyway.
         """
         ticket = self.read_ticket(ticket_token, visit)
         challenge = _read(self._challenges, token, visit, Challenge)
@@ -206,15 +187,15 @@ class Challenges:
             return Failed("spliced", ticket)
         if visit.at >= challenge.expires:
             return Failed("expired", ticket, challenge.kind)
-        if not self._spent.spend(challenge.id, challenge.expires, visit.at):
+        if not self._used.mark_used(challenge.id, challenge.expires, visit.at):
             return Failed("spent", ticket, challenge.kind)
         if challenge.kind == "external":
             return Unconfirmed(ticket)
         if challenge.kind == "work":
-            right = work.is_solved(answer, challenge.secret)
+            correct = work.is_solved(answer, challenge.secret)
         else:
-            right = compare_digest(digest(answer, challenge.secret), challenge.answer)
-        return Solved(challenge.kind, ticket) if right else Failed("wrong", ticket, challenge.kind)
+            correct = compare_digest(digest(answer, challenge.secret), challenge.answer)
+        return Solved(challenge.kind, ticket) if correct else Failed("wrong", ticket, challenge.kind)
 
 
 def _read(boxes: SealedBoxes, token: str, visit: Visit, kind: type[_T]) -> _T | None:
@@ -222,7 +203,7 @@ def _read(boxes: SealedBoxes, token: str, visit: Visit, kind: type[_T]) -> _T | 
     try:
         return msgspec.msgpack.decode(content, type=kind) if content is not None else None
     except msgspec.DecodeError:
-        # Sealed by a Hedgerow of another version.
+        # Encrypted by another version of Hedgerow.
         return None
 
 
@@ -231,7 +212,7 @@ def _visitor(visit: Visit) -> bytes:
 
 
 def _back(visit: Visit) -> str:
-    """The path of the page that led here, where it is one of this site."""
+    """Return the path of the referring page if it is on this site, else that of the home page."""
     _, separator, rest = visit.referrer.partition("://")
     host, slash, path = rest.partition("/")
     if not separator or host.lower() != visit.host.lower():

@@ -1,7 +1,7 @@
 """
-A box: bytes that a client carries for us and can neither read nor change. AES-SIV under the site's ring of keys.
+Sealed boxes: encrypted bytes that a client stores and can neither read nor change. AES-SIV with the site's key ring.
 
-One box for each purpose and site: what was put into one never comes out of another.
+Each purpose and site has its own box. A token of one box does not open in another.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 
 
 class SealedBox:
-    """Seals under the newest, the last, of *keys* (number and 64 bytes) and opens under all of them."""
+    """Encrypts with the last of *keys* (number and 64 bytes), decrypts with any of them."""
 
     def __init__(self, keys: Sequence[tuple[int, bytes]]) -> None:
         self._ciphers = {number: AESSIV(secret) for number, secret in keys}
         self._number = keys[-1][0]
 
     def seal(self, content: bytes) -> str:
-        """*content* as text for a form or a cookie. The same content gives the same text: put something random in."""
+        """Encrypt *content* to text for a form or a cookie. Deterministic: include random bytes if that matters."""
         sealed = bytes((self._number,)) + self._ciphers[self._number].encrypt(content, None)
         return binascii.b2a_base64(sealed, newline=False).translate(_TO_URL, b"=").decode()
 
     def open(self, token: str) -> bytes | None:
-        """What is in *token*, or None where it is not one of ours, to the bit."""
+        """Decrypt *token*. Return None if any bit of it is wrong."""
         raw = token.encode("ascii", "replace").translate(_FROM_URL)
         try:
             sealed = binascii.a2b_base64(raw + b"=" * (-len(raw) % 4), strict_mode=True)
@@ -48,21 +48,20 @@ class SealedBox:
 
 
 class SealedBoxes:
-    """The boxes of all sites for one *purpose* (at most 16 bytes)."""
+    """The boxes of all hosts for one *purpose* (at most 16 bytes)."""
 
-    _MOST = 64
+    _MAX_CACHED = 64
 
     def __init__(self, seals: TokenCodecs, purpose: bytes) -> None:
-        self._seals = seals
+        self._codecs = seals
         self._purpose = purpose
         self._by_host: dict[str, SealedBox] = {}
 
     def of(self, host: str) -> SealedBox:
-        """The box of a site, by the Host that its visitors send."""
         box = self._by_host.get(host)
         if box is None:
-            box = SealedBox(self._seals.derive(host, self._purpose))
-            # A client may send any name it likes: only so many are kept.
-            if len(self._by_host) < self._MOST:
+            box = SealedBox(self._codecs.derive(host, self._purpose))
+            # A client can send any Host header, so only a bounded number is cached.
+            if len(self._by_host) < self._MAX_CACHED:
                 self._by_host[host] = box
         return box

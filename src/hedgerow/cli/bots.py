@@ -19,9 +19,9 @@ from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.request.bot_verifier import BotCache
-from hedgerow.request.bots import Bots, KnownBot, Name, published_ranges
+from hedgerow.request.bots import Bots, KnownBot, NameLookup, published_ranges
 from hedgerow.settings import Settings, load_settings
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.checks import split_listen
 from hedgerow.web.bot_ranges import PublishedRange, load_ranges, parse_ranges, save_ranges
 from hedgerow.web.bots import all_bots, build_bots
 from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
@@ -206,7 +206,7 @@ async def _proofs(
         if bot.domains and not silent:
             try:
                 true = await is_in(address, bot.domains, Once())
-                known.proofs.learn(Name(bot, address, time.time()), true=true)
+                known.proofs.learn(NameLookup(bot, address, time.time()), true=true)
             except DnsTimeoutError:
                 silent = True
     if silent:

@@ -25,10 +25,10 @@ from hedgerow.cli.options import Config, default_config
 from hedgerow.cli.output_files import write_file
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
-from hedgerow.lists.follower import ListFilter, ListStore
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
-from hedgerow.lists.model import SORTS, Listing, ListName, SubjectKind, clean_text, parse_subject
-from hedgerow.lists.times import iso, parse_duration, parse_moment
+from hedgerow.lists.model import SUBJECT_KINDS, Listing, ListName, SubjectKind, clean_text, parse_subject
+from hedgerow.lists.sql_store import ListFilter, ListStore
+from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.stores import build_list_store
@@ -61,7 +61,7 @@ def show(
         str, typer.Argument(metavar="[SUBJECT]", help="Entries that hold this address, or are about this subject.")
     ] = "",
     name: _OneList = None,
-    sort: Annotated[SubjectKind | None, typer.Option("--of", metavar="|".join(SORTS), help="One sort.")] = None,
+    sort: Annotated[SubjectKind | None, typer.Option("--of", metavar="|".join(SUBJECT_KINDS), help="One sort.")] = None,
     author: Annotated[str, typer.Option(help="Entries of this author.")] = "",
     reason: Annotated[str, typer.Option(metavar="WORDS", help="Entries whose reason holds these words.")] = "",
     ended: Annotated[bool, typer.Option("--ended", help="Those that have ended, too.")] = False,
@@ -79,7 +79,7 @@ def show(
         return
     wanted = ListFilter(
         list=name,
-        sort=sort,
+        kind=sort,
         address=_subject(subject) if subject else "",
         author=author,
         text=reason,
@@ -294,7 +294,7 @@ def _end(length: str | None, until: str | None, now: float) -> float:
     if length and until:
         raise SettingsError(["name one end: --for or --until"])
     try:
-        end = now + parse_duration(length) if length else parse_moment(until)
+        end = now + parse_duration(length) if length else parse_time(until)
     except ValueError as error:
         raise SettingsError([readable(str(error))]) from None
     if (length or until) and end <= now:
@@ -359,5 +359,5 @@ def _watched(reading: ListImport, size: int) -> Iterator[Listing]:
         for number, listing in enumerate(reading):
             if not number % 500 and (now := time.monotonic()) - shown > _TICK:
                 shown = now
-                progress.update(task, completed=reading.read, entries=number)
+                progress.update(task, completed=reading.bytes_read, entries=number)
             yield listing

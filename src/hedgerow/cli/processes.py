@@ -20,7 +20,7 @@ from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.checks import split_listen
 from hedgerow.watch.relay import pair
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.app import Site

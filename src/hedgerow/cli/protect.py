@@ -14,7 +14,7 @@ from hedgerow.errors import SettingsError
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.upstream.pool import Upstream
 from hedgerow.settings import Settings, load_settings
-from hedgerow.settings.schema import upstream_faults
+from hedgerow.settings.checks import upstream_faults
 from hedgerow.web.asgi import Hedgerow
 
 log = logging.getLogger("hedgerow")

@@ -83,14 +83,14 @@ def run(
         result = replay(gate, chain(first, visits), host=host, watch=watch)
     except KeyboardInterrupt:
         visits.close()
-        Console(stderr=True).print(f"Interrupted after {reader.tally.lines:,} lines; nothing was written.")
+        Console(stderr=True).print(f"Interrupted after {reader.counts.lines:,} lines; nothing was written.")
         raise typer.Exit(INTERRUPTED) from None
     proposals = peaks.propose() if peaks is not None else None
     if json_path is not None:
-        _write_json(json_path, result, reader.tally, proposals)
+        _write_json(json_path, result, reader.counts, proposals)
     if json_path != STANDARD_OUTPUT:
         console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE, highlight=False)
-        _print_summary(console, result, reader.tally)
+        _print_summary(console, result, reader.counts)
         _print_stopped(console, result, top)
         if watch is not None:
             _print_watch(console, result, settings, top, host=host)
@@ -105,7 +105,7 @@ def _gate(settings: Settings, *, entries: bool) -> Gate:
     follower = build_list_follower(settings)
     if follower is not None:
         # Once, and not along as they change.
-        follower.take(at_once=True)
+        follower.refresh(at_once=True)
         follower.close()
     lists = follower.lists if follower is not None else None
     return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries, lists=lists)
@@ -114,7 +114,7 @@ def _gate(settings: Settings, *, entries: bool) -> Gate:
 def _watched(reader: LogReader, peaks: Peaks | None) -> Generator[Visit, None, None]:
     """The reader's visits, shown to *peaks* as they pass, under a progress bar."""
     console = Console(stderr=True)
-    tally = reader.tally
+    tally = reader.counts
     columns = (
         TextColumn("Replaying"),
         BarColumn(),

@@ -27,12 +27,13 @@ from hedgerow.cli.output_files import write_files
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
-from hedgerow.logs.dialect import By, Dialect
+from hedgerow.logs.dialect import Dialect, SourceKey
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
-from hedgerow.settings.schema import Settings, split_listen
+from hedgerow.settings.checks import split_listen
+from hedgerow.settings.schema import Settings
 from hedgerow.web.bots import build_bots
 
 if TYPE_CHECKING:
@@ -196,11 +197,11 @@ def _check_engine(engine: str, master: str) -> None:
         )
 
 
-def _by(text: str) -> By | None:
+def _by(text: str) -> SourceKey | None:
     """What is to be a source; None where nobody has said."""
-    if text and text not in get_args(By):
-        raise SettingsError([f"--by is one of {', '.join(get_args(By))}; not {readable(text)!r}"])
-    return cast("By", text) if text else None
+    if text and text not in get_args(SourceKey):
+        raise SettingsError([f"--by is one of {', '.join(get_args(SourceKey))}; not {readable(text)!r}"])
+    return cast("SourceKey", text) if text else None
 
 
 def _resolver(server: str) -> Resolver:

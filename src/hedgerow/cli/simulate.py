@@ -88,7 +88,7 @@ def _read(reader: LogReader, volumes: RequestVolumes) -> None:
     from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True, highlight=False)
-    tally = reader.tally
+    tally = reader.counts
     columns = (TextColumn("Reading"), BarColumn(), TextColumn("{task.fields[lines]:,} lines"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=tally.bytes_total or None, lines=0)

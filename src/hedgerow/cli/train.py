@@ -212,7 +212,7 @@ def _from_logs(
         host=host, to_samples=visits_to_windows if window else visits_to_samples,
     )  # fmt: skip
     _tell(
-        f"{reader.tally.parsed:,} visits; {len(crawls)} crawls of hedgerow crawl; with {27 if window else 10} pages or"
+        f"{reader.counts.parsed:,} visits; {len(crawls)} crawls of hedgerow crawl; with {27 if window else 10} pages or"
         f" more: {gathered.people:,} people and {gathered.crawlers:,} crawlers; {gathered.kept_out:,} were kept"
         " out, because nobody can be sure that they are people"
     )
@@ -230,10 +230,10 @@ def _shown(reader: LogReader) -> Iterator[Visit]:
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("Reading", total=reader.tally.bytes_total or None)
+        task = progress.add_task("Reading", total=reader.counts.bytes_total or None)
         for number, visit in enumerate(reader):
             if number % _BETWEEN == 0:
-                progress.update(task, completed=reader.tally.bytes_read)
+                progress.update(task, completed=reader.counts.bytes_read)
             yield visit
 
 

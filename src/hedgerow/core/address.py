@@ -1,9 +1,8 @@
 """
-Addresses: the client's own, the prefix that stands for a visitor, and sets of networks.
+Client addresses: parsing, the prefix that identifies a visitor, sets of networks, and trusted proxies.
 
-An X-Forwarded-For is a list that anybody may begin and each proxy continues at its right end. So it is read from the
-right, only when the peer is a proxy we trust, and only as far as trusted proxies go: the first address that is not one
-of theirs is the client.
+A client can send any X-Forwarded-For, and each proxy appends to its right end. So the header is read from the right,
+and only if the peer is a trusted proxy. The first address that is not a trusted proxy is the client.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from hedgerow.core.ip_bytes import canonical, packed_v6, written_prefix
+from hedgerow.core.ip_bytes import canonical, format_ipv6_prefix, pack_ipv6
 
 _IPV4_NETWORK_BITS = 24
 _IPV6_NETWORK_BITS = 48
 _IPV6_VISITOR_BITS = 64
 
-# No address is longer, with brackets, zone and port. What is longer must not get into the caches below: thousands of
-# entries, each as long as a client likes, are no bound at all.
-_LONGEST = 100
+# No address is longer, even with brackets, zone and port. Longer text is never cached: a client chooses its length, so
+# the number of entries alone would not bound the caches' memory.
+_MAX_LENGTH = 100
 
 _IPV4 = re.compile(r"\d+\.\d+\.\d+\.\d+\Z", re.ASCII)
 _BRACKETED = re.compile(r"\[([^\]]+)\](?::\d+)?\Z")
@@ -30,12 +29,12 @@ _PAIR = re.compile(r"""\s*+([^\s;=,"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;,"\s]*+)
 
 def parse_address(text: str) -> str | None:
     """
-    The address in *text* in its canonical form, or None where it is none.
+    Return the address in *text* in canonical form, or None if it is not an address.
 
-    Takes what proxies write: `192.0.2.1`, `192.0.2.1:5000`, `2001:db8::1`, `[2001:db8::1]:5000`. An IPv4 address
-    dressed as IPv6 (`::ffff:192.0.2.1`) is the IPv4 address. A zone (`fe80::1%eth0`) is dropped.
+    Accepts the forms that proxies write: `192.0.2.1`, `192.0.2.1:5000`, `2001:db8::1`, `[2001:db8::1]:5000`. An
+    IPv4-mapped address (`::ffff:192.0.2.1`) becomes the IPv4 address. A zone (`fe80::1%eth0`) is dropped.
     """
-    return _parsed(text) if len(text) <= _LONGEST else None
+    return _parsed(text) if len(text) <= _MAX_LENGTH else None
 
 
 @lru_cache(maxsize=1 << 14)
@@ -52,39 +51,39 @@ def _parsed(text: str) -> str | None:
 @lru_cache(maxsize=1 << 14)
 def _ipv6_prefix(address: str, bits: int) -> str:
     try:
-        packed = packed_v6(address.partition("%")[0])
+        packed = pack_ipv6(address.partition("%")[0])
     except (OSError, ValueError):
         return address
-    return written_prefix(packed, bits)
+    return format_ipv6_prefix(packed, bits)
 
 
 def prefix_of(address: str) -> str:
     """
-    What stands for a visitor without an account: the IPv4 address, or the IPv6 /64.
+    Return the key of a visitor without an account: the IPv4 address, or the IPv6 /64.
 
     >>> prefix_of("192.0.2.1"), prefix_of("2001:db8:1:2:3:4:5:6")
     ('192.0.2.1', '2001:db8:1:2::/64')
     """
-    if ":" not in address or len(address) > _LONGEST:
+    if ":" not in address or len(address) > _MAX_LENGTH:
         return address
     return _ipv6_prefix(address, _IPV6_VISITOR_BITS)
 
 
 def network_of(address: str) -> str:
     """
-    The network an address belongs to: IPv4 /24, IPv6 /48. What is no address (a host name in a log) has none.
+    Return the network of an address: IPv4 /24, IPv6 /48. A host name from a log has no network.
 
     >>> network_of("192.0.2.1"), network_of("2001:db8:1:2::3"), network_of("host.example.org")
     ('192.0.2.0/24', '2001:db8:1::/48', '')
     """
-    if ":" in address and len(address) <= _LONGEST:
+    if ":" in address and len(address) <= _MAX_LENGTH:
         network = _ipv6_prefix(address, _IPV6_NETWORK_BITS)
         return network if network != address else ""
     return f"{address.rpartition('.')[0]}.0/{_IPV4_NETWORK_BITS}" if _IPV4.match(address) else ""
 
 
 class Networks:
-    """A set of networks: one dictionary look-up for each prefix length in it, however many networks there are."""
+    """A set of networks. A test costs one set lookup per prefix length, however many networks there are."""
 
     def __init__(self, networks: Iterable[str]) -> None:
         self._by_bits: dict[tuple[int, int], set[int]] = {}
@@ -99,13 +98,13 @@ class Networks:
         return bool(self._by_bits)
 
     def __contains__(self, address: object) -> bool:
-        if not self._by_bits or not isinstance(address, str) or len(address) > _LONGEST:
+        if not self._by_bits or not isinstance(address, str) or len(address) > _MAX_LENGTH:
             return False
         return self._holds(address)
 
     def _look_up(self, address: str) -> bool:
         try:
-            # A socket that listens for IPv6 and IPv4 at once names its IPv4 peers `::ffff:192.0.2.1`.
+            # A dual-stack socket reports its IPv4 peers as `::ffff:192.0.2.1`.
             parsed = ip_address(parse_address(address) or address)
         except ValueError:
             return False
@@ -116,7 +115,7 @@ class Networks:
 
 
 def check_network(text: str) -> IPv4Network | IPv6Network:
-    """The network in *text*; ValueError with a sentence where it is none. `10.0.0.1/8` is a slip, not a network."""
+    """Return the network in *text*, or raise ValueError. Host bits, as in `10.0.0.1/8`, are an error."""
     try:
         return ip_network(text, strict=True)
     except ValueError as error:
@@ -124,18 +123,18 @@ def check_network(text: str) -> IPv4Network | IPv6Network:
 
 
 def _hops(header: str, name: str) -> Iterator[str]:
-    """What a header says of the client and the proxies after it, the last hop first."""
+    """Yield the hops named in a header, from the nearest proxy to the client."""
     if name == "forwarded":
-        return map(_named_for, _elements(header))
+        return map(_for_value, _elements(header))
     return reversed(header.split(","))
 
 
 def _elements(header: str) -> Iterator[str]:
     """
-    The elements of a Forwarded header, the last first.
+    Yield the elements of a Forwarded header, last one first.
 
-    Quotes are read from the right, too. Each proxy writes its own element whole, so nothing that a client put to the
-    left of it, such as a quote that never ends, can change where it begins.
+    Quotes are matched from the right, too. Each proxy writes a whole element, so an unclosed quote that a client put to
+    the left of it cannot change where the element begins.
     """
     end = position = len(header)
     quoted = False
@@ -152,11 +151,11 @@ def _elements(header: str) -> Iterator[str]:
     yield header[:end]
 
 
-def _named_for(element: str) -> str:
+def _for_value(element: str) -> str:
     """
-    Whom an element of a Forwarded header was written for, or "" where it does not say so in good form.
+    Return the value of `for` in an element of a Forwarded header, or "" if it is missing or malformed.
 
-    >>> _named_for('host="a;for=192.0.2.9";For="[2001:db8::1]:80"')
+    >>> _for_value('host="a;for=192.0.2.9";For="[2001:db8::1]:80"')
     '[2001:db8::1]:80'
     """
     position = 0
@@ -169,9 +168,9 @@ def _named_for(element: str) -> str:
 
 class Proxies:
     """
-    The proxies we trust, and the header in which they name the client.
+    The trusted proxies, and the header in which they name the client.
 
-    Only one header is read: a proxy that continues X-Forwarded-For passes a client's own Forwarded on as it came.
+    Only one header is read. A proxy that appends to X-Forwarded-For passes a client's own Forwarded header unchanged.
     """
 
     def __init__(self, networks: Iterable[str] = (), header: str = "x-forwarded-for") -> None:
@@ -183,10 +182,10 @@ class Proxies:
 
     def client(self, peer: str, header: str) -> str:
         """
-        The client's address, given the *peer* of the connection and what the header says.
+        Return the client's address, given the connection's *peer* and the value of the header.
 
-        A hop that is not an address ends the walk: what stands left of it is anybody's word, so the last trusted proxy
-        stands for the client.
+        A hop that is not an address ends the walk. Anything left of it may be forged, so the last trusted proxy counts
+        as the client.
         """
         client = peer
         for hop in _hops(header, self.header):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hedgerow.challenge.hooks import ChallengeFailure, ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
@@ -47,8 +47,8 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def reclassified(visit: Visit, kind: Kind) -> Visit:
     """Return the visit as the *kind* that its response shows it to be."""
-    signs = (*visit.signs, BY_SCRIPT) if visit.kind == "call" else visit.signs
-    return msgspec.structs.replace(visit, kind=kind, signs=signs)
+    anomalies = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
+    return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
 
 class Gate:

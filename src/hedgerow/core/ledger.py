@@ -1,4 +1,4 @@
-"""The ledger's noun and its protocol: the extended access log, one entry for each visit."""
+"""The ledger (extended access log): its entry, its protocol, and a ledger that stores nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hedgerow.core.visit import Visit
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A visit, what was decided about it, and the reference that a refused visitor was given. Times as in the visit."""
+    """A visit, the decision on it, and the reference that a refused visitor was shown."""
 
     visit: Visit
     decision: Decision
@@ -21,23 +21,23 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 class Ledger(Protocol):
     """
-    The extended access log.
+    The extended access log, one entry per visit.
 
-    `append` never waits and never fails: a ledger that cannot keep up drops the entry and counts it in *lost*.
+    `append` never blocks and never fails. A ledger that cannot keep up drops the entry and counts it in *lost*.
     """
 
     lost: int
     failing: bool
-    """Whether entries are being lost now."""
+    """True while entries are being lost."""
 
     def append(self, entry: Entry) -> None: ...
 
     def close(self) -> None:
-        """Write what waits, and stop."""
+        """Write the pending entries and stop."""
 
 
 class NoLedger:
-    """Keeps nothing: for replays, and where the settings switch the ledger off."""
+    """Stores nothing: for replays, and for settings that turn the ledger off."""
 
     lost = 0
     failing = False

@@ -1,9 +1,8 @@
 """
-Request density (mod_antiCrawl's timetable) as a true sliding window.
+Rate limits over a sliding window: the limit itself, and the functions that add, remove and count hit times.
 
-The thesis counts from a client's first arrival and starts again when the interval is over, so twice the allowed number
-can pass across the boundary. Here a window ends at the visit being judged, whenever that is: more than *count* visits
-within any *seconds* are seen, to the visit.
+A fixed interval that starts anew lets twice the allowed number pass across its boundary. A window here always ends at
+the visit being judged, so the count is exact to the visit.
 """
 
 from __future__ import annotations
@@ -22,12 +21,11 @@ LimitedKinds = Literal["pages", "requests", "everything", "prefetches"]
 
 class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
-    A limit: more than *count* visits within *seconds* is too dense.
+    A limit that more than *count* visits within *seconds* exceed.
 
-    *by* says whose visits are added up: one visitor's, all of one address prefix, or all of one network. *of* says
-    which visits: pages alone, "requests" (pages and calls), everything (assets too) or prefetches alone, which count
-    nowhere else: a browser makes them, by the dozen where the site asks for it. Assets are left out by default
-    because one page of a gallery may bring a hundred of them, and its reader is a person.
+    *by* is the key whose visits are added up: a visitor, an address prefix or a network. *of* selects the visits:
+    pages, "requests" (pages and calls), everything (assets too) or prefetches. Prefetches count nowhere else, because a
+    site can make browsers send dozens. Assets do not count by default: one gallery page may load a hundred.
     """
 
     count: int
@@ -50,34 +48,32 @@ _COUNTED: dict[LimitedKinds, tuple[int, ...]] = {
 
 
 def series_of(kind: Kind) -> int:
-    """The series in which a visit of this kind is counted."""
     return _SERIES[kind]
 
 
-def counted_by(of: LimitedKinds) -> tuple[int, ...]:
-    """The series that a window of this sort adds up."""
-    return _COUNTED[of]
+def counted_series(kinds: LimitedKinds) -> tuple[int, ...]:
+    return _COUNTED[kinds]
 
 
-def add_hit(hits: array[float], at: float, *, keep: float, most: int) -> None:
+def add_hit(hits: array[float], at: float, *, max_age: float, max_hits: int) -> None:
     """
-    Add a visit at *at* to the sorted *hits*, and drop those that no window can need any more.
+    Insert *at* into the sorted *hits*, and drop the hits that no window needs any more.
 
-    A hit *keep* seconds or more older than the newest has left every window, and more than *most* hits need not be
-    told apart: a window that holds *most* is already too dense. Late-comers (a log out of order) go where they belong.
+    A hit at least *max_age* seconds older than the newest has left every window. A window with *max_hits* hits already
+    exceeds its limit, so older hits do not matter.
     """
     if not hits or at >= hits[-1]:
         hits.append(at)
     else:
         insort(hits, at)
-    if len(hits) > most:
-        del hits[: len(hits) - most]
-    if hits[0] <= hits[-1] - keep:
-        del hits[: bisect_right(hits, hits[-1] - keep)]
+    if len(hits) > max_hits:
+        del hits[: len(hits) - max_hits]
+    if hits[0] <= hits[-1] - max_age:
+        del hits[: bisect_right(hits, hits[-1] - max_age)]
 
 
 def drop_hit(hits: array[float], at: float) -> None:
-    """Take a visit at *at* back out of the sorted *hits*, where it still is."""
+    """Remove *at* from the sorted *hits* if it is still there."""
     index = bisect_right(hits, at) - 1
     if index >= 0 and hits[index] == at:
         del hits[index]
@@ -85,9 +81,9 @@ def drop_hit(hits: array[float], at: float) -> None:
 
 def count_hits(hits: array[float], at: float, seconds: float) -> int:
     """
-    How many of the sorted *hits* lie in the *seconds* that end at *at*.
+    Count the sorted *hits* within the *seconds* that end at *at*.
 
-    A hit exactly *seconds* old has left the window: two adjoining windows never count one hit twice.
+    A hit exactly *seconds* old is outside the window, so two adjacent windows never count the same hit.
 
     >>> count_hits(array("d", [0.0, 8.0, 9.0, 10.0]), 10.0, 10.0)
     3

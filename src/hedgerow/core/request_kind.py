@@ -1,10 +1,9 @@
 """
-What kind of request it is, and where it says it came from.
+Classification of requests: the kind (page, call, asset, prefetch) and the origin (same site, other site, none).
 
-A page that people read is counted; the dozens of images and calls that it brings along are not, or a gallery's reader
-would look like a crawler. From a log line the kind is told by method and path alone; a live browser also says what it
-wants the answer for (Sec-Fetch-Dest). Who claims an image and gets a page is counted after all: the gate sees the
-answer's type.
+Only pages count against limits, not the dozens of images and calls that a page loads. The kind of a log line follows
+from method and path. A live browser also says what the response is for (Sec-Fetch-Dest). A client that claims to load
+an image and receives a page is counted as a page, because the gate sees the type of the response.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CALL_SUFFIXES = frozenset({
 })
 # fmt: on
 CALL_NAMES = frozenset({"feed", "rss", "atom", "xmlrpc.php"})
-"""Feeds and calls that have no suffix to tell them by, with or without a slash behind; as many sites name them."""
+"""Common names of feeds and calls without a suffix, with or without a trailing slash."""
 
 _READING = frozenset({"GET", "HEAD"})
 _DOCUMENTS = frozenset({b"document", b"frame", b"iframe", b"embed", b"object", b"fencedframe"})
@@ -37,8 +36,8 @@ _CALLS = frozenset(
 )
 
 
-# A target is as long as its client likes: only short ones are remembered, or the cache would have no bound.
-_LONGEST_CACHED = 200
+# A client chooses the length of a target. Only short ones are cached, so that the cache's memory is bounded.
+_MAX_CACHED_LENGTH = 200
 
 
 def _kind_of_target(target: str) -> Kind:
@@ -55,25 +54,25 @@ _cached_kind = lru_cache(maxsize=1 << 13)(_kind_of_target)
 
 def kind_of(method: str, target: str) -> Kind:
     """
-    The kind of a request, from its method and target alone.
+    Return the kind of a request from its method and target alone.
 
     >>> kind_of("GET", "/docs/"), kind_of("GET", "/a/logo.PNG?v=3"), kind_of("POST", "/comment")
     ('page', 'asset', 'call')
     """
     if method not in _READING:
         return "call"
-    return _cached_kind(target) if len(target) <= _LONGEST_CACHED else _kind_of_target(target)
+    return _cached_kind(target) if len(target) <= _MAX_CACHED_LENGTH else _kind_of_target(target)
 
 
 def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) -> Kind:
-    """The kind of a live request: what method and target say, corrected by what a browser says it is for."""
+    """Return the kind of a live request: *kind* from method and target, corrected by the browser's headers."""
     if kind != "page":
         return kind
     if prefetch:
-        # Before anything else it may say: a `<link rel="prefetch">` has an empty destination, too.
+        # First, because a `<link rel="prefetch">` also has an empty destination.
         return "prefetch"
     if b"range" in headers:
-        # A download manager, by the hundred; who gets a page after all is counted then.
+        # Download managers send hundreds. If the response is a page, the gate counts it as one.
         return "asset"
     destination = headers.get(b"sec-fetch-dest")
     if destination is not None and destination not in _DOCUMENTS:
@@ -87,23 +86,23 @@ def kind_claimed(kind: Kind, headers: Mapping[bytes, bytes], *, prefetch: bool) 
 
 
 def is_prefetch(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser fetches ahead of a click that may never come."""
+    """Return whether a browser loads this page before a click that may never come."""
     purpose = headers.get(b"sec-purpose") or headers.get(b"purpose") or headers.get(b"x-moz")
     return purpose is not None and b"prefetch" in purpose.lower()
 
 
 def origin_of(headers: Mapping[bytes, bytes], host: str) -> Origin:
-    """Where a live request says it came from; the browser's own word first, else the referrer."""
+    """Return where a live request says it came from: Sec-Fetch-Site if present, else the referrer."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
-        # A neighbouring sub-domain ("same-site") is another site to us: our links stand on our own pages only.
+        # Another sub-domain ("same-site") counts as another site: marked links are on this host's pages only.
         return "same" if site == b"same-origin" else "none" if site == b"none" else "cross"
     return origin_of_referrer(headers.get(b"referer", b"").decode("latin-1"), host)
 
 
 def origin_of_referrer(referrer: str, host: str) -> Origin:
     """
-    Where the referrer says the request came from; "unknown" where it says nothing.
+    Return where the referrer says the request came from, "unknown" if there is none.
 
     >>> origin_of_referrer("http://example.org/a", "example.org"), origin_of_referrer("-", "example.org")
     ('same', 'unknown')

@@ -1,8 +1,8 @@
 """
-A visit: one request, live or from a log. The noun that everything else is about; no behaviour.
+`Visit`: one request, live or from a log. Data only.
 
-The same `Visit` comes out of a live request and out of a log line, so the engine has one code path for both. Its time
-is `at`, in seconds since 1970; nothing below the adapters asks the clock.
+A live request and a log line give the same `Visit`, so the engine has one code path for both. Its time is `at`, in
+seconds since 1970; the engine and everything it calls never read the clock.
 """
 
 from __future__ import annotations
@@ -13,34 +13,30 @@ import msgspec
 
 Kind = Literal["page", "call", "asset", "prefetch"]
 """
-page: what a person reads and a crawler wants. call: an XHR, a form post, anything a page's script does. asset: images,
-styles, scripts, fonts, media, which a page brings along by the dozen, and whatever else is answered with no HTML.
-prefetch: a page that a browser fetches ahead of a click that may never come.
+page: what a person reads. call: an XHR, a form post, or anything else a script requests. asset: images, styles,
+scripts, fonts, media and other responses without HTML. prefetch: a page that a browser loads before the click.
 """
 
 Origin = Literal["same", "cross", "none", "unknown"]
-"""
-Where the request says it came from: a page of this site, another site, nowhere (typed, bookmarked), or it does not say.
-"""
+"""Where the request says it came from: this site, another site, nowhere (typed, bookmarked), or it does not say."""
 
 Proof = Literal["", "pending", "unprovable", "false", "verified"]
 """
-What became of a visitor's word that it is a known bot: it gave none, it is being looked into, nobody can tell, it is a
-lie, it is true.
+Outcome of checking a visitor's claim to be a known bot: no claim, still being checked, cannot be checked, false, true.
 """
 
 BY_SCRIPT = "by-script"
-"""The sign of a page that a script asked for, as the request says: an endless list loads its next part like this."""
+"""Code in `anomalies` for a page that a script requested, as an endless list does to load its next part."""
 
 MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
 
 
 class Marker(msgspec.Struct, frozen=True, gc=False):
     """
-    What a link of ours carries, once unsealed.
+    The content of a marked link after decryption.
 
-    *issued_to* is the digest of the visitor it was given to, *parent* the digest of the page it stood on, and *target*
-    where it leads: path and query. A trap leads nowhere.
+    *issued_to* is the digest of the visitor who received the link, *parent* the digest of the page it was on. *target*
+    is the path and query that it leads to, empty for a trap.
     """
 
     kind: MarkerKind
@@ -49,19 +45,21 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
     target: str
 
 
-class Visit(msgspec.Struct, frozen=True, gc=False):
+class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked", "anomalies": "signs"}):
     """
-    One request: when, who, what.
+    One request, live or from a log.
 
-    *visitor* is who is asking: the account where one is known, else the clearance of who has solved a challenge, else
-    *prefix*, the address prefix (IPv4 /32, IPv6 /64). *target* is path and query of the page asked for, without any
-    marker; *asked* is what was sent, where that differs. *tampered* says that a marker was there and would not open.
-    *linked* are the digests of the visitors that this browser was before: who logs in, or roams to another address, is
-    still one. *bot* names the verified good bot that is welcome, or is empty. *claim* names the known bot that the
-    visitor says it is, and *proof* what became of that. *signs* are codes of what was odd about the request.
-    *fingerprint* is what a trusted proxy says of the TLS handshake. *old_http* says that a log's line was in HTTP/1.0
-    (of a live request `signs` say what is odd about that). *status* is 0 until the answer is known; the engine
-    never reads it, or a live decision could differ from a replayed one.
+    - *visitor*: key of the visitor: the account if known, else the clearance after a solved challenge, else *prefix*.
+    - *prefix*: the address prefix (IPv4 /32, IPv6 /64).
+    - *target*: path and query of the requested page without any marker. *raw_target*: what was sent, if that differs.
+    - *tampered*: the request carried a marker that could not be decrypted.
+    - *linked*: digests of the visitors that this browser was before, such as before a login or at another address.
+    - *bot*: name of the verified bot that is allowed to pass, or "".
+    - *claim*: the known bot that the visitor claims to be. *proof*: the outcome of checking that.
+    - *anomalies*: codes of what is unusual about the request's headers, bot claim or clearance.
+    - *fingerprint*: the TLS fingerprint that a trusted proxy reports.
+    - *old_http*: a log line says HTTP/1.0. For a live request this is one of *anomalies*.
+    - *status*: 0 until the response is known. The engine never reads it: a live decision and a replay must agree.
     """
 
     at: float
@@ -80,11 +78,11 @@ class Visit(msgspec.Struct, frozen=True, gc=False):
     bot: str = ""
     marker: Marker | None = None
     status: int = 0
-    asked: str = ""
+    raw_target: str = ""
     tampered: bool = False
     linked: tuple[bytes, ...] = ()
     claim: str = ""
     proof: Proof = ""
-    signs: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
     fingerprint: str = ""
     old_http: bool = False

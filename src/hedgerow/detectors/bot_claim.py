@@ -48,12 +48,12 @@ class BotClaimDetector:
         if not visit.claim:
             return ()
         name = visit.claim
-        evidence = [_SIGNATURE_EVIDENCE[sign] for sign in visit.signs if sign in _SIGNATURE_EVIDENCE]
+        evidence = [_SIGNATURE_EVIDENCE[sign] for sign in visit.anomalies if sign in _SIGNATURE_EVIDENCE]
         if visit.proof == "false":
             evidence.append(_FALSE.evidence(name=name))
         elif name in self._refused and visit.target != "/robots.txt":
             evidence.append(_UNWANTED.evidence(name=name))
-        if DISOBEYED in visit.signs and visit.proof in {"verified", "unprovable"}:
+        if DISOBEYED in visit.anomalies and visit.proof in {"verified", "unprovable"}:
             evidence.append(_ROBOTS.evidence(name=name))
         return evidence
 

@@ -101,17 +101,17 @@ class HeaderAnomalyDetector:
         self._cookies = cookies
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one signature for all
-        if visit.kind != "page" or visit.proof in _HONEST or not (visit.signs or visit.marker):
+        if visit.kind != "page" or visit.proof in _HONEST or not (visit.anomalies or visit.marker):
             return ()
-        signs = [sign for sign in visit.signs if sign in _EVIDENCE]
-        if signs and visit.origin == "unknown" and visit.target not in _UNREFERRED:
+        anomalies = [sign for sign in visit.anomalies if sign in _EVIDENCE]
+        if anomalies and visit.origin == "unknown" and visit.target not in _UNREFERRED:
             # On its own this is a bookmark.
-            signs.append("no-referrer")
+            anomalies.append("no-referrer")
         if self._cookies and self._refused_cookie(visit):
-            signs.append("cookie-refused")
-        if not signs:
+            anomalies.append("cookie-refused")
+        if not anomalies:
             return ()
-        evidence = _within_cap([_EVIDENCE[sign] for sign in signs])
+        evidence = _within_cap([_EVIDENCE[sign] for sign in anomalies])
         if sum(e.weight for e in evidence if e.code.startswith("browser-")) >= DISGUISED_FROM:
             evidence.append(_DISGUISE)
         return evidence
@@ -142,8 +142,8 @@ def _within_cap(evidence: list[Evidence]) -> list[Evidence]:
 def judge_source(user_agent: str, http_1_0: bool) -> Sequence[Evidence]:
     """Give evidence of a source in an access log, which has only its user agent and its version of HTTP."""
     fields = {b"user-agent": user_agent.encode("latin-1", "replace")} | _NOT_IN_LOGS
-    signs = find_anomalies(fields, scheme="http", host="", version="1.0" if http_1_0 else "1.1")
-    return [_EVIDENCE[sign] for sign in signs if sign in _SEEN_IN_LOGS]
+    anomalies = find_anomalies(fields, scheme="http", host="", version="1.0" if http_1_0 else "1.1")
+    return [_EVIDENCE[sign] for sign in anomalies if sign in _SEEN_IN_LOGS]
 
 
 def _build(context: DetectorContext) -> HeaderAnomalyDetector | None:

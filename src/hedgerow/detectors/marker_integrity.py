@@ -120,7 +120,7 @@ class MarkerIntegrityDetector:
 
         An address among those gives no evidence: a program that monitors a site requests the same few for ever.
         """
-        if not self._entries or visit.kind != "page" or BY_SCRIPT in visit.signs or not self._marks(visit.target):
+        if not self._entries or visit.kind != "page" or BY_SCRIPT in visit.anomalies or not self._marks(visit.target):
             # Scripts legitimately compose addresses.
             return ()
         if self._closed(visit.target):

@@ -1,6 +1,6 @@
 """
-Ledger: the extended access log, in SQLite or PostgreSQL: writing in batches, spooling, reading.
+Ledger: the extended access log in SQLite or PostgreSQL.
 
-Never on the request path: entries are queued. Called by the gate, `logs` and `cli`.
-Tests: `tests/ledger/`, `tests/real/`.
+Owns writing in batches, spooling to disk, reading, and labels of training crawls. Never blocks a request: entries are
+queued. Called by the gate, `logs` and `cli`. Tests: `tests/ledger/`, `tests/real/test_postgresql.py`.
 """

@@ -1,9 +1,8 @@
 """
-Labels: which visits of the ledger were made by the operator's own training crawlers.
+Labels of the visits that the operator's own training crawlers made.
 
-A file beside the ledger, a line for each crawl: from which address, under which user agent, from when to when, and
-what it was. Only who may write there can label anything, and a label says nothing about visits of before or after, or
-of another program at the same address.
+The file next to the ledger has one JSON line per crawl: address, user agent, host, period and label. A label does not
+apply to earlier or later visits, nor to another program at the same address.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from hedgerow.errors import StoreError
 
 
 class Label(msgspec.Struct, frozen=True):
-    """One crawl: who made it, of which host, from *since* to *until*, and its *label*."""
-
     address: str
     user_agent: str
     host: str
@@ -27,8 +24,7 @@ class Label(msgspec.Struct, frozen=True):
     until: float
     label: str
 
-    def fits(self, visit: Visit) -> bool:
-        """Whether *visit* was made by this crawl."""
+    def matches(self, visit: Visit) -> bool:
         return (
             self.since <= visit.at <= self.until
             and visit.address == self.address
@@ -38,12 +34,10 @@ class Label(msgspec.Struct, frozen=True):
 
 
 def labels_path(ledger: Path) -> Path:
-    """Where the labels of a ledger are."""
     return ledger.with_name("crawls.jsonl")
 
 
 def add_label(path: Path, label: Label) -> None:
-    """Write one more label."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -54,7 +48,7 @@ def add_label(path: Path, label: Label) -> None:
 
 
 def read_labels(path: Path) -> list[Label]:
-    """All labels of *path*; none where there is no such file."""
+    """Return all labels in *path*, none if the file does not exist."""
     try:
         lines = path.read_bytes().split(b"\n") if path.exists() else []
         return [msgspec.json.decode(line, type=Label) for line in lines if line.strip()]
@@ -63,5 +57,4 @@ def read_labels(path: Path) -> list[Label]:
 
 
 def label_of(visit: Visit, labels: Sequence[Label]) -> str:
-    """What a visit was labelled, or "" where it was not; of several the last one counts."""
-    return next((label.label for label in reversed(labels) if label.fits(visit)), "")
+    return next((label.label for label in reversed(labels) if label.matches(visit)), "")

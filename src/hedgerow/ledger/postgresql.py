@@ -1,9 +1,8 @@
 """
-The ledger in PostgreSQL, for all gates of a site: by COPY, partitioned by day, off the request path.
+The ledger in PostgreSQL, shared by all servers of a site: written with COPY, partitioned by day.
 
-What PostgreSQL cannot take now goes to disk (`spool`) and is written when it can. Old days are dropped whole. The
-tables are made by `hedgerow migrate`. A row has a number, and numbers are given before rows can be seen: who reads
-along (`postgresql_reading`) waits by a lock for those who write.
+While PostgreSQL is unreachable, rows go to the spool on disk. Old days are dropped as whole partitions. `hedgerow
+migrate` creates the tables. Row numbers are assigned before rows become visible, so readers wait for writers by a lock.
 """
 
 from __future__ import annotations
@@ -12,26 +11,28 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import psycopg
 
 from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.ledger.queue import QueuedLedger
-from hedgerow.ledger.spool import Row, Spool, new_name
+from hedgerow.ledger.spool import Row, Spool
 from hedgerow.ledger.sqlite import row_of
 
 log = logging.getLogger(__name__)
 
-_AGAIN = 1.0
+_RETRY_AFTER = 1.0
 _DAY = 86_400.0
-_PURGE_EVERY = 3600.0
-_CONNECT = 3
-_LOCK = 7_316_542
-WRITING = 7_316_543
-"""The number of the lock that all hold together who write rows."""
+_PURGE_INTERVAL = 3600.0
+_CONNECT_TIMEOUT = 3
+_SCHEMA_LOCK = 7_316_542
+WRITE_LOCK = 7_316_543
+"""The advisory lock that all writers of rows share."""
 
 COLUMNS = (
     "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
@@ -39,76 +40,44 @@ COLUMNS = (
     "action", "code", "evidence", "ref", "claim", "proof", "signs", "fingerprint",
 )  # fmt: skip
 
-MIGRATIONS = (
-    """
-    CREATE SEQUENCE visits_id;
-    CREATE TABLE visits (
-        id bigint NOT NULL DEFAULT nextval('visits_id'), at double precision NOT NULL, visitor text NOT NULL,
-        address text NOT NULL, account text NOT NULL, method text NOT NULL, host text NOT NULL, target text NOT NULL,
-        kind text NOT NULL, referrer text NOT NULL, user_agent text NOT NULL, origin text NOT NULL,
-        prefetch boolean NOT NULL, bot text NOT NULL, marker_kind text, minted_for bytea, parent bytea,
-        marker_target text, asked text NOT NULL, tampered boolean NOT NULL, linked bytea NOT NULL,
-        status integer NOT NULL, action text NOT NULL, code text NOT NULL, evidence text NOT NULL, ref text NOT NULL,
-        claim text NOT NULL, proof text NOT NULL, signs text NOT NULL, fingerprint text NOT NULL,
-        odd text NOT NULL DEFAULT ''
-    ) PARTITION BY RANGE (at);
-    CREATE INDEX visits_at ON visits (at);
-    CREATE INDEX visits_ref ON visits (ref) WHERE ref <> '';
-    """,
-    """
-    CREATE TABLE batches (name text PRIMARY KEY, written timestamptz NOT NULL DEFAULT now());
-    """,
-    """
-    CREATE INDEX visits_number ON visits (id);
-    """,
-    """
-    CREATE TABLE list_entries (
-        list text COLLATE "C" NOT NULL, subject text COLLATE "C" NOT NULL, sort text NOT NULL, reason text NOT NULL,
-        author text NOT NULL, since double precision NOT NULL, until double precision NOT NULL,
-        change bigint NOT NULL, gone integer NOT NULL, PRIMARY KEY (list, subject)
-    );
-    CREATE INDEX list_entries_change ON list_entries (change);
-    CREATE TABLE list_changes (number bigint PRIMARY KEY, at double precision NOT NULL);
-    CREATE TABLE list_purged (number bigint NOT NULL);
-    INSERT INTO list_purged VALUES (0);
-    """,
+MIGRATIONS = tuple(
+    files("hedgerow").joinpath("data/postgresql", name).read_text("utf-8")
+    for name in ("1_visits.sql", "2_batches.sql", "3_visits_number.sql", "4_lists.sql")
 )
-"""What leads from each version to the next; the first makes version 1. Never changed, only added to."""
+"""The statements from each version to the next. Entries are never changed, only added."""
 
 _COPY = f"COPY visits ({', '.join(COLUMNS)}, odd) FROM STDIN"
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
-    """A connection; StoreError in one line, without the password, where there is none."""
+    """Connect, or raise StoreError with one line that does not contain the password."""
     try:
-        return psycopg.connect(url, connect_timeout=_CONNECT, application_name="hedgerow")
+        return psycopg.connect(url, connect_timeout=_CONNECT_TIMEOUT, application_name="hedgerow")
     except psycopg.Error as error:
         raise StoreAwayError(f"cannot reach PostgreSQL: {line_of(error)}") from None
 
 
 def line_of(error: Exception) -> str:
-    """What went wrong, in one line."""
     return " ".join(str(error).split())
 
 
 def version_of(connection: psycopg.Connection[Any]) -> int:
-    """The version of the tables; 0 where there are none."""
     row = connection.execute("SELECT to_regclass('hedgerow_schema')").fetchone()
     if row is None or row[0] is None:
         return 0
-    found = connection.execute("SELECT version FROM hedgerow_schema").fetchone()
-    return int(found[0]) if found is not None else 0
+    row = connection.execute("SELECT version FROM hedgerow_schema").fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 def migrate(url: str) -> tuple[int, int]:
-    """Bring the tables to the version of this program: from which, to which. Each step is all or nothing."""
+    """Upgrade the tables, and return their old and new version. Each step is a transaction."""
     with connect(url) as connection:
         first = version_of(connection)
         connection.rollback()
         _refuse_newer(first)
         for number, statements in enumerate(MIGRATIONS, 1):
             with connection.transaction():
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
                 if version_of(connection) >= number:
                     continue
                 connection.execute(statements.encode())
@@ -119,7 +88,7 @@ def migrate(url: str) -> tuple[int, int]:
 
 
 def check(url: str) -> None:
-    """Stop the start where the tables are not right; a PostgreSQL that is away is no reason not to start."""
+    """Raise StoreError if the tables are not up to date. An unreachable PostgreSQL does not prevent the start."""
     try:
         connection = connect(url)
     except StoreAwayError as error:
@@ -130,41 +99,36 @@ def check(url: str) -> None:
 
 
 def need_tables(connection: psycopg.Connection[Any]) -> None:
-    """StoreError where the tables are not those of this version."""
     version = version_of(connection)
     connection.rollback()
     _refuse_newer(version)
     if version < len(MIGRATIONS):
         raise StoreError(
-            f"the tables in PostgreSQL are of version {version}, this needs {len(MIGRATIONS)}: run hedgerow migrate"
+            f"the tables in PostgreSQL have version {version}, but this needs {len(MIGRATIONS)}: run hedgerow migrate"
         )
 
 
 def _refuse_newer(version: int) -> None:
     if version > len(MIGRATIONS):
         raise StoreError(
-            f"the tables in PostgreSQL are of version {version}, of a newer Hedgerow; this one knows {len(MIGRATIONS)}"
+            f"the tables in PostgreSQL have version {version}, from a newer Hedgerow; this one has {len(MIGRATIONS)}"
         )
 
 
-def _plain(row: Row) -> tuple[object, ...]:
-    """
-    A row as PostgreSQL takes it, and what it could not take.
-
-    Its texts hold no zero byte: a row that has one is kept as it is in the last column, and shown with a sign for it.
-    """
+def _without_nul(row: Row) -> tuple[object, ...]:
+    """Replace NUL in texts, which PostgreSQL cannot store. The last column has the original values as JSON."""
     odd = {name: value for name, value in zip(COLUMNS, row, strict=True) if isinstance(value, str) and "\0" in value}
     if not odd:
         return (*row, "")
-    shown = [value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value for value in row]
-    return (*shown, msgspec.json.encode(odd).decode())
+    replaced = [value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value for value in row]
+    return (*replaced, msgspec.json.encode(odd).decode())
 
 
 class PostgresLedger(QueuedLedger):
     """
-    Writes entries to PostgreSQL at *url*, at most *queue* of them waiting; keeps *keep_days* days.
+    Writes entries to PostgreSQL at *url* and keeps them for *keep_days*.
 
-    What it cannot take goes to *folder*, at most *spool* bytes.
+    While it is unreachable, up to *spool* bytes go to *folder*.
     """
 
     def __init__(
@@ -175,7 +139,7 @@ class PostgresLedger(QueuedLedger):
         self._keep = keep_days * _DAY
         self.spool = Spool(folder, spool)
         self._connection: psycopg.Connection[Any] | None = None
-        self._tried_at = -_AGAIN
+        self._tried_at = -_RETRY_AFTER
         self._days: set[int] = set()
         self._purged_at = 0.0
         check(url)
@@ -185,23 +149,23 @@ class PostgresLedger(QueuedLedger):
         if self._connection is not None:
             self._connection.close()
 
-    def _write_waiting(self) -> None:
-        if self._empty_spool() and self.failing and self._open() is not None:
+    def _write_pending(self) -> None:
+        if self._empty_spool() and self.failing and self._connected() is not None:
             self.failing = False
         for entries in self._batches():
             rows = [row_of(entry) for entry in entries]
-            name = new_name()
-            # Behind what waits already, so that rows come in their order.
+            name = uuid4().hex
+            # After the rows in the spool, so that the order is kept.
             if not self.spool and self._write(name, rows):
                 self.failing = False
             elif not self.spool.put(name, rows):
                 if not self.failing:
-                    log.error("the ledger cannot be written, nor kept on disk: entries are lost")
+                    log.error("cannot write the ledger, neither to PostgreSQL nor to disk: entries are lost")
                 self.failing = True
                 self.lost += len(rows)
 
     def _empty_spool(self) -> bool:
-        """Write what is on disk; true where nothing is left of it."""
+        """Write the spooled rows. Return whether the spool is empty."""
         for name, rows, path in self.spool.batches():
             if not self._write(name, rows):
                 return False
@@ -209,18 +173,18 @@ class PostgresLedger(QueuedLedger):
         return True
 
     def _write(self, name: str, rows: Sequence[Row]) -> bool:
-        """Whether the rows are in the ledger now; those that it can never take are lost, and the rest is not."""
-        if self._open() is None:
+        """Write rows, and return whether that is done. Rows that PostgreSQL rejects are lost one by one."""
+        if self._connected() is None:
             return False
         try:
             self._copy(name, rows)
         except (psycopg.OperationalError, psycopg.InterfaceError, OSError) as error:
-            self._lose(error)
+            self._drop_connection(error)
             return False
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer
+        except Exception as error:  # noqa: BLE001 - the writer thread must go on
             self._rollback()
             if len(rows) == 1:
-                log.error("a row cannot be written to the ledger: %s", line_of(error))  # noqa: TRY400
+                log.error("cannot write a row to the ledger: %s", line_of(error))  # noqa: TRY400
                 self.lost += 1
                 return True
             return all(self._write(f"{name}-{number}", [row]) for number, row in enumerate(rows))
@@ -230,27 +194,27 @@ class PostgresLedger(QueuedLedger):
         connection = self._connection
         assert connection is not None
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (WRITING,))
-            first = connection.execute("INSERT INTO batches (name) VALUES (%s) ON CONFLICT DO NOTHING", (name,))
-            if first.rowcount == 0:
-                # Written before, and the answer was lost.
+            connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (WRITE_LOCK,))
+            inserted = connection.execute("INSERT INTO batches (name) VALUES (%s) ON CONFLICT DO NOTHING", (name,))
+            if inserted.rowcount == 0:
+                # Written before, but the reply was lost.
                 return
-            self._make_days(connection, {int(_moment(row) // _DAY) for row in rows})
+            self._make_days(connection, {int(_time_of(row) // _DAY) for row in rows})
             with connection.cursor().copy(_COPY) as copy:
                 for row in rows:
-                    copy.write_row(_plain(row))
+                    copy.write_row(_without_nul(row))
         self.written += len(rows)
-        newest = max(map(_moment, rows))
-        if newest - self._purged_at > _PURGE_EVERY:
+        newest = max(map(_time_of, rows))
+        if newest - self._purged_at > _PURGE_INTERVAL:
             self._purge(connection, newest)
             self._purged_at = newest
 
     def _make_days(self, connection: psycopg.Connection[Any], days: set[int]) -> None:
         for day in sorted(days - self._days):
-            # Other gates begin the same day at the same time.
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            # Other servers start the same day at the same time.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             statement = (
-                f"CREATE TABLE IF NOT EXISTS visits_{_name(day)} PARTITION OF visits "
+                f"CREATE TABLE IF NOT EXISTS visits_{_day_name(day)} PARTITION OF visits "
                 f"FOR VALUES FROM ({day * _DAY!r}) TO ({(day + 1) * _DAY!r})"
             )
             connection.execute(statement.encode())
@@ -259,19 +223,19 @@ class PostgresLedger(QueuedLedger):
     def _purge(self, connection: psycopg.Connection[Any], newest: float) -> None:
         oldest = max(0, int((newest - self._keep) // _DAY))
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             for (table,) in connection.execute(
                 "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'visits'::regclass"
             ).fetchall():
                 day = table.rpartition("_")[2].strip('"')
-                if day < _name(oldest):
+                if day < _day_name(oldest):
                     connection.execute(f"DROP TABLE IF EXISTS visits_{day}".encode())
             connection.execute("DELETE FROM batches WHERE written < now() - interval '7 days'")
         self._days = {day for day in self._days if day >= oldest}
 
-    def _open(self) -> psycopg.Connection[Any] | None:
+    def _connected(self) -> psycopg.Connection[Any] | None:
         if self._connection is None:
-            if time.monotonic() - self._tried_at < _AGAIN and not self._stop:
+            if time.monotonic() - self._tried_at < _RETRY_AFTER and not self._stop:
                 return None
             self._tried_at = time.monotonic()
             try:
@@ -289,9 +253,9 @@ class PostgresLedger(QueuedLedger):
             try:
                 self._connection.rollback()
             except psycopg.Error as error:
-                self._lose(error)
+                self._drop_connection(error)
 
-    def _lose(self, error: Exception) -> None:
+    def _drop_connection(self, error: Exception) -> None:
         log.warning("PostgreSQL does not answer, rows wait on disk: %s", line_of(error))
         self._tried_at = time.monotonic()
         if self._connection is not None:
@@ -299,12 +263,12 @@ class PostgresLedger(QueuedLedger):
             self._connection = None
 
 
-def _moment(row: Row) -> float:
+def _time_of(row: Row) -> float:
     at = row[0]
     assert isinstance(at, float | int)
     return float(at)
 
 
-def _name(day: int) -> str:
-    """The day in the name of its table: 20271231; before 1970 and after 9999 nobody asks."""
+def _day_name(day: int) -> str:
+    """Return the day as in the name of its table, such as 20271231."""
     return f"{datetime.fromtimestamp(day * _DAY, UTC):%Y%m%d}"

@@ -1,9 +1,9 @@
 """
-A ledger that is written by a thread of its own, off the request path: what SQLite and PostgreSQL have in common.
+The queue of a ledger and the thread that writes it: the common base of SQLite and PostgreSQL.
 
-An append is one `deque.append`. The writer wakes twice a second, or as soon as a thousand rows wait. When the queue is
-full entries are dropped and counted; requests go on. What waits when the program ends without closing the ledger (a
-middleware whose server knows no shutdown) is still written.
+An append is one `deque.append`. The writer wakes twice a second, or when a thousand rows are pending. If the queue is
+full, entries are dropped and counted. Pending entries are also written when the program ends without closing the
+ledger, as middleware may.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from collections.abc import Iterator
 
 from hedgerow.core.ledger import Entry
 
-_BATCH = 1000
-_PAUSE = 0.5
+_BATCH_SIZE = 1000
+_INTERVAL = 0.5
 
 
 class QueuedLedger(ABC):
-    """At most *queue* entries wait. Whoever makes one calls `_start` once it can write."""
+    """A ledger with at most *queue* pending entries. A subclass calls `_start` when it can write."""
 
     def __init__(self, queue: int) -> None:
-        self._waiting: deque[Entry] = deque()
-        self._most = queue
+        self._pending: deque[Entry] = deque()
+        self._max_pending = queue
         self._wake = threading.Event()
         self._stop = False
         self._thread = threading.Thread(target=self._run, name="hedgerow-ledger", daemon=True)
         self.lost = 0
         self.written = 0
         self.failing = False
-        """Whether entries are being lost now."""
+        """True while entries are being lost."""
 
     def append(self, entry: Entry) -> None:
-        if self._stop or len(self._waiting) >= self._most:
+        if self._stop or len(self._pending) >= self._max_pending:
             self.lost += 1
             return
-        self._waiting.append(entry)
-        if len(self._waiting) == _BATCH:
+        self._pending.append(entry)
+        if len(self._pending) == _BATCH_SIZE:
             self._wake.set()
 
     def close(self) -> None:
@@ -56,19 +56,19 @@ class QueuedLedger(ABC):
 
     def _run(self) -> None:
         while not self._stop:
-            self._wake.wait(_PAUSE)
+            self._wake.wait(_INTERVAL)
             self._wake.clear()
-            self._write_waiting()
-        self._write_waiting()
+            self._write_pending()
+        self._write_pending()
 
     def _batches(self) -> Iterator[list[Entry]]:
-        """What waits, taken off a thousand at a time."""
-        while self._waiting:
-            yield [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+        """Yield the pending entries in batches, removing them from the queue."""
+        while self._pending:
+            yield [self._pending.popleft() for _ in range(min(_BATCH_SIZE, len(self._pending)))]
 
     @abstractmethod
-    def _write_waiting(self) -> None:
-        """Write what waits; raises nothing, whatever happens: the next entries must find a writer."""
+    def _write_pending(self) -> None:
+        """Write the pending entries. Must not raise, or the writer thread would end."""
 
     @abstractmethod
     def _disconnect(self) -> None: ...

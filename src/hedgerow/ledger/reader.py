@@ -1,8 +1,8 @@
 """
-Ledgers as they are read: by replays, reports, training, a watch that reads along, and whoever asks for a reference.
+Reading of ledgers, for replays, reports, training, the watch and the lookup of references.
 
-One protocol (`LedgerReader`), whatever engine it is in; `open_ledger_reader` tells by its name. Nothing is written, and
-other processes may be writing.
+`LedgerReader` is the protocol for both databases, and `open_ledger_reader` chooses by name. Readers never write. Other
+processes may write at the same time.
 """
 
 from __future__ import annotations
@@ -15,63 +15,62 @@ from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 from hedgerow.errors import StoreError
+from hedgerow.ledger.sqlite import LATER_COLUMNS
 
 Row = Sequence[Any]
 
-ROWS = 1000
-"""Rows that are read at a time."""
+BATCH_SIZE = 1000
 
-PAGES = "kind = 'page' AND action = 'pass'"
+PASSED_PAGES = "kind = 'page' AND action = 'pass'"
 _SCHEMES = ("postgresql", "postgres")
-_LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
 
 
 class LedgerReader(Protocol):
     """
-    A ledger. StoreError where it cannot be read.
+    A ledger for reading. Raises StoreError if it cannot be read.
 
-    *name* is how it is called in a message, without a password. *size* is how large it is in bytes, roughly.
+    *name* is its name in messages, without a password. *size* is its approximate size in bytes.
     """
 
     name: str
     size: int
 
     def oldest(self) -> float | None:
-        """The time of the first visit; None where there is none."""
+        """Return the time of the first visit, None if the ledger is empty."""
 
     def span(self) -> int:
-        """About how many rows there are; never 0."""
+        """Return the approximate number of rows, at least 1."""
 
     def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        """All rows in the order of time, some at a time."""
+        """Yield all rows ordered by time, in batches."""
 
     def newest(self) -> int:
-        """The highest number that is final: no row with a lower one can still come."""
+        """Return the highest final row number: no row with a lower one can appear later."""
 
     def after(self, number: int, columns: Sequence[str]) -> Sequence[Row]:
-        """The next rows behind *number*, in the order of their numbers, which come first in each; final ones only."""
+        """Return the next final rows after *number*, ordered by number, which is each row's first value."""
 
     def find(self, reference: str, columns: Sequence[str]) -> Row | None:
-        """The visit that was given *reference*."""
+        """Return the visit with *reference*."""
 
     def count_pages(self, visitor: str) -> int:
-        """How many pages the visitor was given, as far as the ledger goes back."""
+        """Return how many pages of the ledger the visitor received."""
 
     def close(self) -> None: ...
 
 
 def is_url(where: str) -> bool:
-    """Whether a ledger is in PostgreSQL, and not a file."""
+    """Return whether *where* is the URL of a PostgreSQL database and not a file."""
     return where.partition("://")[0] in _SCHEMES and "://" in where
 
 
 def short_name(where: str) -> str:
-    """A log or ledger in a word: a file's name, or that of the database; never a password."""
+    """Return the name of a log file, ledger file or database, without a password."""
     return urlsplit(where).path.strip("/") or "postgresql" if is_url(where) else Path(where).name
 
 
 def open_ledger_reader(where: str) -> LedgerReader:
-    """The ledger *where*: a file, or an address that begins with postgresql://."""
+    """Open the ledger *where*: a file, or a URL that starts with postgresql://."""
     if not is_url(where):
         return SqliteLedgerReader(where)
     try:
@@ -86,67 +85,66 @@ class SqliteLedgerReader:
 
     def __init__(self, path: str) -> None:
         self.name = path
-        with self._broken():
+        with self._store_errors():
             self.size = Path(path).stat().st_size
             self._connection = sqlite3.connect(
                 f"file:{quote(path)}?mode=ro", uri=True, timeout=10.0, check_same_thread=False
             )
             self._connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
             try:
-                there = {row[1] for row in self._connection.execute("PRAGMA table_info(visits)")}
+                existing = {row[1] for row in self._connection.execute("PRAGMA table_info(visits)")}
             except BaseException:
                 self._connection.close()
                 raise
-        # A ledger of an older version has no column for these.
-        self._lacking = {name for name in _LATER_COLUMNS if name not in there}
+        self._missing_columns = {name for name in LATER_COLUMNS if name not in existing}
 
     def oldest(self) -> float | None:
-        row = self._ask("SELECT at FROM visits ORDER BY at, id LIMIT 1").fetchone()
+        row = self._execute("SELECT at FROM visits ORDER BY at, id LIMIT 1").fetchone()
         return row[0] if row and isinstance(row[0], float) else None
 
     def span(self) -> int:
-        # Asked for one by one, first and last are found at once; together they would cost a whole scan.
+        # Two separate queries use the index. One query for both would scan the table.
         first, last = "SELECT min(id) FROM visits", "SELECT max(id) FROM visits"
-        return int(self._ask(f"SELECT ({last}) - ({first}) + 1").fetchone()[0] or 1)
+        return int(self._execute(f"SELECT ({last}) - ({first}) + 1").fetchone()[0] or 1)
 
     def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        rows = self._ask(f"SELECT {self._named(columns)} FROM visits ORDER BY at, id")  # noqa: S608
+        rows = self._execute(f"SELECT {self._select_list(columns)} FROM visits ORDER BY at, id")  # noqa: S608
         while True:
-            with self._broken():
-                some = rows.fetchmany(ROWS)
-            if not some:
+            with self._store_errors():
+                batch = rows.fetchmany(BATCH_SIZE)
+            if not batch:
                 return
-            yield some
+            yield batch
 
     def newest(self) -> int:
-        return int(self._ask("SELECT coalesce(max(id), 0) FROM visits").fetchone()[0])
+        return int(self._execute("SELECT coalesce(max(id), 0) FROM visits").fetchone()[0])
 
     def after(self, number: int, columns: Sequence[str]) -> Sequence[Row]:
-        query = f"SELECT id, {self._named(columns)} FROM visits WHERE id > ? ORDER BY id LIMIT {ROWS}"  # noqa: S608
-        with self._broken():
-            return self._ask(query, number).fetchall()
+        query = f"SELECT id, {self._select_list(columns)} FROM visits WHERE id > ? ORDER BY id LIMIT {BATCH_SIZE}"  # noqa: S608
+        with self._store_errors():
+            return self._execute(query, number).fetchall()
 
     def find(self, reference: str, columns: Sequence[str]) -> Row | None:
-        query = f"SELECT {self._named(columns)} FROM visits WHERE ref = ?"  # noqa: S608
-        found: Row | None = self._ask(query, reference).fetchone()
+        query = f"SELECT {self._select_list(columns)} FROM visits WHERE ref = ?"  # noqa: S608
+        found: Row | None = self._execute(query, reference).fetchone()
         return found
 
     def count_pages(self, visitor: str) -> int:
-        query = f"SELECT count(*) FROM visits WHERE visitor = ? AND {PAGES}"  # noqa: S608
-        return int(self._ask(query, visitor).fetchone()[0])
+        query = f"SELECT count(*) FROM visits WHERE visitor = ? AND {PASSED_PAGES}"  # noqa: S608
+        return int(self._execute(query, visitor).fetchone()[0])
 
     def close(self) -> None:
         self._connection.close()
 
-    def _named(self, columns: Sequence[str]) -> str:
-        return ", ".join("''" if name in self._lacking else name for name in columns)
+    def _select_list(self, columns: Sequence[str]) -> str:
+        return ", ".join("''" if name in self._missing_columns else name for name in columns)
 
-    def _ask(self, query: str, *values: object) -> sqlite3.Cursor:
-        with self._broken():
+    def _execute(self, query: str, *values: object) -> sqlite3.Cursor:
+        with self._store_errors():
             return self._connection.execute(query, values)
 
     @contextmanager
-    def _broken(self) -> Iterator[None]:
+    def _store_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, sqlite3.Error) as error:

@@ -1,86 +1,73 @@
 """
-Rows that wait on disk for a ledger that cannot take them now: a folder with a file for each batch, bounded.
+The spool: a bounded directory of row batches for a ledger that is unreachable.
 
-A batch has a name of its own, and whoever writes it writes the name with it: a batch that was written and not yet
-removed here, or that two processes have found, is in the ledger once.
+Each batch has a unique name, which is stored in the ledger with its rows. So a batch that is written again, after a
+crash or by two processes, is in the ledger once.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from uuid import uuid4
 
 import msgspec
 
 log = logging.getLogger(__name__)
 
 Row = tuple[object, ...]
-_ENDING = ".batch"
+_SUFFIX = ".batch"
 
 
 class Spool:
-    """Keeps batches in *folder*, at most *most* bytes of them."""
+    """Batches in *folder*, at most *max_bytes* in total."""
 
-    def __init__(self, folder: Path, most: int) -> None:
+    def __init__(self, folder: Path, max_bytes: int) -> None:
         self._folder = folder
-        self._most = most
-        self._size = sum(path.stat().st_size for path in self._paths())
-
-    @property
-    def size(self) -> int:
-        """Bytes that wait, as far as this process knows."""
-        return self._size
+        self._max_bytes = max_bytes
+        self.size = sum(path.stat().st_size for path in self._paths())
 
     def __bool__(self) -> bool:
         return any(self._paths())
 
     def put(self, name: str, rows: Sequence[Row]) -> bool:
-        """Keep a batch; false where there is no room, or no disk."""
+        """Store a batch. Return False if it does not fit or cannot be written."""
         data = msgspec.msgpack.encode(rows)
-        if self._size + len(data) > self._most:
+        if self.size + len(data) > self._max_bytes:
             return False
-        # In the order in which they came: the name begins with the time.
-        path = self._folder / f"{time.time_ns():020d}-{name}{_ENDING}"
+        # The file name starts with the time, so that batches are read in order.
+        path = self._folder / f"{time.time_ns():020d}-{name}{_SUFFIX}"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            half = path.with_suffix(".half")
-            half.write_bytes(data)
-            os.replace(half, path)  # noqa: PTH105 - one step
+            partial = path.with_suffix(".half")
+            partial.write_bytes(data)
+            partial.replace(path)
         except OSError as error:
-            log.error("rows of the ledger cannot be kept in %s: %s", self._folder, error)  # noqa: TRY400
+            log.error("cannot spool rows of the ledger to %s: %s", self._folder, error)  # noqa: TRY400
             return False
-        self._size += len(data)
+        self.size += len(data)
         return True
 
     def batches(self) -> Iterator[tuple[str, list[Row], Path]]:
-        """All batches, the oldest first: name, rows, and what to give to `drop` once they are written."""
+        """Yield all batches, oldest first: name, rows, and the path for `drop`."""
         for path in sorted(self._paths()):
             try:
                 rows = msgspec.msgpack.decode(path.read_bytes(), type=list[Row])
             except FileNotFoundError:
-                # Another process was faster.
+                # Another process has written it.
                 continue
             except (OSError, msgspec.MsgspecError) as error:
-                log.error("%s cannot be read, and is left alone: %s", path, error)  # noqa: TRY400
+                log.error("skipping %s, which cannot be read: %s", path, error)  # noqa: TRY400
                 continue
             yield path.stem.partition("-")[2], rows, path
 
     def drop(self, path: Path) -> None:
-        """A batch is in the ledger."""
         try:
-            self._size = max(0, self._size - path.stat().st_size)
+            self.size = max(0, self.size - path.stat().st_size)
             path.unlink()
         except FileNotFoundError:
             pass
 
     def _paths(self) -> list[Path]:
-        return list(self._folder.glob("*" + _ENDING)) if self._folder.is_dir() else []
-
-
-def new_name() -> str:
-    """A name for a batch that no other has."""
-    return uuid4().hex
+        return list(self._folder.glob("*" + _SUFFIX)) if self._folder.is_dir() else []

@@ -1,7 +1,5 @@
 """
-The ledger in SQLite: write-ahead log, a transaction for each batch (`queued`).
-
-When the disk is full entries are dropped and counted; requests go on.
+The ledger in SQLite, written in one transaction per batch. If the disk is full, entries are dropped and counted.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from hedgerow.ledger.queue import QueuedLedger
 
 log = logging.getLogger(__name__)
 
-_PURGE_EVERY = 3600.0
+_PURGE_INTERVAL = 3600.0
 _DAY = 86400.0
 
 _SCHEMA = """
@@ -39,17 +37,17 @@ CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
 """
 _COLUMNS = 29
 _VALUES = f"(NULL, {', '.join('?' * _COLUMNS)})"
-# Many rows in one statement: between two statements SQLite gives way to other threads, and waits for its turn again.
-_TOGETHER = 50
+# Many rows per statement: between two statements Python switches to other threads and waits for its turn again.
+_ROWS_PER_INSERT = 50
 _INSERT = f"INSERT INTO visits VALUES {_VALUES}"  # noqa: S608 - a constant
-_INSERT_TOGETHER = f"INSERT INTO visits VALUES {', '.join([_VALUES] * _TOGETHER)}"  # noqa: S608 - a constant
+_INSERT_MANY = f"INSERT INTO visits VALUES {', '.join([_VALUES] * _ROWS_PER_INSERT)}"  # noqa: S608 - a constant
 _VERSION = 2
-# What a ledger of an older version lacks, in the order of the schema.
-_ADDED = ("claim", "proof", "signs", "fingerprint")
+# Columns that ledgers of older versions lack, in the order of the schema.
+LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
 
 
 def _text(value: str) -> str:
-    """Text that SQLite can store: a lone surrogate (an odd byte of the request) becomes its escape."""
+    """Escape lone surrogates (undecodable bytes of a request), which SQLite cannot store."""
     if value.isascii():
         return value
     try:
@@ -67,18 +65,18 @@ def row_of(entry: Entry) -> tuple[object, ...]:
     return (
         visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
         _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
-        visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.asked), visit.tampered,
+        visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.raw_target), visit.tampered,
         b"".join(visit.linked),
         entry.status, decision.action, decision.code, evidence, entry.reference,
-        _text(visit.claim), visit.proof, " ".join(visit.signs), _text(visit.fingerprint),
+        _text(visit.claim), visit.proof, " ".join(visit.anomalies), _text(visit.fingerprint),
     )  # fmt: skip
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """The file *path*, made where there is none, in the form of this version."""
+def _open(path: Path) -> sqlite3.Connection:
+    """Open the file *path*, creating it or upgrading it to this version."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Who asked for what is nobody else's business: like the key, for its owner alone.
+        # Readable by its owner only, like the key.
         path.touch(mode=0o600)
         connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode=WAL")
@@ -87,9 +85,9 @@ def _opened(path: Path) -> sqlite3.Connection:
         if version > _VERSION:
             connection.close()
             raise StoreError(
-                f"the ledger {path} is of version {version}, of a newer Hedgerow; this one knows {_VERSION}"
+                f"the ledger {path} has version {version}, from a newer Hedgerow; this one supports {_VERSION}"
             )
-        _rewrite_first(connection)
+        _convert_first_format(connection)
         connection.executescript(_SCHEMA)
         _add_columns(connection)
         connection.execute(f"PRAGMA user_version={_VERSION}")
@@ -98,8 +96,8 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _rewrite_first(connection: sqlite3.Connection) -> None:
-    """The very first ledgers knew traps alone, and named what a marker holds otherwise: written anew."""
+def _convert_first_format(connection: sqlite3.Connection) -> None:
+    """Convert a ledger of the first format, which had other names for the fields of a marker."""
     if "marker_index" not in {row[1] for row in connection.execute("PRAGMA table_info(visits)")}:
         return
     same = (
@@ -114,46 +112,45 @@ def _rewrite_first(connection: sqlite3.Connection) -> None:
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
-    """Bring a ledger of an older version up to this one's."""
-    there = {row[1] for row in connection.execute("PRAGMA table_info(visits)")}
-    for name in _ADDED:
-        if name not in there:
+    existing = {row[1] for row in connection.execute("PRAGMA table_info(visits)")}
+    for name in LATER_COLUMNS:
+        if name not in existing:
             with contextlib.suppress(sqlite3.OperationalError):
-                # Another worker may have added it in the meantime.
+                # Another process may have added it in the meantime.
                 connection.execute(f"ALTER TABLE visits ADD COLUMN {name} TEXT NOT NULL DEFAULT ''")
 
 
 def migrate(path: Path) -> tuple[int, int]:
-    """Bring the ledger *path* to this version's form: from which, to which. The gate does so by itself."""
+    """Upgrade the ledger *path*, and return its old and new version. The gate does so by itself."""
     try:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             first = int(connection.execute("PRAGMA user_version").fetchone()[0])
     except sqlite3.Error as error:
         raise StoreError(f"cannot open the ledger {path}: {error}") from None
-    _opened(path).close()
+    _open(path).close()
     return first, _VERSION
 
 
 class SqliteLedger(QueuedLedger):
-    """Writes entries to the SQLite file *path*, at most *queue* of them waiting; keeps *keep_days* of them."""
+    """Writes entries to the SQLite file *path* and keeps them for *keep_days*."""
 
     def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
         super().__init__(queue)
         self._keep = keep_days * _DAY
         self._purged_at = 0.0
-        self._connection = _opened(path)
+        self._connection = _open(path)
         self._start()
 
     def _disconnect(self) -> None:
         self._connection.close()
 
-    def _write_waiting(self) -> None:
+    def _write_pending(self) -> None:
         for batch in self._batches():
             try:
                 self._write(batch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next entries must find a writer
+            except Exception as error:  # noqa: BLE001 - the writer thread must go on
                 if not self.failing:
-                    log.error("the ledger cannot be written, entries are lost: %s", error)  # noqa: TRY400
+                    log.error("cannot write the ledger, entries are lost: %s", error)  # noqa: TRY400
                 self.failing = True
                 self.lost += len(batch)
                 return
@@ -163,13 +160,13 @@ class SqliteLedger(QueuedLedger):
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
-            whole = len(batch) - len(batch) % _TOGETHER
-            for at in range(0, whole, _TOGETHER):
-                rows = map(row_of, batch[at : at + _TOGETHER])
-                connection.execute(_INSERT_TOGETHER, list(chain.from_iterable(rows)))
+            whole = len(batch) - len(batch) % _ROWS_PER_INSERT
+            for at in range(0, whole, _ROWS_PER_INSERT):
+                rows = map(row_of, batch[at : at + _ROWS_PER_INSERT])
+                connection.execute(_INSERT_MANY, list(chain.from_iterable(rows)))
             connection.executemany(_INSERT, map(row_of, batch[whole:]))
             newest = batch[-1].visit.at
-            if newest - self._purged_at > _PURGE_EVERY:
+            if newest - self._purged_at > _PURGE_INTERVAL:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
                 self._purged_at = newest
             connection.execute("COMMIT")

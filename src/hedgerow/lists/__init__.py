@@ -1,6 +1,6 @@
 """
-Lists: the operator's allow and block lists: entries, fast lookup, stores, import and export.
+Lists: the administrator's allow list (white) and block list (black).
 
-Never made by detectors: their blocks are in `state`. Called by the engine, `web.admin`, `services.banlist` and `cli`.
-Tests: `tests/lists/`.
+Owns entries, fast lookup, SQL stores, import and export. Never holds blocks that detectors made: those are in `state`.
+Called by the engine, `web`, `services.banlist` and `cli`. Tests: `tests/lists/`, `tests/real/test_postgresql.py`.
 """

@@ -1,4 +1,4 @@
-"""Which operator an address belongs to, from a MaxMind file (`GeoLite2-ASN.mmdb` and the like)."""
+"""The network operator (AS number) of an address, from a MaxMind file such as `GeoLite2-ASN.mmdb`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ _FIELD = "autonomous_system_number"
 
 
 class AsnFile:
-    """A file that is opened when it is first asked for, and again when it was replaced."""
+    """A MaxMind file, opened on first use and again after it was replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: tuple[int, int, int] | None = None
 
     def changed(self) -> AsnOf | None:
-        """How to ask the file, where it is another than the last time; else None."""
+        """Return the lookup function if the file is new or was replaced, else None."""
         try:
-            found = self._path.stat()
-            known = (found.st_ino, found.st_mtime_ns, found.st_size)
+            status = self._path.stat()
+            known = (status.st_ino, status.st_mtime_ns, status.st_size)
             if known == self._known:
                 return None
             reader = maxminddb.open_database(self._path)
         except (OSError, ValueError, maxminddb.InvalidDatabaseError) as error:
-            raise StoreError(f"cannot read the file of operators {self._path}: {error}") from None
+            raise StoreError(f"cannot read the file of network operators {self._path}: {error}") from None
         self._known = known
 
         def asn_of(address: str) -> int:
             try:
                 record = reader.get(address)
             except (ValueError, maxminddb.InvalidDatabaseError):
-                # An IPv6 address in a file of IPv4 networks.
+                # The file may hold IPv4 networks only.
                 return 0
             number = record.get(_FIELD) if isinstance(record, dict) else None
             return number if isinstance(number, int) else 0

@@ -1,8 +1,8 @@
 """
-A copy of the lists on disk, for a gate that starts while their store on another machine is away.
+A copy of the lists on disk, for a server that starts while their remote store is unreachable.
 
-One file, written whole beside the old and put in its place: first what it is a copy of and how many entries follow,
-then one entry on each line. Processes that share the directory write one after the other, and not all of them.
+The file is written completely and then replaces the old one. Its first line says which store it is a copy of and how
+many entries follow, one per line. Of several processes that share the directory only one writes at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hedgerow.lists.model import Listing
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 200
+_PAUSE_AFTER = 200
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -30,65 +30,64 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class ListsCopy:
-    """The entries of the store at *url*, as they were when it was last read, in the file at *path*."""
+    """The copy, in the file *path*, of the entries of the store at *url*."""
 
     def __init__(self, path: Path, url: str) -> None:
         self.path = path
-        # Not the address itself: there may be a password in it.
-        self._of = blake2b(url.encode(), digest_size=16).hexdigest()
+        # Not the URL itself: it may contain a password.
+        self._digest = blake2b(url.encode(), digest_size=16).hexdigest()
 
     @property
     def written_at(self) -> float:
-        """When it was written, in seconds since 1970; 0 where there is none."""
+        """The time of the last write in seconds since 1970, 0 if there is no copy."""
         try:
             return self.path.stat().st_mtime
         except OSError:
             return 0.0
 
     def write(self, listings: Iterable[Listing], pause: Callable[[], None]) -> None:
-        """Put another copy in this one's place, unless somebody does so just now. *pause* is called now and then."""
+        """Replace the copy, unless another process is doing so. *pause* is called from time to time."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._alone() as alone:
-            if not alone:
+        with self._lock() as acquired:
+            if not acquired:
                 return
-            beside = self.path.with_suffix(".new")
-            beside.touch(mode=0o600)
-            with beside.open("wb") as file:
-                # The number is known at the end: room is left for it.
+            new = self.path.with_suffix(".new")
+            new.touch(mode=0o600)
+            with new.open("wb") as file:
+                # The number of entries is known at the end: leave room for it.
                 file.write(self._head(0))
                 count = 0
                 for count, listing in enumerate(listings, 1):
                     file.write(msgspec.json.encode(listing) + b"\n")
-                    if not count % _AT_ONCE:
+                    if not count % _PAUSE_AFTER:
                         pause()
                 file.seek(0)
                 file.write(self._head(count))
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self.path)
+            new.replace(self.path)
 
     def read(self) -> list[Listing] | None:
-        """All entries, or None where there is no whole copy of this store."""
+        """Return all entries, or None if there is no complete copy of this store."""
         try:
             with self.path.open("rb") as file:
                 head = msgspec.json.decode(file.readline(), type=_Head)
-                if head.of != self._of:
+                if head.of != self._digest:
                     return None
                 decode = msgspec.json.Decoder(Listing).decode
                 listings = [decode(line) for line in file]
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
-            log.error("the copy of the lists in %s cannot be read: %s", self.path, error)  # noqa: TRY400 - one line
+            log.error("cannot read the copy of the lists in %s: %s", self.path, error)  # noqa: TRY400 - one line
             return None
         return listings if len(listings) == head.entries else None
 
     def _head(self, entries: int) -> bytes:
-        return msgspec.json.encode(_Head(self._of, entries)).ljust(99) + b"\n"
+        return msgspec.json.encode(_Head(self._digest, entries)).ljust(99) + b"\n"
 
     @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Whether nobody else writes it; nobody begins to meanwhile."""
+    def _lock(self) -> Iterator[bool]:
         lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:

@@ -1,9 +1,9 @@
 """
-Lists going out: plain text, CSV and JSON for ourselves, and what nginx, Apache, HAProxy, nftables and ipset read.
+Export of lists to plain text, CSV, JSON, and to files for nginx, Apache, HAProxy, nftables and ipset.
 
-Where a program takes the most specific network itself (nginx `geo`, HAProxy), it gets both lists. The others get what
-remains of the black list when the white one is taken out of it: networks that do not overlap, as few as there can be.
-They hold addresses only; accounts, user agents and operators stay behind, and a comment says how many.
+A program that chooses the most specific network itself (nginx `geo`, HAProxy) gets both lists. The others get the black
+list without the white list: the smallest number of networks that do not overlap. These formats contain addresses only.
+Accounts, user agents and operators are left out, and a comment says how many.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Literal, get_args
 
 from hedgerow.lists.importer import COLUMNS
@@ -23,36 +24,38 @@ Target = Literal["plain", "csv", "json", "nginx-deny", "nginx-geo", "apache", "h
 TARGETS: tuple[Target, ...] = get_args(Target)
 
 _NEEDS_QUOTES = re.compile(r'["#;]')
-_AT_ONCE = 500
-_MOST_IN_SET = 4_194_304
+_BATCH_SIZE = 500
+_MAX_IPSET = 4_194_304
 _BITS = {4: 32, 6: 128}
 
 _Network = tuple[int, int, int]
-"""Version, first address, open bits."""
+"""Version, first address, host bits."""
 
 
 def write(target: Target, listings: Iterable[Listing], *, at: float) -> Iterator[str]:
     """
-    The text of an export, piece by piece. *at* goes into a comment.
+    Yield the text of an export. *at* is the time in its comment.
 
-    The listings are those in force, white and black; `plain` takes one list, the one that they are of.
+    *listings* are the entries in force of both lists. For `plain` they must be of one list.
     """
-    return _WRITERS[target](listings, at)
+    if target in _ENTRY_WRITERS:
+        yield from _ENTRY_WRITERS[target](listings)
+        return
+    networks = _Networks(listings)
+    left_out = f"; {networks.others} entries that are no addresses are left out" if networks.others else ""
+    yield f"# Written by Hedgerow, {iso(float(int(at)))}{left_out}.\n"
+    yield from _NETWORK_WRITERS[target](networks)
 
 
 def fields_of(listing: Listing) -> dict[str, str | None]:
-    """An entry as JSON has it; no end is null."""
+    """Return an entry as in JSON. No end is null."""
     return {
-        "list": listing.list,
-        "subject": listing.subject,
-        "reason": listing.reason,
-        "author": listing.author,
-        "since": iso(listing.since) or None,
-        "until": iso(listing.until) or None,
-    }
+        "list": listing.list, "subject": listing.subject, "reason": listing.reason, "author": listing.author,
+        "since": iso(listing.since) or None, "until": iso(listing.until) or None,
+    }  # fmt: skip
 
 
-def _plain(listings: Iterable[Listing], _: float) -> Iterator[str]:
+def _plain(listings: Iterable[Listing]) -> Iterator[str]:
     for listing in listings:
         subject = listing.subject
         if _NEEDS_QUOTES.search(subject):
@@ -60,7 +63,7 @@ def _plain(listings: Iterable[Listing], _: float) -> Iterator[str]:
         yield f"{subject} # {listing.reason}\n" if listing.reason else f"{subject}\n"
 
 
-def _csv(listings: Iterable[Listing], _: float) -> Iterator[str]:
+def _csv(listings: Iterable[Listing]) -> Iterator[str]:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -72,7 +75,7 @@ def _csv(listings: Iterable[Listing], _: float) -> Iterator[str]:
     yield out.getvalue()
 
 
-def _json(listings: Iterable[Listing], _: float) -> Iterator[str]:
+def _json(listings: Iterable[Listing]) -> Iterator[str]:
     before = "[\n"
     for listing in listings:
         yield before + json.dumps(fields_of(listing), ensure_ascii=False)
@@ -80,8 +83,8 @@ def _json(listings: Iterable[Listing], _: float) -> Iterator[str]:
     yield "[]\n" if before == "[\n" else "\n]\n"
 
 
-class _Chosen:
-    """The networks among the listings, one entry for each: white where it is in both lists."""
+class _Networks:
+    """The networks among the listings. A network in both lists is white."""
 
     def __init__(self, listings: Iterable[Listing]) -> None:
         self.networks: dict[_Network, ListName] = {}
@@ -95,25 +98,21 @@ class _Chosen:
             if self.networks.get(network) != "white":
                 self.networks[network] = listing.list
 
-    def comment(self, at: float) -> str:
-        left = f"; {self.others} entries that are no addresses are left out" if self.others else ""
-        return f"# Written by Hedgerow, {iso(float(int(at)))}{left}.\n"
-
     def refused(self, version: int) -> Iterator[str]:
-        """What is to be refused: the black list less the white one, as networks that do not overlap."""
-        for first, last in _joined(self._stretches(version)):
+        """Yield the black list without the white list as networks that do not overlap."""
+        for first, last in _joined(self._ranges(version)):
             for start, shift in _cut(first, last):
                 yield network_text(version, start, shift)
 
-    def _stretches(self, version: int) -> Iterator[tuple[int, int]]:
-        """Stretches of addresses, from the first to the last, of which the most specific entry is black; in order."""
+    def _ranges(self, version: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of addresses whose most specific entry is black, in order."""
         within: list[tuple[int, ListName]] = []
         at = 0
-        networks = sorted((start, -shift, name) for (of, start, shift), name in self.networks.items() if of == version)
+        networks = sorted((start, -shift, name) for (v, start, shift), name in self.networks.items() if v == version)
         for start, negative, name in networks:
             while within and within[-1][0] < start:
-                last, of = within.pop()
-                if of == "black" and at <= last:
+                last, outer = within.pop()
+                if outer == "black" and at <= last:
                     yield at, last
                 at = last + 1
             if within and within[-1][1] == "black" and at < start:
@@ -121,28 +120,28 @@ class _Chosen:
             at = start
             within.append((start + (1 << -negative) - 1, name))
         while within:
-            last, of = within.pop()
-            if of == "black" and at <= last:
+            last, outer = within.pop()
+            if outer == "black" and at <= last:
                 yield at, last
             at = max(at, last + 1)
 
 
-def _joined(stretches: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same with neighbours joined."""
-    known: tuple[int, int] | None = None
-    for first, last in stretches:
-        if known is not None and known[1] + 1 == first:
-            known = (known[0], last)
+def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join adjacent ranges."""
+    current: tuple[int, int] | None = None
+    for first, last in ranges:
+        if current is not None and current[1] + 1 == first:
+            current = (current[0], last)
             continue
-        if known is not None:
-            yield known
-        known = (first, last)
-    if known is not None:
-        yield known
+        if current is not None:
+            yield current
+        current = (first, last)
+    if current is not None:
+        yield current
 
 
 def _cut(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """A stretch of addresses as networks: the start and open bits of each."""
+    """Split a range of addresses into networks: the start and host bits of each."""
     while first <= last:
         shift = (last - first + 1).bit_length() - 1
         if first:
@@ -151,60 +150,49 @@ def _cut(first: int, last: int) -> Iterator[tuple[int, int]]:
         first += 1 << shift
 
 
-def _nginx_deny(listings: Iterable[Listing], at: float) -> Iterator[str]:
-    chosen = _Chosen(listings)
-    yield chosen.comment(at)
+def _nginx_deny(networks: _Networks) -> Iterator[str]:
     for version in _BITS:
-        for network in chosen.refused(version):
+        for network in networks.refused(version):
             yield f"deny {network};\n"
 
 
-def _nginx_geo(listings: Iterable[Listing], at: float) -> Iterator[str]:
-    chosen = _Chosen(listings)
-    yield chosen.comment(at)
+def _nginx_geo(networks: _Networks) -> Iterator[str]:
     yield 'geo $hedgerow_list {\n    default "";\n'
-    for network, name in chosen.networks.items():
+    for network, name in networks.networks.items():
         yield f"    {network_text(*network)} {name};\n"
     yield "}\n"
 
 
-def _apache(listings: Iterable[Listing], at: float) -> Iterator[str]:
-    chosen = _Chosen(listings)
-    yield chosen.comment(at)
+def _apache(networks: _Networks) -> Iterator[str]:
     yield "<RequireAll>\n    Require all granted\n"
     for version in _BITS:
-        for network in chosen.refused(version):
+        for network in networks.refused(version):
             yield f"    Require not ip {network}\n"
     yield "</RequireAll>\n"
 
 
-def _haproxy(listings: Iterable[Listing], at: float) -> Iterator[str]:
-    chosen = _Chosen(listings)
-    yield chosen.comment(at)
-    for network, name in chosen.networks.items():
+def _haproxy(networks: _Networks) -> Iterator[str]:
+    for network, name in networks.networks.items():
         yield f"{network_text(*network)} {name}\n"
 
 
-def _nftables(listings: Iterable[Listing], at: float) -> Iterator[str]:
-    chosen = _Chosen(listings)
-    yield chosen.comment(at)
+def _nftables(networks: _Networks) -> Iterator[str]:
     yield "add table inet hedgerow\n"
     for version in _BITS:
         name = f"inet hedgerow black{version}"
         yield f"add set {name} {{ type ipv{version}_addr; flags interval; }}\nflush set {name}\n"
-        for batch in _batches(chosen.refused(version)):
+        refused = networks.refused(version)
+        while batch := list(islice(refused, _BATCH_SIZE)):
             yield f"add element {name} {{ {', '.join(batch)} }}\n"
 
 
-def _ipset(listings: Iterable[Listing], at: float) -> Iterator[str]:
-    """Filled beside and then swapped in. A set of networks takes none of length 0, so that one is cut in half."""
-    chosen = _Chosen(listings)
-    yield chosen.comment(at)
+def _ipset(networks: _Networks) -> Iterator[str]:
+    """Fill a second set, then swap it in. A set cannot contain /0, so that network is cut in half."""
     for version, bits in _BITS.items():
         name = f"hedgerow{version}"
-        kind = f"hash:net family inet{'6' if version == 6 else ''} maxelem {_MOST_IN_SET} -exist"  # noqa: PLR2004
+        kind = f"hash:net family inet{'6' if version == 6 else ''} maxelem {_MAX_IPSET} -exist"  # noqa: PLR2004
         yield f"create {name} {kind}\ncreate {name}-new {kind}\nflush {name}-new\n"
-        for network in chosen.refused(version):
+        for network in networks.refused(version):
             halves = [network]
             if network.endswith("/0"):
                 halves = [network_text(version, half << bits - 1, bits - 1) for half in (0, 1)]
@@ -213,25 +201,10 @@ def _ipset(listings: Iterable[Listing], at: float) -> Iterator[str]:
         yield f"swap {name}-new {name}\ndestroy {name}-new\n"
 
 
-def _batches(networks: Iterator[str]) -> Iterator[list[str]]:
-    batch = []
-    for network in networks:
-        batch.append(network)
-        if len(batch) == _AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-_WRITERS: dict[Target, Callable[[Iterable[Listing], float], Iterator[str]]] = {
-    "plain": _plain,
-    "csv": _csv,
-    "json": _json,
-    "nginx-deny": _nginx_deny,
-    "nginx-geo": _nginx_geo,
-    "apache": _apache,
-    "haproxy": _haproxy,
-    "nftables": _nftables,
+_ENTRY_WRITERS: dict[Target, Callable[[Iterable[Listing]], Iterator[str]]] = {
+    "plain": _plain, "csv": _csv, "json": _json,
+}  # fmt: skip
+_NETWORK_WRITERS: dict[Target, Callable[[_Networks], Iterator[str]]] = {
+    "nginx-deny": _nginx_deny, "nginx-geo": _nginx_geo, "apache": _apache, "haproxy": _haproxy, "nftables": _nftables,
     "ipset": _ipset,
-}
+}  # fmt: skip

@@ -1,9 +1,9 @@
 """
-The lists of a site: what their store must do, and how a gate reads along.
+The follower: a thread that keeps a server's lists in memory equal to the store.
 
-A gate asks twice a second, in a thread of its own, what has changed since the number that it has seen. So a change
-costs what was changed, not what is there, and no request ever waits for SQL. Where the store is on another machine a
-gate keeps a copy, and starts with that when the store is away.
+Twice a second it asks the store for the changes after the last number it has seen. So the cost depends on the changes
+and not on the size of the lists, and no request waits for SQL. If the store is on another machine, the server keeps a
+copy on disk and starts with it while the store is unreachable.
 """
 
 from __future__ import annotations
@@ -12,95 +12,31 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
-
-import msgspec
+from collections.abc import Callable
+from itertools import count
 
 from hedgerow.errors import StoreAwayError
 from hedgerow.lists.asn import AsnFile
 from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.model import Listing, ListName, Lists, SubjectKind
+from hedgerow.lists.model import Listing, Lists
+from hedgerow.lists.sql_store import ListFeed, ListStore
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 0.5
-_BREATH = 0.001
+_INTERVAL = 0.5
+_YIELD = 0.001
 _HOUR = 3600.0
-_COPY_EVERY = 60.0
+_COPY_INTERVAL = 60.0
 _COPY_SHARE = 0.05
-"""How much of its time the thread may spend on copies."""
-
-
-class ListFilter(msgspec.Struct, frozen=True):
-    """Which entries to read. *address* asks for those that hold it, *text* for a word of the reason."""
-
-    list: ListName | None = None
-    sort: SubjectKind | None = None
-    subject: str = ""
-    address: str = ""
-    author: str = ""
-    text: str = ""
-    in_force_at: float | None = None
-    after: tuple[str, str] | None = None
-    limit: int = -1
-
-
-class ListChanges(NamedTuple):
-    """
-    What has changed up to the number *newest*: each of *rows* is a listing's fields and whether it is gone.
-
-    *anew*: it is all that there is, and what was known before is to be forgotten.
-    """
-
-    newest: int
-    anew: bool
-    rows: Iterator[Sequence[Sequence[Any]]]
-
-
-class ListFeed(Protocol):
-    """A way to ask a store again and again, kept open."""
-
-    def since(self, seen: int) -> AbstractContextManager[ListChanges | None]:
-        """What has changed behind the number *seen*; None where nothing has since it was asked for the last time."""
-
-    def close(self) -> None: ...
-
-
-class ListStore(Protocol):
-    """The entries of all lists, kept for good. Each call is one transaction."""
-
-    def read(self, wanted: ListFilter | None = None) -> Iterator[Listing]:
-        """Entries in the order of list and subject."""
-
-    def count(self, name: ListName, at: float) -> int:
-        """How many entries of a list are in force."""
-
-    def add(self, listing: Listing) -> bool:
-        """Whether it was new; what was there stays as it is. An entry that has ended is there no longer."""
-
-    def put(self, listings: Iterable[Listing], *, replacing: str = "") -> int:
-        """
-        Take all entries, or none where the iterable raises; how many there were.
-
-        What the author *replacing* had entered before and is not among them goes.
-        """
-
-    def remove(self, name: ListName, subject: str) -> bool: ...
-
-    def purge(self) -> None:
-        """Forget entries that ended a week ago, and what is said of those removed an hour ago."""
-
-    def follow(self) -> ListFeed: ...
+"""The share of its time that the thread may spend on copies."""
 
 
 class Follower:
     """
-    Keeps *lists* as the store has them, in a thread of its own, from the first `take` until `close`.
+    Keeps *lists* equal to the store in a thread, from `start` until `close`.
 
-    *asn* is a MaxMind file that tells operators; it is opened again when it is replaced. *copy* is what a gate starts
-    with while the store is away.
+    *asn* is a MaxMind file of network operators, which is reopened when it is replaced. *copy* is the copy on disk to
+    start with while the store is unreachable.
     """
 
     def __init__(
@@ -112,9 +48,9 @@ class Follower:
         self._copy = copy
         self._is_copy = False
         self._changed_at: float | None = None
-        self._copy_from = 0.0
+        self._copy_after = 0.0
         self._seen = 0
-        self._following: ListFeed | None = None
+        self._feed: ListFeed | None = None
         self._failing = False
         self._purged_at = -math.inf
         self._lock = threading.Lock()
@@ -122,19 +58,19 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="hedgerow-lists", daemon=True)
 
     def start(self) -> None:
-        """Take in what is there, or the copy of it, then keep looking."""
+        """Load the lists, or their copy, and start the thread."""
         try:
-            self.take(at_once=True)
+            self.refresh(at_once=True)
         except StoreAwayError as error:
             self._failing = True
-            log.warning("%s; until it is back %s", error, self._take_copy())
+            log.warning("%s; until it is back %s", error, self._load_copy())
         self._thread.start()
 
-    def _take_copy(self) -> str:
-        """Begin with the copy, where there is one; what there is now, in words."""
+    def _load_copy(self) -> str:
+        """Load the copy if there is one, and return a message that says what was loaded."""
         listings = self._copy.read() if self._copy is not None else None
         if self._copy is None or listings is None:
-            return "there are no lists: nobody is let in or kept out by them"
+            return "there are no lists"
         with self._lock:
             for listing in listings:
                 self.lists.put(listing)
@@ -150,19 +86,19 @@ class Follower:
         self._disconnect()
 
     def _run(self) -> None:
-        while not self._stop.wait(_PAUSE):
+        while not self._stop.wait(_INTERVAL):
             try:
                 self._purge()
-                self.take()
-                self._keep_copy()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the lists stay as they are, and we look again
+                self.refresh()
+                self._update_copy()
+            except Exception as error:  # noqa: BLE001 - keep the lists, and try again
                 if not self._failing:
-                    log.error("the lists cannot be read, they stay as they are: %s", error)  # noqa: TRY400
+                    log.error("cannot read the lists, so they stay unchanged: %s", error)  # noqa: TRY400
                 self._failing = True
                 self._disconnect()
             else:
                 if self._failing:
-                    log.info("the lists are read again")
+                    log.info("the lists can be read again")
                 self._failing = False
 
     def _purge(self) -> None:
@@ -171,74 +107,67 @@ class Follower:
             self._purged_at = now
             self.store.purge()
 
-    def _keep_copy(self) -> None:
-        """Write a copy of what has changed: soon at first, then as seldom as its writing takes long."""
+    def _update_copy(self) -> None:
+        """Write a copy after a change, but not so often that it takes more than the allowed share of time."""
         copy, changed_at, began = self._copy, self._changed_at, time.monotonic()
-        if copy is None or changed_at is None or began < self._copy_from:
+        if copy is None or changed_at is None or began < self._copy_after:
             return
         if copy.written_at <= changed_at:
             try:
-                copy.write(self.store.read(), self._breathe)
+                copy.write(self.store.read(), self._yield)
             except OSError as error:
-                log.error("the lists cannot be copied to %s: %s", copy.path, error)  # noqa: TRY400 - one line
-        # Else another process has done so since.
+                log.error("cannot copy the lists to %s: %s", copy.path, error)  # noqa: TRY400 - one line
+        # Otherwise another process has written it since.
         if copy.written_at > changed_at:
             self._changed_at = None
-        self._copy_from = time.monotonic() + max(_COPY_EVERY, (time.monotonic() - began) / _COPY_SHARE)
+        self._copy_after = time.monotonic() + max(_COPY_INTERVAL, (time.monotonic() - began) / _COPY_SHARE)
 
-    def take(self, *, at_once: bool = False) -> None:
-        """
-        Take in what has changed since the last time.
-
-        Much of it is taken in small pieces with pauses in between, in which requests are answered, but for the first
-        time.
-        """
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Apply the changes since the last call, unless *at_once* with pauses in which requests are served."""
         with self._lock:
-            self._take_changes((lambda: None) if at_once else self._breathe)
+            self._apply_changes((lambda: None) if at_once else self._yield)
             if self._asn is not None and (asn_of := self._asn.changed()) is not None:
                 self.lists.use(asn_of)
 
-    def _take_changes(self, pause: Callable[[], None]) -> None:
-        if self._following is None:
-            self._following = self.store.follow()
-        with self._following.since(self._seen) as changes:
+    def _apply_changes(self, pause: Callable[[], None]) -> None:
+        if self._feed is None:
+            self._feed = self.store.follow()
+        with self._feed.since(self._seen) as changes:
             if changes is None:
                 return
             anew = changes.anew or self._is_copy
             if anew:
                 self.lists.clear()
-            taken = 0
+            applied = 0
             for rows in changes.rows:
                 for *row, gone in rows:
                     if gone:
                         self.lists.drop(row[0], row[1])
                     else:
                         self.lists.put(Listing(*row))
-                taken += len(rows)
+                applied += len(rows)
                 pause()
-        if taken or anew:
-            self.lists.settle(_sometimes(pause))
+        if applied or anew:
+            self.lists.settle(_every(50, pause))
             self._changed_at = time.time()
         self._is_copy = False
         self._seen = changes.newest
 
-    def _breathe(self) -> None:
+    def _yield(self) -> None:
         if not self._stop.is_set():
-            time.sleep(_BREATH)
+            time.sleep(_YIELD)
 
     def _disconnect(self) -> None:
-        following, self._following = self._following, None
-        if following is not None:
-            following.close()
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close()
 
 
-def _sometimes(pause: Callable[[], None], every: int = 50) -> Callable[[], None]:
-    calls = 0
+def _every(number: int, pause: Callable[[], None]) -> Callable[[], None]:
+    calls = count(1)
 
     def paused() -> None:
-        nonlocal calls
-        calls += 1
-        if not calls % every:
+        if not next(calls) % number:
             pause()
 
     return paused

@@ -1,10 +1,8 @@
 """
-Lists coming in: plain text, CSV, JSON, fail2ban, CrowdSec. A file of a million lines takes no more memory than a short
-one.
+Import of lists from plain text, CSV, JSON, fail2ban and CrowdSec. The memory does not grow with the file.
 
-A line that cannot be understood ends the reading, with its number and what is wrong; or it is counted and skipped, for
-who wants that. What can be understood and is no entry of ours (a ban that has ended, a CAPTCHA for a country) is left
-out, and counted by its reason.
+A malformed line ends the import with its number and the fault, or is counted and skipped on request. A valid line that
+is not an entry, such as a ban that has ended or a CAPTCHA for a country, is left out and counted by reason.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ import msgspec
 
 from hedgerow.errors import HedgerowError
 from hedgerow.lists.model import LISTS, Listing, ListName, clean_text, parse_subject
-from hedgerow.lists.times import parse_duration, parse_moment
+from hedgerow.lists.times import parse_duration, parse_time
 
 Format = Literal["plain", "csv", "json", "fail2ban", "crowdsec"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -34,31 +32,29 @@ COLUMNS = ("list", "subject", "reason", "author", "since", "until")
 
 _HEAD = 4096
 _CHUNK = 1 << 16
-_LONGEST_LINE = 1 << 20
-_LONGEST_ROW = 1 << 26
-_SHOWN = 10
+_MAX_LINE_BYTES = 1 << 20
+_MAX_VALUE_LENGTH = 1 << 26
+_MAX_FAULTS = 10
 _DATABASE = b"SQLite format 3\x00"
 _COMMENT = re.compile(r"(?:^|\s)[#;]")
-_JAIL = re.compile(r"""['"]([^'"]{1,200})['"]\s*:\s*\[([^\]]*)\]""")
-_IN_JAIL = re.compile(r"""['"]([^'"]*)['"]""")
-_WITH_TIME = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \+ (-?\d+) = ")
+_FAIL2BAN_JAIL = re.compile(r"""['"]([^'"]{1,200})['"]\s*:\s*\[([^\]]*)\]""")
+_QUOTED = re.compile(r"""['"]([^'"]*)['"]""")
+_FAIL2BAN_WITH_TIME = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \+ (-?\d+) = ")
 _CROWDSEC_COLUMNS = ({"value", "duration"}, {"value", "scope"}, {"ip", "action", "expiration"})
 _BLANK = " \t\r\n"
 
 
 class ListError(HedgerowError):
-    """A list cannot be read; the message says where and why."""
+    """A list cannot be imported. The message says where and why."""
 
 
 class ImportFault(msgspec.Struct, frozen=True):
-    """What is wrong with a line."""
-
     line: int
     text: str
 
 
 class Defaults(msgspec.Struct, frozen=True):
-    """What entries get that say nothing themselves. *at* is the time of the import; *until* 0: for good."""
+    """The values of fields that an entry lacks. *at* is the time of the import. *until* is 0 for no end."""
 
     at: float
     list: ListName = "black"
@@ -69,9 +65,9 @@ class Defaults(msgspec.Struct, frozen=True):
 
 class ListImport:
     """
-    The entries of a file, one after the other.
+    An iterator over the entries of a file.
 
-    *source* is open for reading bytes; *name* is what messages call it. Without a *format* its first bytes tell.
+    *source* is open for reading bytes, *name* is its name in messages. Without *format* it is detected.
     """
 
     def __init__(
@@ -80,7 +76,7 @@ class ListImport:
         name: str,
         defaults: Defaults,
         *,
-        format: Format | None = None,  # noqa: A002 - what it is called everywhere
+        format: Format | None = None,  # noqa: A002 - the usual name
         skip_bad: bool = False,
     ) -> None:
         self._source = source
@@ -90,23 +86,19 @@ class ListImport:
         head = self._source.peek(_HEAD)[:_HEAD]
         self._is_database = head.startswith(_DATABASE)
         self.format: Format = format or ("fail2ban" if self._is_database else detect_format(head))
-        self.read = 0
-        """Bytes read so far."""
+        self.bytes_read = 0
         self.entries = 0
         self.bad = 0
         self.faults: list[ImportFault] = []
-        """The first few faults that were skipped."""
+        """The first few skipped faults."""
         self.left_out: Counter[str] = Counter()
         self._line = 0
 
     def __iter__(self) -> Iterator[Listing]:
         readers: dict[Format, Callable[[], Iterator[Listing]]] = {
-            "plain": self._plain,
-            "csv": self._csv,
-            "json": self._json,
-            "fail2ban": self._fail2ban,
+            "plain": self._plain, "csv": self._csv, "json": self._json, "fail2ban": self._fail2ban,
             "crowdsec": self._crowdsec,
-        }
+        }  # fmt: skip
         try:
             for listing in readers[self.format]():
                 if listing.in_force(self._defaults.at):
@@ -124,44 +116,44 @@ class ListImport:
         if not self._skip_bad:
             raise ListError(f"{self._name}:{fault.line}: {text}")
         self.bad += 1
-        if len(self.faults) < _SHOWN:
+        if len(self.faults) < _MAX_FAULTS:
             self.faults.append(fault)
 
     def _entry(self, fields: Mapping[str, Any], line: int = 0) -> Listing | None:
-        """An entry of these fields, or None after its fault was noted."""
+        """Return an entry with these fields, or None after recording a fault."""
         defaults = self._defaults
         try:
             name = fields.get("list") or defaults.list
             if name not in LISTS:
-                raise ValueError(f"{name!r} is no list; there are white and black")  # noqa: TRY301
+                raise ValueError(f"{name!r} is not a list; use white or black")  # noqa: TRY301
             return Listing(
                 name,
                 parse_subject(_text(fields.get("subject"), "subject")).text,
                 clean_text(_text(fields.get("reason") or defaults.reason, "reason")),
                 clean_text(_text(fields.get("author") or defaults.author, "author")),
-                parse_moment(fields.get("since")) or defaults.at,
-                parse_moment(fields.get("until")) or defaults.until,
+                parse_time(fields.get("since")) or defaults.at,
+                parse_time(fields.get("until")) or defaults.until,
             )
         except ValueError as error:
             self._fault(str(error), line)
             return None
 
     def _lines(self) -> Iterator[str]:
-        while raw := self._source.readline(_LONGEST_LINE):
+        while raw := self._source.readline(_MAX_LINE_BYTES):
             self._line += 1
-            self.read += len(raw)
-            if len(raw) == _LONGEST_LINE and not raw.endswith(b"\n"):
+            self.bytes_read += len(raw)
+            if len(raw) == _MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 raise ListError(f"{self._name}:{self._line}: the line is too long")
             try:
-                # Some editors begin a file with a byte order mark.
+                # Some editors start a file with a byte order mark.
                 yield raw.decode("utf-8-sig" if self._line == 1 else "utf-8")
             except UnicodeDecodeError:
-                self._fault("is not UTF-8")
+                self._fault("not UTF-8")
 
     # ---- The formats
 
     def _plain(self) -> Iterator[Listing]:
-        """One subject a line; what follows # or ; is its reason. A subject that holds such is in quotes, as in JSON."""
+        """One subject per line, followed by # or ; and its reason. A subject with such a character is a JSON string."""
         for line in self._lines():
             text = line.strip()
             if not text or text[0] in "#;":
@@ -170,17 +162,17 @@ class ListImport:
                 try:
                     subject, end = json.JSONDecoder().raw_decode(text)
                 except ValueError:
-                    self._fault("the quotes do not end")
+                    self._fault("the closing quote is missing")
                     continue
                 rest = text[end:]
             else:
-                found = _COMMENT.search(text)
-                subject, rest = (text[: found.start()], text[found.start() :]) if found else (text, "")
+                comment = _COMMENT.search(text)
+                subject, rest = (text[: comment.start()], text[comment.start() :]) if comment else (text, "")
             if listing := self._entry({"subject": subject, "reason": rest.strip()[1:]}):
                 yield listing
 
     def _rows(self) -> Iterator[dict[str, str]]:
-        """The rows of a CSV file, by the columns that its first line names."""
+        """Yield the rows of a CSV file by column name."""
         reader = csv.reader(self._lines(), strict=True)
         try:
             columns = [column.strip().lower() for column in next(reader, [])]
@@ -188,7 +180,7 @@ class ListImport:
                 self._check_columns(columns)
             for row in reader:
                 if len(row) > len(columns):
-                    self._fault(f"has {len(row)} columns, the first line {len(columns)}")
+                    self._fault(f"{len(row)} columns, but the first line has {len(columns)}")
                 elif any(cell.strip() for cell in row):
                     yield dict(zip(columns, row, strict=False))
         except csv.Error as error:
@@ -199,7 +191,7 @@ class ListImport:
             if "subject" not in columns:
                 raise ListError(f"{self._name}:1: the first line must name the columns: subject, and any of {COLUMNS}")
         elif not any(wanted <= set(columns) for wanted in _CROWDSEC_COLUMNS) and "value" not in columns:
-            raise ListError(f"{self._name}:1: the first line does not name CrowdSec's columns")
+            raise ListError(f"{self._name}:1: the first line does not name the columns of CrowdSec")
 
     def _csv(self) -> Iterator[Listing]:
         for row in self._rows():
@@ -207,15 +199,15 @@ class ListImport:
                 yield listing
 
     def _json(self) -> Iterator[Listing]:
-        """Our own objects, or CrowdSec's: each tells by its fields."""
-        for line, found in self._values():
-            if not isinstance(found, dict):
-                self._fault("is not an object with a subject", line)
-            elif "subject" in found:
-                if listing := self._entry(found, line):
+        """Objects of Hedgerow or CrowdSec; their fields tell which."""
+        for line, value in self._values():
+            if not isinstance(value, dict):
+                self._fault("not an object with a subject", line)
+            elif "subject" in value:
+                if listing := self._entry(value, line):
                     yield listing
             else:
-                yield from self._alert(found, line)
+                yield from self._alert(value, line)
 
     def _crowdsec(self) -> Iterator[Listing]:
         if self._source.peek(_HEAD).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in {b"[", b"{", b"n"}:
@@ -228,19 +220,19 @@ class ListImport:
                 row["duration"] = row.get("expiration", "")
             yield from self._decision(row, self._line)
 
-    def _alert(self, found: Mapping[str, Any], line: int) -> Iterator[Listing]:
-        """The decisions of an alert of CrowdSec's, or the one that it is."""
-        decisions = found.get("decisions", [found] if "value" in found else None)
+    def _alert(self, alert: Mapping[str, Any], line: int) -> Iterator[Listing]:
+        """Yield the entries of a CrowdSec alert with decisions, or of a single decision."""
+        decisions = alert.get("decisions", [alert] if "value" in alert else None)
         if not isinstance(decisions, list) or not all(isinstance(each, dict) for each in decisions):
-            self._fault("has neither a subject nor decisions", line)
+            self._fault("neither a subject nor decisions", line)
             return
         for each in decisions:
             yield from self._decision(each, line)
 
-    def _decision(self, found: Mapping[str, Any], line: int) -> Iterator[Listing]:
-        scope, value = str(found.get("scope") or "ip").lower(), str(found.get("value") or "")
-        kind = str(found.get("type") or "ban").lower()
-        if str(found.get("simulated") or "false").lower() == "true" or kind.startswith("(simul)"):
+    def _decision(self, decision: Mapping[str, Any], line: int) -> Iterator[Listing]:
+        scope, value = str(decision.get("scope") or "ip").lower(), str(decision.get("value") or "")
+        kind = str(decision.get("type") or "ban").lower()
+        if str(decision.get("simulated") or "false").lower() == "true" or kind.startswith("(simul)"):
             self.left_out["simulated"] += 1
             return
         if kind != "ban" or scope not in {"ip", "range", "as"}:
@@ -248,20 +240,20 @@ class ListImport:
             return
         subject = f"AS{value.lower().removeprefix('as')}" if scope == "as" else value
         try:
-            until = self._defaults.at + parse_duration(found["duration"]) if found.get("duration") else 0.0
+            until = self._defaults.at + parse_duration(decision["duration"]) if decision.get("duration") else 0.0
         except ValueError as error:
             self._fault(str(error), line)
             return
         fields = {
             "subject": subject,
-            "reason": found.get("scenario") or found.get("reason"),
+            "reason": decision.get("scenario") or decision.get("reason"),
             "until": max(until, 1.0) if until else 0.0,
         }
         if listing := self._entry(fields, line):
             yield listing
 
     def _fail2ban(self) -> Iterator[Listing]:
-        """What `fail2ban-client` prints: `banned`, `get JAIL banip --with-time`, `get JAIL banip`; or its database."""
+        """The output of `fail2ban-client` (`banned`, `get JAIL banip [--with-time]`), or its database."""
         if self._is_database:
             yield from self._fail2ban_database()
             return
@@ -269,22 +261,22 @@ class ListImport:
             if "{" in line:
                 bans = [
                     {"subject": address, "reason": f"fail2ban: {jail}"}
-                    for jail, inside in _JAIL.findall(line)
-                    for address in _IN_JAIL.findall(inside)
+                    for jail, inside in _FAIL2BAN_JAIL.findall(line)
+                    for address in _QUOTED.findall(inside)
                 ]
-            elif found := _WITH_TIME.match(line.strip()):
-                bans = [_ban(found[1], datetime.fromisoformat(found[2]).timestamp(), int(found[3]), "")]
+            elif ban := _FAIL2BAN_WITH_TIME.match(line.strip()):
+                bans = [_ban(ban[1], datetime.fromisoformat(ban[2]).timestamp(), int(ban[3]), "")]
             else:
                 bans = [{"subject": address} for address in line.split() if address != "[]"]
-            for ban in bans:
-                if listing := self._entry(ban):
+            for fields in bans:
+                if listing := self._entry(fields):
                     yield listing
 
     def _fail2ban_database(self) -> Iterator[Listing]:
         name = getattr(self._source, "name", None)
         path = Path(name) if isinstance(name, str) else None
         if path is None or not path.is_file():
-            raise ListError(f"{self._name}: a database of fail2ban's must be a file")
+            raise ListError(f"{self._name}: a fail2ban database must be a file")
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
                 tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
@@ -296,35 +288,34 @@ class ListImport:
                     if listing := self._entry(_ban(str(address), float(at), int(seconds), f"fail2ban: {jail}")):
                         yield listing
         except (sqlite3.Error, TypeError) as error:
-            raise ListError(f"{self._name}: is no database of fail2ban's: {error}") from None
+            raise ListError(f"{self._name}: not a fail2ban database: {error}") from None
 
     def _values(self) -> Iterator[tuple[int, Any]]:
         """
-        The members of a JSON array, or JSON values one after the other, each with the line on which it begins.
+        Yield the members of a JSON array, or consecutive JSON values, each with its line number.
 
-        A piece of the file at a time: twice as long a piece whenever a value is longer than what is there.
+        The file is read in pieces. If a value is longer than the piece at hand, the size of the next one doubles.
         """
-        text = _Pieces(self)
-        in_array = text.skip("[")
+        text = _JsonStream(self)
+        in_array = text.accept("[")
         first = True
         while not text.ended():
-            if in_array and text.skip("]"):
+            if in_array and text.accept("]"):
                 if not text.ended():
-                    raise ListError(f"{self._name}:{text.line}: something follows the end of the list")
+                    raise ListError(f"{self._name}:{text.line}: unexpected text after the end of the array")
                 return
-            if in_array and not first and not text.skip(","):
+            if in_array and not first and not text.accept(","):
                 raise ListError(f"{self._name}:{text.line}: a comma is missing")
             line, value = text.value()
             first = False
             if value is not None or in_array:
                 yield line, value
         if in_array:
-            raise ListError(f"{self._name}:{text.line}: the list has no end")
+            raise ListError(f"{self._name}:{text.line}: the end of the array is missing")
 
-    def piece(self, size: int) -> bytes:
-        """The next bytes of the source."""
+    def next_bytes(self, size: int) -> bytes:
         raw = self._source.read(size)
-        self.read += len(raw)
+        self.bytes_read += len(raw)
         return raw
 
     @property
@@ -332,8 +323,8 @@ class ListImport:
         return self._name
 
 
-class _Pieces:
-    """The text of a source, of which only the piece at hand is kept."""
+class _JsonStream:
+    """A parser of JSON values that holds only the current piece of the text."""
 
     def __init__(self, reading: ListImport) -> None:
         self._reading = reading
@@ -341,33 +332,33 @@ class _Pieces:
         self._json = json.JSONDecoder()
         self._text = ""
         self._at = 0
-        self._over = False
+        self._at_end = False
         self.line = 1
 
-    def _more(self, size: int) -> None:
-        raw = self._reading.piece(size)
-        self._over = not raw
+    def _read_more(self, size: int) -> None:
+        raw = self._reading.next_bytes(size)
+        self._at_end = not raw
         self._text, self._at = self._text[self._at :], 0
         try:
-            self._text += self._decoder.decode(raw, final=self._over)
+            self._text += self._decoder.decode(raw, final=self._at_end)
         except UnicodeDecodeError:
-            raise ListError(f"{self._reading.name}:{self.line}: is not UTF-8") from None
+            raise ListError(f"{self._reading.name}:{self.line}: not UTF-8") from None
 
     def ended(self) -> bool:
-        """Whether nothing but blanks is left; they are passed over."""
+        """Skip blanks, and return whether the text has ended."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _BLANK:
                 self.line += self._text[self._at] == "\n"
                 self._at += 1
             if self._at < len(self._text):
                 return False
-            if self._over:
+            if self._at_end:
                 return True
-            self._more(_CHUNK)
+            self._read_more(_CHUNK)
 
-    def skip(self, sign: str) -> bool:
-        """Pass over *sign* and the blanks around it, where it comes next."""
-        if self.ended() or self._text[self._at] != sign:
+    def accept(self, character: str) -> bool:
+        """Skip *character* and the blanks around it if it comes next, and return whether it does."""
+        if self.ended() or self._text[self._at] != character:
             return False
         self._at += 1
         self.ended()
@@ -380,36 +371,35 @@ class _Pieces:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                if self._over or len(self._text) - self._at > _LONGEST_ROW:
-                    said = error.msg if isinstance(error, json.JSONDecodeError) else "is nested too deeply"
-                    raise ListError(f"{self._reading.name}:{self.line}: is not JSON: {said}") from None
+                if self._at_end or len(self._text) - self._at > _MAX_VALUE_LENGTH:
+                    reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+                    raise ListError(f"{self._reading.name}:{self.line}: not JSON: {reason}") from None
             else:
-                # A number may go on in the next piece.
-                if end < len(self._text) or self._over:
+                # A number may continue in the next piece.
+                if end < len(self._text) or self._at_end:
                     line = self.line
                     self.line += self._text.count("\n", self._at, end)
                     self._at = end
                     return line, value
-            self._more(size)
+            self._read_more(size)
             size *= 2
 
 
-def _text(value: object, what: str) -> str:
+def _text(value: object, field: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"the {what} {value!r} is not text")  # noqa: TRY004 - for the reader of a file
+        raise ValueError(f"the {field} {value!r} is not text")  # noqa: TRY004 - for the reader of a file
     return value
 
 
 def _ban(subject: str, at: float, seconds: int, reason: str) -> dict[str, Any]:
-    """A ban of fail2ban's; a negative time is for good."""
+    """Return the fields of a fail2ban ban. A negative duration means no end."""
     until = max(at + seconds, 1.0) if seconds >= 0 else 0.0
     return {"subject": subject, "since": max(at, 0.0), "until": until, "reason": reason}
 
 
 def detect_format(head: bytes) -> Format:
-    """The format of a file that begins so."""
     text = head.decode("utf-8-sig", "replace").lstrip()
     if re.match(r"\[\s*\{\s*'", text):
         return "fail2ban"
@@ -422,4 +412,4 @@ def detect_format(head: bytes) -> Format:
         return "crowdsec"
     if "subject" in columns:
         return "csv"
-    return "fail2ban" if _WITH_TIME.match(first.strip()) else "plain"
+    return "fail2ban" if _FAIL2BAN_WITH_TIME.match(first.strip()) else "plain"

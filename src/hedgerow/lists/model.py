@@ -1,12 +1,11 @@
 """
-Lists: who is let in, or kept out, by the administrator's word. White, black; everybody else is unknown.
+The white and black lists in memory: entries, subjects, and the entry that applies to a visit.
 
-Where several entries speak of one visit the most specific counts: an account before any address, a longer prefix before
-a shorter one, every network before its operator (ASN), and all of them before a user agent, which is anybody's claim.
-Where two are as specific, white wins. An entry is in force until its end; *since* only says when it was made.
+If several entries match a visit, the most specific one applies: an account before any address, a longer prefix before a
+shorter one, a network before its operator (AS number), and all of them before a user agent, which anybody can claim.
+White wins a tie. An entry is in force until its end; *since* only says when it was made.
 
-Among a million networks a look-up costs one to two microseconds, whether something is found or not (`bench/lists.py`);
-how is said in `networks`.
+Among a million networks a lookup takes one to two microseconds (`bench/lists.py`); see `lookup`.
 """
 
 from __future__ import annotations
@@ -20,30 +19,30 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from hedgerow.core.decision import Action, Decision, Evidence
-from hedgerow.core.ip_bytes import packed_v4, packed_v6, written_v4, written_v6
+from hedgerow.core.ip_bytes import format_ipv4, format_ipv6, pack_ipv4, pack_ipv6
 from hedgerow.lists.lookup import NetworksV4, NetworksV6
 
 ListName = Literal["white", "black"]
 SubjectKind = Literal["address", "network", "account", "agent", "asn"]
 LISTS: tuple[ListName, ...] = get_args(ListName)
-SORTS: tuple[SubjectKind, ...] = get_args(SubjectKind)
+SUBJECT_KINDS: tuple[SubjectKind, ...] = get_args(SubjectKind)
 AsnOf = Callable[[str], int]
-"""The number of the network operator of an address, 0 where it is not known."""
+"""Returns the AS number of the operator of an address, 0 if unknown."""
 
 ACCOUNT, AGENT, ASN = "account:", "agent:", "AS"
 
-_LONGEST_SUBJECT = 300
-_LONGEST_TEXT = 500
-_CACHED = 1 << 14
+_MAX_SUBJECT_LENGTH = 300
+_MAX_TEXT_LENGTH = 500
+_CACHE_SIZE = 1 << 14
 _V4, _V6 = 4, 6
 _V4_BITS, _V6_BITS = 32, 128
-_MOST_ASN = 2**32 - 1
+_MAX_ASN = 2**32 - 1
 
 _ASN = re.compile(r"as\s*(\d{1,10})", re.ASCII | re.IGNORECASE)
 
 
 class Listing(msgspec.Struct, frozen=True, gc=False):
-    """An entry of a list: whom, why, by whom, since when and until when, in seconds since 1970; 0: for good."""
+    """An entry of a list. Times are in seconds since 1970; *until* is 0 for an entry without end."""
 
     list: ListName
     subject: str
@@ -58,13 +57,13 @@ class Listing(msgspec.Struct, frozen=True, gc=False):
 
 class Subject(msgspec.Struct, frozen=True, gc=False):
     """
-    Whom an entry is about, in its canonical form.
+    The subject of an entry in canonical form.
 
-    For networks: *version*, the first address as the number *start*, and *shift*, how many bits the network leaves
-    open. *name* is the account's name or the pattern, *number* the operator's.
+    A network has *version*, its first address as the number *start*, and *shift*, the number of host bits. *name* is
+    the account's name or the user agent's pattern, *number* the AS number.
     """
 
-    sort: SubjectKind
+    kind: SubjectKind
     text: str
     version: int = 0
     start: int = 0
@@ -75,16 +74,16 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 
 def parse_subject(text: str) -> Subject:
     """
-    The subject in *text*; ValueError with a sentence where it is none.
+    Parse a subject, or raise ValueError.
 
     >>> [parse_subject(s).text for s in ("192.0.2.1/32", "2001:DB8::/32", "as64496", "agent:*Bot*", "account:ann")]
     ['192.0.2.1', '2001:db8::/32', 'AS64496', 'agent:*Bot*', 'account:ann']
     """
     text = text.strip()
-    if (subject := _quick(text)) is not None:
+    if (subject := _parse_address(text)) is not None:
         return subject
-    if len(text) > _LONGEST_SUBJECT or not text.isprintable():
-        raise ValueError(f"{text[:40]!r} is too long, or holds what cannot be printed")
+    if len(text) > _MAX_SUBJECT_LENGTH or not text.isprintable():
+        raise ValueError(f"{text[:40]!r} is too long or not printable")
     if text.startswith(ACCOUNT):
         name = text.removeprefix(ACCOUNT).strip()
         if not name:
@@ -93,45 +92,45 @@ def parse_subject(text: str) -> Subject:
     if text.startswith(AGENT):
         pattern = text.removeprefix(AGENT).strip()
         if not pattern.replace("*", "").strip():
-            raise ValueError(f"{text!r} would fit every visitor; write it like agent:*Bot*")
+            raise ValueError(f"{text!r} would match every visitor; write it like agent:*Bot*")
         return Subject("agent", AGENT + pattern, name=pattern)
-    if found := _ASN.fullmatch(text):
-        number = int(found[1])
-        if not 0 < number <= _MOST_ASN:
-            raise ValueError(f"{text!r} is not the number of a network operator; write it like AS64496")
+    if match := _ASN.fullmatch(text):
+        number = int(match[1])
+        if not 0 < number <= _MAX_ASN:
+            raise ValueError(f"{text!r} is not an AS number; write it like AS64496")
         return Subject("asn", f"{ASN}{number}", number=number)
-    return _network(text)
+    return _parse_network(text)
 
 
-def _quick(text: str) -> Subject | None:
-    """The address or network in *text*, or None where it needs a closer look: the quick way for long imports."""
+def _parse_address(text: str) -> Subject | None:
+    """Parse an ordinary address or network, or return None. Fast, for long imports."""
     address, slash, prefix = text.partition("/")
     if slash and not (prefix.isdecimal() and prefix.isascii() and len(prefix) <= 3):  # noqa: PLR2004 - up to 128
         return None
     is_v6 = ":" in address
     try:
-        start = int.from_bytes(packed_v6(address) if is_v6 else packed_v4(address))
+        start = int.from_bytes(pack_ipv6(address) if is_v6 else pack_ipv4(address))
     except (OSError, ValueError):
         return None
     version, bits = (_V6, _V6_BITS) if is_v6 else (_V4, _V4_BITS)
     shift = bits - int(prefix) if slash else 0
-    # Where its first bits are zeros it may be an address of IPv4 in disguise.
+    # An IPv6 address that starts with zeros may be an IPv4-mapped one.
     if shift < 0 or start & ((1 << shift) - 1) or (is_v6 and not start >> 48):
         return None
     return Subject("network" if shift else "address", network_text(version, start, shift), version, start, shift)
 
 
-def _network(text: str) -> Subject:
+def _parse_network(text: str) -> Subject:
     try:
         network = ip_network(text)
     except ValueError:
         try:
-            meant = ip_network(text, strict=False)
+            corrected = ip_network(text, strict=False)
         except ValueError:
-            raise ValueError(f"{text!r} is no address, network, account:NAME, agent:PATTERN or AS number") from None
-        raise ValueError(f"{text!r} is no network; {meant} is") from None
+            raise ValueError(f"{text!r} is not an address, network, account:NAME, agent:PATTERN or AS number") from None
+        raise ValueError(f"{text!r} is not a network; {corrected} is") from None
     if "%" in text:
-        raise ValueError(f"{text!r} names an interface; write the address alone")
+        raise ValueError(f"{text!r} names an interface; write only the address")
     if isinstance(network, IPv6Network):
         mapped = network.network_address.ipv4_mapped
         if mapped is not None and network.prefixlen >= _V6_BITS - _V4_BITS:
@@ -143,25 +142,22 @@ def _network(text: str) -> Subject:
 
 
 def network_text(version: int, start: int, shift: int) -> str:
-    """A network as one writes it; an address where it holds no other."""
-    if version == _V4:
-        text = written_v4(start.to_bytes(4))
-        return f"{text}/{_V4_BITS - shift}" if shift else text
-    text = written_v6(start.to_bytes(16))
-    return f"{text}/{_V6_BITS - shift}" if shift else text
+    """Format a network, or an address if *shift* is 0."""
+    text, bits = (format_ipv4(start.to_bytes(4)), 32) if version == _V4 else (format_ipv6(start.to_bytes(16)), 128)
+    return f"{text}/{bits - shift}" if shift else text
 
 
 def clean_text(text: str) -> str:
-    """A reason or an author as lists keep it: one line, printable, not too long."""
-    line = " ".join(text.split())[:_LONGEST_TEXT].strip()
+    """Normalise a reason or an author: one printable line of limited length."""
+    line = " ".join(text.split())[:_MAX_TEXT_LENGTH].strip()
     return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
 def pattern_fits(pattern: str, user_agent: str) -> bool:
     """
-    Whether a user agent has the form of *pattern*, in which `*` stands for anything. Small letters are as capitals.
+    Return whether a user agent matches *pattern*, in which `*` stands for anything. Case does not matter.
 
-    Takes time in proportion to the user agent, whatever the pattern.
+    The time is proportional to the length of the user agent.
 
     >>> pattern_fits("*scrapy/*", "Scrapy/2.12 (+https://scrapy.org)"), pattern_fits("curl", "curl/8.0")
     (True, False)
@@ -180,18 +176,18 @@ def _fits(parts: Sequence[str], text: str) -> bool:
     if end < position or not text.endswith(last):
         return False
     for part in middle:
-        found = text.find(part, position, end)
-        if found < 0:
+        index = text.find(part, position, end)
+        if index < 0:
             return False
-        position = found + len(part)
+        position = index + len(part)
     return True
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
     """
-    What an entry says besides its subject, and what it leads to. Entries of one import share it.
+    An entry without its subject, and the decision that follows. All entries of one import share it.
 
-    *ends* is *until*, or never. What comes after it is made of the rest: see `decide`.
+    *ends* is *until*, or infinity. The fields after it are derived from the others.
     """
 
     list: ListName
@@ -208,51 +204,38 @@ class Note(msgspec.Struct, frozen=True, gc=False):
 
 
 _Notes = tuple[Note, ...]
-"""The notes on one subject, white before black."""
+"""The notes of one subject, white before black."""
 ListMatch = tuple[Note, str]
-"""An entry as it is looked up: what it says, and its subject."""
+"""The result of a lookup: a note and its subject."""
 
-_WHOSE: dict[SubjectKind, str] = {
-    "address": "This address",
-    "network": "This network",
-    "account": "This account",
-    "agent": "This user agent",
+_SUBJECTS: dict[SubjectKind, str] = {
+    "address": "This address", "network": "This network", "account": "This account", "agent": "This user agent",
     "asn": "The operator of this network",
-}
+}  # fmt: skip
 
 
-def _note(sort: SubjectKind, name: ListName, reason: str, author: str, since: float, until: float) -> Note:
+def _note(kind: SubjectKind, name: ListName, reason: str, author: str, since: float, until: float) -> Note:
     black = name == "black"
     details = "; ".join(part for part in (reason and f"reason: {reason}", author and f"by: {author}") if part)
     return Note(
-        name,
-        reason,
-        author,
-        since,
-        until,
-        ends=until or math.inf,
-        action="refuse" if black else "pass",
-        code=f"list-{name}",
-        weight=1.0 if black else 0.0,
-        text=f"{_WHOSE[sort]} is on the {name} list.",
+        name, reason, author, since, until, ends=until or math.inf, action="refuse" if black else "pass",
+        code=f"list-{name}", weight=1.0 if black else 0.0, text=f"{_SUBJECTS[kind]} is on the {name} list.",
         details=details,
-    )
+    )  # fmt: skip
 
 
-def entry_of(found: ListMatch) -> Listing:
-    """What was found as an entry of a list."""
-    note, subject = found
+def entry_of(match: ListMatch) -> Listing:
+    note, subject = match
     return Listing(note.list, subject, note.reason, note.author, note.since, note.until)
 
 
-def decide(found: ListMatch) -> Decision:
+def decide(match: ListMatch) -> Decision:
     """
-    What an entry leads to: white passes, black is refused.
+    Return the decision of an entry: white passes, black is refused.
 
-    The evidence names the entry; its reason and author are in the details, for the administrator and not for the
-    visitor.
+    The evidence names the entry. Its details contain reason and author for the administrator.
     """
-    note, subject = found
+    note, subject = match
     evidence = Evidence("lists", note.code, note.weight, note.text, subject, note.details)
     return Decision(note.action, (evidence,), note.until)
 
@@ -267,10 +250,10 @@ def _no_pause() -> None:
 
 class Lists:
     """
-    All entries, ready to be looked up.
+    All entries, ready for lookup.
 
-    One thread at a time may `put` and `drop`; what it changed counts once it has called `settle`. Others may `find`
-    meanwhile.
+    One thread at a time may `put` and `drop`. Its changes take effect when it calls `settle`. Other threads may `find`
+    in the meantime.
     """
 
     def __init__(self, listings: Iterable[Listing] = (), *, asn_of: AsnOf | None = None) -> None:
@@ -282,11 +265,11 @@ class Lists:
         self._patterns: tuple[tuple[list[str], str, _Notes], ...] = ()
         self._asn_of = asn_of or _no_asn
         self._operators: dict[str, int] = {}
-        self._claims: dict[str, tuple[tuple[str, _Notes], ...]] = {}
+        self._agent_cache: dict[str, tuple[tuple[str, _Notes], ...]] = {}
         self._notes: dict[tuple[Any, ...], _Notes] = {}
         self._any = False
         self.sizes: dict[ListName, int] = dict.fromkeys(LISTS, 0)
-        """How many entries each list has, those that have ended among them."""
+        """The number of entries of each list, including those that have ended."""
         for listing in listings:
             self.put(listing)
         self.settle()
@@ -295,53 +278,52 @@ class Lists:
         return sum(self.sizes.values())
 
     def put(self, listing: Listing) -> None:
-        """Take an entry, in place of the one on the same subject in the same list."""
+        """Add an entry, or replace the one on the same subject in the same list."""
         subject = parse_subject(listing.subject)
-        place, key = self._place(subject)
-        said = subject.sort, listing.list, listing.reason, listing.author, listing.since, listing.until
-        alone = self._notes.get(said)
-        if alone is None:
-            alone = self._notes[said] = (_note(*said),)
-        notes = place.get(key)
+        table, key = self._table(subject)
+        fields = subject.kind, listing.list, listing.reason, listing.author, listing.since, listing.until
+        own = self._notes.get(fields)
+        if own is None:
+            own = self._notes[fields] = (_note(*fields),)
+        notes = table.get(key)
         if notes is None:
-            place[key] = alone
+            table[key] = own
             self.sizes[listing.list] += 1
             return
-        (note,) = alone
+        (note,) = own
         others = tuple(n for n in notes if n.list != listing.list)
-        place[key] = (note, *others) if note.list == "white" else (*others, note)
+        table[key] = (note, *others) if note.list == "white" else (*others, note)
         self.sizes[listing.list] += len(others) == len(notes)
 
     def drop(self, name: ListName, subject: str) -> None:
-        """Forget an entry, where there is one."""
-        place, key = self._place(parse_subject(subject))
-        notes = place.get(key, ())
+        """Remove an entry if it exists."""
+        table, key = self._table(parse_subject(subject))
+        notes = table.get(key, ())
         others = tuple(note for note in notes if note.list != name)
         if len(others) == len(notes):
             return
         self.sizes[name] -= 1
         if others:
-            place[key] = others
+            table[key] = others
         else:
-            del place[key]
+            del table[key]
 
     def clear(self) -> None:
-        """Forget all entries."""
         self._v4.clear()
         self._v6.clear()
         self._accounts, self._asns, self._agents = {}, {}, {}
         self.sizes = dict.fromkeys(LISTS, 0)
 
     def use(self, asn_of: AsnOf) -> None:
-        """Ask this for the operators of addresses from now on."""
+        """Set the function that returns the operators of addresses."""
         self._asn_of = asn_of
         self._operators = {}
 
     def settle(self, pause: Callable[[], None] = _no_pause) -> None:
-        """What was put and dropped counts from now on. *pause* is called now and then, for others to do their work."""
+        """Apply all changes. *pause* is called from time to time, so that other threads can run."""
         self._v4.settle(pause)
         self._v6.settle(pause)
-        # White patterns first: user agents know no other order.
+        # White patterns come first. User agents have no other order.
         self._patterns = tuple(
             (pattern.lower().split("*"), pattern, (note,))
             for name in LISTS
@@ -351,35 +333,35 @@ class Lists:
         )
         self._notes = {}
         self._any = any(self.sizes.values())
-        # A new one, not a cleared one: a look-up that is under way puts what it found into the old.
-        self._claims = {}
+        # Replaced, not cleared: a concurrent lookup may still add its result to the old cache.
+        self._agent_cache = {}
 
-    def _place(self, subject: Subject) -> tuple[dict[Any, _Notes], int | str]:
+    def _table(self, subject: Subject) -> tuple[dict[Any, _Notes], int | str]:
         if subject.version:
-            return (self._v4 if subject.version == _V4 else self._v6).place(subject.start, subject.shift)
-        if subject.sort == "asn":
+            return (self._v4 if subject.version == _V4 else self._v6).table(subject.start, subject.shift)
+        if subject.kind == "asn":
             return self._asns, subject.number
-        return self._accounts if subject.sort == "account" else self._agents, subject.name
+        return self._accounts if subject.kind == "account" else self._agents, subject.name
 
     def find(self, at: float, address: str, account: str = "", user_agent: str = "") -> ListMatch | None:
-        """The entry that counts for who asks at *at*, or None where nobody knows it."""
+        """Return the entry that applies to a visitor at the time *at*, or None."""
         if not self._any:
             return None
-        if account and (notes := self._accounts.get(account)) and (note := _first(notes, at)):
+        if account and (notes := self._accounts.get(account)) and (note := _first_in_force(notes, at)):
             return note, ACCOUNT + account
         try:
-            found = self._v6.find(at, address) if ":" in address else self._v4.find(at, address)
+            match = self._v6.find(at, address) if ":" in address else self._v4.find(at, address)
         except (OSError, ValueError):
             # A host name in a log, or the empty address of a Unix socket.
             pass
         else:
-            if found is not None:
-                return found
-            if self._asns and (note := _first(self._asns.get(number := self._operator(address), ()), at)):
+            if match is not None:
+                return match
+            if self._asns and (note := _first_in_force(self._asns.get(number := self._operator(address), ()), at)):
                 return note, f"{ASN}{number}"
         if self._patterns:
-            for pattern, notes in self._claim(user_agent):
-                if note := _first(notes, at):
+            for pattern, notes in self._matching_patterns(user_agent):
+                if note := _first_in_force(notes, at):
                     return note, AGENT + pattern
         return None
 
@@ -388,26 +370,25 @@ class Lists:
         number = operators.get(address)
         if number is None:
             number = self._asn_of(address)
-            if len(operators) >= _CACHED:
+            if len(operators) >= _CACHE_SIZE:
                 operators = self._operators = {}
             operators[address] = number
         return number
 
-    def _claim(self, user_agent: str) -> tuple[tuple[str, _Notes], ...]:
-        claims = self._claims
-        found = claims.get(user_agent)
-        if found is None:
+    def _matching_patterns(self, user_agent: str) -> tuple[tuple[str, _Notes], ...]:
+        cache = self._agent_cache
+        matches = cache.get(user_agent)
+        if matches is None:
             text = user_agent.lower()
-            found = tuple((pattern, notes) for parts, pattern, notes in self._patterns if _fits(parts, text))
-            if len(user_agent) <= _LONGEST_SUBJECT:
-                if len(claims) >= _CACHED:
-                    claims = self._claims = {}
-                claims[user_agent] = found
-        return found
+            matches = tuple((pattern, notes) for parts, pattern, notes in self._patterns if _fits(parts, text))
+            if len(user_agent) <= _MAX_SUBJECT_LENGTH:
+                if len(cache) >= _CACHE_SIZE:
+                    cache = self._agent_cache = {}
+                cache[user_agent] = matches
+        return matches
 
 
-def _first(notes: _Notes, at: float) -> Note | None:
-    """The first of the notes that is in force."""
+def _first_in_force(notes: _Notes, at: float) -> Note | None:
     for note in notes:
         if note.ends > at:
             return note

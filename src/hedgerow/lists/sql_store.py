@@ -1,8 +1,8 @@
 """
-Lists in a database, whatever its engine: SQLite for the processes of one machine, PostgreSQL for those of several.
+The store of lists in a SQL database: SQLite for the processes of one machine, PostgreSQL for several machines.
 
-Every transaction that changes something has a number, and each row carries that of its last change; what is removed
-leaves a row that says so, for an hour.
+Every changing transaction has a number, and each row has the number of its last change. A removed entry stays as a row
+marked as gone for an hour, so that followers learn of the removal.
 """
 
 from __future__ import annotations
@@ -11,113 +11,136 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from hedgerow.lists.follower import ListChanges, ListFeed, ListFilter
-from hedgerow.lists.model import Listing, ListName, network_text, parse_subject
+import msgspec
 
-ROWS_AT_ONCE = 200
+from hedgerow.lists.model import Listing, ListName, SubjectKind, network_text, parse_subject
+
+BATCH_SIZE = 200
 _COLUMNS = "list, subject, reason, author, since, until"
+_IN_FORCE = "(until = 0 OR until > ?)"
 _HOUR = 3600.0
-_KEPT_ENDED = 7 * 86_400.0
+_KEEP_ENDED = 7 * 86_400.0
 
 Row = tuple[object, ...]
 
 
-class Cursor(Protocol):
-    """What a database says to a query."""
+class ListFilter(msgspec.Struct, frozen=True):
+    """Selects entries. *address* selects entries that contain it, *text* those with this text in the reason."""
 
-    @property
-    def rowcount(self) -> int: ...
-
-    def fetchone(self) -> Any: ...
-
-
-class Asking(Protocol):
-    """One transaction."""
-
-    def execute(self, query: str, values: Sequence[object] = ...) -> Cursor:
-        """Values stand for question marks."""
-
-    def put_all(self, rows: Iterator[Row]) -> None:
-        """Put many rows in. Of two for one subject the last counts."""
+    list: ListName | None = None
+    kind: SubjectKind | None = None
+    subject: str = ""
+    address: str = ""
+    author: str = ""
+    text: str = ""
+    in_force_at: float | None = None
+    after: tuple[str, str] | None = None
+    limit: int = -1
 
 
-class SqlLists(ABC):
+class ListChanges(NamedTuple):
     """
-    The entries in a database, whose kind says how it is asked.
+    The changes up to number *newest*, in batches. A row has a listing's fields and whether it is gone.
 
-    *clock* says what time it is: ended entries do not stand in the way of new ones.
+    *anew* is true if the rows are all entries, and the reader must forget what it has.
+    """
+
+    newest: int
+    anew: bool
+    rows: Iterator[Sequence[Sequence[Any]]]
+
+
+class ListFeed(Protocol):
+    """An open connection that reports changes."""
+
+    def since(self, seen: int) -> AbstractContextManager[ListChanges | None]:
+        """Give the changes after number *seen*, or None if nothing changed since the last call."""
+
+    def close(self) -> None: ...
+
+
+class ListStore(ABC):
+    """
+    The persistent entries of all lists. Each call is one transaction. A subclass per database runs the queries.
+
+    *clock* returns the current time: an entry that has ended does not prevent a new one.
     """
 
     entries, changes, purged = "entries", "changes", "purged"
-    """How the tables are called."""
-    within = "instr"
-    """The function that says where in a text another begins."""
+    """The names of the tables."""
+    position_function = "instr"
+    on_conflict = (
+        "ON CONFLICT (list, subject) DO UPDATE SET reason = excluded.reason, author = excluded.author, "
+        "since = excluded.since, until = excluded.until, change = excluded.change, gone = 0"
+    )
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
 
     @property
     def put_query(self) -> str:
-        """What puts a row in, or in another's place."""
-        return f"INSERT INTO {self.entries} VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) {self.replacing}"  # noqa: S608 - constants
+        return f"INSERT INTO {self.entries} VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) {self.on_conflict}"  # noqa: S608 - constants
 
-    replacing = (
-        "ON CONFLICT (list, subject) DO UPDATE SET reason = excluded.reason, author = excluded.author, "
-        "since = excluded.since, until = excluded.until, change = excluded.change, gone = 0"
-    )
-
-    # ---- What an engine does
-
-    @abstractmethod
-    def _is_there(self) -> bool:
-        """Whether there is anything to read."""
-
-    @abstractmethod
-    def _asking(self) -> AbstractContextManager[Asking]:
-        """One transaction, in which one who changes something is alone."""
-
-    @abstractmethod
-    def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
-        """All rows, however many there are."""
+    # ---- What a database implements
 
     @abstractmethod
     def follow(self) -> ListFeed: ...
 
+    @abstractmethod
+    def execute(self, connection: Any, query: str, values: Sequence[object] = ()) -> Any:
+        """Run a query with question marks as placeholders, and return its cursor."""
+
+    @abstractmethod
+    def _exists(self) -> bool: ...
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """Open a connection in a transaction that excludes other writers."""
+
+    @abstractmethod
+    def _put_rows(self, connection: Any, rows: Iterator[Row]) -> None:
+        """Insert or replace rows. The last of two rows for one subject counts."""
+
+    @abstractmethod
+    def _select(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]: ...
+
     # ---- Reading
 
     def read(self, wanted: ListFilter | None = None) -> Iterator[Listing]:
-        if self._is_there():
+        """Yield entries ordered by list and subject."""
+        if self._exists():
             where, values = self._conditions(wanted or ListFilter())
-            for row in self._rows(f"SELECT {_COLUMNS} FROM {self.entries} WHERE {where}", values):  # noqa: S608
+            for row in self._select(f"SELECT {_COLUMNS} FROM {self.entries} WHERE {where}", values):  # noqa: S608
                 yield Listing(*row)
 
     def count(self, name: ListName, at: float) -> int:
-        if not self._is_there():
+        """Return how many entries of a list are in force."""
+        if not self._exists():
             return 0
-        query = f"SELECT count(*) FROM {self.entries} WHERE list = ? AND gone = 0 AND (until = 0 OR until > ?)"  # noqa: S608
-        (row,) = self._rows(query, (name, at))
+        query = f"SELECT count(*) FROM {self.entries} WHERE list = ? AND gone = 0 AND {_IN_FORCE}"  # noqa: S608
+        (row,) = self._select(query, (name, at))
         return int(row[0])
 
     def _conditions(self, wanted: ListFilter) -> tuple[str, list[object]]:
         conditions, values = ["gone = 0"], list[object]()
-        for column, value in (("list", wanted.list), ("sort", wanted.sort), ("subject", wanted.subject)):
+        columns = (
+            ("list", wanted.list), ("sort", wanted.kind), ("subject", wanted.subject), ("author", wanted.author),
+        )  # fmt: skip
+        for column, value in columns:
             if value:
                 conditions.append(f"{column} = ?")
                 values.append(value)
-        if wanted.author:
-            conditions.append("author = ?")
-            values.append(wanted.author)
         if wanted.text:
-            conditions.append(f"{self.within}(lower(reason), lower(?)) > 0")
+            conditions.append(f"{self.position_function}(lower(reason), lower(?)) > 0")
             values.append(wanted.text)
         if wanted.address:
-            holding = _holding(wanted.address)
-            conditions.append(f"subject IN ({', '.join('?' * len(holding))})")
-            values += holding
+            networks = _enclosing(wanted.address)
+            conditions.append(f"subject IN ({', '.join('?' * len(networks))})")
+            values += networks
         if wanted.in_force_at is not None:
-            conditions.append("(until = 0 OR until > ?)")
+            conditions.append(_IN_FORCE)
             values.append(wanted.in_force_at)
         if wanted.after is not None:
             conditions.append("(list, subject) > (?, ?)")
@@ -131,14 +154,20 @@ class SqlLists(ABC):
     # ---- Writing
 
     def add(self, listing: Listing) -> bool:
-        there = f"SELECT 1 FROM {self.entries} WHERE list = ? AND subject = ? AND gone = 0 AND (until = 0 OR until > ?)"  # noqa: S608
-        with self._changing() as (ask, number):
-            if ask.execute(there, (listing.list, listing.subject, self._clock())).fetchone():
+        """Add an entry, and return True, unless one on the same subject is in force."""
+        existing = f"SELECT 1 FROM {self.entries} WHERE list = ? AND subject = ? AND gone = 0 AND {_IN_FORCE}"  # noqa: S608
+        with self._change() as (connection, number):
+            if self.execute(connection, existing, (listing.list, listing.subject, self._clock())).fetchone():
                 return False
-            ask.execute(self.put_query, _row(listing, number))
+            self.execute(connection, self.put_query, _row(listing, number))
             return True
 
     def put(self, listings: Iterable[Listing], *, replacing: str = "") -> int:
+        """
+        Store all entries, or none if the iterable raises. Return how many there were.
+
+        Other entries of the author *replacing* are removed.
+        """
         count = 0
 
         def rows(number: int) -> Iterator[Row]:
@@ -147,67 +176,73 @@ class SqlLists(ABC):
                 count += 1
                 yield _row(listing, number)
 
-        with self._changing() as (ask, number):
-            ask.put_all(rows(number))
+        with self._change() as (connection, number):
+            self._put_rows(connection, rows(number))
             if replacing:
                 query = f"UPDATE {self.entries} SET gone = 1, change = ? WHERE author = ? AND gone = 0 AND change < ?"  # noqa: S608
-                ask.execute(query, (number, replacing, number))
+                self.execute(connection, query, (number, replacing, number))
         return count
 
     def remove(self, name: ListName, subject: str) -> bool:
-        with self._changing() as (ask, number):
+        with self._change() as (connection, number):
             query = f"UPDATE {self.entries} SET gone = 1, change = ? WHERE list = ? AND subject = ? AND gone = 0"  # noqa: S608
-            return ask.execute(query, (number, name, subject)).rowcount > 0
+            removed: bool = self.execute(connection, query, (number, name, subject)).rowcount > 0
+        return removed
 
     def purge(self) -> None:
-        if not self._is_there():
+        """Delete entries that ended a week ago, and the marks of those removed an hour ago."""
+        if not self._exists():
             return
         now = self._clock()
-        with self._changing() as (ask, number):
+        with self._change() as (connection, number):
             ended = f"UPDATE {self.entries} SET gone = 1, change = ? WHERE gone = 0 AND until > 0 AND until < ?"  # noqa: S608
-            ask.execute(ended, (number, now - _KEPT_ENDED))
-            old = ask.execute(f"SELECT max(number) FROM {self.changes} WHERE at < ?", (now - _HOUR,)).fetchone()[0]  # noqa: S608
+            self.execute(connection, ended, (number, now - _KEEP_ENDED))
+            query = f"SELECT max(number) FROM {self.changes} WHERE at < ?"  # noqa: S608
+            old = self.execute(connection, query, (now - _HOUR,)).fetchone()[0]
             if old is not None:
-                ask.execute(f"DELETE FROM {self.entries} WHERE gone = 1 AND change <= ?", (old,))  # noqa: S608
-                ask.execute(f"DELETE FROM {self.changes} WHERE number <= ?", (old,))  # noqa: S608
-                ask.execute(f"UPDATE {self.purged} SET number = ?", (old,))  # noqa: S608
+                for query in (
+                    f"DELETE FROM {self.entries} WHERE gone = 1 AND change <= ?",  # noqa: S608
+                    f"DELETE FROM {self.changes} WHERE number <= ?",  # noqa: S608
+                    f"UPDATE {self.purged} SET number = ?",  # noqa: S608
+                ):
+                    self.execute(connection, query, (old,))
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Asking, int]]:
-        """A transaction and its number."""
-        with self._asking() as ask:
-            number = self.numbers(ask)[0] + 1
-            ask.execute(f"INSERT INTO {self.changes} VALUES (?, ?)", (number, self._clock()))  # noqa: S608
-            yield ask, number
+    def _change(self) -> Iterator[tuple[Any, int]]:
+        """Open a transaction, and give its connection and number."""
+        with self._transaction() as connection:
+            number = self.numbers(connection)[0] + 1
+            self.execute(connection, f"INSERT INTO {self.changes} VALUES (?, ?)", (number, self._clock()))  # noqa: S608
+            yield connection, number
 
-    # ---- Reading along
+    # ---- Following
 
-    def numbers(self, ask: Asking) -> tuple[int, int]:
-        """The number of the last change, and up to which one removals are no longer told."""
+    def numbers(self, connection: Any) -> tuple[int, int]:
+        """Return the number of the last change, and the number up to which removals are forgotten."""
         query = f"SELECT coalesce((SELECT max(number) FROM {self.changes}), 0), number FROM {self.purged}"  # noqa: S608
-        newest, purged = ask.execute(query).fetchone()
+        newest, purged = self.execute(connection, query).fetchone()
         return max(newest, purged), purged
 
     def changes_since(
-        self, seen: int, ask: Asking, rows: Callable[[str, Sequence[object]], Iterator[Sequence[Any]]]
+        self, seen: int, connection: Any, batches: Callable[[str, Sequence[object]], Iterator[Sequence[Any]]]
     ) -> ListChanges:
-        """What has changed behind *seen*, by *rows*, which must see what *ask* sees."""
-        newest, purged = self.numbers(ask)
-        # Asleep for an hour: what was removed meanwhile is no longer told.
+        """Return the changes after *seen*. *batches* must read from the same snapshot as *connection*."""
+        newest, purged = self.numbers(connection)
+        # The reader slept for an hour: removals in the meantime are no longer recorded.
         anew = 0 < seen < purged
         query = f"SELECT {_COLUMNS}, gone FROM {self.entries} WHERE change > ?"  # noqa: S608
-        return ListChanges(newest, anew, rows(query, (0 if anew else seen,)))
+        return ListChanges(newest, anew, batches(query, (0 if anew else seen,)))
 
 
 def _row(listing: Listing, number: int) -> Row:
     return (
-        listing.list, listing.subject, parse_subject(listing.subject).sort, listing.reason, listing.author,
+        listing.list, listing.subject, parse_subject(listing.subject).kind, listing.reason, listing.author,
         listing.since, listing.until, number,
     )  # fmt: skip
 
 
-def _holding(address: str) -> Sequence[str]:
-    """Every network that holds an address or network, as one writes it."""
+def _enclosing(address: str) -> Sequence[str]:
+    """Return every network that contains an address or network, in canonical form."""
     subject = parse_subject(address)
     if not subject.version:
         return [subject.text]

@@ -1,7 +1,7 @@
 """
-The lists in SQLite, shared by all processes of a machine: the command line writes, gates read along.
+The store of lists in SQLite, shared by all processes of a machine: the command line writes, servers follow.
 
-Whether the file has changed is a question of some microseconds (`PRAGMA data_version`).
+`PRAGMA data_version` says in a few microseconds whether the file has changed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hedgerow.errors import StoreError
-from hedgerow.lists.follower import ListChanges
-from hedgerow.lists.sql_store import ROWS_AT_ONCE, Row, SqlLists
+from hedgerow.lists.sql_store import BATCH_SIZE, ListChanges, ListStore, Row
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -28,12 +27,12 @@ CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, at REAL NOT NULL
 CREATE TABLE IF NOT EXISTS purged (number INTEGER NOT NULL);
 """
 _VERSION = 1
-_LARGE = 64_000_000
-_PATIENCE = 30.0
+_CACHE_BYTES = 64_000_000
+_LOCK_TIMEOUT = 30.0
 
 
-class SqliteLists(SqlLists):
-    """The entries in the SQLite file *path*, which the first write makes."""
+class SqliteLists(ListStore):
+    """The entries in the SQLite file *path*, which the first write creates."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(clock)
@@ -42,20 +41,26 @@ class SqliteLists(SqlLists):
     def follow(self) -> SqliteListFeed:
         return SqliteListFeed(self)
 
-    def _is_there(self) -> bool:
+    def execute(self, connection: sqlite3.Connection, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+        return connection.execute(query, values)
+
+    def _exists(self) -> bool:
         return self.path.exists()
 
-    def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
+    def _select(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
         with self.connected() as connection:
             yield from connection.execute(query, values)
 
+    def _put_rows(self, connection: sqlite3.Connection, rows: Iterator[Row]) -> None:
+        connection.executemany(self.put_query, rows)
+
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[_Asking]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self.connected() as connection:
-            connection.execute(f"PRAGMA cache_size=-{_LARGE // 1000}")
+            connection.execute(f"PRAGMA cache_size=-{_CACHE_BYTES // 1000}")
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield _Asking(connection, self.put_query)
+                yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
@@ -64,17 +69,19 @@ class SqliteLists(SqlLists):
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """The file, made where there is none."""
-        with _broken(self.path):
+        """Connect to the file, which is created if it does not exist."""
+        with _store_errors(self.path):
             if not self.path.exists():
                 self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                # Like key and ledger, for its owner alone.
+                # Readable by its owner only, like the key and the ledger.
                 self.path.touch(mode=0o600)
-            connection = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                self.path, timeout=_LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
+            )
             try:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=NORMAL")
-                connection.execute(f"PRAGMA journal_size_limit={_LARGE}")
+                connection.execute(f"PRAGMA journal_size_limit={_CACHE_BYTES}")
                 if not connection.execute("PRAGMA user_version").fetchone()[0]:
                     self._make_tables(connection)
                 yield connection
@@ -91,20 +98,8 @@ class SqliteLists(SqlLists):
         connection.execute("COMMIT")
 
 
-class _Asking:
-    def __init__(self, connection: sqlite3.Connection, put_query: str = "") -> None:
-        self._connection = connection
-        self._put_query = put_query
-
-    def execute(self, query: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        return self._connection.execute(query, values)
-
-    def put_all(self, rows: Iterator[Row]) -> None:
-        self._connection.executemany(self._put_query, rows)
-
-
 class SqliteListFeed:
-    """Asks the file of *store*, once there is one."""
+    """Reports changes of the file of *store*, once it exists."""
 
     def __init__(self, store: SqliteLists) -> None:
         self._store = store
@@ -116,7 +111,7 @@ class SqliteListFeed:
         if not self._store.path.exists():
             yield None
             return
-        with _broken(self._store.path):
+        with _store_errors(self._store.path):
             connection = self._connect()
             version = connection.execute("PRAGMA data_version").fetchone()[0]
             if version == self._version:
@@ -124,7 +119,7 @@ class SqliteListFeed:
                 return
             connection.execute("BEGIN")
             try:
-                yield self._store.changes_since(seen, _Asking(connection), self._rows)
+                yield self._store.changes_since(seen, connection, self._batches)
             finally:
                 connection.execute("COMMIT")
             self._version = version
@@ -137,21 +132,20 @@ class SqliteListFeed:
 
     def _connect(self) -> sqlite3.Connection:
         if self._connection is None:
-            # Through the store, which makes the tables where they are not yet there.
+            # The store creates the tables if they do not exist yet.
             with self._store.connected():
                 pass
             self._connection = sqlite3.connect(self._store.path, isolation_level=None, check_same_thread=False)
         return self._connection
 
-    def _rows(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
+    def _batches(self, query: str, values: Sequence[object]) -> Iterator[Sequence[Any]]:
         cursor = self._connect().execute(query, values)
-        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        while rows := cursor.fetchmany(BATCH_SIZE):
             yield rows
 
 
 @contextlib.contextmanager
-def _broken(path: Path) -> Iterator[None]:
-    """What SQLite and the disk have to say, as one line."""
+def _store_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

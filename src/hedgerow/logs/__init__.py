@@ -1,7 +1,7 @@
 """
-Logs: lines of access logs, and rows of our own ledger, become visits.
+Logs: lines of access logs and rows of the ledger become visits.
 
-Knows the formats (`formats`) and how files of any compression are read in the order of time (`reader`). Never
-decides, never raises over a line, however odd (it is counted as bad), and never keeps more of a log than one
-second of it. Called by `replay` and the command line. Tests: `tests/logs/`.
+Owns log formats (`formats`, `fields`, `patterns`, `structured`), their detection (`dialect`) and reading in the order
+of time (`reader`). Never decides. Never raises because of a line: a malformed line is counted as bad. Never holds more
+than one second of a log in memory. Called by `report`, `lab` and `cli`. Tests: `tests/logs/`.
 """

@@ -1,8 +1,8 @@
 """
-Fields: what a log says of a visit under names of its own, and how that becomes a `Visit`.
+Named fields of a log line, and the `Visit` that they make.
 
-Every format that is not the plain one of nginx and Apache comes through here: a line is first a dictionary of texts
-under our names (`NAMES`), whatever the server calls them.
+Every format except the plain ones of nginx and Apache uses this. A line first becomes a dictionary of texts with the
+names of `NAMES`, whatever the server calls them.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ from urllib.parse import urlsplit
 from hedgerow.core.address import prefix_of
 from hedgerow.core.request_kind import kind_of, origin_of_referrer
 from hedgerow.core.visit import Kind, Origin, Visit
-from hedgerow.logs.formats import OLD_HTTP, address_of, seconds_of, split_request
+from hedgerow.logs.formats import (
+    NO_BOT,
+    OLD_HTTP,
+    PARTIAL_CONTENT,
+    UNAUTHORIZED,
+    address_of,
+    seconds_of,
+    split_request,
+)
 from hedgerow.markers.token import visitor_digest
 from hedgerow.request.account import cookie_value, visitor_of
-from hedgerow.request.bot_verifier import BotMatch, BotVerifier
+from hedgerow.request.bot_verifier import BotVerifier
 
 NAMES = {
     "time": ("time_local", "time_iso8601", "@timestamp", "timestamp", "ts", "StartUTC", "time", "msec", "datetime"),
@@ -46,13 +54,13 @@ NAMES = {
         "cs(User-Agent)",
     ),
 }  # fmt: skip
-"""Our names of fields, and what servers call them, the likeliest first. A dot leads into an object."""
+"""Hedgerow's field names, and those of servers, most likely first. A dot leads into a nested object."""
 
 SESSION_COOKIES = (
     "PHPSESSID", "JSESSIONID", "sessionid", "ASP.NET_SessionId", "connect.sid", "laravel_session", "_session_id",
     "session", "session_id", "sid",
 )  # fmt: skip
-"""What sites call the cookie that names a session, the likeliest first."""
+"""Common names of session cookies, most likely first."""
 
 SESSIONS = {
     "session": ("session", "session_id", "sessionid", "sid", *(f"cookie_{name}" for name in SESSION_COOKIES)),
@@ -60,79 +68,73 @@ SESSIONS = {
         "http_cookie", "request.headers.Cookie", "request_Cookie", "cookie", "cookies", "cs(Cookie)",
     ),
 }  # fmt: skip
-"""The same of fields that are asked for only where sessions are told apart; *cookies* is a whole header."""
+"""Further fields like `NAMES`, used only if sessions are wanted. *cookies* is a whole header."""
 
 SESSION = "session:"
-"""How the name of a source begins that is a session."""
+"""The names of sources that are sessions start with this."""
 
 _NUMBER = re.compile(r"-?\d{1,16}(?:\.\d{1,12})?\Z", re.ASCII)
 _COMMON_TIME = re.compile(r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}\Z", re.ASCII)
-_MILLISECONDS_FROM = 1e11
-_MICROSECONDS_FROM = 1e14
-_NOBODY = BotMatch("")
-_MOST_SECONDS = 1e13
-_UNAUTHORIZED, _PARTIAL_CONTENT = 401, 206
-_LONGEST_SESSION, _SHOWN_OF_A_SESSION = 12, 8
+_MIN_MILLISECONDS = 1e11
+_MIN_MICROSECONDS = 1e14
+_MAX_SECONDS = 1e13
+_MAX_SHOWN_SESSION, _SESSION_PREFIX = 12, 8
 
 
 @lru_cache(maxsize=1 << 12)
-def moment(text: str) -> float | None:
+def parse_time(text: str) -> float | None:
     """
-    The seconds since 1970 of a time in any of the usual forms, or None.
+    Return the seconds since 1970 of a time in any common format, or None.
 
-    Without a zone it is UTC. A bare number counts seconds, or milli- or microseconds where it would be too far off.
+    UTC is the default zone. A bare number is in seconds, or in milliseconds or microseconds if it is too large.
 
-    >>> moment("2000-10-10T20:55:36Z"), moment("10/Oct/2000:13:55:36 -0700"), moment("971211336123")
+    >>> parse_time("2000-10-10T20:55:36Z"), parse_time("10/Oct/2000:13:55:36 -0700"), parse_time("971211336123")
     (971211336.0, 971211336.0, 971211336.123)
     """
     if _NUMBER.match(text):
         number = float(text)
         size = abs(number)
-        return number / (1e6 if size >= _MICROSECONDS_FROM else 1e3 if size >= _MILLISECONDS_FROM else 1)
+        return number / (1e6 if size >= _MIN_MICROSECONDS else 1e3 if size >= _MIN_MILLISECONDS else 1)
     if _COMMON_TIME.match(text):
         return seconds_of(text)
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    at = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    return at if abs(at) < _MOST_SECONDS else None
+    at = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return at if abs(at) < _MAX_SECONDS else None
 
 
 class FieldNames:
-    """
-    Finds fields in an object by their names. *given* says what some are called, before all that is usual; *sessions*
-    that those of sessions are looked for, too.
-    """
+    """Finds fields in an object. *given* has names that take precedence. *sessions* adds `SESSIONS`."""
 
     def __init__(self, given: Mapping[str, str] | None = None, *, sessions: bool = False) -> None:
-        self._names = {
+        self._paths = {
             name: tuple(
-                (one,) if one.startswith("cookie_") or "." not in one else tuple(one.split("."))
-                for one in ((given or {}).get(name, ""), *usual)
+                (key,) if key.startswith("cookie_") else tuple(key.split("."))
+                for key in ((given or {}).get(name, ""), *common)
+                if key
             )
-            for name, usual in (NAMES | SESSIONS if sessions else NAMES).items()
+            for name, common in (NAMES | SESSIONS if sessions else NAMES).items()
         }
-        for name, ways in self._names.items():
-            self._names[name] = tuple(way for way in ways if way != ("",))
 
     def texts(self, data: Mapping[str, Any]) -> dict[str, str]:
-        """The fields of an object, as texts under our names."""
-        found = {}
-        for name, ways in self._names.items():
-            for way in ways:
-                value = _follow(data, way)
+        """Return the fields of an object as texts."""
+        fields = {}
+        for name, paths in self._paths.items():
+            for path in paths:
+                value = _value_at(data, path)
                 if value is not None:
-                    found[name] = value
+                    fields[name] = value
                     break
-        return found
+        return fields
 
 
-def _follow(data: Any, way: tuple[str, ...]) -> str | None:
-    for step in way:
+def _value_at(data: Any, path: tuple[str, ...]) -> str | None:
+    for key in path:
         if not isinstance(data, Mapping):
             return None
-        data = data.get(step)
+        data = data.get(key)
     if isinstance(data, list) and data:
         data = data[0]
     if isinstance(data, bool) or data is None or isinstance(data, dict | list):
@@ -144,10 +146,10 @@ def _follow(data: Any, way: tuple[str, ...]) -> str | None:
 
 class FieldParser:
     """
-    Lines of a format that *extract* takes apart into texts under our names; None where it cannot.
+    Parses lines that *extract* splits into named fields (None for a malformed line).
 
-    *accounts* and *bot_verifier*: see `LineParser`. *sessions* are the names of cookies that name a session. The
-    visitor is the session, if the line tells of one and *by_session* says so; with *cookies* the visit is linked to it.
+    *accounts* and *bot_verifier* are as in `LineParser`. *sessions* are the names of session cookies. With *by_session*
+    the session is the visitor. With *cookies* the visit is linked to it.
     """
 
     def __init__(
@@ -160,83 +162,82 @@ class FieldParser:
         cookies: bool = False,
         bot_verifier: BotVerifier | None = None,
     ) -> None:
-        self._extract = extract
+        self.extract = extract
         self._by_session = by_session
         self._cookies = cookies
         self._accounts = accounts
         self._sessions = tuple(name.encode("latin-1", "replace") for name in sessions)
-        self._welcome = bot_verifier
+        self._bot_verifier = bot_verifier
 
     def __call__(self, line: bytes) -> Visit | None:
-        found = self._extract(line)
-        return self.visit(found) if found is not None else None
+        fields = self.extract(line)
+        return self.visit(fields) if fields is not None else None
 
-    def visit(self, found: Mapping[str, str]) -> Visit | None:
-        """The visit that these fields tell of; without a time and a client (or a session) it is none."""
-        at = moment(found.get("time", ""))
-        client = found.get("address", "").partition(",")[0].strip() or "-"
-        told = self._session(found) if self._sessions else ""
-        session = told if self._by_session else ""
+    def visit(self, fields: Mapping[str, str]) -> Visit | None:
+        """Return the visit with these fields, or None without a time and a client (or session)."""
+        at = parse_time(fields.get("time", ""))
+        client = fields.get("address", "").partition(",")[0].strip() or "-"
+        logged_session = self._session(fields) if self._sessions else ""
+        session = logged_session if self._by_session else ""
         if at is None or (client == "-" and not session):
             return None
         address = address_of(client)
         prefix = prefix_of(address)
-        method, target, version = _asked(found)
-        host = _text(found, "host").lower().removesuffix(":443").removesuffix(":80")
+        method, target, version = _request(fields)
+        host = _text(fields, "host").lower().removesuffix(":443").removesuffix(":80")
         if "://" in target[:8]:
-            place = urlsplit(target) if "[" not in target else None
-            if place is not None:
-                host = host or place.netloc.lower().removesuffix(":443").removesuffix(":80")
+            url = urlsplit(target) if "[" not in target else None
+            if url is not None:
+                host = host or url.netloc.lower().removesuffix(":443").removesuffix(":80")
                 target = "/" + target.partition("://")[2].partition("/")[2]
-        status = found.get("status", "")
+        status = fields.get("status", "")
         code = int(status) if status.isascii() and status.isdigit() and len(status) == 3 else 0  # noqa: PLR2004
-        referrer, agent = _text(found, "referrer"), _text(found, "agent")
-        kind: Kind = "asset" if code == _PARTIAL_CONTENT else kind_of(method, target)
+        referrer, agent = _text(fields, "referrer"), _text(fields, "agent")
+        kind: Kind = "asset" if code == PARTIAL_CONTENT else kind_of(method, target)
         origin: Origin = origin_of_referrer(referrer, host) if host else "unknown"
-        account = _text(found, "user") if self._accounts and code != _UNAUTHORIZED else ""
-        seen = self._welcome.of_address(at, address, agent) if self._welcome is not None else _NOBODY
+        account = _text(fields, "user") if self._accounts and code != UNAUTHORIZED else ""
+        bot = self._bot_verifier.match_address(at, address, agent) if self._bot_verifier is not None else NO_BOT
         return Visit(
             at, address, session or visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
-            referrer, origin, False, seen.bot, None, code, "", False,
-            (visitor_digest(told),) if told and self._cookies else (), seen.claim, seen.proof, (), "",
+            referrer, origin, False, bot.bot, None, code, "", False,
+            (visitor_digest(logged_session),) if logged_session and self._cookies else (), bot.claim, bot.proof, (), "",
             version == OLD_HTTP,
         )  # fmt: skip
 
-    def _session(self, found: Mapping[str, str]) -> str:
-        """The name of the session that these fields tell of, or ""."""
-        told = _text(found, "session")
-        if not told and (cookies := _text(found, "cookies").encode("latin-1", "replace")):
+    def _session(self, fields: Mapping[str, str]) -> str:
+        session = _text(fields, "session")
+        if not session and (cookies := _text(fields, "cookies").encode("latin-1", "replace")):
             values = (cookie_value(cookies, name) for name in self._sessions)
-            told = next(filter(None, values), b"").decode("latin-1")
-        return SESSION + short_session(told) if told else ""
+            session = next(filter(None, values), b"").decode("latin-1")
+        return SESSION + short_session(session) if session else ""
 
 
 @lru_cache(maxsize=1 << 14)
-def short_session(told: str) -> str:
+def short_session(session: str) -> str:
     """
-    A session as it may be shown: who has all of a session's cookie has the session.
+    Shorten a session for display, because anybody who knows the whole cookie can use the session.
 
-    What is left is enough to find it in the log, and to tell it from others.
+    The rest is enough to find it in the log and to distinguish it from others.
 
     >>> short_session("s-17"), short_session("k3jq0c8l1vf2m6t9r5")
     ('s-17', 'k3jq0c8l..838944')
     """
-    if len(told) <= _LONGEST_SESSION:
-        return told
-    return f"{told[:_SHOWN_OF_A_SESSION]}..{blake2b(told.encode('utf-8', 'replace'), digest_size=3).hexdigest()}"
+    if len(session) <= _MAX_SHOWN_SESSION:
+        return session
+    return f"{session[:_SESSION_PREFIX]}..{blake2b(session.encode('utf-8', 'replace'), digest_size=3).hexdigest()}"
 
 
-def _text(found: Mapping[str, str], name: str) -> str:
-    text = found.get(name, "")
+def _text(fields: Mapping[str, str], name: str) -> str:
+    text = fields.get(name, "")
     return "" if text == "-" else text
 
 
-def _asked(found: Mapping[str, str]) -> tuple[str, str, str]:
-    """Method, target and version. A log that has targets and no methods is taken to be of what was read."""
-    target = _text(found, "target")
-    if not target and "request" in found:
-        return split_request(_text(found, "request"))
-    method = found.get("method", "GET" if target else "-")
-    query = _text(found, "query").removeprefix("?")
-    version = _text(found, "version").removeprefix("HTTP/")
+def _request(fields: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return method, target and version. A log with targets but no methods is assumed to contain GET requests."""
+    target = _text(fields, "target")
+    if not target and "request" in fields:
+        return split_request(_text(fields, "request"))
+    method = fields.get("method", "GET" if target else "-")
+    query = _text(fields, "query").removeprefix("?")
+    version = _text(fields, "version").removeprefix("HTTP/")
     return "" if method == "-" else method, f"{target}?{query}" if query and "?" not in target else target, version

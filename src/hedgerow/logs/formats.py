@@ -1,15 +1,13 @@
 r"""
-Formats: one line of an access log, or one row of the ledger, becomes a `Visit`.
+The default formats of nginx and Apache, and the rows of the ledger: each line or row becomes a `Visit`.
 
-The formats are what nginx and Apache write when nobody tells them otherwise, each with or without a virtual
-host (`example.org:443`) in front and with any further fields behind:
+A virtual host (`example.org:443`) may come first, and further fields may follow:
 
     common      192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326
     combined    the same, and then "http://example.org/start" "Mozilla/5.0"
 
-A log holds bytes, and any bytes at all. They are read as Latin-1, as the gate reads live headers: no byte is
-an error, and a log line gives the same text as the request did. `\"`, `\\`, `\n` and `\xHH` in a quoted field
-are undone.
+A log may contain any bytes. They are decoded as Latin-1, like live headers: no byte is an error, and a log line gives
+the same text as its request. The escapes `\"`, `\\`, `\n` and `\xHH` in quoted fields are undone.
 """
 
 from __future__ import annotations
@@ -33,16 +31,15 @@ from hedgerow.request.bot_verifier import BotMatch, BotVerifier
 
 _TIME = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}"
 _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
-# Everything is possessive or atomic, so that no line, however made, is looked at more than a few times over.
-# A user's name may hold spaces and brackets but no quote: the first `[time] "` ends it. An ordinary request
-# is taken apart at once, any other as a whole. The user agent may lack its closing quote: some servers cut
-# long lines.
+# Everything is possessive or atomic, so that matching takes linear time. A user's name may contain spaces and brackets,
+# but no quote: it ends at the first `[time] "`. An ordinary request is split at once, any other one later. The user
+# agent may lack its closing quote, because some servers cut long lines.
 _REST = (
     rf'(?>(.*?) \[({_TIME})\] ")(?>([A-Z]++) ([^ "\\]++) HTTP/(\d(?:\.\d)?)"|{_QUOTED}") (\d{{3}}|-) (?:\d++|-)'
     rf'(?: "{_QUOTED}" "{_QUOTED}(?:"(?: .*)?|\Z)| (?!").*)?\Z'
 )
 _PLAIN = re.compile(rf"()(\S++) \S++ {_REST}", re.ASCII)
-# "-" as the identd field tells `host address - user` from `address - user with spaces`.
+# The identd field "-" distinguishes `host address - user` from `address - user with spaces`.
 _VHOST = re.compile(rf"(\S++) (?!- )(\S++) - {_REST}", re.ASCII)
 
 _ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|.)", re.DOTALL)
@@ -54,24 +51,17 @@ _VERSION = re.compile(r"\S*\Z")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
-_MARKS = "\0\xef\xbb\xbf"
+_NOISE = "\0\xef\xbb\xbf"
 OLD_HTTP = "1.0"
-"""The version of requests that browsers no longer write."""
-
-_UNAUTHORIZED = 401
-_PARTIAL_CONTENT = 206
-
-_MOST_CACHED = 1 << 16
-_NOBODY = BotMatch("")
+"""The HTTP version that browsers no longer use."""
+UNAUTHORIZED = 401
+PARTIAL_CONTENT = 206
+NO_BOT = BotMatch("")
+_MAX_CACHED = 1 << 16
 
 
 class Format(msgspec.Struct, frozen=True):
-    """
-    How the lines of a file are written.
-
-    *name* is for people: "combined", "common", "vhost-combined", "vhost-common", "ledger" or "unknown".
-    *exact* says that times have fractions of seconds.
-    """
+    """The format of a file: its name, such as "combined" or "ledger", and whether times have fractions of seconds."""
 
     name: str
     exact: bool = False
@@ -85,14 +75,14 @@ UNKNOWN = Format("unknown")
 LEDGER = Format("ledger", exact=True)
 
 
-def recognise(lines: Sequence[bytes]) -> Format:
+def detect_plain_format(lines: Sequence[bytes]) -> Format:
     """
-    The format that most of *lines* are written in; `UNKNOWN` where none of them is in any.
+    Return the plain format of most *lines*, `UNKNOWN` if no line has one.
 
     >>> recognise([b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326']).name
     'common'
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     hosts, clients = set(), set()
     fractions = 0
     for line in lines:
@@ -105,35 +95,34 @@ def recognise(lines: Sequence[bytes]) -> Format:
             hosts.add(vhost[1])
             clients.add(vhost[2])
         name = ("vhost-" if vhost else "") + ("common" if match[11] is None else "combined")
-        found[name] = found.get(name, 0) + 1
+        counts[name] = counts.get(name, 0) + 1
         fractions += "." in match[4]
-    if not found:
+    if not counts:
         return UNKNOWN
-    name = max(found, key=lambda name: found[name])
+    name = max(counts, key=lambda name: counts[name])
     if len(hosts) > len(clients) and all(map(canonical, hosts)):
-        # No site has more addresses than visitors: these are the clients, and what follows is a proxy.
+        # A site has fewer addresses than visitors. So these are the clients, and a proxy follows.
         name = name.removeprefix("vhost-")
     return Format(name, exact=fractions > 0)
 
 
 class LineParser:
     """
-    Parses the lines of one format, quickly: one regular expression, and what repeats (times, addresses) is
-    remembered.
+    A fast parser of plain lines: one regular expression, and a cache of times and addresses.
 
-    The user in a log becomes the account only where *accounts* says so: nginx writes whatever name a client
-    sends, checked or not, and a crawler could send a new one with each request. *bot_verifier* recognises bots.
+    The user in a log becomes the account only if *accounts* is true: nginx logs any name that a client sends, and a
+    crawler could send a new one with each request. *bot_verifier* recognises bots.
     """
 
     def __init__(self, form: Format, *, accounts: bool = False, bot_verifier: BotVerifier | None = None) -> None:
         self._match = (_VHOST if form.has_host else _PLAIN).match
         self._accounts = accounts
-        self._welcome = bot_verifier
+        self._bot_verifier = bot_verifier
         self._time: tuple[str, float | None] = ("", None)
         self._addresses: dict[str, tuple[str, str]] = {}
 
     def __call__(self, line: bytes) -> Visit | None:
-        """The visit in *line* (without its newline), or None where it is not of this format."""
+        """Return the visit of a *line* without its newline, or None if it has another format."""
         match = self._match(line.rstrip(b"\r").decode("latin-1"))
         if match is None:
             return None
@@ -146,59 +135,58 @@ class LineParser:
             return None
         address, prefix = self._addresses.get(client) or self._address(client)
         if method is None:
-            method, target, version = _split(request)
+            method, target, version = split_request("" if request == "-" else unescape(request))
         referrer = "" if referrer == "-" or not referrer else unescape(referrer)
         agent = "" if agent == "-" or not agent else unescape(agent)
         code = int(status) if status != "-" else 0
-        # A part of a file: live, the Range header says the same before the answer is known.
-        kind: Kind = "asset" if code == _PARTIAL_CONTENT else kind_of(method, target)
-        visitor, account, seen = prefix, "", _NOBODY
+        # Part of a file. A live request has a Range header, which gives the same kind.
+        kind: Kind = "asset" if code == PARTIAL_CONTENT else kind_of(method, target)
+        visitor, account, bot = prefix, "", NO_BOT
         origin: Origin = "unknown"
-        if self._accounts and code != _UNAUTHORIZED:
+        if self._accounts and code != UNAUTHORIZED:
             account = account_of(user)
             visitor = visitor_of(account, prefix)
         if host:
             host = _DEFAULT_PORT.sub("", host)
             origin = origin_of_referrer(referrer, host)
-        if self._welcome is not None:
-            seen = self._welcome.of_address(at, address, agent)
+        if self._bot_verifier is not None:
+            bot = self._bot_verifier.match_address(at, address, agent)
         return Visit(
             at, address, visitor, prefix, method, target, kind, account, host, agent,
-            referrer, origin, False, seen.bot, None, code, "", False, (), seen.claim, seen.proof,
+            referrer, origin, False, bot.bot, None, code, "", False, (), bot.claim, bot.proof,
             (), "", version == OLD_HTTP,
         )  # fmt: skip
 
     def _address(self, text: str) -> tuple[str, str]:
-        """Address and prefix. What is no address (a host name, where servers look it up) stays."""
-        if len(self._addresses) >= _MOST_CACHED:
+        if len(self._addresses) >= _MAX_CACHED:
             self._addresses.clear()
         address = address_of(text)
-        found = self._addresses[text] = (address, prefix_of(address))
-        return found
+        pair = self._addresses[text] = (address, prefix_of(address))
+        return pair
 
 
 def address_of(text: str) -> str:
     """
-    The address in what a log has in the place of the client. What is none (a host name) stays.
+    Return the address in the client field of a log. A host name stays as it is.
 
-    A list of proxies begins with it; the first line of a file may begin with a mark of its encoding, and one that was
-    written after a crash with zeros.
+    The field may be a list of proxies after the client. The first line of a file may start with a byte order mark, a
+    line after a crash with NULs.
 
     >>> address_of("192.0.2.1, 10.0.0.1"), address_of("192.0.2.1,"), address_of("host.example.org")
     ('192.0.2.1', '192.0.2.1', 'host.example.org')
     """
-    found = parse_address(text)
-    if found is None:
-        bare = text.lstrip(_MARKS).partition(",")[0]
-        found = parse_address(bare) or bare or text
-    return found
+    address = parse_address(text)
+    if address is None:
+        bare = text.lstrip(_NOISE).partition(",")[0]
+        address = parse_address(bare) or bare or text
+    return address
 
 
 def seconds_of(text: str) -> float | None:
     """
-    The seconds since 1970 of a log's time, or None where there is no such time.
+    Return the seconds since 1970 of a log's time, or None if it is invalid.
 
-    The leap second 23:59:60 is the second after it.
+    The leap second 23:59:60 equals the second after it.
 
     >>> seconds_of("10/Oct/2000:13:55:36 -0700")
     971211336.0
@@ -213,22 +201,22 @@ def seconds_of(text: str) -> float | None:
 
 @lru_cache(maxsize=1 << 10)
 def _midnight(day: str, zone: str) -> float | None:
-    """When a *day* (`10/Oct/2000`) begins in a *zone* (`-0700`)."""
-    month, between = divmod(_MONTHS.find(day[3:6]), 3)
+    """Return the start of a *day* (`10/Oct/2000`) in a *zone* (`-0700`)."""
+    month, remainder = divmod(_MONTHS.find(day[3:6]), 3)
     hours, minutes = int(zone[1:3]), int(zone[3:5])
-    if between or hours > 23 or minutes > 59:  # noqa: PLR2004
+    if remainder or hours > 23 or minutes > 59:  # noqa: PLR2004
         return None
     try:
         days = date(int(day[7:]), month + 1, int(day[:2])).toordinal() - _EPOCH
     except ValueError:
         return None
-    ahead = (hours * 60 + minutes) * 60
-    return days * 86400.0 - (ahead if zone[0] == "+" else -ahead)
+    offset = (hours * 60 + minutes) * 60
+    return days * 86400.0 - (offset if zone[0] == "+" else -offset)
 
 
 def unescape(text: str) -> str:
     r"""
-    A quoted field as it was before the server escaped it.
+    Undo the escapes of a quoted field.
 
     >>> unescape(r"a \"b\" \x41 \\")
     'a "b" A \\'
@@ -241,34 +229,23 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def account_of(user: str) -> str:
-    """The account that a log's user names; "" where it names none."""
+    """Return the account in the user field of a log, or ""."""
     return "" if user in {"-", '""'} else unescape(user)
 
 
-def split_request(whole: str) -> tuple[str, str, str]:
+def split_request(line: str) -> tuple[str, str, str]:
     """
-    Method, target and version of a request line; no method and no version where it is none.
+    Return method, target and version of a request line. Text that is none, such as a TLS greeting, is all target.
 
-    The target ends at the last ` HTTP/` that nothing but a version follows. Some requests are as long as a line can be:
-    nothing here looks at a place twice.
+    The target may contain spaces. It ends at the last ` HTTP/` that is followed only by a version. Linear in time.
     """
-    method = _METHOD.match(whole)
+    method = _METHOD.match(line)
     if method is None:
-        return "", whole, ""
-    target, separator, version = whole[method.end() :].rpartition(" HTTP/")
+        return "", line, ""
+    target, separator, version = line[method.end() :].rpartition(" HTTP/")
     if not separator or not _VERSION.match(version):
-        return method[0][:-1], whole[method.end() :], ""
+        return method[0][:-1], line[method.end() :], ""
     return method[0][:-1], target, version
-
-
-def _split(request: str) -> tuple[str, str, str]:
-    """
-    Method, target and version of an odd request line. What is none (`-`, a TLS greeting, noise) has no method and is
-    all target.
-
-    A target may hold spaces: some clients send them as they are.
-    """
-    return split_request("" if request == "-" else unescape(request))
 
 
 LEDGER_COLUMNS = (
@@ -283,33 +260,61 @@ _PROOFS = frozenset(get_args(Proof))
 
 
 def visit_of_row(row: Sequence[Any]) -> Visit | None:
-    """The visit in a row of the ledger (`LEDGER_COLUMNS`), as it was; None where it makes no sense."""
+    """Return the visit in a row of the ledger (`LEDGER_COLUMNS`), or None if a value is invalid."""
     at, visitor, address, account, method, host, target, kind, referrer, agent, origin, prefetch, *more = row
-    bot, mark, issued_to, parent, leads_to, asked, tampered, linked, status, claim, proof, signs, fingerprint = more
-    texts = (visitor, address, account, method, host, target, referrer, agent, bot, asked, claim, signs, fingerprint)
+    (
+        bot,
+        mark,
+        issued_to,
+        parent,
+        marker_target,
+        asked,
+        tampered,
+        linked,
+        status,
+        claim,
+        proof,
+        anomalies,
+        fingerprint,
+    ) = more
+    texts = (
+        visitor,
+        address,
+        account,
+        method,
+        host,
+        target,
+        referrer,
+        agent,
+        bot,
+        asked,
+        claim,
+        anomalies,
+        fingerprint,
+    )
     if not isinstance(at, float) or not isinstance(status, int) or not all(isinstance(t, str) for t in texts):
         return None
     if kind not in _KINDS or origin not in _ORIGINS or proof not in _PROOFS or not isinstance(linked, bytes):
         return None
     marker = None
     if mark:
-        sound = isinstance(issued_to, bytes) and isinstance(parent, bytes) and isinstance(leads_to, str)
-        if mark not in _MARKERS or not sound:
+        valid = isinstance(issued_to, bytes) and isinstance(parent, bytes) and isinstance(marker_target, str)
+        if mark not in _MARKERS or not valid:
             return None
-        marker = Marker(mark, issued_to, parent, leads_to)
-    known = tuple(linked[i : i + VISITOR_BYTES] for i in range(0, len(linked), VISITOR_BYTES))
+        marker = Marker(mark, issued_to, parent, marker_target)
+    digests = tuple(linked[i : i + VISITOR_BYTES] for i in range(0, len(linked), VISITOR_BYTES))
     return Visit(
         at, address, visitor, prefix_of(address), method, target, kind, account, host, agent, referrer,
-        origin, bool(prefetch), bot, marker, status, asked, bool(tampered), known,
-        claim, proof, tuple(signs.split()), fingerprint,
+        origin, bool(prefetch), bot, marker, status, asked, bool(tampered), digests,
+        claim, proof, tuple(anomalies.split()), fingerprint,
     )  # fmt: skip
 
 
 def readable(text: str) -> str:
     r"""
-    *text* as it may be shown to a person: what could steer a terminal is escaped.
+    Return *text* in a form that is safe to print: control characters are escaped.
 
-    UTF-8 that was read as Latin-1 is put right first.
+    UTF-8 that was decoded as Latin-1 is corrected first.
 
     >>> readable("caf\xc3\xa9 \x1b[2J")
     'café \\x1b[2J'
@@ -323,7 +328,7 @@ def readable(text: str) -> str:
 
 def iso(at: float | None) -> str | None:
     """
-    A time as ISO 8601 in UTC, to the millisecond; None where it is none, or beyond the calendar.
+    Format a time as ISO 8601 in UTC with milliseconds, None if it is None or out of range.
 
     >>> iso(971211336.0)
     '2000-10-10T20:55:36.000Z'
@@ -331,7 +336,7 @@ def iso(at: float | None) -> str | None:
     if at is None:
         return None
     try:
-        moment = datetime.fromtimestamp(at, UTC)
+        time = datetime.fromtimestamp(at, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""The ledger, read along while it is written: each visit with its evidence and what was decided, once and in order."""
+"""Following a ledger while it is written: each visit with its decision, once and in order."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from hedgerow.logs.formats import LEDGER_COLUMNS, visit_of_row
 _COLUMNS = ("action", "evidence", *LEDGER_COLUMNS)
 _ACTIONS = frozenset(get_args(Action))
 _EVIDENCE = msgspec.json.Decoder(tuple[Evidence, ...])
-_NOTHING = {action: Decision(action) for action in get_args(Action)}
+_WITHOUT_EVIDENCE = {action: Decision(action) for action in get_args(Action)}
 
 
 class LedgerFollower:
-    """Reads a ledger from behind the row *after* on; from its end on where that is None."""
+    """Reads a ledger from the row after number *after*, or from its end if that is None."""
 
-    def __init__(self, reading: LedgerReader, after: int | None = None) -> None:
-        self._reading = reading
-        newest = reading.newest()
-        # A ledger that was begun anew counts from 1 again.
+    def __init__(self, reader: LedgerReader, after: int | None = None) -> None:
+        self._reader = reader
+        newest = reader.newest()
+        # A new ledger counts from 1 again.
         self.after = newest if after is None else after if after <= newest else 0
         self.bad = 0
-        """Rows that made no sense."""
+        """Number of invalid rows."""
 
     @property
     def behind(self) -> int:
-        """Rows that are still to be read."""
-        return max(0, self._reading.newest() - self.after)
+        """The number of rows still to read."""
+        return max(0, self._reader.newest() - self.after)
 
     def read(self) -> Sequence[tuple[Visit, Decision]]:
-        """The next visits; none where there are no more yet."""
-        found = []
-        for number, action, evidence, *row in self._reading.after(self.after, _COLUMNS):
+        """Return the next visits, none if there are no new ones."""
+        visits = []
+        for number, action, evidence, *row in self._reader.after(self.after, _COLUMNS):
             self.after = number
             visit, decision = visit_of_row(row), _decision(action, evidence)
             if visit is None or decision is None:
                 self.bad += 1
             else:
-                found.append((visit, decision))
-        return found
+                visits.append((visit, decision))
+        return visits
 
 
 def _decision(action: Any, evidence: Any) -> Decision | None:
     if action not in _ACTIONS:
         return None
     if evidence == "[]":
-        return _NOTHING[action]
+        return _WITHOUT_EVIDENCE[action]
     try:
         return Decision(action, _EVIDENCE.decode(evidence))
     except (msgspec.MsgspecError, TypeError):

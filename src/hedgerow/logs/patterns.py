@@ -1,14 +1,14 @@
 r"""
-Patterns: a format as it stands in a server's settings, nginx's `log_format` or Apache's `LogFormat`, becomes a parser.
+Parsers made from a server's own format: nginx's `log_format` or Apache's `LogFormat`.
 
     $remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"
     %h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\"
 
-What stands between the fields tells where each ends. A field in quotes ends at the quote that is not escaped. A whole
-directive (`log_format main '...' '...';`) is taken for what it says, and `\t` for a tab.
+The text between two fields says where the first ends. A quoted field ends at the first unescaped quote. A whole
+directive (`log_format main '...' '...';`) is accepted, too, and `\t` is a tab.
 
-An X-Forwarded-For is a list, `client, proxy, proxy`. Where a format names no other client it is who stands first in it:
-the only one that can be, though anybody may begin the list with a lie.
+X-Forwarded-For is a list, `client, proxy, proxy`. If a format has no other client, the first address counts, although a
+client can forge it.
 """
 
 from __future__ import annotations
@@ -39,17 +39,27 @@ _HEADERS = {
 }  # fmt: skip
 _DIRECTIVE = re.compile(r"\s*(?:log_format\s+\S+(?:\s+escape=\w+)?|LogFormat)\s+(?=[\"'])", re.IGNORECASE)
 _SINGLE, _DOUBLE = (re.compile(rf"{q}((?:[^{q}\\]|\\.)*){q}", re.DOTALL) for q in "'\"")
-_LISTS = {"address", "forwarded"}
+_ADDRESS_LISTS = {"address", "forwarded"}
 _COOKIE = "cookie_"
-_NUMBERED_TIMES = {"sec", "msec", "usec", "begin:sec", "begin:msec", "begin:usec", "end:sec", "end:msec", "end:usec"}
-_LONGEST = 4096
-_TIMES = {"%d/%b/%Y:%T %z": "", "%d/%b/%Y:%H:%M:%S %z": ""}
+_NUMBERED_DEFAULT_TIMES = {
+    "sec",
+    "msec",
+    "usec",
+    "begin:sec",
+    "begin:msec",
+    "begin:usec",
+    "end:sec",
+    "end:msec",
+    "end:usec",
+}
+_MAX_LENGTH = 4096
+_DEFAULT_TIMES = {"%d/%b/%Y:%T %z": "", "%d/%b/%Y:%H:%M:%S %z": ""}
 
 Extract = Callable[[bytes], "dict[str, str] | None"]
 
 
 def is_pattern(text: str) -> bool:
-    """Whether *text* is a format as it stands in a server's settings, and no name."""
+    """Return whether *text* is a server's own format and not the name of a format."""
     return "$" in text or "%" in text
 
 
@@ -57,14 +67,14 @@ def pattern_extract(
     pattern: str, fields: Mapping[str, str] | None = None, sessions: Sequence[str] = (), *, alone: bool = True
 ) -> Extract:
     """
-    What takes lines of *pattern* apart; LogError where it names no client or no time.
+    Return a function that splits lines of *pattern* into fields, or raise LogError if client or time is missing.
 
-    *fields* says by what name of the server's (`http_x_user`, `X-User`) some of our fields go. *sessions* are cookies
-    that name a session: where a format has one of them, it may do without a client if that is enough *alone*.
+    *fields* maps Hedgerow's names to those of the server (`http_x_user`, `X-User`). *sessions* are session cookies.
+    With *alone* a format with a session needs no client.
     """
-    if len(pattern) > _LONGEST:
+    if len(pattern) > _MAX_LENGTH:
         raise LogError("the format is too long; give the log_format or LogFormat of the server")
-    unquoted = _said(pattern)
+    unquoted = _unquote(pattern)
     given = {theirs.lower(): ours for ours, theirs in (fields or {}).items()}
     given |= dict.fromkeys((name.lower() for name in sessions), "session")
     parts = _merged(_nginx_parts(unquoted, given) if "$" in unquoted else _apache_parts(unquoted, given))
@@ -73,31 +83,34 @@ def pattern_extract(
     names = [name for name, _ in parts if name]
     if alone and sessions and "session" in names:
         names.append("address")
-    for needed, said in (("address", "the client ($remote_addr or %h)"), ("time", "the time ($time_local or %t)")):
+    for needed, description in (
+        ("address", "the client ($remote_addr or %h)"),
+        ("time", "the time ($time_local or %t)"),
+    ):
         if needed not in names:
-            raise LogError(f"the format does not name {said}; without it nothing can be told from a log")
+            raise LogError(f"the format does not contain {description}, which is needed")
     expression = re.compile(_expression(parts), re.ASCII | re.DOTALL)
-    wanted = [(k, name) for k, name in enumerate((n for n, _ in parts if n is not None), 1) if name]
-    zone = next((form for name, form in parts if name == "time" and form and "%" in form), "")
+    groups = [(k, name) for k, name in enumerate((n for n, _ in parts if n is not None), 1) if name]
+    time_format = next((form for name, form in parts if name == "time" and form and "%" in form), "")
 
     def extract(line: bytes) -> dict[str, str] | None:
         match = expression.match(line.rstrip(b"\r").decode("latin-1"))
         if match is None:
             return None
-        found: dict[str, str] = {}
-        for k, name in wanted:
-            # Two fields of one meaning: the first that says something.
-            if found.get(name, "-") == "-":
-                found[name] = unescape(match[k])
-        if zone:
-            found["time"] = _strptime(found["time"], zone)
-        return found
+        values: dict[str, str] = {}
+        for k, name in groups:
+            # Of two fields with one meaning, the first that is not empty counts.
+            if values.get(name, "-") == "-":
+                values[name] = unescape(match[k])
+        if time_format:
+            values["time"] = _strptime(values["time"], time_format)
+        return values
 
     return extract
 
 
-def _said(pattern: str) -> str:
-    """What a pattern says, without what a server's settings put around it."""
+def _unquote(pattern: str) -> str:
+    """Return the pattern without the directive and quotes of a server's settings."""
     directive = _DIRECTIVE.match(pattern)
     if directive is not None:
         rest = pattern[directive.end() :]
@@ -107,13 +120,13 @@ def _said(pattern: str) -> str:
 
 
 def _nginx_parts(pattern: str, given: Mapping[str, str]) -> list[tuple[str | None, str]]:
-    """Fields and what stands between them: a name ("" where nobody wants to know) or None, and a text."""
+    """Return fields and the texts between them. A field has a name ("" if unused), a text has None."""
     parts: list[tuple[str | None, str]] = []
     end = 0
     for match in _NGINX.finditer(pattern):
-        theirs = match[1] or match[2]
-        cookie = given.get(theirs.lower().removeprefix(_COOKIE)) if theirs.startswith(_COOKIE) else ""
-        name = given.get(theirs.lower()) or cookie or _FIELDS.get(theirs, "")
+        variable = match[1] or match[2]
+        cookie = given.get(variable.lower().removeprefix(_COOKIE)) if variable.startswith(_COOKIE) else ""
+        name = given.get(variable.lower()) or cookie or _FIELDS.get(variable, "")
         parts += [(None, pattern[end : match.start()]), (name, "")]
         end = match.end()
     return [*parts, (None, pattern[end:])]
@@ -130,21 +143,21 @@ def _apache_parts(pattern: str, given: Mapping[str, str]) -> list[tuple[str | No
             parts.append((None, "%"))
         elif letter == "t" and not inside:
             parts += [(None, "["), ("time", ""), (None, "]")]
-        elif letter == "t" and inside in _NUMBERED_TIMES:
+        elif letter == "t" and inside in _NUMBERED_DEFAULT_TIMES:
             parts.append(("time", ""))
         elif letter == "t":
             form = inside.removeprefix("begin:").removeprefix("end:")
-            parts.append(("time", _TIMES.get(form, form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d"))))
+            parts.append(("time", _DEFAULT_TIMES.get(form, form.replace("%T", "%H:%M:%S").replace("%F", "%Y-%m-%d"))))
         elif letter in {"i", "C", "e"} and inside:
-            usual = _HEADERS.get(inside.lower(), "") if letter == "i" else ""
-            parts.append((given.get(inside.lower()) or usual, ""))
+            default = _HEADERS.get(inside.lower(), "") if letter == "i" else ""
+            parts.append((given.get(inside.lower()) or default, ""))
         else:
             parts.append((_LETTERS.get(letter, ""), ""))
     return [*parts, (None, pattern[end:])]
 
 
 def _merged(parts: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]:
-    """The same, with one text between two fields; LogError where there is none, and nobody can tell them apart."""
+    """Join adjacent texts. Raise LogError if two fields have no text between them."""
     merged: list[tuple[str | None, str]] = [(None, "")]
     for name, literal in parts:
         before = merged[-1]
@@ -152,8 +165,8 @@ def _merged(parts: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]
             merged[-1] = (None, before[1] + literal)
         elif name is not None and len(merged) > 1 and before == (None, ""):
             if (merged[-2][0], name) != ("target", "query"):
-                raise LogError("two fields of the format touch each other; nobody could tell where one ends")
-            # Together they are the target.
+                raise LogError("two fields of the format have nothing between them, so they cannot be separated")
+            # Together they form the target.
             merged.pop()
         else:
             merged.append((name, literal))
@@ -162,38 +175,38 @@ def _merged(parts: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]
 
 def _expression(parts: list[tuple[str | None, str]]) -> str:
     """
-    Each field ends where what stands behind it begins.
+    Return a regular expression in which each field ends where the text after it begins.
 
-    Everything is possessive or atomic, so that no line, however made, is looked at more than a few times over.
+    Everything is possessive or atomic, so that matching takes linear time.
     """
     text = ""
-    taken = False
+    consumed = False
     for k, (name, literal) in enumerate(parts):
         if name is None:
-            text += "" if taken else re.escape(literal)
-            taken = False
+            text += "" if consumed else re.escape(literal)
+            consumed = False
             continue
-        behind = parts[k + 1][1] if k + 1 < len(parts) else ""
-        if behind.startswith('"'):
+        following = parts[k + 1][1] if k + 1 < len(parts) else ""
+        if following.startswith('"'):
             text += r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
-        elif not behind:
+        elif not following:
             text += r"(.*+)"
-        elif behind.startswith(" ") and name in _LISTS:
+        elif following.startswith(" ") and name in _ADDRESS_LISTS:
             text += r"([^ ]*+(?:(?<=,) [^ ]*+)*+)"
-        elif behind.startswith(" ") and literal:
+        elif following.startswith(" ") and literal:
             text += f"((?:[^ ]*+ ){{{literal.count(' ')}}}[^ ]*+)"
-        elif behind.startswith(" ") and name in {"user", "time", "request", "agent"}:
-            # It may hold spaces: it ends at the first place where all of what stands behind it does.
-            text += f"(?>(.*?){re.escape(behind)})"
-            taken = True
+        elif following.startswith(" ") and name in {"user", "time", "request", "agent"}:
+            # It may contain spaces, so it ends where the whole following text matches first.
+            text += f"(?>(.*?){re.escape(following)})"
+            consumed = True
         else:
-            text += f"([^{re.escape(behind[0])}]*+)"
+            text += f"([^{re.escape(following[0])}]*+)"
     return text + r"\Z"
 
 
 def _strptime(text: str, form: str) -> str:
     try:
-        found = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is put right below
+        time = datetime.strptime(text, form)  # noqa: DTZ007 - the zone is set below
     except ValueError:
         return ""
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).isoformat()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()

@@ -1,7 +1,7 @@
 """
-Structured logs: JSON lines (Caddy, Traefik, nginx), AWS load balancers, CloudFront, IIS and all that is W3C, Parquet.
+Structured logs: JSON lines (Caddy, Traefik, nginx), AWS load balancers, W3C logs (CloudFront, IIS), Parquet.
 
-The directives of a W3C log (`#Fields: ...`) are no lines of it: they say how the next ones are written.
+The directives of a W3C log (`#Fields: ...`) describe the lines that follow and are not lines themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _W3C_NEEDED = {"c-ip", "time"}
 
 
 def json_extract(names: FieldNames, line: bytes) -> dict[str, str] | None:
-    """The fields of a line that is a JSON object."""
     try:
         data = _JSON.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -35,7 +34,7 @@ def json_extract(names: FieldNames, line: bytes) -> dict[str, str] | None:
 
 
 def alb_extract(line: bytes) -> dict[str, str] | None:
-    """The fields of a line of an AWS application load balancer; it tells no referrers."""
+    """Return the fields of a line of an AWS application load balancer, which has no referrer."""
     match = _ALB.match(line.decode("latin-1"))
     if match is None:
         return None
@@ -44,7 +43,7 @@ def alb_extract(line: bytes) -> dict[str, str] | None:
 
 
 class W3c:
-    """Takes lines of a W3C log apart: IIS, CloudFront. Reads the directives as they come."""
+    """Splits lines of a W3C log (IIS, CloudFront) as its directives say."""
 
     def __init__(self, names: FieldNames | None = None) -> None:
         self._fields: list[str] = []
@@ -52,7 +51,7 @@ class W3c:
         self._date = ""
 
     def is_directive(self, line: bytes) -> bool:
-        """Whether *line* is a directive; if so it is obeyed."""
+        """Return whether *line* is a directive, and apply it."""
         if not line.startswith(b"#"):
             return False
         name, _, rest = line[1:].decode("latin-1").strip().partition(":")
@@ -68,26 +67,26 @@ class W3c:
         if not self._fields or len(values) != len(self._fields):
             return None
         row = {name: value for name, value in zip(self._fields, values, strict=True) if value != "-"}
-        found = self._names.texts(row)
-        found["time"] = f"{row.get('date', self._date)}T{row.get('time', '')}+00:00"
+        fields = self._names.texts(row)
+        fields["time"] = f"{row.get('date', self._date)}T{row.get('time', '')}+00:00"
         tabs = "\t" in text
         for name in ("agent", "referrer", "cookies"):
-            # IIS writes a plus for a space, CloudFront encodes.
-            if name in found:
-                found[name] = unquote(found[name]) if tabs else found[name].replace("+", " ")
-        return found
+            # IIS writes a plus for a space. CloudFront uses percent encoding.
+            if name in fields:
+                fields[name] = unquote(fields[name]) if tabs else fields[name].replace("+", " ")
+        return fields
 
 
 def is_w3c(lines: list[bytes]) -> bool:
-    """Whether the directives in *lines* name what is needed."""
+    """Return whether a directive in *lines* names the needed fields."""
     for line in lines:
         if line.startswith(b"#Fields:"):
             return set(line[8:].decode("latin-1").split()) >= _W3C_NEEDED
     return False
 
 
-def parquet_rows(path: str, names: FieldNames) -> Iterator[list[dict[str, str] | None]]:
-    """The rows of a Parquet file, some at a time, as fields; None where a row cannot be read."""
+def parquet_rows(path: str, names: FieldNames) -> Iterator[list[dict[str, str]]]:
+    """Yield batches of rows of a Parquet file as fields."""
     try:
         from pyarrow import parquet
     except ImportError:
@@ -98,4 +97,4 @@ def parquet_rows(path: str, names: FieldNames) -> Iterator[list[dict[str, str] |
             rows: list[Mapping[str, Any]] = batch.to_pylist()
             yield [names.texts(row) for row in rows]
     except (OSError, ValueError) as error:
-        raise LogError(f"{path}: is no Parquet that can be read: {str(error).partition(chr(10))[0]}") from None
+        raise LogError(f"{path}: cannot be read as Parquet: {str(error).partition(chr(10))[0]}") from None

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from hedgerow.challenge.hooks import TOO_MANY
+from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import (
     PASS,
     Block,

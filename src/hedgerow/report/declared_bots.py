@@ -70,7 +70,7 @@ class DeclaredBots:
     def may_be_welcome(self, source: int) -> bool:
         """Whether a source says it is a bot that is welcome once verified, and has not been caught lying."""
         bot = self._bots.get(source)
-        return bot is not None and self.state[source] != FALSE and self._all.welcomes(bot)
+        return bot is not None and self.state[source] != FALSE and self._all.allows(bot)
 
     def sentence(self, source: int) -> str:
         """What a source declares that declares anything, for a person."""

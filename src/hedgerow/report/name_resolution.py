@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from hedgerow.request.bots import BotProofs, Name
+from hedgerow.request.bots import BotProofs, NameLookup
 from hedgerow.web.lookups.dns import DnsTimeoutError, Resolver, is_in
 
 _AT_ONCE = 50
 
 
-def resolve(questions: Sequence[Name], proofs: BotProofs, resolver: Resolver) -> int:
+def resolve(questions: Sequence[NameLookup], proofs: BotProofs, resolver: Resolver) -> int:
     """Ask about all *questions* and let *proofs* know; gives how many had no answer."""
     return asyncio.run(_resolve({(q.bot.name, q.address): q for q in questions}, proofs, resolver))
 
 
-async def _resolve(questions: dict[tuple[str, str], Name], proofs: BotProofs, resolver: Resolver) -> int:
+async def _resolve(questions: dict[tuple[str, str], NameLookup], proofs: BotProofs, resolver: Resolver) -> int:
     room = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(question: Name) -> bool:
+    async def ask(question: NameLookup) -> bool:
         async with room:
             try:
                 true = await is_in(question.address, question.bot.domains, resolver)

@@ -26,7 +26,7 @@ from hedgerow.report.shape_opinion import ShapeOpinion
 from hedgerow.report.source_labels import DeclarationOpinion, HeuristicsOpinion, Opinion, SourceLabels
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.window_opinion import WindowOpinion
-from hedgerow.request.bots import BotProofs, Bots, Name
+from hedgerow.request.bots import BotProofs, Bots, NameLookup
 from hedgerow.settings.schema import Settings
 from hedgerow.watch.models.bundle import load as load_bundle
 from hedgerow.watch.models.bundle import load_window
@@ -140,7 +140,7 @@ def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
     from hedgerow.report.name_resolution import resolve
     from hedgerow.web.lookups.dns import DnsResolver
 
-    questions: list[Name] = []
+    questions: list[NameLookup] = []
     proofs.ask = questions.append
     DeclaredBots(tables, bots)
     proofs.ask = None

@@ -128,7 +128,7 @@ class Peaks:
             self._sweep(at)
             hits = array("d")
         before = len(hits)
-        add_hit(hits, at, keep=self._longest, most=self._most_hits)
+        add_hit(hits, at, max_age=self._longest, max_hits=self._most_hits)
         self._times += len(hits) - before
         self._hits[visitor] = hits
         while self._times > self._most_times:

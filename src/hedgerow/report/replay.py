@@ -167,7 +167,7 @@ def replay(
             target, marker, tampered = unmark(visit.target, visit.host or host)
             if marker is not None or tampered:
                 seen = msgspec.structs.replace(
-                    visit, target=target, marker=marker, tampered=tampered, asked=visit.target
+                    visit, target=target, marker=marker, tampered=tampered, raw_target=visit.target
                 )
         decision = run_now(gate.decide(seen))
         gate.settle(decision)

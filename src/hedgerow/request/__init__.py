@@ -1,5 +1,7 @@
 """
-Request: from a raw request to a `Visit`: account, known bots and their proofs, header anomalies, markers.
+Request: turns a raw live request into a `Visit`.
 
-Never decides and never counts. Called by the gate's identification step and by `logs`. Tests: `tests/request/`.
+Owns accounts, known bots and their verification, header anomalies and the decryption of markers in addresses. Never
+decides, counts or does I/O. Called by `core.gate`, and by `logs` for bots. Tests: `tests/request/`,
+`tests/core/test_gate.py`.
 """

@@ -1,4 +1,4 @@
-"""Accounts: which account a request belongs to, from a cookie, from a header of a trusted proxy, or from a callable."""
+"""The account of a request, from a cookie, a header of a trusted proxy, or a callable of the site."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hedgerow.core.state import ACCOUNT
 
 Headers = Iterable[tuple[bytes, bytes]]
 AccountOf = Callable[[Mapping[str, str]], str | None]
-"""Gets the request's headers (lower-case names) and returns the account's name, or None."""
+"""Receives the request's headers (lower-case names) and returns the account's name or None."""
 
-_LONGEST_NAME = 100
+_MAX_NAME_BYTES = 100
 
 
 def cookie_value(header: bytes, name: bytes) -> bytes:
     """
-    The value of cookie *name* in a Cookie header, or b"".
+    Return the value of cookie *name* in a Cookie header, or b"".
 
     >>> cookie_value(b"a=1; sid=x=y; b", b"sid")
     b'x=y'
@@ -31,26 +31,27 @@ def cookie_value(header: bytes, name: bytes) -> bytes:
 
 
 def visitor_of(account: str, prefix: str) -> str:
-    """Who is asking: the account where one is known, else the address prefix."""
+    """Return the key of a visitor: the account if known, else the address prefix."""
     return ACCOUNT + account if account else prefix
 
 
-def _name(text: str) -> str:
+def _storable_name(text: str) -> str:
     """
-    An account's name as stores can keep it: a long one is named by its digest, so two that begin alike stay two.
+    Return an account's name in a form that every store accepts.
 
-    Half a surrogate pair, which the site's own code may give us, is no character: no store takes it.
+    A long name becomes its digest, so two names with the same beginning stay different. A lone surrogate, which the
+    site's callable may return, is replaced: no store accepts it.
     """
     name = text.encode("utf-8", "replace")
-    return name.decode() if len(name) <= _LONGEST_NAME else blake2b(name, digest_size=16).hexdigest()
+    return name.decode() if len(name) <= _MAX_NAME_BYTES else blake2b(name, digest_size=16).hexdigest()
 
 
 class Accounts:
     """
-    Finds the account of a request.
+    Finds the account of a request. The first source that gives a name wins: *callable_*, *header*, *cookie*.
 
-    *cookie* names a session cookie: its value is a secret, so the account is named by a digest of it. *header* is
-    believed only from a trusted proxy. *callable_* is the site's own code (middleware). The first that answers wins.
+    *callable_* is the site's own code (middleware). *header* counts only from a trusted proxy. *cookie* names the
+    session cookie; its value is a secret, so the account's name is a digest of it.
     """
 
     def __init__(self, *, cookie: str = "", header: str = "", callable_: AccountOf | None = None) -> None:
@@ -62,15 +63,14 @@ class Accounts:
         return bool(self._cookie or self._header or self._callable)
 
     def account(self, headers: Headers, *, trusted: bool) -> str:
-        """The account's name, or "" where none is known."""
         if self._callable is not None:
-            found = self._callable({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in headers})
-            if found:
-                return _name(str(found))
+            name = self._callable({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in headers})
+            if name:
+                return _storable_name(str(name))
         if self._header and trusted:
             for key, value in headers:
                 if key == self._header and value.strip():
-                    return _name(value.strip().decode("utf-8", "replace"))
+                    return _storable_name(value.strip().decode("utf-8", "replace"))
         if self._cookie:
             for key, value in headers:
                 if key == b"cookie":

@@ -1,11 +1,10 @@
 """
-Signatures of bots: HTTP message signatures (RFC 9421) by Ed25519, as Web Bot Auth uses them.
+Verification of bot signatures: HTTP message signatures (RFC 9421) with Ed25519, as in Web Bot Auth.
 
-A bot signs parts of its request, `@authority` among them, under a key that it publishes at the host which its
-`Signature-Agent` names. The key is looked up beside the request; until it is there, nothing is said. What is signed is
-rebuilt from the request as it came, so a changed header is a signature that does not fit.
-
-A signature says when it was made and until when it is good. One with a nonce is good once.
+A bot signs parts of its request, including `@authority`. It publishes the key at the host in its `Signature-Agent`
+header. The key is fetched in the background; until then the outcome is pending. The signed text is rebuilt from the
+request as received, so a changed header fails verification. A signature is limited in time. One with a nonce is valid
+once.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ DIRECTORY = "/.well-known/http-message-signatures-directory"
 SignatureOutcome = Literal["verified", "pending", "unknown", "forged", "expired", "replayed"]
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
-_LONGEST_HEADER = 4096
-_MOST_COMPONENTS = 32
-_MOST_NONCES = 100_000
-_MOST_SIGNERS = 200
-_MOST_KEYS = 50
-_SKEW = 60.0
-_LONGEST_LIFE = 86_400.0
-_DIRECTORY_FOR = 3600.0
-_ASK_AGAIN = 300.0
+_MAX_HEADER_LENGTH = 4096
+_MAX_COMPONENTS = 32
+_MAX_NONCES = 100_000
+_MAX_SIGNERS = 200
+_MAX_KEYS = 50
+_CLOCK_SKEW = 60.0
+_MAX_LIFETIME = 86_400.0
+_DIRECTORY_LIFETIME = 3600.0
+_RETRY_AFTER = 300.0
 _KEY_BYTES = 32
 
-# Structured fields (RFC 8941), as far as they are used here; possessive, so that no header is gone over twice.
+# The used parts of structured fields (RFC 8941). Possessive, so that matching takes linear time.
 _NAME = r"[a-z*][a-z0-9_.*-]*+"
 _STRING = r'"(?:[ !#-\[\]-~]|\\["\\])*+"'
 _BARE = rf"(?:{_STRING}|:[A-Za-z0-9+/=]*+:|\?[01]|-?\d{{1,15}}(?:\.\d{{1,3}})?|[A-Za-z*][!#$%&'*+.^_`|~:/0-9A-Za-z-]*+)"
@@ -55,7 +54,7 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Request(NamedTuple):
-    """What of a request may be signed. *target* is path and query as they were sent."""
+    """The parts of a request that a signature may cover. *target* is path and query as sent."""
 
     at: float
     method: str
@@ -66,25 +65,25 @@ class Request(NamedTuple):
 
 
 class Signed(NamedTuple):
-    """Who a signature says has made it, and whether that is true. *bot* is None where we do not know the signer."""
+    """The claimed signer (None if unknown) and the outcome of the verification."""
 
     bot: KnownBot | None
     outcome: SignatureOutcome
 
 
 def members(text: str) -> dict[str, str] | None:
-    """The members of a dictionary, as they are written; None where it is not well formed."""
-    found: dict[str, str] = {}
+    """Return the members of a structured dictionary as written, or None if it is malformed."""
+    values: dict[str, str] = {}
     position = 0
     while position < len(text):
         member = _MEMBER.match(text, position)
         if member is None:
             return None
-        found[member[1]] = member[2]
+        values[member[1]] = member[2]
         position = member.end()
         if member[3] and position == len(text):
             return None
-    return found
+    return values
 
 
 def _parameters(text: str) -> dict[str, str]:
@@ -101,13 +100,12 @@ def _joined(headers: RawHeaders, name: bytes) -> str | None:
 
 
 def authority(scheme: str, host: str) -> str:
-    """The host as it is signed: in lower case, without the scheme's usual port."""
-    plain = host.lower()
-    return plain.removesuffix(_DEFAULT_PORTS.get(scheme, "\n"))
+    """Return the host in its signed form: lower case, without the default port."""
+    return host.lower().removesuffix(_DEFAULT_PORTS.get(scheme, "\n"))
 
 
 def _component(request: Request, name: str, parameters: Mapping[str, str]) -> str | None:
-    """The value of a component, or None where we do not know it."""
+    """Return the value of a signed component, or None if it is missing or not supported."""
     if name.startswith("@"):
         if parameters:
             return None
@@ -131,7 +129,7 @@ def _component(request: Request, name: str, parameters: Mapping[str, str]) -> st
 
 
 class _Input(NamedTuple):
-    """A member of Signature-Input: the text that was signed, and what it says about the signature."""
+    """A member of Signature-Input: the signed text (*base*) and the parameters of the signature."""
 
     base: bytes
     covered: frozenset[str]
@@ -142,11 +140,11 @@ class _Input(NamedTuple):
     nonce: str
 
 
-def _read(request: Request, raw: str) -> _Input | None:
+def _parse_input(request: Request, raw: str) -> _Input | None:
     inner, _, outer = raw.rpartition(")")
     parameters = _parameters(outer)
     components = _COMPONENT.findall(inner)
-    if not components or len(components) > _MOST_COMPONENTS:
+    if not components or len(components) > _MAX_COMPONENTS:
         return None
     lines, covered, agent_key = [], set(), ""
     for quoted, modifiers in components:
@@ -170,15 +168,15 @@ def _read(request: Request, raw: str) -> _Input | None:
 
 def signer_of(header: str, key: str, *, insecure: bool = False) -> str:
     """
-    The host that a Signature-Agent header names, with its port where that is not the usual one; "" where it is none.
+    Return the host in a Signature-Agent header, with a non-default port, or "" if the header is invalid.
 
     >>> signer_of('"https://chatgpt.com"', ""), signer_of('a="https://Bot.example:8443"', "a"), signer_of('"x"', "")
     ('chatgpt.com', 'bot.example:8443', '')
     """
     text = header
     if not header.startswith('"'):
-        found = members(header) or {}
-        text = found.get(key, "") if key else next(iter(found.values()), "")
+        values = members(header) or {}
+        text = values.get(key, "") if key else next(iter(values.values()), "")
     quoted = re.match(_STRING, text)
     try:
         parts = urlsplit(_unquoted(quoted[0])) if quoted else urlsplit("")
@@ -192,21 +190,19 @@ def signer_of(header: str, key: str, *, insecure: bool = False) -> str:
 
 
 class PublicKey(NamedTuple):
-    """A key, and the times between which it is good."""
-
     key: Ed25519PublicKey
     since: float = -inf
     until: float = inf
 
 
 def thumbprint(x: str) -> str:
-    """The name of an Ed25519 key: its JWK thumbprint (RFC 7638, RFC 8037)."""
+    """Return the JWK thumbprint of an Ed25519 key (RFC 7638, RFC 8037)."""
     text = f'{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}'
     return urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
 def public_key(x: str) -> Ed25519PublicKey | None:
-    """The key whose `x` is *x*, in base64url; None where that is none."""
+    """Return the key whose JWK member `x` is *x* (base64url), or None if that is invalid."""
     try:
         raw = urlsafe_b64decode(x + "=" * (-len(x) % 4))
         return Ed25519PublicKey.from_public_bytes(raw) if len(raw) == _KEY_BYTES else None
@@ -215,26 +211,25 @@ def public_key(x: str) -> Ed25519PublicKey | None:
 
 
 def read_directory(text: bytes) -> dict[str, PublicKey] | None:
-    """The Ed25519 keys of a key directory (a JWK set) by their thumbprints; None where it is no such directory."""
+    """Return the Ed25519 keys of a JWK set by thumbprint, or None if it is malformed."""
     try:
-        found: Any = msgspec.json.decode(text)
-        listed = found["keys"]
+        document: Any = msgspec.json.decode(text)
         keys: dict[str, PublicKey] = {}
-        for one in listed[:_MOST_KEYS]:
-            if one.get("kty") == "OKP" and one.get("crv") == "Ed25519" and isinstance(one.get("x"), str):
-                key = public_key(one["x"])
+        for jwk in document["keys"][:_MAX_KEYS]:
+            if jwk.get("kty") == "OKP" and jwk.get("crv") == "Ed25519" and isinstance(jwk.get("x"), str):
+                key = public_key(jwk["x"])
                 if key is not None:
-                    # Some write the times in milliseconds; what is beyond the year 5000 is.
-                    since, until = (_seconds(one.get(name), usual) for name, usual in (("nbf", -inf), ("exp", inf)))
-                    keys[thumbprint(one["x"].rstrip("="))] = PublicKey(key, since, until)
+                    since, until = (_seconds(jwk.get(name), default) for name, default in (("nbf", -inf), ("exp", inf)))
+                    keys[thumbprint(jwk["x"].rstrip("="))] = PublicKey(key, since, until)
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError):
         return None
     return keys
 
 
-def _seconds(value: object, usual: float) -> float:
+def _seconds(value: object, default: float) -> float:
     if not isinstance(value, int | float):
-        return usual
+        return default
+    # Some directories use milliseconds. As seconds, such a value would be after the year 5000.
     return value / 1000 if value > 1e11 else float(value)  # noqa: PLR2004
 
 
@@ -245,58 +240,59 @@ class _Directory(NamedTuple):
 
 class Keys:
     """
-    The keys of signers, as far as they are known. *ask* is called with a host whose keys are wanted; it must not wait.
+    The known keys of signers, and the nonces used.
 
-    *configured* are keys that the settings name, by thumbprint, each with the bot that has it.
+    *ask* starts the download of a host's keys; it must not block. *configured* are the keys of the settings by
+    thumbprint, each with its bot.
     """
 
     def __init__(self, ask: Callable[[str, float], None] | None = None) -> None:
         self.ask = ask
         self.configured: Mapping[str, tuple[KnownBot, PublicKey]] = {}
         self._directories: dict[str, _Directory] = {}
-        self._asked: dict[str, float] = {}
-        self._spent: dict[tuple[str, str], None] = {}
+        self._asked_at: dict[str, float] = {}
+        self._used_nonces: dict[tuple[str, str], None] = {}
 
-    def of(self, signer: str, key_id: str, at: float) -> PublicKey | None:
-        """The key, or None where it is not known: yet, or because the signer has none of that name."""
+    def find(self, signer: str, key_id: str, at: float) -> PublicKey | None:
+        """Return a signer's key, or None if it is not known (yet). A missing or outdated key is requested."""
         directory = self._directories.get(signer)
-        found = directory.keys.get(key_id) if directory is not None else None
-        if directory is None or directory.until < at or found is None:
-            self._want(signer, at)
-        return found
+        key = directory.keys.get(key_id) if directory is not None else None
+        if directory is None or directory.until < at or key is None:
+            self._request(signer, at)
+        return key
 
     def is_read(self, signer: str) -> bool:
         return signer in self._directories
 
-    def _want(self, signer: str, at: float) -> None:
-        if self.ask is not None and at - self._asked.get(signer, -inf) >= _ASK_AGAIN:
-            if len(self._asked) >= _MOST_SIGNERS:
-                del self._asked[next(iter(self._asked))]
-            self._asked[signer] = at
+    def _request(self, signer: str, at: float) -> None:
+        if self.ask is not None and at - self._asked_at.get(signer, -inf) >= _RETRY_AFTER:
+            if len(self._asked_at) >= _MAX_SIGNERS:
+                del self._asked_at[next(iter(self._asked_at))]
+            self._asked_at[signer] = at
             self.ask(signer, at)
 
     def learn(self, signer: str, keys: Mapping[str, PublicKey], at: float) -> None:
-        """The keys that a signer publishes."""
         self._directories.pop(signer, None)
-        while len(self._directories) >= _MOST_SIGNERS:
+        while len(self._directories) >= _MAX_SIGNERS:
             del self._directories[next(iter(self._directories))]
-        self._directories[signer] = _Directory(dict(keys), at + _DIRECTORY_FOR)
+        self._directories[signer] = _Directory(dict(keys), at + _DIRECTORY_LIFETIME)
 
-    def spend(self, key_id: str, nonce: str) -> bool:
-        """Use a nonce; False where it has been used. Only nonces under good signatures are kept."""
-        if (key_id, nonce) in self._spent:
+    def use_nonce(self, key_id: str, nonce: str) -> bool:
+        """Record a nonce of a valid signature. Return False if it has been used before."""
+        if (key_id, nonce) in self._used_nonces:
             return False
-        if len(self._spent) >= _MOST_NONCES:
-            del self._spent[next(iter(self._spent))]
-        self._spent[key_id, nonce] = None
+        if len(self._used_nonces) >= _MAX_NONCES:
+            del self._used_nonces[next(iter(self._used_nonces))]
+        self._used_nonces[key_id, nonce] = None
         return True
 
 
 class Signatures:
     """
-    Checks signatures. *known* are the bots that sign, by their host; *any_signer*: others are looked up as well.
+    Verifies signatures.
 
-    *insecure*: a signer may be named by http.
+    *known* are the signing bots by host. With *any_signer* the keys of other hosts are fetched, too. With *insecure* a
+    signer's address may be plain HTTP.
     """
 
     def __init__(
@@ -308,53 +304,57 @@ class Signatures:
         self._insecure = insecure
 
     def check(self, request: Request) -> Signed | None:
-        """What the signature of a request proves; None where it has none of ours to check."""
-        given = _joined(request.headers, b"signature-input") or ""
+        """Verify the signature of a request. Return None if it has no Web Bot Auth signature."""
+        inputs_header = _joined(request.headers, b"signature-input") or ""
         signature = _joined(request.headers, b"signature") or ""
-        if f'"{TAG}"' not in given or len(given) > _LONGEST_HEADER or len(signature) > _LONGEST_HEADER:
+        if (
+            f'"{TAG}"' not in inputs_header
+            or len(inputs_header) > _MAX_HEADER_LENGTH
+            or len(signature) > _MAX_HEADER_LENGTH
+        ):
             return None
-        inputs = members(given) or {}
+        inputs = members(inputs_header) or {}
         label = next(
             (n for n, raw in inputs.items() if _parameters(raw.rpartition(")")[2]).get("tag") == f'"{TAG}"'), ""
         )
-        found = _read(request, inputs[label]) if label and inputs[label].startswith("(") else None
-        if found is None or not found.covered & {"@authority", "@target-uri"}:
+        signed = _parse_input(request, inputs[label]) if label and inputs[label].startswith("(") else None
+        if signed is None or not signed.covered & {"@authority", "@target-uri"}:
             return None
-        bot, key, outcome = self._key(request, found)
+        bot, key, outcome = self._key(request, signed)
         if key is None:
             return Signed(bot, outcome) if bot is not None else None
-        if not self._is_current(request.at, found, key):
+        if not self._is_current(request.at, signed, key):
             return Signed(bot, "expired")
-        if not _verifies(key, (members(signature) or {}).get(label, ""), found.base):
+        if not _verifies(key, (members(signature) or {}).get(label, ""), signed.base):
             return Signed(bot, "forged")
-        if found.nonce and not self._keys.spend(found.key_id, found.nonce):
+        if signed.nonce and not self._keys.use_nonce(signed.key_id, signed.nonce):
             return Signed(bot, "replayed")
         return Signed(bot, "verified")
 
-    def _key(self, request: Request, found: _Input) -> tuple[KnownBot | None, PublicKey | None, SignatureOutcome]:
-        configured = self._keys.configured.get(found.key_id)
+    def _key(self, request: Request, signed: _Input) -> tuple[KnownBot | None, PublicKey | None, SignatureOutcome]:
+        configured = self._keys.configured.get(signed.key_id)
         if configured is not None:
             return *configured, "verified"
         header = _joined(request.headers, b"signature-agent")
-        if header is None or len(header) > _LONGEST_HEADER or "signature-agent" not in found.covered:
+        if header is None or len(header) > _MAX_HEADER_LENGTH or "signature-agent" not in signed.covered:
             return None, None, "unknown"
-        signer = signer_of(header, found.agent_key, insecure=self._insecure)
+        signer = signer_of(header, signed.agent_key, insecure=self._insecure)
         bot = self._known.get(signer)
         if bot is None and signer and self._any_signer and (":" not in signer or self._insecure):
             bot = KnownBot(signer, "other", signer=signer)
         if bot is None:
             return None, None, "unknown"
-        key = self._keys.of(signer, found.key_id, request.at)
+        key = self._keys.find(signer, signed.key_id, request.at)
         return bot, key, "unknown" if self._keys.is_read(signer) else "pending"
 
     @staticmethod
-    def _is_current(at: float, found: _Input, key: PublicKey) -> bool:
+    def _is_current(at: float, signed: _Input, key: PublicKey) -> bool:
         return (
-            found.created <= at + _SKEW
-            and at <= found.expires + _SKEW
-            and 0 < found.expires - found.created <= _LONGEST_LIFE
-            and key.since <= at + _SKEW
-            and at <= key.until + _SKEW
+            signed.created <= at + _CLOCK_SKEW
+            and at <= signed.expires + _CLOCK_SKEW
+            and 0 < signed.expires - signed.created <= _MAX_LIFETIME
+            and key.since <= at + _CLOCK_SKEW
+            and at <= key.until + _CLOCK_SKEW
         )
 
 
@@ -364,5 +364,5 @@ def _verifies(key: PublicKey, signature: str, base: bytes) -> bool:
         key.key.verify(raw, base)
     except (InvalidSignature, ValueError):
         return False
-    # base64 has spare bits at its end: only one of their spellings counts.
+    # base64 has spare bits at its end. Only the canonical encoding is accepted.
     return signature == f":{binascii.b2a_base64(raw, newline=False).decode()}:"

@@ -1,8 +1,8 @@
 """
-Welcome: the one verdict on a visitor that says it is a bot, from its address, its signature and its manners.
+Verification of visitors that claim to be bots, by address, signature and robots.txt compliance.
 
-A verified bot is welcome where the policy for its category says so and it keeps to robots.txt. Everybody else is
-judged like everybody else.
+A verified bot passes if the policy for its category allows it and it obeys robots.txt. Others are judged like
+everybody.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from hedgerow.request.bot_signature import Keys, Request, Signatures
 from hedgerow.request.bots import BotProofs, Bots, KnownBot
 from hedgerow.request.robots_compliance import RobotsCompliance
 
-_ROBOTS = ("robots",)
-_SIGNS = {
+_ROBOTS_SIGN = ("robots",)
+_SIGNATURE_SIGNS = {
     "forged": ("signature-forged",), "replayed": ("signature-replayed",), "expired": ("signature-expired",),
 }  # fmt: skip
 
 
 class BotCache:
-    """What is remembered about bots, for as long as the site runs: names of addresses, keys, manners."""
+    """What is known about bots while the site runs: host names of addresses, keys, robots.txt compliance."""
 
     def __init__(self) -> None:
         self.proofs = BotProofs()
@@ -30,20 +30,22 @@ class BotCache:
 
 
 class BotMatch(NamedTuple):
-    """*bot* is the welcome bot's name, or ""; *claim*, *proof* and *signs* are the visit's."""
+    """*bot* is the name of a verified bot that may pass, or "". The other fields are those of `Visit`."""
 
     bot: str
     claim: str = ""
     proof: Proof = ""
-    signs: tuple[str, ...] = ()
+    anomalies: tuple[str, ...] = ()
 
 
-_NOBODY = BotMatch("")
+_NO_MATCH = BotMatch("")
 
 
 class BotVerifier:
     """
-    Recognises bots. Without *signatures* none is checked; without *robots_compliance* nobody is held to robots.txt.
+    Recognises bots.
+
+    Without *signatures* none is checked. Without *robots_compliance* no bot has to obey robots.txt.
     """
 
     def __init__(
@@ -55,51 +57,51 @@ class BotVerifier:
         self.bots = Bots() if bots is None else bots
         self.robots_compliance = robots_compliance
         self._signatures = signatures
-        self._some = bool(self.bots)
+        self._any_bots = bool(self.bots)
 
-    def of(self, request: Request, address: str, user_agent: str, target: str) -> BotMatch:
+    def match(self, request: Request, address: str, user_agent: str, target: str) -> BotMatch:
         """
-        Who is asking, if it is a bot. *target* is the page asked for, without any marker.
+        Return the bot that sent a request. *target* is the requested page without any marker.
 
-        A good signature decides. Where there is none, or a bad one, the claim of the user agent is looked into.
+        A valid signature decides. Without one, the claim in the user agent is checked by address.
         """
         signed = self._signatures.check(request) if self._signatures is not None else None
         if signed is None:
-            return self.of_address(request.at, address, user_agent, request.host, target)
+            return self.match_address(request.at, address, user_agent, request.host, target)
         if signed.bot is not None and signed.outcome == "verified":
-            return self._proven(signed.bot, request.at, request.host, target)
-        seen = self.of_address(request.at, address, user_agent, request.host, target)
-        if seen.bot or signed.bot is None:
-            return seen
-        signs = seen.signs + _SIGNS.get(signed.outcome, ())
-        if not seen.claim:
+            return self._verified(signed.bot, request.at, request.host, target)
+        by_address = self.match_address(request.at, address, user_agent, request.host, target)
+        if by_address.bot or signed.bot is None:
+            return by_address
+        anomalies = by_address.anomalies + _SIGNATURE_SIGNS.get(signed.outcome, ())
+        if not by_address.claim:
             pending = signed.outcome == "pending"
-            return BotMatch("", signed.bot.name, "pending" if pending else "unprovable", signs)
-        return seen._replace(signs=signs)
+            return BotMatch("", signed.bot.name, "pending" if pending else "unprovable", anomalies)
+        return by_address._replace(anomalies=anomalies)
 
-    def of_address(self, at: float, address: str, user_agent: str, host: str = "", target: str = "") -> BotMatch:
-        """The same from address and user agent alone, as a log has them."""
-        if not self._some:
-            return _NOBODY
+    def match_address(self, at: float, address: str, user_agent: str, host: str = "", target: str = "") -> BotMatch:
+        """Return the bot with this address and user agent. Log lines have no more than these."""
+        if not self._any_bots:
+            return _NO_MATCH
         name = self.bots.verified(address, user_agent)
         bot = self.bots.claimed(user_agent)
         if name or bot is None:
-            return BotMatch(name) if name else _NOBODY
+            return BotMatch(name) if name else _NO_MATCH
         proof = self.bots.prove(bot, address, at)
         if proof == "verified":
-            return self._proven(bot, at, host, target)
-        signs = _ROBOTS if proof == "unprovable" and self._disobeys(bot, at, host, target) else ()
-        return BotMatch("", bot.name, proof, signs)
+            return self._verified(bot, at, host, target)
+        anomalies = _ROBOTS_SIGN if proof == "unprovable" and self._disobeys(bot, at, host, target) else ()
+        return BotMatch("", bot.name, proof, anomalies)
 
-    def _proven(self, bot: KnownBot, at: float, host: str, target: str) -> BotMatch:
-        signs: tuple[str, ...] = ()
+    def _verified(self, bot: KnownBot, at: float, host: str, target: str) -> BotMatch:
+        anomalies: tuple[str, ...] = ()
         if self.robots_compliance is not None:
             if self._disobeys(bot, at, host, target):
-                signs = _ROBOTS
-                self.robots_compliance.send_away(bot.name, at)
-            if not self.robots_compliance.bot_verifier(bot.name, at):
-                return BotMatch("", bot.name, "verified", signs)
-        return BotMatch(bot.name if self.bots.welcomes(bot) else "", bot.name, "verified", signs)
+                anomalies = _ROBOTS_SIGN
+                self.robots_compliance.revoke(bot.name, at)
+            if self.robots_compliance.is_revoked(bot.name, at):
+                return BotMatch("", bot.name, "verified", anomalies)
+        return BotMatch(bot.name if self.bots.allows(bot) else "", bot.name, "verified", anomalies)
 
     def _disobeys(self, bot: KnownBot, at: float, host: str, target: str) -> bool:
         return bool(

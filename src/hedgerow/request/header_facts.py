@@ -1,8 +1,8 @@
 """
-What the headers of a request tell: who it says it is, what it is for, where it came from, and what is odd about it.
+Parsed headers: user agent, host, kind, origin and anomalies of a request, with a cache.
 
-A few values tell all of it, and they repeat, as does the order in which a client sends its headers. So it is worked out
-once for each combination. Which values a request has is known by its shape, the names of its headers in their order.
+They depend on a few header values, which repeat, and on the order of header names, which repeats as well. So they are
+computed once per combination. The names in order (the shape) determine which values to extract.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from hedgerow.core.request_kind import is_prefetch, kind_claimed, origin_of
 from hedgerow.core.visit import Kind, Origin
 from hedgerow.request.header_anomalies import find_anomalies
 
-_TELLING = (
+_RELEVANT = (
     b"user-agent", b"host", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
     b"sec-fetch-dest", b"sec-fetch-site", b"sec-purpose", b"purpose", b"x-moz", b"upgrade",
 )  # fmt: skip
-_MOST = 1 << 12
-# A memory whose entries are as long as a client likes has no bound.
-_LONGEST_VALUES = 1500
-_LONGEST_NAMES = 1000
+_MAX_ENTRIES = 1 << 12
+# A client chooses the length of its headers. Long ones are not cached, so that the caches' memory is bounded.
+_MAX_VALUES_LENGTH = 1500
+_MAX_NAMES_LENGTH = 1000
 
 _Fields = Mapping[bytes, bytes]
 
 
 class HeaderFacts(NamedTuple):
     """
-    What headers tell. *kind* is what a request for a page is by them, *origin* is empty where only the referrer can
-    tell it, and *signs* are what is odd.
+    What follows from the headers alone.
+
+    *kind* is for a target that looks like a page. *origin* is "" if it depends on the referrer.
     """
 
     user_agent: str
@@ -38,48 +39,48 @@ class HeaderFacts(NamedTuple):
     prefetch: bool
     kind: Kind
     origin: Origin | Literal[""]
-    signs: tuple[str, ...]
+    anomalies: tuple[str, ...]
 
 
 _shapes: dict[tuple[bytes, ...], Callable[[_Fields], Any]] = {}
-"""By the names of a request's headers: what takes the telling values out of them. Emptied when it is full."""
-_known: dict[tuple[Any, ...], HeaderFacts] = {}
-"""What was told before, by shape and values. Emptied when it is full."""
+"""Extractor of the relevant values by the names of all headers. Cleared when full."""
+_cache: dict[tuple[Any, ...], HeaderFacts] = {}
+"""Results by shape and values. Cleared when full."""
 
 
 def parse_headers(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
     """
-    What *fields*, the headers of a request in the order in which they came, tell.
+    Parse *fields*, the headers of a request in the order received.
 
-    *scheme* is what the client used, as far as anybody knows, and *version* that of HTTP. *direct*: no proxy of ours
-    stands between.
+    *scheme* is the client's ("" if unknown), *version* that of HTTP. *direct* is true if no proxy of the site stands in
+    between.
     """
     names = tuple(fields)
     shape = _shapes.get(names)
     if shape is None:
-        if sum(map(len, names)) > _LONGEST_NAMES:
-            return _told(fields, scheme, version, direct=direct)
-        shape = _shape(fields)
-        if len(_shapes) >= _MOST:
+        if sum(map(len, names)) > _MAX_NAMES_LENGTH:
+            return _parse(fields, scheme, version, direct=direct)
+        shape = _extractor(fields)
+        if len(_shapes) >= _MAX_ENTRIES:
             _shapes.clear()
         _shapes[names] = shape
     combination = (shape, shape(fields), scheme, version, direct)
-    told = _known.get(combination)
-    if told is None:
-        told = _told(fields, scheme, version, direct=direct)
-        if len(scheme) + sum(len(fields.get(name, b"")) for name in _TELLING) <= _LONGEST_VALUES:
-            if len(_known) >= _MOST:
-                _known.clear()
-            _known[combination] = told
-    return told
+    facts = _cache.get(combination)
+    if facts is None:
+        facts = _parse(fields, scheme, version, direct=direct)
+        if len(scheme) + sum(len(fields.get(name, b"")) for name in _RELEVANT) <= _MAX_VALUES_LENGTH:
+            if len(_cache) >= _MAX_ENTRIES:
+                _cache.clear()
+            _cache[combination] = facts
+    return facts
 
 
-def _shape(fields: _Fields) -> Callable[[_Fields], Any]:
-    telling = [name for name in _TELLING if name in fields]
-    return itemgetter(*telling) if telling else lambda _: ()
+def _extractor(fields: _Fields) -> Callable[[_Fields], Any]:
+    names = [name for name in _RELEVANT if name in fields]
+    return itemgetter(*names) if names else lambda _: ()
 
 
-def _told(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
+def _parse(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
     host = fields.get(b"host", b"").decode("latin-1")
     prefetch = is_prefetch(fields)
     return HeaderFacts(

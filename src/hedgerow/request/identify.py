@@ -1,6 +1,4 @@
-"""
-Identify: from a raw live request to a `Visit`: address, account, bot, kind, origin, marker, clearance.
-"""
+"""Identification of a live request: builds its `Visit` with address, account, bot, kind, origin, marker, clearance."""
 
 from __future__ import annotations
 
@@ -25,23 +23,15 @@ from hedgerow.request.header_facts import parse_headers
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
-
 VISITOR_COOKIE = b"hedgerow"
-"""The cookie in which a browser carries, sealed, the visitors that it was."""
+"""The cookie that holds, encrypted, the visitors that a browser was before."""
 
-
-_NOWHERE = frozenset({"trap", "maze"})
-
-
-_LONGEST_FINGERPRINT = 100
-
-
-_LONGEST_KEPT = 500
+_WITHOUT_TARGET = frozenset({"trap", "maze"})
+_MAX_FINGERPRINT_LENGTH = 100
+_MAX_CACHED_LENGTH = 500
 
 
 class Identifier:
-    """Makes a `Visit` of a live request: address, account, bot, kind, origin, marker."""
-
     def __init__(
         self,
         *,
@@ -58,13 +48,12 @@ class Identifier:
         self._accounts = accounts or Accounts()
         self.bot_verifier = bot_verifier or BotVerifier(bots)
         self._tls_header = tls_header.lower().encode()
-        self._seals = seals
+        self._codecs = seals
         self._prefix = prefix
         self._clearances = clearances
         self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
 
     def trusts(self, peer: str) -> bool:
-        """Whether the peer of the connection is a proxy whose word counts."""
         return self._proxies.trusts(peer)
 
     def visit(self, at: float, peer: str, method: str, target: str, headers: RawHeaders, **options: Any) -> Visit:
@@ -84,11 +73,11 @@ class Identifier:
         in_order: bool = True,
     ) -> tuple[Visit, bool]:
         """
-        Return the visit of a live request, and whether *peer* is a proxy that is trusted.
+        Return the visit, and whether *peer* is a trusted proxy.
 
-        *peer* is the address of the connection, *target* path and query as sent. *scheme* and *version* are those of
-        the connection; a trusted proxy knows the scheme better. *in_order*: the headers stand as the client has sent
-        them, and nobody has sorted them on the way.
+        *peer* is the address of the connection, *target* is path and query as sent. *scheme* and *version* are those of
+        the connection; a trusted proxy may correct the scheme. *in_order* is true if the headers are in the order in
+        which the client sent them.
         """
         fields = dict(headers)
         trusted = self._proxies.trusts(peer)
@@ -103,31 +92,33 @@ class Identifier:
         if trusted:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
-                fingerprint = fields.get(self._tls_header, b"")[:_LONGEST_FINGERPRINT].decode("latin-1")
-        user_agent, host, prefetch, kind, origin, signs = parse_headers(
+                fingerprint = fields.get(self._tls_header, b"")[:_MAX_FINGERPRINT_LENGTH].decode("latin-1")
+        user_agent, host, prefetch, kind, origin, anomalies = parse_headers(
             fields, scheme, version, direct=in_order and not trusted
         )
         asked = target
         target, marker, tampered = self.unmark(asked, host)
-        plain = kind_of(method, target)
+        target_kind = kind_of(method, target)
         referrer = fields.get(b"referer", b"").decode("latin-1")
         if b"signature-input" in fields:
             request = Request(at, method, scheme, host, asked, headers)
-            bot, claim, proof, more = self.bot_verifier.of(request, address, user_agent, target)
+            bot, claim, proof, bot_signs = self.bot_verifier.match(request, address, user_agent, target)
         else:
-            bot, claim, proof, more = self.bot_verifier.of_address(at, address, user_agent, host, target)
+            bot, claim, proof, bot_signs = self.bot_verifier.match_address(at, address, user_agent, host, target)
         cookie = fields.get(b"cookie", b"")
         linked: tuple[bytes, ...] = ()
         if VISITOR_COOKIE in cookie:
-            # The same comes with every request of a browser.
-            linked = (self._linked if len(cookie) + len(host) <= _LONGEST_KEPT else self._read_linked)(cookie, host)
-        # In the order of the fields: by their names it takes ten times as long.
+            # A browser sends the same cookie with every request.
+            linked = (self._linked if len(cookie) + len(host) <= _MAX_CACHED_LENGTH else self._read_linked)(
+                cookie, host
+            )
+        # Positional arguments: keywords take ten times as long.
         visit = Visit(
             at, address, visitor_of(account, prefix), prefix, method, target,
-            kind if plain == "page" else plain, account, host, user_agent,
+            kind if target_kind == "page" else target_kind, account, host, user_agent,
             self._referrer(referrer, host), origin or origin_of_referrer(referrer, host), prefetch, bot, marker, 0,
             asked if asked != target else "", tampered,
-            linked, claim, proof, signs + more if more else signs, fingerprint,
+            linked, claim, proof, anomalies + bot_signs if bot_signs else anomalies, fingerprint,
         )  # fmt: skip
         if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
             visit = self._cleared(visit, fields, self._clearances)
@@ -135,36 +126,37 @@ class Identifier:
 
     @staticmethod
     def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances) -> Visit:
-        """The visit of who has solved a challenge, where its clearance counts; and what speaks against that."""
+        """Return the visit under its clearance if that is valid, with the anomalies of the clearance."""
         value = cookie_value(fields[b"cookie"], CLEARANCE_COOKIE).decode("latin-1")
         language = fields.get(b"accept-language", b"").decode("latin-1")
-        worth = clearances.check(value, visit, visit.at, language=language)
+        status = clearances.check(value, visit, visit.at, language=language)
         return msgspec.structs.replace(
-            visit, visitor=worth.visitor if worth.counts else visit.visitor, signs=visit.signs + worth.signs
+            visit,
+            visitor=status.visitor if status.counts else visit.visitor,
+            anomalies=visit.anomalies + status.anomalies,
         )
 
     def unmark(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
         """
-        What a request really asks for, the marker it came with, and whether there was one that would not open.
+        Split a requested address into target, marker, and whether a marker was present but invalid.
 
-        The query of an opaque address takes the place of its target's, as a form that asks by its address would have
-        it.
+        The query of an opaque address replaces that of its target: a GET form replaces the query of its action.
         """
         if not self._may_be_marked(asked):
             return asked, None, False
         text = asked
         if not text.startswith(self._prefix) and "%" in text[: 3 * len(self._prefix)]:
-            # Some clients escape what needs no escape: `/%7Etoken` is `/~token`. The query stays as it is.
+            # Some clients escape needlessly: `/%7Etoken` is `/~token`. The query stays unchanged.
             path, question, query = text.partition("?")
             text = unquote(path) + question + query
         if text.startswith(self._prefix):
             token, question, query = text[len(self._prefix) :].partition("?")
             if not may_be_token(token):
                 return asked, None, False
-            marker = _open(self._seals.of(host), token)
+            marker = _unseal(self._codecs.of(host), token)
             if marker is None or marker.kind == "visitor":
                 return asked, None, True
-            if marker.kind in _NOWHERE:
+            if marker.kind in _WITHOUT_TARGET:
                 return asked, marker, False
             if not marker.target.startswith("/"):
                 return asked, None, True
@@ -176,10 +168,10 @@ class Identifier:
 
     def _unmark_readable(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
         """
-        The same where the token is a parameter of the query.
+        Split an address whose token is a query parameter.
 
-        A token that opens and was made for another address is nobody's fault: people change a number in the address and
-        press Enter. Nor is one under a key that was dropped: bookmarks grow old. Then there is no marker.
+        A valid token of another address gives no marker and is not held against anybody: people edit addresses by hand.
+        The same holds for a token under a dropped key, such as one in an old bookmark.
         """
         path, _, query = asked.partition("?")
         parts = query.split("&")
@@ -188,51 +180,47 @@ class Identifier:
             return asked, None, False
         rest = "&".join(part for part in parts if not part.startswith(("~=", "%7E=")))
         target = path + "?" + rest if rest else path
-        seal = self._seals.of(host)
-        marker = _open(seal, tokens[0])
+        codec = self._codecs.of(host)
+        marker = _unseal(codec, tokens[0])
         if marker is None or marker.kind == "visitor":
-            return target, None, marker is not None or not seal.is_outdated(tokens[0])
-        if marker.kind not in _NOWHERE:
-            meant = path if marker.kind == "form" else target
-            if marker.target.encode("latin-1") != page_digest(meant):
+            return target, None, marker is not None or not codec.is_outdated(tokens[0])
+        if marker.kind not in _WITHOUT_TARGET:
+            marked = path if marker.kind == "form" else target
+            if marker.target.encode("latin-1") != page_digest(marked):
                 return target, None, False
         return target, marker, False
 
     def _may_be_marked(self, text: str) -> bool:
-        """Whether there can be a marker in an address: both kinds of it, and what some clients make of them."""
+        """Return whether an address can contain a marker, opaque or readable, escaped or not."""
         return "~" in text or "%" in text or self._prefix in text
 
     def _referrer(self, referrer: str, host: str) -> str:
-        """The referrer as the site knows it: without our markers."""
+        """Return the referrer without markers, as the site knows it."""
         if not self._may_be_marked(referrer):
             return referrer
         start, separator, rest = referrer.partition("://")
-        where, slash, target = rest.partition("/")
-        if not separator or where.lower() != host.lower():
+        site, slash, target = rest.partition("/")
+        if not separator or site.lower() != host.lower():
             return referrer
-        return start + separator + where + self.unmark(slash + target, host)[0]
+        return start + separator + site + self.unmark(slash + target, host)[0]
 
     def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
-        """The digests of the visitors that the cookie of a browser links."""
         token = cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
-        marker = self._seals.of(host).unseal(token) if token else None
+        marker = self._codecs.of(host).unseal(token) if token else None
         if marker is None or marker.kind != "visitor":
             return ()
-        known = marker.target.encode("latin-1")
-        return tuple(known[at : at + VISITOR_BYTES] for at in range(0, len(known), VISITOR_BYTES))
+        digests = marker.target.encode("latin-1")
+        return tuple(digests[at : at + VISITOR_BYTES] for at in range(0, len(digests), VISITOR_BYTES))
 
 
-def _open(seal: TokenCodec, token: str) -> Marker | None:
-    """
-    The marker in *token*. It is opened once for all requests that bring it: a page's address is the referrer of all
-    that belongs to it.
-    """
-    return _opened(seal, token) if len(token) <= _LONGEST_KEPT else seal.unseal(token)
+def _unseal(codec: TokenCodec, token: str) -> Marker | None:
+    # Cached, because a page's address is also the referrer of everything that the page loads.
+    return _unseal_cached(codec, token) if len(token) <= _MAX_CACHED_LENGTH else codec.unseal(token)
 
 
 @lru_cache(maxsize=1 << 12)
-def _opened(seal: TokenCodec, token: str) -> Marker | None:
-    return seal.unseal(token)
+def _unseal_cached(codec: TokenCodec, token: str) -> Marker | None:
+    return codec.unseal(token)
 
 
 def _joined(headers: RawHeaders, name: bytes) -> str:

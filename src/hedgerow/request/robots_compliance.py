@@ -1,8 +1,8 @@
 """
-Manners: whether a bot keeps to the site's robots.txt, and who has lost its welcome because it did not.
+Robots.txt compliance: whether a bot obeys the site's robots.txt, and which bots lost their pass by disobeying.
 
-A crawler may go by a robots.txt that it read a day ago (RFC 9309, 2.4). So a rule is held against nobody before it has
-stood for that long; the robots.txt that is found at the start is taken to have stood.
+A crawler may use a copy of robots.txt that is a day old (RFC 9309, 2.4). So a new rule does not count against anybody
+for a day. The robots.txt found at start-up is assumed to be older.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import NamedTuple, Protocol
 
 from protego import Protego
 
-_MOST_HOSTS = 16
-_MOST_VERSIONS = 8
-_ALWAYS_OPEN = "/robots.txt"
+_MAX_HOSTS = 16
+_MAX_VERSIONS = 8
+_ALWAYS_ALLOWED = "/robots.txt"
 
 
 class _Version(NamedTuple):
-    """A robots.txt, and until when it was the site's."""
+    """A robots.txt, and the time until which the site served it."""
 
     text: bytes
     rules: Protego
@@ -26,8 +26,6 @@ class _Version(NamedTuple):
 
 
 class _Host:
-    """The robots.txt of a host: what was its until lately, and what is."""
-
     def __init__(self) -> None:
         self.versions: list[_Version] = []
         self.read_at = -inf
@@ -35,7 +33,7 @@ class _Host:
 
 
 class RevokedBots(Protocol):
-    """Who has lost its welcome, and until when: a dictionary, or what several processes share."""
+    """The end of each bot's revocation by name: a dictionary, or a store that several processes share."""
 
     def get(self, bot: str, /) -> float | None: ...
 
@@ -44,10 +42,10 @@ class RevokedBots(Protocol):
 
 class RobotsCompliance:
     """
-    Remembers the robots.txt of each host, and the bots that have disobeyed one.
+    The recent versions of each host's robots.txt, and the bots that disobeyed one.
 
-    It is read again when it is *refresh* seconds old. Who disobeys is unwelcome for *unwelcome_for* seconds. A bot may
-    go by what was true *grace* seconds ago.
+    A robots.txt is fetched again after *refresh* seconds. A bot that disobeys does not pass for *unwelcome_for*
+    seconds. A bot may use a copy that is *grace* seconds old.
     """
 
     def __init__(self, *, refresh: float = 3600.0, unwelcome_for: float = 86_400.0, grace: float = 86_400.0) -> None:
@@ -58,10 +56,10 @@ class RobotsCompliance:
         self.revoked_bots: RevokedBots = {}
 
     def due(self, host: str, at: float) -> bool:
-        """Whether the robots.txt of *host* should be read now. Says so once, and again if nothing came of it."""
+        """Return whether to fetch the robots.txt of *host* now: once when it is old, and again after a failure."""
         known = self._hosts.get(host)
         if known is None:
-            if len(self._hosts) >= _MOST_HOSTS:
+            if len(self._hosts) >= _MAX_HOSTS:
                 del self._hosts[next(iter(self._hosts))]
             known = self._hosts[host] = _Host()
         if at - known.read_at < self.refresh or at - known.asked_at < min(self.refresh, 60.0):
@@ -70,7 +68,7 @@ class RobotsCompliance:
         return True
 
     def learn(self, host: str, text: bytes, at: float) -> None:
-        """The robots.txt of *host* is *text*, as of *at*."""
+        """Record that the robots.txt of *host* is *text*, as of *at*."""
         known = self._hosts.get(host)
         if known is None:
             return
@@ -80,23 +78,21 @@ class RobotsCompliance:
         if known.versions:
             known.versions[-1] = known.versions[-1]._replace(until=at)
         known.versions.append(_Version(text, Protego.parse(text.decode("utf-8", "replace")), inf))
-        known.versions = [v for v in known.versions if v.until >= at - self._grace][-_MOST_VERSIONS:]
+        known.versions = [v for v in known.versions if v.until >= at - self._grace][-_MAX_VERSIONS:]
 
     def disobeys(self, host: str, agent: str, target: str, at: float) -> bool:
-        """Whether a bot called *agent* was told not to fetch *target*, by every robots.txt it may have read."""
+        """Return whether every robots.txt that bot *agent* may have read forbids *target*."""
         known = self._hosts.get(host)
-        if known is None or not known.versions or target.partition("?")[0] == _ALWAYS_OPEN:
+        if known is None or not known.versions or target.partition("?")[0] == _ALWAYS_ALLOWED:
             return False
         url = "http://site" + target
         return not any(
             version.rules.can_fetch(url, agent) for version in known.versions if version.until >= at - self._grace
         )
 
-    def send_away(self, bot: str, at: float) -> None:
-        """*bot* has disobeyed."""
+    def revoke(self, bot: str, at: float) -> None:
         self.revoked_bots[bot] = at + self.unwelcome_for
 
-    def bot_verifier(self, bot: str, at: float) -> bool:
-        """Whether *bot* has not disobeyed lately."""
+    def is_revoked(self, bot: str, at: float) -> bool:
         until = self.revoked_bots.get(bot)
-        return until is None or until <= at
+        return until is not None and until > at

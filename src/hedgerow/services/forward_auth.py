@@ -95,7 +95,7 @@ class ForwardAuth(Hedgerow):
         visit, send = exchange.visit, exchange.send
         exchange.app.gate.record(visit, exchange.decision, _UNKNOWN_STATUS)
         headers = [(b"hedgerow-decision", b"pass")]
-        if visit.asked:
+        if visit.raw_target:
             headers.append((b"hedgerow-target", visit.target.encode("latin-1")))
         if isinstance(send, _Guarded):
             send.lets_in = True

@@ -1,9 +1,9 @@
 """
-Settings: what can be set, and how a TOML file and the environment become checked settings.
+Settings: every setting with its default and checks, and the reading of `hedgerow.toml` and the environment.
 
-Knows every setting with its default (`schema`) and how to read them (`read`): all faults at once, each with its line.
-Never opens a store or a socket. Called by the command line and by the middleware. Tests: `tests/settings/`, with sample
-files in `good/` and `bad/` there.
+Owns one module per table, `schema` (all tables together) and `load` (all faults at once, each with its line). Detectors
+declare their own tables. `docs/settings.md` explains every setting. Never opens a store or a socket. Called by `cli`,
+`web` and `services`. Tests: `tests/settings/`, with sample files in `good/` and `bad/` there.
 """
 
 from hedgerow.settings.load import load_settings, read_settings

@@ -1,8 +1,8 @@
 """
-From a TOML file and the environment to checked settings: every fault at once, each with file and line.
+Reading of settings from a TOML file and the environment: every fault at once, each with file and line.
 
-The TOML parser of the standard library keeps no line numbers, so `_Lines` finds them: it reads the file a second time,
-only for the headers of tables and the names of keys.
+The TOML parser of the standard library keeps no line numbers. `_Lines` finds them by scanning the file for table
+headers and keys.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class _Lines:
-    """Where each setting stands in a file."""
+    """The line number of each setting in a file."""
 
     def __init__(self, text: str) -> None:
         self._at: dict[Path_, int] = {}
         table: Path_ = ()
-        nth: dict[Path_, int] = {}
-        # Not splitlines, which also ends lines at characters that are none of TOML's line ends.
+        counts: dict[Path_, int] = {}
+        # Not splitlines, which also splits at characters that do not end a line in TOML.
         for number, line in enumerate(text.split("\n"), 1):
             header = _HEADER.match(line)
             key = _KEY.match(line)
             if header:
                 table = _names(header[2])
                 if header[1] == "[[":
-                    nth[table] = nth.get(table, -1) + 1
-                    table = (*table, str(nth[table]))
+                    counts[table] = counts.get(table, -1) + 1
+                    table = (*table, str(counts[table]))
                 self._at.setdefault(table, number)
             elif key:
                 self._at.setdefault((*table, *_names(key[1])), number)
@@ -55,7 +55,7 @@ class _Lines:
         return path in self._at
 
     def line(self, path: Path_) -> int:
-        """The line of the setting at *path*, or of the nearest table around it."""
+        """Return the line of the setting at *path*, or of the nearest table around it."""
         while path:
             if path in self._at:
                 return self._at[path]
@@ -68,13 +68,13 @@ def _names(dotted: str) -> Path_:
 
 
 class _Reader:
-    """Builds settings from raw values and collects every fault on the way."""
+    """Builds settings from raw values and collects every fault."""
 
     def __init__(self) -> None:
         self.faults: list[tuple[Path_, str]] = []
 
     def table(self, kind: type[T], raw: object, path: Path_) -> T | None:
-        """A table of *kind*, or None where a value in it is wrong: the fault is noted."""
+        """Return a table of *kind*, or None after recording a fault."""
         if not isinstance(raw, Mapping):
             self._fault(path, f"must be a table, is {_describe(raw)}")
             return None
@@ -91,12 +91,12 @@ class _Reader:
         good = {name: value for name, value in values.items() if value is not None}
         if any(f.required and n not in good for n, f in fields.items()):
             return None
-        # Checked even where a neighbour is wrong, with the default in its place: every fault at once.
-        made = kind(**good)
-        if isinstance(made, Table):
-            for name, sentence in made.faults():
+        # Checked even if a neighbour is wrong, with its default, so that all faults are reported at once.
+        table = kind(**good)
+        if isinstance(table, Table):
+            for name, sentence in table.faults():
                 self._fault((*path, *name.split(".")), sentence)
-        return made if len(good) == len(values) else None
+        return table if len(good) == len(values) else None
 
     def value(self, kind: Any, raw: object, path: Path_) -> Any:
         if get_origin(kind) is Annotated:
@@ -108,8 +108,8 @@ class _Reader:
             if not isinstance(raw, list):
                 self._fault(path, f"must be a list of tables, is {_describe(raw)}")
                 return None
-            made = [self.table(element, item, (*path, str(n))) for n, item in enumerate(raw)]
-            return None if any(item is None for item in made) else tuple(made)
+            tables = [self.table(element, item, (*path, str(n))) for n, item in enumerate(raw)]
+            return None if any(item is None for item in tables) else tuple(tables)
         try:
             return msgspec.convert(raw, kind)
         except msgspec.ValidationError as error:
@@ -128,15 +128,15 @@ def _describe(raw: object) -> str:
 
 
 def _sentence(message: str, raw: object, choices: tuple[object, ...]) -> str:
-    """What msgspec says, "Expected `int`, got `str`" in our words."""
+    """Rewrite an error of msgspec, such as "Expected `int`, got `str`"."""
     if choices:
         return f"must be one of {', '.join(map(repr, choices))}, is {_describe(raw)}"
     expected = re.search(r"Expected `([^`]+)`", message)
     words = {"int": "a whole number", "float": "a number", "str": "text in quotes", "bool": "true or false",
              "array": "a list"}  # fmt: skip
     if expected:
-        wanted = " or ".join(words.get(part.strip(), part.strip()) for part in expected[1].split("|"))
-        return f"must be {wanted}, is {_describe(raw)}"
+        expected_types = " or ".join(words.get(part.strip(), part.strip()) for part in expected[1].split("|"))
+        return f"must be {expected_types}, is {_describe(raw)}"
     return f"{message[0].lower()}{message[1:]}: {_describe(raw)}"
 
 
@@ -146,7 +146,7 @@ def _unknown(name: str, fields: Mapping[str, object]) -> str:
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Path_, object]]:
-    """Settings from `HEDGEROW__ROOM__NAME`. A value is read as TOML; what is no TOML is text."""
+    """Yield settings from `HEDGEROW__TABLE__NAME`. A value is parsed as TOML; other text is a string."""
     for name, text in sorted(environment.items()):
         if not name.startswith(ENVIRONMENT_PREFIX):
             continue
@@ -160,9 +160,9 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, Pat
 
 def read_settings(text: str, *, name: str = "hedgerow.toml", environment: Mapping[str, str] | None = None) -> Settings:
     """
-    Settings from the *text* of a file called *name* and from the environment, which wins.
+    Return settings from the *text* of a file called *name* and from the environment, which takes precedence.
 
-    Raises SettingsError with one line for each fault: `hedgerow.toml:7: density.block_for: must be a number, is "x"`.
+    Raises SettingsError with one line per fault: `hedgerow.toml:7: density.block_for: must be a number, is "x"`.
     """
     try:
         raw: dict[str, Any] = tomllib.loads(text)
@@ -197,13 +197,13 @@ def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: st
             return f"{variables[path[:length]]}: {sentence}"
     below = [variable for at, variable in variables.items() if at[: len(path)] == path]
     if below and path not in lines:
-        # A variable made a table of what is none.
+        # A variable uses a setting as a table.
         return f"{below[0]}: is not a setting"
     return f"{name}:{lines.line(path)}: {'.'.join(path)}: {sentence}"
 
 
 def load_settings(path: Path | None, *, environment: Mapping[str, str] | None = None) -> Settings:
-    """Settings from a file, or the defaults where *path* is None, and the environment."""
+    """Return settings from a file, or the defaults if *path* is None, and the environment."""
     if path is None:
         return read_settings("", name="environment", environment=environment)
     try:
@@ -211,7 +211,7 @@ def load_settings(path: Path | None, *, environment: Mapping[str, str] | None = 
     except OSError as error:
         raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from None
     try:
-        # Some editors begin a file with a byte order mark.
+        # Some editors start a file with a byte order mark.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1

@@ -10,7 +10,7 @@ import struct
 from array import array
 from collections.abc import Sequence
 
-from hedgerow.core.rate_limit import RateLimit, add_hit, count_hits, counted_by, drop_hit
+from hedgerow.core.rate_limit import RateLimit, add_hit, count_hits, counted_series, drop_hit
 
 _HEAD = struct.Struct("<4I")
 _TIME = 8
@@ -46,7 +46,7 @@ class HitTimes:
         return max((hits[-1] for hits in self.series if hits), default=-float("inf"))
 
     def add(self, at: float, series: int, *, keep: float, most: int) -> None:
-        add_hit(self.series[series], at, keep=keep, most=most)
+        add_hit(self.series[series], at, max_age=keep, max_hits=most)
 
     def drop(self, at: float, series: int) -> None:
         drop_hit(self.series[series], at)
@@ -64,8 +64,8 @@ class Counted:
     """What a set of windows means for a store: which series are counted, for how long, how many at the most."""
 
     def __init__(self, windows: Sequence[RateLimit]) -> None:
-        self.windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
-        self.series = frozenset(s for w in windows for s in counted_by(w.of))
+        self.windows = tuple((w.by, counted_series(w.of), w.seconds) for w in windows)
+        self.series = frozenset(s for w in windows for s in counted_series(w.of))
         self.keep = max((w.seconds for w in windows), default=0.0)
         self.most = max((w.count for w in windows), default=0) + 1
         self.by_prefix = any(w.by == "prefix" for w in windows)

@@ -1,5 +1,6 @@
 """
-Traps: what only a crawler runs into: hidden links, the maze, the tarpit, and the robots.txt lines that warn of them.
+Traps: hidden links, the maze, the tarpit, and the robots.txt rules that warn polite crawlers.
 
-Never decides who is trapped: that is `detectors.trap`. Called by `web`. Tests: `tests/traps/`.
+Owns the content and the schedules of traps. Never decides who is trapped (`detectors.trap` does) and does no I/O.
+Called by `web`. Tests: `tests/traps/`.
 """

@@ -1,9 +1,8 @@
 """
-Tarpit: how many crawlers are detained at once, and how slowly they are served.
+The tarpit: the budget for detained crawlers, and the schedule by which each is served slowly.
 
-Detaining must never cost the site more than the crawler, so there is one fixed budget of connections and of
-bytes for all detained clients together. Who does not fit in is turned away with a plain refusal. Only the
-accounts and the schedule are here: the adapters wait and send.
+Detaining must never cost the site more than the crawler. So all detained clients share a fixed budget of connections
+and bytes. A client that does not fit is refused. This module does no I/O: `web` waits and sends.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Self
 
 class Tarpit:
     """
-    The budget: at most *connections* stays and *memory* bytes at any time, whatever the threads do.
+    A thread-safe budget of *connections* clients and *memory* bytes at a time.
 
-    A page is sent in at most *pieces* pieces over about *seconds* seconds. `admitted` and `turned_away` count
-    since the start; `inside` and `bytes_inside` are now.
+    A page is sent in at most *pieces* pieces over about *seconds* seconds. `admitted` and `turned_away` are totals
+    since the start; `inside` and `bytes_inside` are current.
     """
 
     def __init__(self, connections: int = 64, memory: int = 2_000_000, seconds: float = 20.0, pieces: int = 40) -> None:
@@ -35,7 +34,7 @@ class Tarpit:
         self.bytes_inside = 0
 
     def admit(self, size: int) -> Stay | None:
-        """A stay for a page of *size* bytes, or None where the budget is spent."""
+        """Return a stay for a page of *size* bytes, or None if the budget is used up."""
         if size < 0:
             raise ValueError(f"a page has at least 0 bytes, not {size}")
         with self._lock:
@@ -57,7 +56,7 @@ class Tarpit:
 
 
 class Stay:
-    """One detained client, from `Tarpit.admit` until it leaves; as a context manager it leaves by itself."""
+    """One detained client, from `Tarpit.admit` until `leave`. A context manager calls `leave` at its end."""
 
     __slots__ = ("_pieces", "_seconds", "_tarpit", "left", "size")
 
@@ -70,10 +69,10 @@ class Stay:
 
     def pieces(self, body: bytes) -> Iterator[tuple[float, bytes]]:
         """
-        What to send, and how many seconds to wait before each.
+        Yield the pieces of *body*, each with the seconds to wait before it.
 
-        The first piece goes at once, so that a client which gives up on a silent server stays. *body* may be
-        shorter than the stay was admitted for, never longer: the budget would be a lie.
+        The first piece is sent at once, so that a client that gives up on a silent server stays. *body* may be shorter
+        than the admitted size, but not longer.
 
         >>> list(Tarpit(seconds=3.0, pieces=4).admit(8).pieces(b"crawlers"))
         [(0.0, b'cr'), (1.0, b'aw'), (1.0, b'le'), (1.0, b'rs')]
@@ -91,8 +90,8 @@ class Stay:
             yield (pause if piece else 0.0), body[start:end]
 
     def leave(self) -> None:
-        """Give back what the stay took; a second time it does nothing."""
-        self._tarpit._release(self)  # noqa: SLF001 - one thing in two classes
+        """Return the stay's share of the budget. A second call does nothing."""
+        self._tarpit._release(self)  # noqa: SLF001 - friend class
 
     def __enter__(self) -> Self:
         return self

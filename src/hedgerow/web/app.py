@@ -16,7 +16,7 @@ from threading import Event, Thread
 import msgspec
 
 from hedgerow.challenge.clearance import Clearances
-from hedgerow.challenge.hooks import ChallengeHooks
+from hedgerow.challenge.interfaces import ChallengeHooks
 from hedgerow.core.decision import Campaign
 from hedgerow.core.gate import Gate, OnDecision
 from hedgerow.core.ledger import Ledger
@@ -27,7 +27,8 @@ from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.request.account import AccountOf
 from hedgerow.request.bot_verifier import BotCache
 from hedgerow.settings import Settings
-from hedgerow.settings.schema import BotsSettings, split_listen
+from hedgerow.settings.bots import BotsSettings
+from hedgerow.settings.checks import split_listen
 from hedgerow.state.store import StateStore
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
@@ -217,7 +218,7 @@ class Site:
     def _configure(self, settings: Settings) -> None:
         """Have what outlives a reload follow these settings."""
         self.stores.state.use(rate_limits(settings))
-        self.stores.clearance_usage.use(
+        self.stores.clearance_usage.configure(
             networks=settings.challenge.networks, window=settings.challenge.share_window
         )  # fmt: skip
         configure_bot_cache(self.bot_cache, settings)

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
-from hedgerow.challenge.hooks import TOO_MANY
+from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 from hedgerow.errors import UpstreamError
@@ -152,7 +152,7 @@ class Hedgerow:
             in_order=self.in_order,
         )  # fmt: skip
         scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted}
-        if visit.asked:
+        if visit.raw_target:
             # The application sees the page that is meant, without its marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
             scope["raw_path"], scope["query_string"] = path, query
@@ -317,7 +317,7 @@ def lets_in(app: App, visit: Visit, decision: Decision) -> bool:
     return (
         (decision.action == "pass" or app.settings.observe)
         and not _leads_nowhere(visit)
-        and not (visit.bot and visit.asked)
+        and not (visit.bot and visit.raw_target)
     )
 
 

@@ -24,7 +24,8 @@ from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, th
 from hedgerow.request.bot_verifier import BotCache, BotVerifier
 from hedgerow.request.bots import KnownBot
 from hedgerow.request.identify import Identifier
-from hedgerow.settings.schema import SCRIPTED_RULES, Settings
+from hedgerow.settings.marker import SCRIPTED_RULES
+from hedgerow.settings.schema import Settings
 from hedgerow.web.bots import all_bots, build_bots, refused_bots
 from hedgerow.web.stores import build_ledger, build_state, build_token_codecs
 

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hedgerow.challenge.clearance import ClearanceUsage
-from hedgerow.challenge.used_challenges import UsedChallenges
+from hedgerow.challenge.interfaces import UsedChallenges
 from hedgerow.core.decision import Block, ScoreUpdate
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.rate_limit import RateLimit
@@ -26,8 +26,9 @@ from hedgerow.errors import StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.lists.asn import AsnFile
 from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.follower import Follower, ListStore
+from hedgerow.lists.follower import Follower
 from hedgerow.lists.model import Lists
+from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.token import TokenCodecs
 from hedgerow.request.robots_compliance import RevokedBots

@@ -158,7 +158,7 @@ def test_rows_of_a_log():
         ({"claim": "x", "proof": "false"}, 1, True),
         ({"tampered": True}, 1, True),
         ({"marker": Marker("trap", b"", b"", "")}, 1, True),
-        ({"signs": ("program",)}, 40, True),
+        ({"anomalies": ("program",)}, 40, True),
         ({"marker": Marker("page", b"other!", b"", "/")}, 20, False),
         ({"marker": Marker("page", b"other!", b"", "/")}, 30, True),
     ],

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.logs.formats import LineParser, recognise
+from hedgerow.logs.formats import LineParser, detect_plain_format
 from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.tables.buffer_pool import BufferPool
 from hedgerow.report.tables.ingest import rows_of_piece
@@ -61,6 +61,6 @@ def test_what_was_scanned_before_leaves_no_trace(some, before):
     for room in (shelf, BufferPool()):
         tally = ReadCounts()
         scanned = scan(data, vhost=False, shelf=room)
-        rows = rows_of_piece(data, scanned, LineParser(recognise([GOOD])), RowBuilder(), tally)
+        rows = rows_of_piece(data, scanned, LineParser(detect_plain_format([GOOD])), RowBuilder(), tally)
         found.append(({name: column.tolist() for name, column in rows.items()}, tally.parsed, tally.bad))
     assert found[0] == found[1]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from datasets import LOGS
 from hedgerow.logs.dialect import Dialect, parser
-from hedgerow.logs.formats import LineParser, recognise
+from hedgerow.logs.formats import LineParser, detect_plain_format
 from hedgerow.logs.reader import LogReader
 from hedgerow.report.tables import line_scanner as scanning
 from hedgerow.report.tables.buffer_pool import BufferPool
@@ -57,7 +57,7 @@ def reference_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[
     kinds = {"page": 0, "call": 1, "asset": 2, "prefetch": 3}
     reader = LogReader([str(path)])
     found = Counter((v.visitor, int(v.at // 1), v.status, kinds[v.kind]) for v in reader)
-    return found, (reader.tally.lines, reader.tally.parsed, reader.tally.bad)
+    return found, (reader.counts.lines, reader.counts.parsed, reader.counts.bad)
 
 
 def mutated(line: bytes, changes: list[tuple[int, int]]) -> bytes:
@@ -107,7 +107,7 @@ def test_sources_of_scanned_lines_are_those_of_the_reference(some, by):
     scanned = scan(data, vhost=False, shelf=BufferPool())
     numbering, other = RowBuilder(by), RowBuilder(by)
     rows = numbering.rows_of(scanned, data)
-    parse = parser(recognise([GOOD]), Dialect(by=by))
+    parse = parser(detect_plain_format([GOOD]), Dialect(by=by))
     for k in np.flatnonzero(~scanned.odd).tolist():
         visit = parse(data[scanned.starts[k] : scanned.ends[k]].tobytes())
         assert visit is not None
@@ -148,7 +148,7 @@ def test_a_line_that_is_scanned_is_what_the_reference_says(some):
     """Every field that a row has, and that the compiled parser takes on itself."""
     some = [line.replace(b"\n", b"") for line in some]
     data = np.frombuffer(b"\n".join([GOOD, *some]) + b"\n", np.uint8)
-    form = recognise([GOOD])
+    form = detect_plain_format([GOOD])
     scanned = scan(data, vhost=False, shelf=BufferPool())
     numbering, other = RowBuilder(), RowBuilder()
     rows = numbering.rows_of(scanned, data)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import AS_IT_IS, Dialect
+from hedgerow.logs.dialect import DEFAULT_DIALECT, Dialect
 from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.report.tables import ingest as reading
 from hedgerow.report.tables.row_builder import COLUMNS, RowBuilder
@@ -86,4 +86,4 @@ def test_what_no_worker_can_read_is_said(monkeypatch):
     data = "\n".join(lines(0, 2)).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(data))))
     with pytest.raises(LogError, match="write it to a file"):
-        parts_of([STANDARD_INPUT], AS_IT_IS, ReadCounts())
+        parts_of([STANDARD_INPUT], DEFAULT_DIALECT, ReadCounts())

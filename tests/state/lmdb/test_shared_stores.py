@@ -26,11 +26,11 @@ def state(tmp_path):
 
 def test_a_clearance_that_is_handed_round_between_workers_is_noticed(state):
     first, second = LmdbClearanceUsage(state), LmdbClearanceUsage(state)
-    assert first.see(b"c", b"n1", START) == 1
-    assert second.see(b"c", b"n2", START + 1) == 2
-    assert first.see(b"c", b"n1", START + 2) == 2
-    assert second.are_many(second.see(b"c", b"n3", START + 3))
-    assert first.see(b"other", b"n1", START) == 1
+    assert first.record_use(b"c", b"n1", START) == 1
+    assert second.record_use(b"c", b"n2", START + 1) == 2
+    assert first.record_use(b"c", b"n1", START + 2) == 2
+    assert second.is_shared(second.record_use(b"c", b"n3", START + 3))
+    assert first.record_use(b"other", b"n1", START) == 1
 
 
 def test_sightings_are_those_of_one_process(state):
@@ -38,25 +38,25 @@ def test_sightings_are_those_of_one_process(state):
     shared, plain = LmdbClearanceUsage(state, window=5.0), ClearanceUsage(window=5.0)
     for n in range(300):
         asked = (b"c%d" % (n % 7), b"n%d" % (n * n % 5), START + n / 3)
-        assert shared.see(*asked) == plain.see(*asked)
+        assert shared.record_use(*asked) == plain.record_use(*asked)
 
 
 def test_sightings_of_long_ago_are_forgotten_as_others_come(state):
     clearance_usage = LmdbClearanceUsage(state, window=10.0)
     for n in range(100):
-        clearance_usage.see(b"old%d" % n, b"n", START)
+        clearance_usage.record_use(b"old%d" % n, b"n", START)
     for n in range(100):
-        clearance_usage.see(b"new%d" % n, b"n", START + 60)
+        clearance_usage.record_use(b"new%d" % n, b"n", START + 60)
     assert len(clearance_usage) < 120
 
 
 def test_a_lost_welcome_is_lost_in_all_workers(state):
     first, second = RobotsCompliance(unwelcome_for=60.0), RobotsCompliance(unwelcome_for=60.0)
     first.revoked_bots, second.revoked_bots = LmdbRevokedBots(state), LmdbRevokedBots(state)
-    assert second.bot_verifier("Bot", START)
-    first.send_away("Bot", START)
-    assert not second.bot_verifier("Bot", START + 59)
-    assert second.bot_verifier("Bot", START + 60)
+    assert not second.is_revoked("Bot", START)
+    first.revoke("Bot", START)
+    assert second.is_revoked("Bot", START + 59)
+    assert not second.is_revoked("Bot", START + 60)
 
 
 def test_what_workers_have_counted_adds_up_and_who_has_ended_detains_nobody(state):

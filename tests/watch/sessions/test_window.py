@@ -125,7 +125,7 @@ def test_what_a_visit_tells():
         ({"bot": "x"}, "true"),
         ({"claim": "x", "proof": "false", "user_agent": "x"}, "false"),
         ({"claim": "x", "user_agent": "x"}, "unknown"),
-        ({"signs": ("program",), "user_agent": "curl/8"}, "unknown"),
+        ({"anomalies": ("program",), "user_agent": "curl/8"}, "unknown"),
     ],
 )
 def test_what_an_agent_declares(more, agent):

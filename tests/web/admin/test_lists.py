@@ -125,7 +125,7 @@ def test_import_and_export(operator):
         "POST", "/lists/import?replace=1&author=a", raw=b"198.51.100.1\nx\n", content_type="text/csv"
     )
     assert status == 400
-    assert told["error"].startswith("body:2: 'x' is no address")
+    assert told["error"].startswith("body:2: 'x' is not an address")
     status, told = operator.json(
         "POST", "/lists/import?skip_bad=1&for=1h&list=white", raw=b"198.51.100.1\nx\n", content_type="text/csv"
     )

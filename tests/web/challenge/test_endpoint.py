@@ -14,11 +14,11 @@ from urllib.parse import urlencode
 import msgspec
 import pytest
 
-from challenge.asking import ANSWER, hidden, solve
+from challenge.solver import ANSWER, hidden, solve
 from driving import PAGE, START, Application, Client
 from hedgerow.challenge.captcha import Captcha
 from hedgerow.challenge.clearance import COOKIE
-from hedgerow.challenge.hooks import TOO_MANY
+from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.visit import Visit
 from hedgerow.web.challenge import endpoint as challenging
@@ -65,8 +65,8 @@ class Told:
 
 @pytest.fixture(autouse=True)
 def _known_puzzles(monkeypatch):
-    monkeypatch.setattr(challenging, "draw", lambda: Captcha(ANSWER, "image/png", b"picture"))
-    monkeypatch.setattr(challenging, "speak", lambda: Captcha("123456", "audio/wav", b"sound"))
+    monkeypatch.setattr(challenging, "make_image", lambda: Captcha(ANSWER, "image/png", b"picture"))
+    monkeypatch.setattr(challenging, "make_audio", lambda: Captcha("123456", "audio/wav", b"sound"))
 
 
 class Suspect(Client):
@@ -167,7 +167,7 @@ def test_the_clearance_is_graded_and_the_site_does_not_see_it():
     ]:
         raw = [(k.encode(), v.encode()) for k, v in {"host": "example.org", **headers, "cookie": cookie}.items()]
         visit = suspect.site.app.gate.identifier.visit(START, "192.0.2.1", "GET", "/", raw)
-        against = tuple(sign for sign in visit.signs if sign.startswith("clearance"))
+        against = tuple(sign for sign in visit.anomalies if sign.startswith("clearance"))
         seen.append((visit.visitor.partition(":")[0], against))
     assert seen == [
         ("clearance", ()), ("clearance", ("clearance-user-agent",)),
@@ -464,7 +464,9 @@ def test_a_click_where_the_settings_want_one():
 
 def test_difficulty_follows_suspicion(monkeypatch):
     asked = []
-    monkeypatch.setattr("hedgerow.challenge.proof_of_work.ask", lambda difficulty, _: asked.append(difficulty) or "{}")
+    monkeypatch.setattr(
+        "hedgerow.challenge.proof_of_work.make_question", lambda difficulty, _: asked.append(difficulty) or "{}"
+    )
     for weight in (0.0, 0.5, 9.0):
         evidence = (Evidence("a", "a", weight / 2, ""), Evidence("b", "b", weight / 2, ""))
         Suspect(decision=Decision("challenge", evidence)).window()
@@ -477,7 +479,7 @@ def test_no_puzzle_is_ready(monkeypatch):
     def broken():
         raise OSError("no font")
 
-    monkeypatch.setattr(challenging, "draw", broken)
+    monkeypatch.setattr(challenging, "make_image", broken)
     suspect = Suspect()
     page = suspect.choose(suspect.window(), "image")
     assert page.status == 403

@@ -9,7 +9,7 @@ import pytest
 
 from fakedns import FakeDns
 from hedgerow.request.bot_verifier import BotCache
-from hedgerow.request.bots import KnownBot, Name
+from hedgerow.request.bots import KnownBot, NameLookup
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 
@@ -25,7 +25,7 @@ class Asking:
         self.background = LookupThread(self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), patience=10.0)
 
     def proof(self, at: float, address: str = "192.0.2.1") -> str:
-        found = self.known.proofs.of(BOT, address, at)
+        found = self.known.proofs.find(BOT, address, at)
         assert self.background.settle()
         return found
 
@@ -100,7 +100,7 @@ def test_one_question_is_under_way_once():
     known = BotCache()
     background = LookupThread(known, Slow())
     for _ in range(50):
-        assert known.proofs.of(BOT, "192.0.2.1", 0.0) == "pending"
+        assert known.proofs.find(BOT, "192.0.2.1", 0.0) == "pending"
     gate.set()
     assert background.settle()
     assert count == 1
@@ -119,16 +119,16 @@ def test_a_flood_of_claims_is_dropped_and_nothing_waits():
     known = BotCache()
     background = LookupThread(known, Never())
     for n in range(3000):
-        assert known.proofs.of(BOT, f"2001:db8::{n:x}", 0.0) == "pending"
+        assert known.proofs.find(BOT, f"2001:db8::{n:x}", 0.0) == "pending"
     assert background.dropped == 2000
     background.close()
 
 
 def test_a_flood_of_lies_drives_no_true_bot_out():
     known = BotCache()
-    known.proofs._most = 10
-    known.proofs.learn(Name(BOT, "192.0.2.1", 0.0), true=True)
+    known.proofs._max_entries = 10
+    known.proofs.learn(NameLookup(BOT, "192.0.2.1", 0.0), true=True)
     for n in range(100):
-        known.proofs.learn(Name(BOT, f"198.51.100.{n}", 0.0), true=False)
-    assert known.proofs.of(BOT, "192.0.2.1", 1.0) == "verified"
+        known.proofs.learn(NameLookup(BOT, f"198.51.100.{n}", 0.0), true=False)
+    assert known.proofs.find(BOT, "192.0.2.1", 1.0) == "verified"
     assert len(known.proofs) == 11

@@ -40,7 +40,7 @@ from rich.text import Text
 from hedgerow.errors import HedgerowError
 from hedgerow.lab.demo.documents import find_documents
 from hedgerow.lab.demo.person import Person
-from hedgerow.settings.schema import MarkerSettings
+from hedgerow.settings.marker import MarkerSettings
 
 _HOST = "127.0.0.1"
 _PERSON = "127.0.0.2"

@@ -32,7 +32,7 @@ def tell_crawls(visits: Iterable[Visit], crawls: Sequence[Label], labels: dict[s
     for number, crawl in enumerate(crawls):
         labels[_name(number)] = crawl.label if crawl.label in _IDENTITIES else "suspect"
     for visit in visits:
-        made_by = next((n for n in range(len(crawls) - 1, -1, -1) if crawls[n].fits(visit)), None)
+        made_by = next((n for n in range(len(crawls) - 1, -1, -1) if crawls[n].matches(visit)), None)
         yield visit if made_by is None else msgspec.structs.replace(visit, visitor=_name(made_by))
 
 

@@ -44,7 +44,7 @@ class Heuristics:
         foreign = (
             marker is not None and marker.issued_to != visitor_digest(who) and marker.issued_to not in visit.linked
         )
-        wrong = foreign or not _SIGNS.isdisjoint(visit.signs)
+        wrong = foreign or not _SIGNS.isdisjoint(visit.anomalies)
         visits, all_wrong = self._visits.get(who, (0, 0))
         self._visits[who] = (visits + 1, all_wrong + wrong)
         if wrong:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.core.ip_bytes import packed_v4, written_v4
+from hedgerow.core.ip_bytes import format_ipv4, pack_ipv4
 
 Ints = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def network_of(address: str) -> tuple[str, str]:
 def _ipv4(address: str) -> bytes:
     """The bytes of an IPv4 address, or of a network's first; empty where it is none."""
     try:
-        return packed_v4(address.partition("/")[0])
+        return pack_ipv4(address.partition("/")[0])
     except (OSError, ValueError):
         return b""
 
@@ -54,7 +54,7 @@ def _ipv4(address: str) -> bytes:
 def _texts(number: int) -> tuple[str, str]:
     """The texts of the IPv4 /24 of a number, and of its /20."""
     own, wide = number << 8, number >> 4 << 12
-    return f"{written_v4(own.to_bytes(4))}/24", f"{written_v4(wide.to_bytes(4))}/20"
+    return f"{format_ipv4(own.to_bytes(4))}/24", f"{format_ipv4(wide.to_bytes(4))}/20"
 
 
 def full(

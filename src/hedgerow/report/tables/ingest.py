@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.errors import LogError
-from hedgerow.logs.dialect import AS_IT_IS, PLAIN, Dialect, Parser
-from hedgerow.logs.reader import LONGEST_LINE, SAMPLE_LENGTH, ReadCounts, Source, TextSource, look_at
+from hedgerow.logs.dialect import DEFAULT_DIALECT, PLAIN_FORMATS, Dialect, Parser
+from hedgerow.logs.reader import MAX_LINE_BYTES, SAMPLE_LENGTH, ReadCounts, Source, TextSource, open_log
 from hedgerow.report.tables.buffer_pool import BufferPool
 from hedgerow.report.tables.line_scanner import Scanned, scan_all
 from hedgerow.report.tables.row_builder import RowBuilder, Rows, fill, only
@@ -49,7 +49,7 @@ def read(
     store: Takes,
     numbering: RowBuilder,
     progress: Progress | None = None,
-    dialect: Dialect = AS_IT_IS,
+    dialect: Dialect = DEFAULT_DIALECT,
 ) -> ReadCounts:
     """Read all of *paths* into *store*; LogError where one of them cannot be read at all."""
     tally = ReadCounts()
@@ -63,7 +63,7 @@ def read(
 
 def in_turn(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[Source]:
     """The sources at *paths*, oldest first; *tally* learns what can be said of them beforehand."""
-    sources = [look_at(path, dialect) for path in paths]
+    sources = [open_log(path, dialect) for path in paths]
     tally.formats = sorted({source.format.name for source in sources})
     tally.exact = all(source.format.exact for source in sources)
     sizes = [source.size for source in sources]
@@ -75,7 +75,7 @@ def in_turn(paths: Sequence[str], dialect: Dialect, tally: ReadCounts) -> list[S
 
 def is_of_plain_lines(source: Source) -> TypeGuard[TextSource]:
     """Whether the compiled parser can read it."""
-    return isinstance(source, TextSource) and source.format.name in PLAIN
+    return isinstance(source, TextSource) and source.format.name in PLAIN_FORMATS
 
 
 def _read_lines(
@@ -128,8 +128,8 @@ def rows_of_piece(piece: Piece, scanned: Scanned, parse: Parser, numbering: RowB
     if len(odd):
         found, where = [], []
         for k, start, end in zip(odd.tolist(), scanned.starts[odd].tolist(), scanned.ends[odd].tolist(), strict=True):
-            line = piece[start : min(end, start + LONGEST_LINE + 1)].tobytes()
-            visit = parse(line) if len(line) <= LONGEST_LINE else None
+            line = piece[start : min(end, start + MAX_LINE_BYTES + 1)].tobytes()
+            visit = parse(line) if len(line) <= MAX_LINE_BYTES else None
             if visit is None:
                 tally.count_bad(line[:SAMPLE_LENGTH].decode("latin-1"))
             else:
@@ -185,7 +185,7 @@ def pieces(source: TextSource, tally: ReadCounts) -> Iterator[Piece]:
             yield np.frombuffer(data, np.uint8, whole)
         rest = data[whole:]
         # Of a line without end the beginning is enough to see that it is bad.
-        begun = [rest if len(rest) <= LONGEST_LINE else rest[: LONGEST_LINE + 1]]
+        begun = [rest if len(rest) <= MAX_LINE_BYTES else rest[: MAX_LINE_BYTES + 1]]
         size = len(begun[0])
     data = b"".join(begun)
     if data:

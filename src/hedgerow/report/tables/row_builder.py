@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.address import network_of, prefix_of
-from hedgerow.core.ip_bytes import written_v4
+from hedgerow.core.ip_bytes import format_ipv4
 from hedgerow.core.visit import Visit
-from hedgerow.logs.dialect import By
+from hedgerow.logs.dialect import SourceKey
 from hedgerow.logs.formats import account_of, address_of
 from hedgerow.report.tables.intern_cache import UNKNOWN, InternCache
 from hedgerow.report.tables.jit import lean
@@ -100,8 +100,8 @@ class RowBuilder:
     are what *by* says.
     """
 
-    def __init__(self, by: By = "visitor") -> None:
-        self.by: By = by
+    def __init__(self, by: SourceKey = "visitor") -> None:
+        self.by: SourceKey = by
         self.agents = InternTable()
         self.places = InternTable()
         self.shapes = InternTable()
@@ -247,7 +247,7 @@ class RowBuilder:
         others = int(np.searchsorted(sources, OTHER_CLIENT))
         plain = sources[:others].astype(">u4").tobytes()
         end = _OF_A_NETWORK if self.by == "network" else ""
-        found = [f"{written_v4(plain[k : k + 4])}{end}" for k in range(0, len(plain), 4)]
+        found = [f"{format_ipv4(plain[k : k + 4])}{end}" for k in range(0, len(plain), 4)]
         return found + [self._visitors[other] for other in (sources[others:] - OTHER_CLIENT).tolist()]
 
     def address(self, source: int) -> str:

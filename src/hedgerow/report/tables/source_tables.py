@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.logs.dialect import AS_IT_IS, By, Dialect
+from hedgerow.logs.dialect import DEFAULT_DIALECT, Dialect, SourceKey
 from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import FINE, Features, Fine, shares
@@ -60,7 +60,7 @@ class Tables:
         memory: int,
         hosts: Sequence[str] = (),
         progress: Progress | None = None,
-        dialect: Dialect = AS_IT_IS,
+        dialect: Dialect = DEFAULT_DIALECT,
         store: TableStore | None = None,
         hide_agents: bool = False,
     ) -> None:
@@ -89,7 +89,7 @@ class Tables:
         return self.numbering.names(self.figures.sources)
 
     @property
-    def by(self) -> By:
+    def by(self) -> SourceKey:
         """What a source is."""
         return self.numbering.by
 

@@ -21,7 +21,7 @@ from hedgerow.errors import LogError
 from hedgerow.ledger.reader import is_url
 from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
-from hedgerow.logs.reader import ReadCounts, Source, look_at
+from hedgerow.logs.reader import ReadCounts, Source, open_log
 from hedgerow.report.tables.ingest import (
     VISITS_AT_ONCE,
     cuts,
@@ -105,7 +105,7 @@ def _read_part(part: Part, dialect: Dialect) -> Iterator[pa.RecordBatch]:
         InternTable(_UNLIMITED),
         InternTable(_UNLIMITED),
     )
-    source = look_at(part.path, dialect)
+    source = open_log(part.path, dialect)
     place = part.index << _BITS_OF_A_PLACE
     for rows in _rows_of(part, source, numbering, tally):
         for start in range(0, len(rows["t"]), _ROWS_AT_ONCE):

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hedgerow.core.decision import Block
 from hedgerow.errors import StoreAwayError
-from hedgerow.lists.follower import Follower, ListFilter, ListStore
+from hedgerow.lists.follower import Follower
 from hedgerow.lists.model import Listing, ListName, Lists
+from hedgerow.lists.sql_store import ListFilter, ListStore
 from hedgerow.services.banlist.messages import ListMessage, encode_message
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class ChangeFeed:
 
     def _look(self) -> None:
         if self._follower is not None:
-            self._follower.take()
+            self._follower.refresh()
             # What was there from the start is no change.
             self._noted.on = True
         now = {block.key: block for block in self._ask_blocks(self._clock())}

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from hedgerow.core.decision import PASS, Block, Decision
-from hedgerow.core.ip_bytes import V6, packed
+from hedgerow.core.ip_bytes import V6, pack_address
 from hedgerow.core.state import ACCOUNT, prefix_key
 from hedgerow.lists.model import Listing, ListName, Lists, decide
 from hedgerow.services.banlist.messages import ListMessage
@@ -35,7 +35,7 @@ def _place(key: str) -> str | bytes:
     if length not in _BYTES:
         return key
     try:
-        place = packed(V6, address)[: _BYTES[length]]
+        place = pack_address(V6, address)[: _BYTES[length]]
     except (OSError, ValueError):
         return key
     return place + _EVERYONE.encode() if length.endswith(_EVERYONE) else place
@@ -78,7 +78,7 @@ class LocalLists:
                 visitor = address
             else:
                 try:
-                    visitor = packed(V6, address)[:_VISITOR]
+                    visitor = pack_address(V6, address)[:_VISITOR]
                 except (OSError, ValueError):
                     visitor = address
             blocked = blocks.get(ACCOUNT + account if account else visitor)

@@ -22,8 +22,10 @@ _SIGHTING = msgspec.msgpack.Decoder(dict[bytes, float])
 class LmdbClearanceUsage(ClearanceUsage):
     """From which networks each clearance has been seen lately, in whatever worker."""
 
-    def __init__(self, state: LmdbState, *, networks: int = 3, window: float = 600.0, most: int = 100_000) -> None:
-        super().__init__(networks=networks, window=window, most=most)
+    def __init__(
+        self, state: LmdbState, *, networks: int = 3, window: float = 600.0, max_entries: int = 100_000
+    ) -> None:
+        super().__init__(networks=networks, window=window, max_entries=max_entries)
         self._state = state
         self._hand = _SEEN
 
@@ -31,7 +33,7 @@ class LmdbClearanceUsage(ClearanceUsage):
         with self._state.writing() as txn:
             return sum(1 for _ in entries_with_prefix(txn, self._state.more, _SEEN))
 
-    def see(self, clearance: bytes, network: bytes, at: float) -> int:
+    def record_use(self, clearance: bytes, network: bytes, at: float) -> int:
         name = _SEEN + clearance
         with self._state.writing() as txn:
             data = txn.get(name, db=self._state.more)
@@ -51,7 +53,7 @@ class LmdbClearanceUsage(ClearanceUsage):
             for _ in range(_LOOKED_AT):
                 if not there:
                     break
-                if self.are_over(_SIGHTING.decode(cursor.value()), at):
+                if self.are_outdated(_SIGHTING.decode(cursor.value()), at):
                     there = cursor.delete() and cursor.key().startswith(_SEEN)
                 else:
                     there = cursor.next() and cursor.key().startswith(_SEEN)

@@ -21,7 +21,7 @@ from hedgerow.core.rate_limit import (
     RateLimit,
     add_hit,
     count_hits,
-    counted_by,
+    counted_series,
     drop_hit,
     series_of,
     updated_rate,
@@ -143,12 +143,12 @@ class MemoryState:
     def use(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on: settings were read again. What is remembered stays."""
         with self._lock:
-            self._windows = tuple((w.by, counted_by(w.of), w.seconds) for w in windows)
+            self._windows = tuple((w.by, counted_series(w.of), w.seconds) for w in windows)
             self._spans = tuple((counted, seconds) for _, counted, seconds in self._windows)
             # What a visitor has whose only visit is the page that it asks for now.
             self._first = tuple(int(PAGES in counted) for counted, _ in self._spans)
             self._by_network = any(w.by == "network" for w in windows)
-            self._series = frozenset(s for w in windows for s in counted_by(w.of))
+            self._series = frozenset(s for w in windows for s in counted_series(w.of))
             self._keep = max((w.seconds for w in windows), default=0.0)
             self._most = max((w.count for w in windows), default=0) + 1
 
@@ -363,7 +363,7 @@ class MemoryState:
             trail.cost += _SERIES_COST
             self.spent += _SERIES_COST
         before = len(hits)
-        add_hit(hits, at, keep=self._keep, most=self._most)
+        add_hit(hits, at, max_age=self._keep, max_hits=self._most)
         growth = (len(hits) - before) * _TIME_COST
         trail.cost += growth
         self.spent += growth

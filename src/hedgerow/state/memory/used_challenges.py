@@ -22,7 +22,7 @@ class MemoryUsedChallenges:
     def __len__(self) -> int:
         return len(self._spent)
 
-    def spend(self, challenge: bytes, until: float, at: float) -> bool:
+    def mark_used(self, challenge: bytes, until: float, at: float) -> bool:
         with self._lock:
             while self._ends and self._ends[0][0] <= at:
                 self._spent.discard(heapq.heappop(self._ends)[1])

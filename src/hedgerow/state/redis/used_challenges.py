@@ -23,15 +23,15 @@ class RedisUsedChallenges:
         self._closed = closed
         self._local = MemoryUsedChallenges(most)
 
-    def spend(self, challenge: bytes, until: float, at: float) -> bool:
+    def mark_used(self, challenge: bytes, until: float, at: float) -> bool:
         if until <= at:
             return False
         key = self._state.key("spent:" + challenge.hex())
         try:
             first = self._state.ask(("SET", key, "1", "NX", "PX", math.ceil((until - at) * 1000)))
         except RedisUnavailable:
-            return not self._closed and self._local.spend(challenge, until, at)
-        return first is not None and self._local.spend(challenge, until, at)
+            return not self._closed and self._local.mark_used(challenge, until, at)
+        return first is not None and self._local.mark_used(challenge, until, at)
 
     def close(self) -> None:
         self._local.close()

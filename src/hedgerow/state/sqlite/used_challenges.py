@@ -41,7 +41,7 @@ class SqliteUsedChallenges:
         with self._lock:
             return int(self._open().execute("SELECT count(*) FROM spent").fetchone()[0])
 
-    def spend(self, challenge: bytes, until: float, at: float) -> bool:
+    def mark_used(self, challenge: bytes, until: float, at: float) -> bool:
         """As promised; where the file cannot be written nothing is accepted."""
         if until <= at:
             return False

@@ -122,7 +122,7 @@ def _agent(visit: Visit) -> Agent:
         return "false"
     if not visit.user_agent:
         return "absent"
-    return "unknown" if visit.claim or "program" in visit.signs else "browser"
+    return "unknown" if visit.claim or "program" in visit.anomalies else "browser"
 
 
 class SessionWindow(msgspec.Struct, gc=False, eq=False):

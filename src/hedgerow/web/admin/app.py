@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hedgerow.settings.schema import split_listen
+from hedgerow.settings.checks import split_listen
 from hedgerow.watch.models.drift import ENOUGH
 from hedgerow.watch.models.panel import Panel
 from hedgerow.watch.watch import WatchThread

@@ -25,10 +25,10 @@ import msgspec
 
 from hedgerow.errors import HedgerowError, StoreError
 from hedgerow.lists.exporter import TARGETS, fields_of, write
-from hedgerow.lists.follower import ListFilter, ListStore
 from hedgerow.lists.importer import FORMATS, Defaults, ListImport
-from hedgerow.lists.model import LISTS, SORTS, Listing, ListName, clean_text, parse_subject
-from hedgerow.lists.times import parse_duration, parse_moment
+from hedgerow.lists.model import LISTS, SUBJECT_KINDS, Listing, ListName, clean_text, parse_subject
+from hedgerow.lists.sql_store import ListFilter, ListStore
+from hedgerow.lists.times import parse_duration, parse_time
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope
 from hedgerow.web.response_headers import header
@@ -57,7 +57,7 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
     def end(self, now: float, otherwise: float) -> float:
         if self.for_ is not None:
             return now + parse_duration(self.for_)
-        return otherwise if self.until is msgspec.UNSET else parse_moment(self.until)
+        return otherwise if self.until is msgspec.UNSET else parse_time(self.until)
 
 
 class _Problem(Exception):  # noqa: N818 - an answer, not a fault of ours
@@ -127,7 +127,7 @@ class ListsApi:
             case _:
                 raise _Problem(404, "There are /lists, /lists/white/..., /lists/black/..., import and export.")
         # So that a change counts when it is answered.
-        follower.take()
+        follower.refresh()
         return answer
 
     def _show(self, store: ListStore, options: dict[str, str]) -> Answer:
@@ -135,7 +135,7 @@ class ListsApi:
         name, _, subject = options.get("after", "").partition("/")
         wanted = ListFilter(
             list=_choice(options, "list", LISTS),
-            sort=_choice(options, "of", SORTS),
+            kind=_choice(options, "of", SUBJECT_KINDS),
             address=parse_subject(options["subject"]).text if options.get("subject") else "",
             author=options.get("author", ""),
             text=options.get("reason", ""),
@@ -189,7 +189,7 @@ class ListsApi:
     def _import(self, store: ListStore, body: IO[bytes], options: dict[str, str]) -> Answer:
         now, author = self._clock(), clean_text(options.get("author", ""))
         length = options.get("for")
-        until = now + parse_duration(length) if length else parse_moment(options.get("until"))
+        until = now + parse_duration(length) if length else parse_time(options.get("until"))
         defaults = Defaults(
             now, _choice(options, "list", LISTS) or "black", clean_text(options.get("reason", "")), author, until
         )

@@ -16,15 +16,14 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from hedgerow.challenge.captcha import Captcha, draw, speak
+from hedgerow.challenge.captcha import Captcha, make_audio, make_image
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.client_preferences import wants_page
 from hedgerow.challenge.external import PROVIDERS, Provider
 from hedgerow.challenge.form_data import Form, read_form
-from hedgerow.challenge.hooks import ChallengeFailure, ChallengeHooks, ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeHooks, ChallengeKind, UsedChallenges
 from hedgerow.challenge.protocol import Challenges, Failed, Issued, Solved, Ticket, Unconfirmed
 from hedgerow.challenge.redirect_target import HOME
-from hedgerow.challenge.used_challenges import UsedChallenges
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import TokenCodecs
@@ -83,7 +82,7 @@ class ChallengeEndpoint:
             self._verify = SiteVerify(self._external.verify, external.secret, external.timeout)
         self._pools: dict[ChallengeKind, CaptchaPool[Captcha]] = {
             kind: CaptchaPool(make, self._own.pool, name)
-            for kind, make, name in (("image", draw, "image"), ("audio", speak, "recording"))
+            for kind, make, name in (("image", make_image, "image"), ("audio", make_audio, "recording"))
             if kind in self._own.kinds
         }
         self.clearances = clearances
@@ -172,7 +171,7 @@ class ChallengeEndpoint:
         if isinstance(result, Failed):
             return await self._fail(visit, decision, result, manner)
         self.counted["solved"] += 1
-        value, key = self.clearances.give(visit, result.kind, visit.at, language=manner.accept_language)
+        value, key = self.clearances.issue(visit, result.kind, visit.at, language=manner.accept_language)
         self.hooks.solved(visit, visit.visitor if visit.account else key, result.kind, visit.at)
         return self._onward(result.ticket, manner, [(b"set-cookie", self.clearances.cookie(value, secure=secure))])
 
@@ -290,7 +289,7 @@ def _suspicion(decision: Decision) -> float:
 
 
 def _at_home(visit: Visit) -> Visit:
-    return msgspec.structs.replace(visit, method="GET", target=HOME, asked="", referrer="")
+    return msgspec.structs.replace(visit, method="GET", target=HOME, raw_target="", referrer="")
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:

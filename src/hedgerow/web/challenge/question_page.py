@@ -15,7 +15,7 @@ from html import escape
 import msgspec
 
 from hedgerow.challenge.external import Provider
-from hedgerow.challenge.hooks import ChallengeKind
+from hedgerow.challenge.interfaces import ChallengeKind
 from hedgerow.challenge.protocol import Issued
 from hedgerow.web.challenge.pages import ClientPreferences, Words, html, page, policy, words_in
 from hedgerow.web.page_template import PageTemplate, slot

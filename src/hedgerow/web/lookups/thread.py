@@ -17,7 +17,7 @@ from typing import Any
 from hedgerow.errors import HedgerowError
 from hedgerow.request.bot_signature import DIRECTORY, read_directory
 from hedgerow.request.bot_verifier import BotCache
-from hedgerow.request.bots import Name
+from hedgerow.request.bots import NameLookup
 from hedgerow.web.lookups.dns import DnsTimeoutError, Resolver, is_in
 from hedgerow.web.lookups.fetch import fetch
 
@@ -55,7 +55,7 @@ class LookupThread:
         bot_cache.proofs.ask = self._ask_name
         bot_cache.keys.ask = self._ask_keys
 
-    def _ask_name(self, question: Name) -> None:
+    def _ask_name(self, question: NameLookup) -> None:
         key = (question.bot.name, question.address)
         self._submit(key, question.at, lambda: self._name(question))
 
@@ -99,7 +99,7 @@ class LookupThread:
         finally:
             self._under_way.discard(key)
 
-    async def _name(self, question: Name) -> None:
+    async def _name(self, question: NameLookup) -> None:
         true = await is_in(question.address, question.bot.domains, self.resolver)
         self._known.proofs.learn(question, true=true)
 

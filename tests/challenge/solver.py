@@ -1,4 +1,4 @@
-"""Challenges without HTTP: a visitor, puzzles whose answers are known, a solver."""
+"""Challenges without HTTP: visits, CAPTCHAs with known answers, and a solver."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def visit(target: str = "/docs/?page=2", *, at: float = START, address: str = "1
     return Visit(at=at, address=address, target=target, **more)
 
 
-def challenges(spent: Any = None, *, seals: TokenCodecs = SEALS, **more: Any) -> Challenges:
+def challenges(used: Any = None, *, seals: TokenCodecs = SEALS, **more: Any) -> Challenges:
     def puzzles(kind: str) -> Captcha:
         return Captcha(ANSWER, "image/png" if kind == "image" else "audio/wav", b"content")
 
     more = {"easiest": 50, "hardest": 100, **more}
     return Challenges(
         seals,
-        MemoryUsedChallenges() if spent is None else spent,
+        MemoryUsedChallenges() if used is None else used,
         seconds=lambda kind: 60.0 if kind == "audio" else 30.0,
         puzzles=puzzles,
         **more,
@@ -40,17 +40,17 @@ def challenges(spent: Any = None, *, seals: TokenCodecs = SEALS, **more: Any) ->
 
 
 def solution(issued: Issued) -> str:
-    """What the widget or a person would send."""
+    """The answer that the widget or a person would send."""
     if issued.kind != "work":
         return ANSWER
     return solve(issued.question)
 
 
 def solve(question: str) -> str:
-    asked = altcha.Challenge.from_dict(json.loads(question))
-    found = altcha.solve_challenge(asked)
-    assert found is not None
-    return altcha.Payload(asked, found).to_base64()
+    challenge = altcha.Challenge.from_dict(json.loads(question))
+    answer = altcha.solve_challenge(challenge)
+    assert answer is not None
+    return altcha.Payload(challenge, answer).to_base64()
 
 
 def hidden(body: bytes) -> dict[str, str]:
@@ -60,7 +60,7 @@ def hidden(body: bytes) -> dict[str, str]:
 
 
 def answers_of(body: bytes) -> dict[str, str]:
-    """What the script of a challenge's page sends, once it has calculated."""
+    """The fields that the script of a challenge page sends after the calculation."""
     question = re.search(rb'data-question="([^"]*)"', body)
     assert question, "the page has no calculation"
     return {**hidden(body), "answer": solve(unescape(question[1].decode()))}

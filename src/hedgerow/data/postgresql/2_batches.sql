@@ -1,0 +1,1 @@
+CREATE TABLE batches (name text PRIMARY KEY, written timestamptz NOT NULL DEFAULT now());

@@ -1,0 +1,1 @@
+CREATE INDEX visits_number ON visits (id);

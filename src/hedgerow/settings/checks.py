@@ -1,0 +1,77 @@
+"""Checks that several tables share. Each yields (setting, sentence) for a value that makes no sense."""
+
+from __future__ import annotations
+
+import re
+
+from hedgerow.core.address import check_network
+from hedgerow.core.settings_table import Faults
+
+_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
+_MAX_PORT = 65535
+_MIN_TOKEN_LENGTH = 16
+
+
+def split_listen(text: str) -> tuple[str, int]:
+    """
+    Split `HOST:PORT`, or raise ValueError.
+
+    >>> split_listen("127.0.0.1:8080"), split_listen("[::1]:80"), split_listen(":8080")
+    (('127.0.0.1', 8080), ('::1', 80), ('', 8080))
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > _MAX_PORT:
+        raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def listen_faults(name: str, text: str) -> Faults:
+    try:
+        split_listen(text)
+    except ValueError as error:
+        yield name, str(error)
+
+
+def upstream_faults(upstream: str) -> Faults:
+    scheme, separator, rest = upstream.partition("://")
+    host, _, path = rest.partition("/")
+    match = _HOST_AND_PORT.fullmatch(host)
+    if scheme not in {"http", "https"} or not separator or match is None:
+        yield "upstream", f"{upstream!r} is not an address such as http://127.0.0.1:8000"
+    elif path:
+        yield "upstream", f"{upstream!r} has a path; name only scheme, host and port"
+    elif match[1] and not 0 < int(match[1]) <= _MAX_PORT:
+        yield "upstream", f"{upstream!r} has no valid port"
+
+
+def network_faults(name: str, networks: tuple[str, ...]) -> Faults:
+    for network in networks:
+        try:
+            check_network(network)
+        except ValueError as error:
+            yield name, f"{error}; write it like 192.0.2.0/24 or 2001:db8::/32"
+
+
+def postgresql_faults(url: str) -> Faults:
+    if url and not url.startswith(("postgresql://", "postgres://")):
+        # The URL is not repeated here: it may contain a password.
+        yield "url", "is not an address such as postgresql://hedgerow@127.0.0.1/hedgerow"
+
+
+def token_faults(token: str) -> Faults:
+    if len(token) < _MIN_TOKEN_LENGTH or not token.isascii() or " " in token:
+        yield "token", f"must be at least {_MIN_TOKEN_LENGTH} ASCII characters without spaces"
+
+
+def is_path_start(text: str) -> bool:
+    """
+    Return whether links may start with *text*. Clients resolve the segments `.` and `..`, and some drop empty ones.
+    """
+    segments = text.split("/")
+    return (
+        len(text) > 1
+        and text[0] == "/"
+        and all(c.isascii() and (c.isalnum() or c in "._~-/") for c in text)
+        and not any(segment in {"", ".", ".."} for segment in segments[1:-1])
+        and segments[-1] != ".."
+    )
