@@ -246,7 +246,7 @@ class StateConformance:
         state = self.state(WINDOW)
         for kind in ("asset", "call"):
             before = state.record_visit(ask(0.0, kind=kind, site_rate=True)).site_rate
-            assert state.reclassify(ask(0.0, site_rate=True), kind).site_rate == pytest.approx(before)
+            assert state.record_visit(ask(0.0, site_rate=True), kind).site_rate == pytest.approx(before)
 
     def test_a_late_visit_does_not_turn_the_rate_of_the_site_back(self):
         state = self.state(WINDOW)

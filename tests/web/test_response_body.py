@@ -77,7 +77,7 @@ class Body:
         self._untouched = site.counters.skipped.copy()
         self._sent: list[bytes] = []
         visit = msgspec.structs.replace(VISIT, kind="call") if by_script else VISIT
-        self._rewriter = ResponseRewriter(site, visit, Decision("pass"), self._send)
+        self._rewriter = ResponseRewriter(site.app, visit, Decision("pass"), self._send)
         headers = [(b"content-type", content_type), *([(b"content-encoding", coding)] if coding else [])]
         self._tell({"type": "http.response.start", "status": 200, "headers": headers})
 
@@ -91,7 +91,7 @@ class Body:
     @property
     def given_up(self) -> str:
         """Why the body was not rewritten, as far as that is counted."""
-        return "".join(self._site.untouched - self._untouched)
+        return "".join(self._site.counters.skipped - self._untouched)
 
     def _tell(self, message: dict[str, Any]) -> None:
         try:

@@ -153,7 +153,9 @@ class ResponseRewriter:
             visitor_digest(visit.visitor),
             app.gate.pages.remember(visit.target),
             # A readable address shows where the page is.
-            shown_at=visit.raw_target.encode("latin-1") if visit.marker and visit.raw_target.startswith(prefix) else b"",
+            shown_at=visit.raw_target.encode("latin-1")
+            if visit.marker and visit.raw_target.startswith(prefix)
+            else b"",
         )
 
     async def __call__(self, message: Message) -> None:
