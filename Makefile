@@ -4,13 +4,14 @@
 # make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make coverage     how much of the code the units reach: to look costs as much again as the tests themselves
 # make check   ruff, mypy, import-linter
+# make test-wheel   the built wheel in clean environments, with the lowest and the current versions
 # make bench   the benchmarks, each next to a reference in the same run
 # make evaluate   how good the models are, into docs/evaluation/
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup packages demo test test-real test-units compiled units coverage check bench evaluate format clean test-spark
+.PHONY: setup packages demo test test-real test-units compiled units coverage check bench evaluate format clean test-spark test-wheel
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -59,6 +60,9 @@ test-spark: setup
 	@tools/packages java
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-spark.txt
 	$(BIN)/pytest tests/real/test_spark.py tests/report/tables/test_spark_store.py --durations=5
+
+test-wheel: .venv/.ready
+	@$(BIN)/python tools/test-wheel
 
 bench: setup
 	@$(BIN)/python -m bench

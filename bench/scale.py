@@ -26,7 +26,7 @@ from hedgerow.detectors.rate_limit import DEFAULT_WINDOWS
 from hedgerow.ledger.postgresql import PostgresLedger, migrate
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
-from hedgerow.state.redis.connection import parse_redis_address
+from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 from hedgerow.watch.redis_streams import Streams
 from hedgerow.web.gate import build_gate

@@ -34,7 +34,7 @@ from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.redis.connection import parse_redis_address
+from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.scripts import Scripts
 from hedgerow.state.redis.state import RedisState
 from hedgerow.web.gate import build_gate

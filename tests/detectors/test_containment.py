@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from driving import KEY, Application, Client, settings
+from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
@@ -64,7 +65,7 @@ def decide_in_a_worker(path: Path, connection: Connection) -> None:
     state = LmdbState(path, ())
     gate = gate_on(state)
     while (visit := connection.recv()) is not None:
-        connection.send(gate.decide(visit).action)
+        connection.send(run_now(gate.decide(visit)).action)
     state.close()
 
 
@@ -95,10 +96,10 @@ def test_two_workers_count_the_rate_of_the_whole_site(tmp_path, rate, challenged
 def test_the_rate_of_the_site_outlives_a_reload():
     state = MemoryState(())
     gate = gate_on(state)
-    actions = [gate.decide(visit_at(n, 50.0)).action for n in range(1000)]
+    actions = [run_now(gate.decide(visit_at(n, 50.0))).action for n in range(1000)]
     assert actions[-1] == "challenge"
     again = gate_on(state)
-    assert again.decide(visit_at(1000, 50.0)).action == "challenge"
+    assert run_now(again.decide(visit_at(1000, 50.0))).action == "challenge"
 
 
 def test_a_corrected_visit_counts_once_towards_the_rate():
@@ -106,7 +107,7 @@ def test_a_corrected_visit_counts_once_towards_the_rate():
     gate = gate_on(MemoryState(()))
     for n in range(1000):
         visit = msgspec.structs.replace(visit_at(n, 20.0), kind="asset")
-        gate.decide(visit)
+        run_now(gate.decide(visit))
         _, decision = gate.correct(visit, "page")
         assert decision.action == "pass"
 

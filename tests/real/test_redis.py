@@ -24,8 +24,8 @@ from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateUnavailable
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.settings import read_settings
+from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.clearance_usage import RedisClearanceUsage
-from hedgerow.state.redis.connection import parse_redis_address
 from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.state import RedisState
 from hedgerow.state.redis.used_challenges import RedisUsedChallenges

@@ -20,7 +20,8 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.ledger.postgresql import migrate
 from hedgerow.lists.postgresql_store import PostgresLists
 from hedgerow.markers.token import page_digest, visitor_digest
-from hedgerow.state.redis.connection import ThreadConnection, parse_redis_address
+from hedgerow.state.redis.address import parse_redis_address
+from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.watch.redis_streams import PARTS, Streams
 from hedgerow.watch.sessions.pending import PendingSession
 from hedgerow.web.key_file import new_key, write_keys

@@ -7,7 +7,7 @@ from typing import Any
 from hedgerow.core.gate import run_now
 from hedgerow.core.state import StateQuery, StateReply
 from hedgerow.core.visit import Kind
-from hedgerow.state.redis.connection import parse_redis_address
+from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.state import RedisState
 
 

@@ -69,7 +69,7 @@ def test_robots_in_a_coding_that_was_not_asked_for_are_counted():
         Application(b"\x1f\x8b...", headers=[(b"content-type", b"text/plain"), (b"content-encoding", b"gzip")])
     )
     assert client.get("/robots.txt").body == b"\x1f\x8b..."
-    assert client.site.untouched == {"coding": 1}
+    assert client.site.counters.skipped == {"coding": 1}
 
 
 def test_endless_robots_end():

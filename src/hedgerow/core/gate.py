@@ -47,8 +47,8 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def reclassified(visit: Visit, kind: Kind) -> Visit:
     """Return the visit as the *kind* that its response shows it to be."""
-    signs = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
-    return msgspec.structs.replace(visit, kind=kind, anomalies=signs)
+    anomalies = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
+    return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
 
 class Gate:

@@ -73,11 +73,11 @@ class Identifier:
         in_order: bool = True,
     ) -> tuple[Visit, bool]:
         """
-        Return the visit of a live request, and whether *peer* is a proxy that is trusted.
+        Return the visit, and whether *peer* is a trusted proxy.
 
-        *peer* is the address of the connection, *target* path and query as sent. *scheme* and *version* are those of
-        the connection; a trusted proxy knows the scheme better. *in_order*: the headers stand as the client has sent
-        them, and nobody has sorted them on the way.
+        *peer* is the address of the connection, *target* is path and query as sent. *scheme* and *version* are those of
+        the connection; a trusted proxy may correct the scheme. *in_order* is true if the headers are in the order in
+        which the client sent them.
         """
         fields = dict(headers)
         trusted = self._proxies.trusts(peer)

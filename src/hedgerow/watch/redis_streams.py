@@ -22,8 +22,9 @@ import msgspec
 
 from hedgerow.core.decision import Campaign, ScoreUpdate
 from hedgerow.errors import HedgerowError
-from hedgerow.state.redis.connection import RedisAddress, RedisUnavailable, ThreadConnection
+from hedgerow.state.redis.address import RedisAddress, RedisUnavailable
 from hedgerow.state.redis.scripts import Command, Scripts, text
+from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.watch.relay import Seen, decode, encode
 from hedgerow.watch.snapshot import WatchSnapshot
 from hedgerow.watch.watch import Watch

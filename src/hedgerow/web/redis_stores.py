@@ -9,8 +9,8 @@ import msgspec
 from hedgerow.core.decision import Campaign, ScoreUpdate
 from hedgerow.core.ledger import Ledger
 from hedgerow.settings import Settings
+from hedgerow.state.redis.address import RedisAddress, RedisUnavailable, parse_redis_address
 from hedgerow.state.redis.clearance_usage import RedisClearanceUsage
-from hedgerow.state.redis.connection import RedisAddress, RedisUnavailable, parse_redis_address
 from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.scripts import Scripts
 from hedgerow.state.redis.state import RedisState

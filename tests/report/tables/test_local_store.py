@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.report.tables.sql_store import SqlStore, sql_store
+from report.tables.sql_store import SqlStore, sql_store
 
 from hedgerow.errors import StoreError
 from hedgerow.report.tables import distinct, local_store

@@ -10,8 +10,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from hedgerow.state.redis import connection as module
-from hedgerow.state.redis.connection import LoopConnection, ThreadConnection, parse_redis_address
+from hedgerow.state.redis import loop_connection, thread_connection
+from hedgerow.state.redis.address import parse_redis_address
+from hedgerow.state.redis.loop_connection import LoopConnection
+from hedgerow.state.redis.thread_connection import ThreadConnection
 
 
 @contextmanager
@@ -60,14 +62,14 @@ def test_one_that_has_more_to_say_than_is_heard():
 
 
 def test_one_that_was_never_answered(monkeypatch):
-    monkeypatch.setattr(module, "_CONNECT", 0.05)
+    monkeypatch.setattr(loop_connection, "CONNECT_TIMEOUT", 0.05)
     with answering(b"") as url:
         assert left_open(lambda _: None, url) == []
 
 
 def test_one_of_a_thread_to_a_socket_at_which_nobody_listens(tmp_path, monkeypatch):
     # What is logged holds on to the error, and that to all that was there.
-    monkeypatch.setattr(module.log, "disabled", True)
+    monkeypatch.setattr(thread_connection.log, "disabled", True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         link = ThreadConnection(parse_redis_address(f"unix://{tmp_path}/redis.sock"), list)

@@ -21,8 +21,10 @@ from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import Kind
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.redis.connection import PATIENCE, LoopConnection, RedisAddress, RedisUnavailable, ThreadConnection
+from hedgerow.state.redis.address import PATIENCE, RedisAddress, RedisUnavailable
+from hedgerow.state.redis.loop_connection import LoopConnection
 from hedgerow.state.redis.scripts import Command, Script, Scripts
+from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.state.store import RunBlocking
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
-from hedgerow.state.redis.connection import RedisUnavailable
+from hedgerow.state.redis.address import RedisUnavailable
 from hedgerow.state.redis.state import RedisState
 
 
