@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report.tables.sql_store import SqlStore, sql_store
 
 from hedgerow.errors import StoreError
 from hedgerow.report.tables import distinct, local_store
@@ -18,6 +17,7 @@ from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.queries import Columns
 from hedgerow.report.tables.rows import COLUMNS, ODD, PARTS, ROW, Rows
 from hedgerow.report.tables.url_features import ASSET, PAGE
+from report.tables.sql_store import SqlStore, sql_store
 
 SECOND, DAY = 1_000_000, 86_400 * 1_000_000
 AMPLE, SCANT = 500_000_000, 100_000
