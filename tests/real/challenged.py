@@ -112,12 +112,13 @@ class Challenged:
 
     @contextlib.contextmanager
     def serve(self) -> Iterator[Challenged]:
-        draw, speak = challenging.draw, challenging.speak
-        challenging.draw, challenging.speak = self._remember(puzzle.draw), self._remember(puzzle.speak)
+        make_image, make_audio = challenging.make_image, challenging.make_audio
+        challenging.make_image = self._remember(puzzle.make_image)
+        challenging.make_audio = self._remember(puzzle.make_audio)
         text = "[traps]\nenabled = false\n" + self._text
         own = settings(text)
         site = Site(own, seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
-        challenging.draw, challenging.speak = draw, speak
+        challenging.make_image, challenging.make_audio = make_image, make_audio
 
         async def decide(_visit: object, _: str | None = None) -> Decision:
             return PASS if self.solved_ else self.decision

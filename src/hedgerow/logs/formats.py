@@ -79,7 +79,7 @@ def detect_plain_format(lines: Sequence[bytes]) -> Format:
     """
     Return the plain format of most *lines*, `UNKNOWN` if no line has one.
 
-    >>> recognise([b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326']).name
+    >>> detect_plain_format([b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET / HTTP/1.0" 200 2326']).name
     'common'
     """
     counts: dict[str, int] = {}
