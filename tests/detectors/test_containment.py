@@ -108,7 +108,7 @@ def test_a_corrected_visit_counts_once_towards_the_rate():
     for n in range(1000):
         visit = msgspec.structs.replace(visit_at(n, 20.0), kind="asset")
         run_now(gate.decide(visit))
-        _, decision = gate.correct(visit, "page")
+        _, decision = run_now(gate.reclassify(visit, "page"))
         assert decision.action == "pass"
 
 
