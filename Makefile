@@ -1,5 +1,6 @@
 # make setup   everything that is needed, into .venv and by apt-get (as root)
 # make demo    a small real site behind Hedgerow, crawlers against it
+# make quick   unit tests without servers, reports, crawls and training: a minute
 # make test    the tests, real servers, crawlers and browser included (make units, make test-real: one half of them)
 # make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make coverage     how much of the code the units reach: to look costs as much again as the tests themselves
@@ -11,7 +12,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup packages demo test test-real test-units compiled units coverage check bench evaluate format clean test-spark test-wheel
+.PHONY: setup packages demo test test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-wheel
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -43,7 +44,7 @@ test-real: .venv/.ready
 	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --ignore=tests/real/test_spark.py -n 2 --durations=20
 
 test-units: .venv/.ready
-	@nice -n 2 $(MAKE) -j1 --no-print-directory compiled check units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
+	@nice -n 2 $(MAKE) -j1 --no-print-directory compiled check doctests units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
 
 # What numba compiles, once: else every process that reads a log and finds nothing compiled would do it.
 compiled: .venv/.ready
@@ -51,6 +52,17 @@ compiled: .venv/.ready
 
 units: .venv/.ready
 	$(BIN)/pytest $(UNITS) -n 2 --durations=20
+
+# Only pyspark's users have what this module imports.
+doctests: .venv/.ready
+	$(BIN)/pytest --doctest-modules src/hedgerow --ignore=src/hedgerow/report/tables/spark_store.py -q
+
+# Whatever takes long, or starts processes, is left to `make test`.
+SLOW := tests/examples/ tests/lab/ tests/report/ tests/real/ tests/__pycache__/
+PROCESSES := $(addprefix tests/cli/test_,cli.py processes.py report.py serve.py watch.py)
+quick: .venv/.ready
+	$(BIN)/pytest $(filter-out $(SLOW),$(wildcard tests/*/)) $(wildcard tests/test_*.py) \
+		$(PROCESSES:%=--ignore=%) -n 2 -q --hypothesis-profile quick
 
 coverage: setup
 	$(BIN)/pytest $(UNITS) -n 2 --cov --cov-report=

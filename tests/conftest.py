@@ -14,6 +14,10 @@ from hypothesis import settings as hypothesis_settings
 
 # Two noisy cores: a deadline for a single example would fail by chance.
 hypothesis_settings.register_profile("hedgerow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make quick`: a tenth of the examples.
+hypothesis_settings.register_profile(
+    "quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=10
+)
 hypothesis_settings.load_profile("hedgerow")
 
 

@@ -77,7 +77,7 @@ def step_of(span: float, most: int = _BARS) -> float:
     The seconds of an interval, so that a log of *span* seconds has at most *most*.
 
     >>> step_of(7 * 86400), step_of(365 * 86400)
-    (7200, 172800)
+    (3600, 172800)
     """
     return next((step for step in _STEPS if span / step < most - 1), math.ceil(span / (most - 1)) or 1)
 

@@ -59,8 +59,8 @@ class FrameReader:
         """
         A number as SPOP writes it: one byte up to 239, else 4 bits in the first and 7 in each of the next.
 
-        >>> Reader(bytes([239])).number(), Reader(bytes([240, 0])).number(), Reader(bytes([255, 128, 0])).number()
-        (239, 240, 2303)
+        >>> [FrameReader(bytes(data)).number() for data in ([239], [240, 0], [255, 128, 0])]
+        [239, 240, 2303]
         """
         value = self.take(1)[0]
         if value < _ONE_BYTE:
