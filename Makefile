@@ -1,6 +1,6 @@
 # make setup   everything that is needed, into .venv and by apt-get (as root)
 # make demo    a small real site behind Hedgerow, crawlers against it
-# make quick   unit tests without servers, reports, crawls and training: a minute
+# make quick   unit tests without servers, reports, crawls and training
 # make test    the tests, real servers, crawlers and browser included (make units, make test-real: one half of them)
 # make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make coverage     how much of the code the units reach: to look costs as much again as the tests themselves
