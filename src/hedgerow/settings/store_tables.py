@@ -1,4 +1,4 @@
-"""The tables [state], [ledger] and [lists]: what is stored, and where."""
+"""The tables of `hedgerow.toml` for what is stored: state, ledger, and lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from hedgerow.core.settings_table import Faults, Table, positive_faults
-from hedgerow.settings.checks import postgresql_faults
+from hedgerow.settings import checks
 
 OnFailure = Literal["open", "closed"]
 """What a site does while a store is unreachable: it goes on alone, or lets nobody in."""
@@ -14,7 +14,6 @@ OnFailure = Literal["open", "closed"]
 _REDIS_URL = re.compile(
     r"(?:rediss?://(?:[^@/\s]*@)?[^@/\s:]+(?::\d{1,5})?|rediss?://(?:[^@/\s]*@)?\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)(?:/\d*)?|unix:///\S+"
 )
-_MIN_MEMORY = 1_000_000
 
 
 class StateSettings(Table, frozen=True):
@@ -32,8 +31,7 @@ class StateSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "blocks", "timeout")
-        if self.memory < _MIN_MEMORY:
-            yield "memory", f"must be at least {_MIN_MEMORY}, is {self.memory}"
+        yield from checks.minimum_faults(self, memory=1_000_000)
         if self.url and not _REDIS_URL.fullmatch(self.url):
             yield "url", "is not an address such as redis://127.0.0.1:6379/0, rediss://... or unix:///path"
         if not self.prefix or not self.prefix.isascii() or not self.prefix.isprintable():
@@ -51,7 +49,7 @@ class LedgerSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "keep_days", "queue", "spool")
-        yield from postgresql_faults(self.url)
+        yield from checks.postgresql_faults(self.url)
 
 
 class ListsSettings(Table, frozen=True):
@@ -61,4 +59,4 @@ class ListsSettings(Table, frozen=True):
     asn_file: str = ""
 
     def faults(self) -> Faults:
-        yield from postgresql_faults(self.url)
+        yield from checks.postgresql_faults(self.url)
