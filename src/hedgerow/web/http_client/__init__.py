@@ -1,9 +1,9 @@
 """
-The client side of the proxy: a pool of HTTP/1.1 connections to one upstream.
+The HTTP client of the proxy, of look-ups and of challenge providers: a pool of HTTP/1.1 connections to one server.
 
     pool.py: Upstream                  finds a connection for each request, within limits
     └── connection.py: Connection      one connection: an asyncio protocol around llhttp's response parser
-        └── message.py: UpstreamResponse   one response, filled as bytes arrive and read by the proxy
+        └── UpstreamResponse           one response, filled as bytes arrive and read by the proxy
 
 A page of 40 KB must cost little, so nothing is done per request that can be done once. No timer is set: one sweep
 checks the deadlines of all connections. A parser lives as long as its connection. A response that arrived completely is

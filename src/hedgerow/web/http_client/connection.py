@@ -1,35 +1,95 @@
-"""One connection to an upstream: sends requests and parses responses."""
+"""One connection to a server: sends requests and parses responses."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
 from hedgerow.errors import UpstreamError
-from hedgerow.proxy.upstream.message import HOP_BY_HOP, RequestBody, UpstreamResponse, named_by_connection
+
+if TYPE_CHECKING:
+    from hedgerow.web.http_client.pool import RequestBody, Upstream
 
 _LAST_INFORMATIONAL = 199
 _FIRST_REFUSAL = 400
 
 
-class ConnectionPool(Protocol):
-    """The pool of a connection. Errors contain its name; its limits are in seconds and bytes (see `Upstream`)."""
+HOP_BY_HOP = frozenset({
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-connection", b"te", b"trailer", b"transfer-encoding",
+    b"upgrade",
+})  # fmt: skip
+"""Headers that apply to one connection only and are never forwarded."""
 
-    head_timeout: float
-    read_timeout: float
-    write_timeout: float
-    idle_timeout: float
-    head_limit: int
-    buffer_limit: int
+_PLAIN_CONNECTION = frozenset({b"keep-alive", b"close"})
 
-    def give_back(self, connection: Connection) -> None:
-        """Take back a connection that can serve another request."""
 
-    def forget(self, connection: Connection) -> None:
-        """Remove a closed connection."""
+def named_by_connection(value: bytes) -> frozenset[bytes]:
+    """Return the headers that a `Connection` header declares as hop-by-hop; none for usual values."""
+    value = value.lower()
+    if value in _PLAIN_CONNECTION:
+        return frozenset()
+    return frozenset(name.strip() for name in value.split(b","))
+
+
+@dataclass(slots=True, eq=False)
+class UpstreamResponse:
+    """
+    One response: its head, and its body as it arrives.
+
+    *headers* are in the upstream's order, with lower-case names and without hop-by-hop headers. *ended* means that the
+    whole body has arrived; `take` then returns the rest. Every response must be closed. That is free once it has ended;
+    before, it costs the connection.
+    """
+
+    connection: Connection | None
+    waiter: asyncio.Future[None] | None
+    status: int = 0
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    started: bool = False
+    ended: bool = False
+    stale: bool = False
+    error: Exception | None = None
+    received: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    async def read(self) -> bytes:
+        """Return all received bytes of the body; wait for some. Empty at the end."""
+        while not self.received and not self.ended:
+            if self.connection is None:
+                raise self.error or RuntimeError("a response was read after it was closed")
+            await self.connection.wait_for_body(self)
+        return self.take()
+
+    async def wait_briefly(self, seconds: float) -> None:
+        """Wait a moment for the first part of the body: many upstreams send the head separately."""
+        if not self.received and not self.ended and self.connection is not None:
+            await self.connection.wait_for_body(self, seconds)
+
+    def take(self) -> bytes:
+        """Return the bytes received since the last call, without waiting."""
+        received = self.received
+        if not received:
+            return b""
+        self.received = []
+        self.size = 0
+        if self.connection is not None:
+            self.connection.resume_reading()
+        return received[0] if len(received) == 1 else b"".join(received)
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.abort()
+
+    def wake(self) -> None:
+        waiter = self.waiter
+        if waiter is not None:
+            self.waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class Connection(asyncio.Protocol):
@@ -40,30 +100,7 @@ class Connection(asyncio.Protocol):
     nothing is expected of the upstream. The read deadline of an idle connection is the end of its keep-alive.
     """
 
-    __slots__ = (
-        "_clean",
-        "_drained",
-        "_expects_body",
-        "_head_bytes",
-        "_hop_headers",
-        "_keep_alive",
-        "_loop",
-        "_parser",
-        "_pool",
-        "_read_paused",
-        "_received_any",
-        "_response",
-        "_sender",
-        "_transport",
-        "_unsent",
-        "_used",
-        "_write_paused",
-        "closed",
-        "read_deadline",
-        "write_deadline",
-    )
-
-    def __init__(self, pool: ConnectionPool, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, pool: Upstream, loop: asyncio.AbstractEventLoop) -> None:
         self._pool = pool
         self._loop = loop
         self._parser = httptools.HttpResponseParser(self)
@@ -195,7 +232,8 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._wake_sender()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     # Called by llhttp, from data_received
 
@@ -288,15 +326,11 @@ class Connection(asyncio.Protocol):
         """Handle the upstream's close: it ends the body if the response has no other framing, else it is an error."""
         response = self._response
         if response is not None:
-            response.ended = exc is None and response.started and self._ends_by_closing(response)
+            chunked = any(name == b"transfer-encoding" for name, _ in self._hop_headers)
+            framed = chunked or any(name == b"content-length" for name, _ in response.headers)
+            response.ended = exc is None and response.started and not framed
             response.stale = self._used and not self._received_any
-            self._lose(UpstreamError("broken", f"{self._pool} closed the connection before its response was complete"))
-        else:
-            self._lose(None)
-
-    def _ends_by_closing(self, response: UpstreamResponse) -> bool:
-        chunked = any(name == b"transfer-encoding" for name, _ in self._hop_headers)
-        return not chunked and not any(name == b"content-length" for name, _ in response.headers)
+        self._lose(UpstreamError("broken", f"{self._pool} closed the connection before its response was complete"))
 
     def _lose(self, error: Exception | None) -> None:
         if self.closed:
@@ -355,7 +389,3 @@ class Connection(asyncio.Protocol):
         finally:
             self._drained = None
             self.write_deadline = inf
-
-    def _wake_sender(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)

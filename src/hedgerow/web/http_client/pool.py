@@ -1,21 +1,88 @@
-"""The connections to one upstream."""
+"""The connections to one upstream, and its address."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from hedgerow.errors import UpstreamError
-from hedgerow.proxy.upstream.connection import Connection
-from hedgerow.proxy.upstream.message import Headers, RequestBody, UpstreamResponse, request_head
-from hedgerow.proxy.upstream.origin import parse_origin
+from hedgerow.errors import SettingsError, UpstreamError
+from hedgerow.web.http_client.connection import Connection, UpstreamResponse
+
+Headers = Sequence[tuple[bytes, bytes]]
 
 _IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"})
 _MAX_SWEEP_INTERVAL = 1.0
+_OK = 200
+PORTS = {"http": 80, "https": 443}
 
 
+class Origin(NamedTuple):
+    """The address of the upstream: *host* and *port*, or the *path* of a unix socket."""
+
+    secure: bool
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def authority(self) -> bytes:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        default_port = PORTS["https" if self.secure else "http"]
+        return (host if self.port == default_port else f"{host}:{self.port}").encode("ascii")
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"{'https' if self.secure else 'http'}://{self.authority.decode('ascii')}"
+
+
+def parse_origin(url: str) -> Origin:
+    """
+    Return the origin of `http://host:port`, `https://host`, `http://[::1]:8080` or `unix:/run/site.sock`.
+
+    A path is refused rather than ignored: its author would expect it to prefix the path of every request.
+    """
+    if url.startswith("unix:/"):
+        return Origin(secure=False, host="localhost", port=80, path=url.removeprefix("unix:"))
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
+    except ValueError as error:
+        raise SettingsError([f"upstream {url!r}: {error}"]) from error
+    if parts.scheme not in PORTS or not host:
+        raise SettingsError([f"upstream {url!r}: write http://host:port, https://host:port or unix:/path"])
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or parts.username is not None:
+        raise SettingsError([f"upstream {url!r}: give scheme, host and port only"])
+    return Origin(parts.scheme == "https", host, port or PORTS[parts.scheme])
+
+
+def request_head(method: bytes, target: bytes, headers: Headers) -> bytes:
+    """Return the request line and the headers in wire format."""
+    head = b"\r\n".join([b"%b %b HTTP/1.1" % (method, target), *map(b": ".join, headers), b"", b""])
+    # Counting is the cheapest way to ensure that nothing contains a line break and so starts a second request.
+    lines = len(headers) + 2
+    if head.count(b"\n") != lines or head.count(b"\r") != lines or b" " in target:
+        raise ValueError("target and headers of a request must not contain line breaks")
+    return head
+
+
+@dataclass(slots=True)
+class RequestBody:
+    """A request body as an iterator of *chunks*. Without a known *length* it is sent with chunked encoding."""
+
+    chunks: AsyncIterator[bytes]
+    length: int | None = None
+    started: bool = False
+    """Whether a chunk was read. Until then the request can be sent again."""
+
+
+@dataclass(eq=False, repr=False)
 class Upstream:
     """
     The connections to one upstream.
@@ -32,38 +99,29 @@ class Upstream:
     is the context for https, by default the system's.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        max_connections: int = 512,
-        max_waiting: int = 1024,
-        wait_timeout: float = 5.0,
-        connect_timeout: float = 5.0,
-        head_timeout: float = 60.0,
-        read_timeout: float = 60.0,
-        write_timeout: float = 60.0,
-        idle_timeout: float = 4.0,
-        head_limit: int = 262_144,
-        buffer_limit: int = 131_072,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self.origin = parse_origin(url)
-        self.connect_timeout = connect_timeout
-        self.head_timeout = head_timeout
-        self.read_timeout = read_timeout
-        self.write_timeout = write_timeout
-        self.idle_timeout = idle_timeout
-        self.head_limit = head_limit
-        self.buffer_limit = buffer_limit
-        self.tls = (tls or ssl.create_default_context()) if self.origin.secure else None
-        self._max_connections = max_connections
-        self._max_waiting = max_waiting
-        self._wait_timeout = wait_timeout
-        shortest = min(wait_timeout, head_timeout, read_timeout, write_timeout, idle_timeout)
+    url: InitVar[str | Origin]
+    _: KW_ONLY
+    max_connections: int = 512
+    max_waiting: int = 1024
+    wait_timeout: float = 5.0
+    connect_timeout: float = 5.0
+    head_timeout: float = 60.0
+    read_timeout: float = 60.0
+    write_timeout: float = 60.0
+    idle_timeout: float = 4.0
+    head_limit: int = 262_144
+    buffer_limit: int = 131_072
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+
+    def __post_init__(self, url: str | Origin) -> None:
+        self.origin = parse_origin(url) if isinstance(url, str) else url
+        self.tls = (self.tls or ssl.create_default_context()) if self.origin.secure else None
+        shortest = min(self.wait_timeout, self.head_timeout, self.read_timeout, self.write_timeout, self.idle_timeout)
         self._sweep_interval = min(_MAX_SWEEP_INTERVAL, shortest / 4)
         self._sweep_timer: asyncio.TimerHandle | None = None
-        self._open = 0
+        self.open = 0
+        """Connections that are open or being opened."""
         self._all: set[Connection] = set()
         self._idle: list[Connection] = []
         self._waiting: deque[tuple[float, asyncio.Future[Connection | None]]] = deque()
@@ -71,19 +129,6 @@ class Upstream:
 
     def __str__(self) -> str:
         return f"upstream {self.origin}"
-
-    @property
-    def open(self) -> int:
-        """Connections that are open or being opened."""
-        return self._open
-
-    @property
-    def idle(self) -> int:
-        return len(self._idle)
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
 
     async def request(
         self, method: bytes, target: bytes, headers: Headers, body: RequestBody | None = None
@@ -115,7 +160,7 @@ class Upstream:
         """Drop every connection. Requests in progress and later ones fail."""
         self._closed = True
         while self._waiting:
-            self._reject(self._waiting.popleft()[1], "is shutting down")
+            self._reject_first("is shutting down")
         for connection in list(self._all):
             connection.abort(UpstreamError("broken", f"{self} is shutting down"))
         if self._sweep_timer is not None:
@@ -138,19 +183,15 @@ class Upstream:
         self._free_slot()
 
     async def _acquire(self, *, fresh: bool = False) -> Connection:
-        """
-        Return a connection for one request: idle, new, or after a wait.
-
-        A *fresh* one is needed after an idle connection turned out to be dead: other idle ones may be dead as well.
-        """
+        """Return a connection. It must be *fresh* after an idle one was dead: other idle ones may be dead, too."""
         if self._closed:
             raise UpstreamError("connect", f"{self} is shutting down")
         if self._idle and not fresh:
             return self._idle.pop()
-        if fresh and self._idle and self._open >= self._max_connections:
+        if fresh and self._idle and self.open >= self.max_connections:
             self._idle[0].abort()
-        if self._open < self._max_connections:
-            self._open += 1
+        if self.open < self.max_connections:
+            self.open += 1
             return await self._connect()
         while True:
             connection = await self._wait_turn()
@@ -174,7 +215,13 @@ class Upstream:
                 if origin.path:
                     _, connection = await loop.create_unix_connection(factory, origin.path)
                 else:
-                    _, connection = await loop.create_connection(factory, origin.host, origin.port, ssl=self.tls)
+                    _, connection = await loop.create_connection(
+                        factory,
+                        origin.host,
+                        origin.port,
+                        ssl=self.tls,
+                        server_hostname=self.server_name if self.tls else None,
+                    )
         except TimeoutError as error:
             self._free_slot()
             raise UpstreamError("timeout", f"{self}: no connection in time") from error
@@ -190,21 +237,21 @@ class Upstream:
 
     def _free_slot(self) -> None:
         """Free the slot of a connection. The request that waits longest may open one instead."""
-        self._open -= 1
+        self.open -= 1
         while self._waiting:
             _, turn = self._waiting.popleft()
             if not turn.done():
-                self._open += 1
+                self.open += 1
                 turn.set_result(None)
                 return
 
     async def _wait_turn(self) -> Connection | None:
         """Wait for a connection that is given back, or for permission (None) to open one."""
-        if len(self._waiting) >= self._max_waiting:
+        if len(self._waiting) >= self.max_waiting:
             raise UpstreamError("busy", f"{self}: all connections are in use and too many requests wait")
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[Connection | None] = loop.create_future()
-        self._waiting.append((loop.time() + self._wait_timeout, turn))
+        self._waiting.append((loop.time() + self.wait_timeout, turn))
         self._schedule_sweep(loop)
         try:
             return await turn
@@ -220,7 +267,8 @@ class Upstream:
         elif not connection.closed:
             self.give_back(connection)
 
-    def _reject(self, turn: asyncio.Future[Connection | None], reason: str) -> None:
+    def _reject_first(self, reason: str) -> None:
+        _, turn = self._waiting.popleft()
         if not turn.done():
             turn.set_exception(UpstreamError("busy", f"{self} {reason}"))
 
@@ -235,6 +283,30 @@ class Upstream:
         for connection in list(self._all):
             connection.check(now)
         while self._waiting and self._waiting[0][0] <= now:
-            self._reject(self._waiting.popleft()[1], "had no free connection in time")
+            self._reject_first("had no free connection in time")
         if self._all or self._waiting:
             self._schedule_sweep(loop)
+
+
+async def request_once(
+    origin: Origin, method: bytes, target: bytes, headers: Headers, body: bytes = b"", *, seconds: float, limit: int,
+    **options: Any,
+) -> tuple[UpstreamResponse, bytes]:  # fmt: skip
+    """
+    Make one request with a connection of its own and return the response and its body.
+
+    The body is read only if the status is 200, up to *limit* bytes and one chunk. *seconds* is for each step.
+    """
+    server = Upstream(origin, connect_timeout=seconds, head_timeout=seconds, read_timeout=seconds, **options)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield body
+
+    try:
+        response = await server.request(method, target, headers, RequestBody(chunks(), len(body)) if body else None)
+        received = b""
+        while response.status == _OK and len(received) <= limit and (piece := await response.read()):
+            received += piece
+        return response, received
+    finally:
+        await server.close()
