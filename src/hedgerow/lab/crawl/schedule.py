@@ -1,10 +1,12 @@
-"""The frontier: links that a crawler has seen and not yet followed, in the crawler's order."""
+"""When a crawler requests what: the frontier of links that it has not yet followed, and the delay before a request."""
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from hedgerow.core.decision import Identity
@@ -15,6 +17,7 @@ IDENTITIES: dict[Order, Identity] = {"depth": "depth-first", "breadth": "width-f
 """The identity of a crawler of each order."""
 
 _MAX_LINKS = 200_000
+_NORMAL = re.compile(r"normal\(\s*([0-9.]+)\s*,\s*([0-9.]+)\s*\)")
 
 
 class Frontier:
@@ -60,3 +63,28 @@ class Frontier:
             chosen = self._random.randrange(len(self._waiting))
             self._waiting[chosen], self._waiting[0] = self._waiting[0], self._waiting[chosen]
         return self._waiting.popleft()
+
+
+def parse_delay(text: str, seed: int | None = None) -> Callable[[], float]:
+    """
+    Return a function that gives the seconds before each request: constant, or drawn from a normal distribution.
+
+    Raises ValueError with a sentence if *text* is neither.
+
+    >>> parse_delay("0.5")()
+    0.5
+    >>> 3 < parse_delay("normal(8,1)", seed=1)() < 13
+    True
+    """
+    rng = random.Random(seed)  # noqa: S311 - not secret
+    normal = _NORMAL.fullmatch(text.strip())
+    try:
+        if normal is not None:
+            mean, deviation = float(normal[1]), float(normal[2])
+            return lambda: max(0.0, rng.gauss(mean, deviation))
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (seconds >= 0 and math.isfinite(seconds)):
+        raise ValueError(f"{text!r} is not a delay; write seconds, such as 0.5, or normal(8,1)")
+    return lambda: seconds

@@ -1,5 +1,5 @@
 """
-Signals that arrive while a command starts: Ctrl-C and SIGTERM.
+The start of the command line, and signals that arrive meanwhile: Ctrl-C and SIGTERM.
 
 Some libraries import optional modules and take an interruption for a missing module. So until there is something to
 clean up, Ctrl-C ends the process at once with one line.
@@ -50,6 +50,13 @@ def exit_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
         raise
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def main() -> None:
+    """Run the command line, and let Ctrl-C end it even while its modules are imported."""
+    with exit_on_interrupt():
+        from hedgerow.cli.main import main as run_command
+    run_command()
 
 
 def _exit(_number: int, _frame: object) -> NoReturn:
