@@ -1,18 +1,23 @@
+# make demo    a small real site behind Hedgerow, crawlers against it; installs only what it uses
 # make setup   everything that is needed, into .venv and by apt-get (as root)
-# make demo    a small real site behind Hedgerow, crawlers against it
 # make quick   unit tests without servers, reports, crawls and training
 # make test    the tests, real servers, crawlers and browser included (make units, make test-real: one half of them)
 # make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make coverage     how much of the code the units reach: to look costs as much again as the tests themselves
+# make test-apps    frameworks and applications, each with and without Hedgerow: installs and builds 3 GB in build/apps
+# make test-suites  Starlette's and httpbin's own tests, around Hedgerow
 # make check   ruff, mypy, import-linter
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
+# make mutants   how many small faults the tests would notice, in a sample of them
 # make bench   the benchmarks, each next to a reference in the same run
 # make evaluate   how good the models are, into docs/evaluation/
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests start many Python processes. They share compiled code, even where the environment says not to write it.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-wheel
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -23,7 +28,12 @@ packages:
 .venv/.ready: requirements.txt pyproject.toml tools/environment
 	@PYTHON=$(PYTHON) tools/environment
 
-demo: setup
+.venv/.demo: requirements.txt pyproject.toml tools/environment
+	@PYTHON=$(PYTHON) tools/environment demo
+
+# Only what the demo uses: no browser, no databases, no other web servers.
+demo: .venv/.demo
+	@tools/packages demo
 	@$(BIN)/hedgerow demo
 
 check: .venv/.ready
@@ -38,17 +48,25 @@ DATABASES := tests/real/test_redis.py tests/real/test_postgresql.py
 UNITS := $(DATABASES) $(filter-out tests/real/ tests/__pycache__/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
 test: setup
-	@$(MAKE) --no-print-directory -j2 test-real test-units
+	@$(MAKE) --no-print-directory -j2 test-installed test-units
+
+# The tests with real servers end first: the wheel follows them.
+test-installed:
+	@$(MAKE) --no-print-directory -j1 test-real
+	@$(MAKE) --no-print-directory -j1 test-wheel
 
 test-real: .venv/.ready
-	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --ignore=tests/real/test_spark.py -n 2 --durations=20
+	$(BIN)/pytest tests/real $(DATABASES:%=--ignore=%) --ignore=tests/real/test_spark.py \
+		--ignore=tests/real/frameworks/test_heavy.py -m "not heavy" -n 2 --durations=20
 
 test-units: .venv/.ready
 	@nice -n 2 $(MAKE) -j1 --no-print-directory compiled check doctests units >.units.log 2>&1; status=$$?; cat .units.log; exit $$status
 
-# What numba compiles, once: else every process that reads a log and finds nothing compiled would do it.
+# Compile the functions for large logs once, or every process that reads a large log would compile them. A log counts as
+# large from 4 MB and 25,000 lines on; this one has 5 MB and 60,000 lines.
 compiled: .venv/.ready
-	@echo '192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-"' | $(BIN)/hedgerow report - >/dev/null
+	@awk 'BEGIN { for (i = 0; i < 60000; i++) printf "192.0.2.%d - - [01/Jan/2026:%02d:%02d:00 +0000] \"GET /%d HTTP/1.1\" 200 1 \"-\" \"-\"\n", \
+	  i % 250, i / 2500, i / 42 % 60, i }' | $(BIN)/hedgerow report - >/dev/null
 
 units: .venv/.ready
 	$(BIN)/pytest $(UNITS) -n 2 --durations=20
@@ -58,11 +76,11 @@ doctests: .venv/.ready
 	$(BIN)/pytest --doctest-modules src/hedgerow --ignore=src/hedgerow/report/tables/spark_store.py -q
 
 # Whatever takes long, or starts processes, is left to `make test`.
-SLOW := tests/examples/ tests/lab/ tests/report/ tests/real/ tests/__pycache__/
-PROCESSES := $(addprefix tests/cli/test_,cli.py processes.py report.py serve.py watch.py)
+SLOW := tests/examples/ tests/golden/ tests/lab/ tests/report/ tests/real/ tests/__pycache__/
+PROCESSES := $(addprefix tests/cli/test_,cli.py processes.py report.py serve.py watch.py) tests/detectors/test_toy_detector.py
 quick: .venv/.ready
 	$(BIN)/pytest $(filter-out $(SLOW),$(wildcard tests/*/)) $(wildcard tests/test_*.py) \
-		$(PROCESSES:%=--ignore=%) -n 2 -q --hypothesis-profile quick
+		$(PROCESSES:%=--ignore=%) -m "not slow" -n 2 -q --hypothesis-profile quick
 
 coverage: setup
 	$(BIN)/pytest $(UNITS) -n 2 --cov --cov-report=
@@ -73,8 +91,19 @@ test-spark: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-spark.txt
 	$(BIN)/pytest tests/real/test_spark.py tests/report/tables/test_spark_store.py --durations=5
 
+# One after the other: each of them is a build and two servers.
+test-apps: setup
+	@tools/packages apps
+	$(BIN)/pytest tests/real/frameworks tests/real/apps --durations=20
+
+test-suites: .venv/.ready
+	@$(BIN)/python tools/test-suites
+
 test-wheel: .venv/.ready
 	@$(BIN)/python tools/test-wheel
+
+mutants: .venv/.ready
+	@$(BIN)/python tools/mutants
 
 bench: setup
 	@$(BIN)/python -m bench
@@ -87,4 +116,4 @@ format: .venv/.ready
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* .units.log build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* .mutants .units.log build dist

@@ -14,10 +14,9 @@ from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.protocol import Challenges, Issued, Solved
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import Key, TokenCodecs
-from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
-from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
+from hedgerow.state.used_challenges import MemoryUsedChallenges, SqliteUsedChallenges
 from hedgerow.web.challenge.pages import ClientPreferences
-from hedgerow.web.challenge.question_page import question
+from hedgerow.web.challenge.question_page import QuestionOptions, question
 
 ISSUE, CHECK, PUZZLE = 0.2e-3, 0.5e-3, 20e-3
 SEALS = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
@@ -40,10 +39,11 @@ def main() -> None:
         asker = askers["memory"]
         ticket = asker.ticket(visit, 0.5)
         manner = ClientPreferences("de", "/.hedgerow/", "example.org", "", "AB12-CD34", "suspect")
+        options = QuestionOptions(("work", "image", "audio"))
 
         def page(kind: str) -> None:
             issued = asker.issue(visit, asker.ticket(visit, 0.5), kind)
-            question(issued, manner, kinds=("work", "image", "audio"), ticket=issued.ticket)
+            question(issued, issued.ticket, manner, options)
 
         issue = measure(
             {
@@ -70,7 +70,7 @@ def main() -> None:
     sizes = {}
     for kind in ("work", "image", "audio"):
         issued = asker.issue(visit, ticket, kind)
-        sizes[kind] = len(question(issued, manner, kinds=(), ticket=issued.ticket).body)
+        sizes[kind] = len(question(issued, issued.ticket, manner, QuestionOptions(())).body)
     print("bytes of a page: " + ", ".join(f"{kind} {size:,}" for kind, size in sizes.items()))
 
 

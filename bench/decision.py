@@ -19,6 +19,7 @@ from hedgerow.web.gate import build_gate
 GOAL = 30e-6
 ADDRESSES = [f"198.18.0.{n}" for n in range(250)]
 KEYS = (Key(1, bytes(range(64)), 0.0),)
+BLOCKED = "198.51.100.9"
 
 
 def marked_links() -> list[tuple[str, str, list[tuple[bytes, bytes]]]]:
@@ -35,10 +36,16 @@ def marked_links() -> list[tuple[str, str, list[tuple[bytes, bytes]]]]:
     ]
 
 
+def hidden_link() -> str:
+    """One that was given to `BLOCKED`: who opens it is blocked."""
+    seal = TokenCodecs(KEYS).of(dict(BROWSER)[b"host"].decode())
+    return "/~" + seal.seal("trap", visitor_digest(BLOCKED), page_digest("/"), b"/docs/hidden.html").decode()
+
+
 def main() -> None:
     # As `hedgerow protect` runs.
     reduce_garbage_collection()
-    gate = build_gate(read_settings("", environment={}), seals=TokenCodecs(KEYS), ledger=NoLedger())
+    gate = build_gate(read_settings("", environment={}), tokens=TokenCodecs(KEYS), ledger=NoLedger())
     decided: set[str] = set()
 
     def decide(found: Visit) -> None:
@@ -57,14 +64,14 @@ def main() -> None:
 
     one = itertools.repeat("/docs/page.html?x=1")
     thousand = [f"192.0.{n // 250}.{n % 250}" for n in range(1000)]
-    pages = [f"/docs/{'abcdefgh'[n % 8]}/{'xyz'[n % 3] * (n % 7)}.html" for n in range(168)]
+    pages = [f"/docs/{'abcdefgh'[n % 8]}/{'xyz'[n % 3] * (n % 7)}.html" for n in range(120)]
     # So many visitors, each seldom, that none is suspected for it.
     strays = visits([f"203.0.{n // 250}.{n % 250}" for n in range(5000)], 0.05, itertools.cycle(pages))
     identified, calm = visits(thousand, 0.01, one), visits([a.replace("192", "193") for a in thousand], 0.01, one)
     busy, marked = visits(["192.0.10.1"], 0.034, one), followed()
-    blocked = gate.identifier.visit(1.8e9, "198.51.100.9", "GET", "/", BROWSER)
-    for _ in range(200):
-        run_now(gate.decide(blocked))
+    blocked = gate.identifier.visit(1.8e9, BLOCKED, "GET", "/", BROWSER)
+    run_now(gate.decide(gate.identifier.visit(1.8e9, BLOCKED, "GET", hidden_link(), BROWSER)))
+    assert run_now(gate.decide(blocked)).action == "refuse"
     ready = list(itertools.islice(visits([a.replace("192", "194") for a in thousand], 0.01, one), 20_000))
     again = itertools.cycle(ready)
     found = measure(

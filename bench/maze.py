@@ -10,7 +10,7 @@ from hedgerow.core.decision import Decision, Evidence
 from hedgerow.markers.token import Key, TokenCodec
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.robots_txt import disallow
-from hedgerow.web.response_pages import refusal
+from hedgerow.web.response_pages import PageRequest, refusal
 
 ROUNDS, TIMES = 7, 2_000
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -48,11 +48,12 @@ def main() -> None:
     evidence = Evidence("density", "density-visitor", 1.0, "More than 100 requests in 3 seconds.")
     decision = Decision("refuse", (evidence,), 1_763_203_600.0)
     for form, accept in (("html", BROWSER), ("json", "application/json"), ("text", "*/*")):
-        refuse = partial(refusal, reference="7F3A-91C2", contact="a@example.org", site="example.org", accept=accept)
-        body = refuse(decision, at=1_763_200_000.0).body
+        request = PageRequest(accept, reference="7F3A-91C2", contact="a@example.org")
+        refuse = partial(refusal, decision, request, site="example.org")
+        body = refuse(at=1_763_200_000.0).body
         show(
             f"a refusal, {form}",
-            lambda number, refuse=refuse: refuse(decision, at=1_763_200_000.0 + number),
+            lambda number, refuse=refuse: refuse(at=1_763_200_000.0 + number),
             f"{len(body)} bytes",
         )
     robots = b"User-agent: *\nDisallow: /private\n\nUser-agent: a\nAllow: /\nSitemap: /s.xml\n" * 5

@@ -33,7 +33,7 @@ def fill(addresses: int, hits: int, memory: int) -> None:
     grown = max(highest, resident()) - before
     print(
         f"{addresses:,} addresses, {hits} visit(s) each: {len(state):,} remembered, {state.forgotten:,} forgotten; "
-        f"counted {state.spent / 1e6:.0f} MB, really {grown / 1e6:.0f} MB "
+        f"counted {state.bytes_used / 1e6:.0f} MB, really {grown / 1e6:.0f} MB "
         f"({grown / max(len(state), 1):.0f} bytes each), bound {memory / 1e6:.0f} MB"
     )
 

@@ -148,7 +148,7 @@ def _changes(gates: list[Protect], settings: str, url: str) -> None:
     """From when a change is made, beside both gates, until the last of them acts on it."""
     lists, listed, blocked = PostgresLists(url), [], []
     why = Evidence("administrator", "administrator", 1.0, "By the administrator.")
-    with contextlib.closing(build_redis(read_settings(settings, environment={}), patience=5.0)) as state:
+    with contextlib.closing(build_redis(read_settings(settings, environment={}), timeout=5.0)) as state:
         for _ in range(CHANGES):
             lists.add(Listing("black", ME, "why", "bench", time.time()))
             listed.append(_until(gates, refused=True))

@@ -24,7 +24,11 @@ from hedgerow.traps.bait import Bait
 SEAL = TokenCodecs([Key(1, bytes(range(64)), 0.0)]).of("example.org")
 PLACE = PageLocation(b"http", b"example.org", b"/docs/hedges.html")
 VISITOR, PARENT = b"abcdef", b"ghijkl"
-GOALS = {"marked and baited, page not seen before": 1.0, "marked and baited, page seen before": 0.35}
+GOALS = {
+    "marked and baited, page not seen before": 1.0,
+    "marked and baited, page seen before": 0.35,
+    "clean marks and bait, page not seen before": 0.8,
+}
 
 
 def by_lxml(body: bytes) -> bytes:
@@ -36,13 +40,16 @@ def by_lxml(body: bytes) -> bytes:
     return lxml.html.tostring(tree)
 
 
-RULES: dict[Mode, Rules] = {mode: Rules(mode) for mode in ("opaque", "readable", "off")}
+RULES: dict[Mode, Rules] = {mode: Rules(mode) for mode in ("clean", "opaque", "readable", "off")}
 
 
 def rewriter(skeletons: SkeletonCache, mode: Mode = "opaque") -> PageRewriter:
-    bait = Bait(VISITOR, PARENT)
-    one = PageRewriter(PLACE, RULES[mode], b"/~", skeletons, SEAL, VISITOR, PARENT, shown_at=b"/~here")
-    one.add_bait(bait.style, bait.link_start, "spread", 3)
+    bait = Bait(VISITOR, PARENT, has_text=True)
+    shown_at = b"/~here" if mode == "opaque" else b""
+    one = PageRewriter(PLACE, RULES[mode], b"/~", skeletons, SEAL, VISITOR, PARENT, at=1.8e9, shown_at=shown_at)
+    if mode == "clean":
+        one.add_script()
+    one.add_bait(bait.style, bait.link_start, "spread", 3, wrappers=bait.wrappers)
     return one
 
 
@@ -68,6 +75,10 @@ def main() -> None:
             "scan alone": lambda: Scanner().feed(body, final=True),
             "marked and baited, page not seen before": lambda: rewriter(SkeletonCache()).feed(body, final=True),
             "marked and baited, page seen before": lambda: rewriter(warm).feed(body, final=True),
+            "clean marks and bait, page not seen before": lambda: rewriter(SkeletonCache(), "clean").feed(
+                body, final=True
+            ),
+            "clean marks and bait, page seen before": lambda: rewriter(warm, "clean").feed(body, final=True),
             "marked in readable mode, page seen before": lambda: rewriter(warm, "readable").feed(body, final=True),
             "bait alone, page seen before": lambda: rewriter(warm, "off").feed(body, final=True),
             "marked in a gzipped page, seen before": lambda: gzipped(rewriter(warm), packed),
@@ -81,6 +92,8 @@ def main() -> None:
     for name, seconds in found.items():
         goal = f"   goal {GOALS[name]:g}" if name in GOALS else ""
         print(f"{name:50} {seconds * 1e6:8.0f} µs   {seconds / reference:5.2f} of lxml{goal}")
-    marked = rewriter(warm).feed(body, final=True)
-    print(f"page of {len(body):,} bytes, marked {len(marked):,}")
-    print(f"gzipped {len(packed):,} and {len(gzip.compress(marked)):,}")
+    print(f"page of {len(body):,} bytes, gzipped {len(packed):,}")
+    for mode in RULES:
+        marked = rewriter(warm, mode).feed(body, final=True)
+        size = len(gzip.compress(marked, 6))
+        print(f"  {mode}: {len(marked):,} bytes, gzipped {size:,}, {size / len(packed):.2f} times")

@@ -54,7 +54,7 @@ async def _directly(ask, _):
 
 
 def _bytes_of_a_visitor(url: str) -> None:
-    with closing(RedisState(parse_redis_address(url), DEFAULT_WINDOWS, prefix="bench:", patience=30.0)) as state:
+    with closing(RedisState(parse_redis_address(url), DEFAULT_WINDOWS, prefix="bench:", timeout=30.0)) as state:
         state.use_threads(_directly)
         before = _memory(state)
         for n in range(VISITORS):
@@ -67,7 +67,7 @@ def _bytes_of_a_visitor(url: str) -> None:
 
 def _visits() -> list[Visit]:
     seals = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
-    gate = build_gate(read_settings("", environment={}), seals=seals, ledger=NoLedger())
+    gate = build_gate(read_settings("", environment={}), tokens=seals, ledger=NoLedger())
     made = []
     for n in range(VISITS):
         address = f"10.0.{n % 1000 >> 8}.{n % 250}"
@@ -85,7 +85,7 @@ def _watch(url: str) -> None:
     for start in range(0, VISITS, 200):
         assert streams.deliver(seen[start : start + 200], ())
     print(f"CPU of a gate to pass a visit on to the watch    {(time.process_time() - began) / VISITS * 1e6:10.1f} µs")
-    with closing(build_redis(settings, patience=30.0)) as state:
+    with closing(build_redis(settings, timeout=30.0)) as state:
         used = _memory(state)
         watch = SiteWatch(settings, state)
         began, clock = time.process_time(), time.monotonic()

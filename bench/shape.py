@@ -8,8 +8,8 @@ import time
 import numpy as np
 
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits, find
+from hedgerow.report.shape.classifiers import load
 from hedgerow.report.shape.features import Fine, features
-from hedgerow.report.shape.model_file import load
 from hedgerow.report.shape.series import Counts, plan_of
 from hedgerow.report.shape.vote import classify
 

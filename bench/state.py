@@ -171,7 +171,7 @@ def _redis_benchmark(program: str, port: int) -> float:
     """EVALSHA of the script of a visit, pipelined as the gates pipeline it, from as many connections."""
     scripts = Scripts("bench:", DEFAULT_WINDOWS, memory=300_000_000, most_blocks=100_000, remember=0.0)
     address = parse_redis_address(f"redis://127.0.0.1:{port}")
-    with closing(RedisState(address, DEFAULT_WINDOWS, prefix="bench:", patience=5)) as state:
+    with closing(RedisState(address, DEFAULT_WINDOWS, prefix="bench:", timeout=5)) as state:
         # Each measurement begins with nothing: how often a visitor has been here is then the same in both.
         state.ask(("FLUSHALL",))
         # A time that may stand on a command line.
@@ -206,11 +206,11 @@ def _remember(start) -> None:
 
 
 def _gate(port: int, number: int) -> tuple[int, float, float]:
-    state = RedisState(parse_redis_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:", patience=5)
+    state = RedisState(parse_redis_address(f"redis://127.0.0.1:{port}"), DEFAULT_WINDOWS, prefix="bench:", timeout=5)
     state.ask(("FLUSHALL",))
     settings = read_settings("", environment={})
     seals = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
-    gate = build_gate(settings, seals=seals, ledger=NoLedger(), state=state)
+    gate = build_gate(settings, tokens=seals, ledger=NoLedger(), state=state)
     visits = []
     for n in range(VISITORS):
         # By a marked link that was made for this visitor, as most visits are.

@@ -17,8 +17,8 @@ from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.settings import read_settings
 from hedgerow.watch.link_sharing import LinkSharing
+from hedgerow.watch.session_store import PendingSession
 from hedgerow.watch.sessions.path import LONG, PathSession
-from hedgerow.watch.sessions.pending import PendingSession
 from hedgerow.watch.sessions.window import Access, SessionWindow
 from hedgerow.watch.watch import Watch, WatchThread
 from hedgerow.web.gate import build_gate
@@ -35,7 +35,9 @@ SHARES = (0.0, 0.0023, 0.05, 0.2, 0.9)
 def visits(visitors: int, shared: float) -> list:
     """Visits with their decisions, through a real gate; a part of them by links of another visitor."""
     seals = TokenCodecs([Key(1, bytes(range(64)), 0.0)])
-    gate = build_gate(read_settings("", environment={}), seals=seals, ledger=NoLedger())
+    # These visitors have no clearance. The watch is to see all of their pages, not the first twenty.
+    uncontained = read_settings("[containment]\nenabled = false\n", environment={})
+    gate = build_gate(uncontained, tokens=seals, ledger=NoLedger())
     seal, chance, found = seals.of(HOST.decode()), random.Random(1), []
     headers = [pair for pair in BROWSER if pair[0] != b"host"] + [(b"host", HOST)]
     names = [f"10.{n >> 8 & 255}.{n & 255}.1" for n in range(visitors)]
@@ -51,7 +53,7 @@ def visits(visitors: int, shared: float) -> list:
 
 def watched(found: list) -> tuple[float, Watch]:
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings, tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     watch = build_watch(settings, gate.engine.policy, gate.state.update_score)
     began = time.process_time()
     for visit, decision in found:
@@ -91,7 +93,7 @@ def whole_bytes(share: float, visitors: int = 1_000) -> float:
     which a *share* are others'. There is room for as many links as for sessions, as by default.
     """
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings, tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     # Standings are the state's, not the watch's.
     watch = build_watch(settings, gate.engine.policy, lambda _: None)
     watch.sharing = LinkSharing(watch.sharing.limits, max_links=visitors)
@@ -129,7 +131,7 @@ def lateness(found: list, seconds: float = 4.0) -> tuple[float, float, float, in
     a watch beside it and with one, what is added to the 99th percentile, and how many visits were left out.
     """
     settings = read_settings("", environment={})
-    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings, tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger())
     results = []
     for beside in (None, WatchThread(build_watch(settings, gate.engine.policy, gate.state.update_score))):
         late, visits = [], itertools.cycle(found)

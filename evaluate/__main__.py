@@ -10,19 +10,12 @@ from random import Random
 
 from evaluate import ablation, candidate_features, consistency, crawls, live, real, sites
 from evaluate.tables import table, verdict
-from hedgerow.lab.train.calibration import calibration_plot
+from evaluate.texts import text
 from hedgerow.lab.train.samples import PERSON, samples_of, windows_of
 from hedgerow.lab.train.simulated_data import Size, draw_walks
+from hedgerow.lab.train.training_report import calibration_plot
 from hedgerow.watch.models.bundle import SHIPPED, shipped
 
-GOALS = """\
-## The goals, and what was measured
-
-Of data that no model was trained on; the sections below say which, what is drawn and what is real, and what was looked
-at before. PathMarker's figures are of its own site, and of the six crawlers that it was trained on. Logs and their
-people: with a bundle that was trained without that log. *Met* is said of the figure; where few were measured its
-interval reaches further down. Campaigns, speed and memory are in [the watch](../watch.md#campaigns).
-"""
 OUT = Path(__file__).parents[1] / "docs" / "evaluation"
 
 
@@ -33,13 +26,9 @@ def calibration(parts: list[str]) -> None:
     counts = bundle.metrics["60"]["confusion"]
     head = sorted({name for row in counts.values() for name in row})
     rows = [[truth, *(str(counts[truth].get(name, 0)) for name in head)] for truth in sorted(counts)]
-    parts.append(
-        "## Calibration\n\nThe shipped `boosted` in its own cross-validation: by visitor, and by log where rows come "
-        "from logs. *Off* is how far, on average, a probability is from what then happens. A row called crawler is of "
-        "a log, where nobody tells the kind.\n"
-    )
+    parts.append(text("calibration"))
     parts.append(table(["visits", "off", "area under ROC"], off))
-    parts.append("At 60 visits, truth (rows) and judgement (columns), with the shipped threshold:\n")
+    parts.append(text("confusion"))
     parts.append(table(["", *head], rows))
     parts.append("![Calibration](calibration.svg)\n")
 
@@ -53,7 +42,7 @@ def speed(parts: list[str]) -> None:
         row = next(s.features[: len(bundle.features)] for s in its if verdict(bundle, s) != PERSON)
         times = sorted(timeit.repeat(lambda b=bundle, r=row: b.judge(r, 60), number=20, repeat=200))
         rows.append([name, f"{times[0] / 20 * 1e6:.0f}", f"{times[100] / 20 * 1e6:.0f}"])
-    parts.append("## Speed\n\nOne row that is judged a crawler's, in microseconds, on a shared machine (goal: 50).\n")
+    parts.append(text("speed"))
     parts.append(table(["bundle", "quickest", "median"], rows))
 
 
@@ -68,11 +57,7 @@ def main() -> None:
         sys.exit(f"not here: {', '.join(missing)}; apt-get install postgresql-doc-15 qtbase5-doc-html")
     OUT.mkdir(parents=True, exist_ok=True)
     parts = []
-    parts.append(
-        "# Evaluation\n\nMade by `make evaluate`; do not edit. Every share has its 95 % interval (Wilson; areas by "
-        "resampling visitors). Sessions of one visitor are not independent, so intervals of sessions are a little "
-        "narrow. What is judged by its path only is judged by `boosted`, the default.\n"
-    )
+    parts.append(text("intro"))
     people, others = crawls.generated()
     drawn = sites.drawn_rows()
     print_progress("people and crawlers drawn")
@@ -100,7 +85,7 @@ def main() -> None:
     calibration(parts)
     speed(parts)
     head = table(["goal", "measured", "the paper", ""], goals)
-    parts.insert(1, f"{GOALS}\n{head}")
+    parts.insert(1, f"{text('goals')}\n{head}")
     (OUT / "README.md").write_text("\n".join(parts))
     print_progress("docs/evaluation/README.md")
 

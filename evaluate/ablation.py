@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from evaluate import crawls, live, real
 from evaluate.tables import SEED, TRAININGS, mean_row, percent, table
+from evaluate.texts import text
 from evaluate.train import log_rows
 from hedgerow.lab.train.fit import balance
 from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import area, at_false_positives, roc
-from hedgerow.lab.train.samples import PERSON, Sample, samples_of
-from hedgerow.lab.train.walks import Walk
+from hedgerow.lab.train.samples import PERSON, Sample, Walk, samples_of
 from hedgerow.watch.sessions.path import ALL_FEATURES, PATHMARKER_FEATURES
 
 SIZE = 20
@@ -75,16 +75,7 @@ def table_of(parts: list[str], people: list[Walk], drawn: list[Sample]) -> None:
     for name, features in FEATURE_SETS.items():
         scores = scores_of(train, test, features, rest, TRAININGS)
         rows.append([name, *mean_row(scores, is_crawler(test)), *(on_logs(logs, drawn, features) if logs else ())])
-    parts.append(
-        "## What each further feature adds\n\nBoosting at 20 visits. First trained on drawn walks and two logs "
-        "(sparkdeveloper, almhuette) and tested on generated people, on people of a third log (french: readers, and "
-        "sittings of readers joined), and on the live crawls of the fifteen others. Then, in the last two columns, "
-        "each of the three logs by models of the other two and drawn walks: readers and joined sittings against "
-        "declared crawlers. Up to two rows a visitor: the intervals are a little narrow. Each row is the mean of "
-        f"{len(TRAININGS)} trainings with other seeds (on logs 3); of the first areas the range over these is told. "
-        "What is found at 0.5 % hangs on where a few people stand. Onward and sideward help on logs and cost on the "
-        "live crawls; they stay, since to leave them out for this table would be to choose a model by its test.\n"
-    )
+    parts.append(text("ablation", trainings=len(TRAININGS)))
     head = ["features", "people / crawlers", "area under ROC, mean", "live crawls found at 0.5 %, mean"]
     head += ["logs in turn: area, mean", "declared crawlers found at 0.5 %, mean"]
     parts.append(table(head[: len(rows[0])], rows))

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from evaluate import live, real
 from evaluate.tables import SEED, percent, table
+from evaluate.texts import text
 from evaluate.train import STITCHED
 from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import area, at_false_positives, roc
-from hedgerow.lab.train.samples import PERSON, Sample
-from hedgerow.lab.train.walks import Stride, Walk, add_stride
+from hedgerow.lab.train.samples import PERSON, Sample, Stride, Walk, add_stride
 from hedgerow.watch.sessions.path import ALL_FEATURES, PathSession
 
 SIZE = 20
@@ -161,19 +161,10 @@ def compared(
 def table_of(parts: list[str]) -> None:
     logs, crawls = logged(), recorded()
     people = sum(row.label == PERSON for rows in logs.values() for row in rows)
-    parts.append(
-        "### Features that were tried, and left out\n\nThey need more of a session than digests of pages, so they were "
-        "tried before they were built: at 20 pages, trained on two real logs and tested on the third, in turn "
-        f"({people} people: readers, and readers' sittings joined), and on the live crawls of the fifteen others by "
-        "each of the three models. The links of a page are those that anybody was seen to follow. A feature that does "
-        "not find more on data it has not seen stays out.\n"
-    )
+    parts.append(text("candidates", people=people))
     head = ["added", "area under ROC, mean", "declared crawlers found at 0.5 %", "live crawls found at 0.5 %"]
     parts.append(table(head, compared(logs, crawls, BY_NAMES)))
     alone = {site: [row for row in rows if "stitched" not in row.visitor] for site, rows in logs.items()}
     count = sum(row.label == PERSON for rows in alone.values() for row in rows)
-    parts.append(
-        f"Night and headers only with people as they came, which are few ({count}), since joined sittings have no time "
-        "of day and no address. Live crawls came when they were recorded.\n"
-    )
+    parts.append(text("candidates_alone", count=count))
     parts.append(table(head[:3], compared(alone, [], BY_VISITOR)))

@@ -14,10 +14,10 @@ from random import Random
 from evaluate import live, real
 from evaluate.crawls import readers
 from evaluate.tables import SEED, TRAININGS, mean_row, table
+from evaluate.texts import text
 from hedgerow.lab.train.learners import fit_trees, matrix
-from hedgerow.lab.train.samples import PERSON, Sample, windows_along
+from hedgerow.lab.train.samples import PERSON, Sample, Walk, add_stride, windows_along
 from hedgerow.lab.train.simulated_data import Size, draw_walks
-from hedgerow.lab.train.walks import Walk, add_stride
 from hedgerow.watch.sessions.path import ALL_FEATURES, PathSession
 from hedgerow.watch.sessions.window import MIN_WINDOW, WINDOW_FEATURES
 
@@ -87,14 +87,7 @@ def table_of(parts: list[str], people: list[Walk]) -> None:
         rows.append([name, *mean_row(scores, labels)])
     good = len(ALL_FEATURES) + WINDOW_FEATURES.index("cookie_good")
     kept = sum(row.features[good] > 0.5 for row in crawlers)
-    parts.append(
-        "### Cookies and headers\n\nThe sliding window's features, added to those of paths at 27 pages. Trained on "
-        f"drawn walks and half of the people of Wikispeedia; tested on all live crawls ({len(crawlers)} runs of 27 "
-        "pages, none trained on) and on people as above. The live crawls are the only data here with real cookies: the "
-        f"gate gave one to everybody, and {kept} of {len(crawlers)} runs brought it back, as browsers do. Cookies and "
-        "headers of people, and of all that was trained on, are drawn (`training/rows.py` says how), so people look "
-        "here as they were assumed to. Logs tell no cookies, and each of Iliou's sessions has one by its making.\n"
-    )
+    parts.append(text("consistency", runs=len(crawlers), kept=kept))
     parts.append(
         table(["added", "people / crawlers", "area under ROC, mean", "live crawls found at 0.5 %, mean"], rows)
     )

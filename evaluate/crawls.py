@@ -7,12 +7,12 @@ from math import inf
 from random import Random
 
 from evaluate import live, real
+from evaluate.charts import line_chart
 from evaluate.tables import SEED, first_alarm, found_by, long_sessions, percent, table, verdict
-from hedgerow.lab.svg import line_chart
-from hedgerow.lab.train.samples import PERSON, Sample, draw_crawlers, draw_people, windows_along, windows_of
-from hedgerow.lab.train.simulated_crawlers import TEST_CRAWLERS
-from hedgerow.lab.train.site_graphs import folder_site
-from hedgerow.lab.train.walks import Walk
+from evaluate.texts import text
+from evaluate.unseen import TEST_CRAWLERS, folder_site
+from hedgerow.lab.train.samples import PERSON, Sample, Walk, windows_along, windows_of
+from hedgerow.lab.train.simulated_data import draw_crawlers, draw_people
 from hedgerow.watch.models.bundle import Bundle, load_window, shipped
 from hedgerow.watch.sessions.path import LONG
 from hedgerow.watch.sessions.window import MIN_WINDOW
@@ -54,30 +54,7 @@ def table_one(parts: list[str], people: list[Walk], left_out: dict[str, Bundle])
     six = [kind for kind in live.TRAINING_CRAWLERS if kind.name in crawls]
     unseen = [walk for name, walks in crawls.items() if name not in {kind.name for kind in six} for walk in walks]
     runs = sum(len(walks) for walks in crawls.values())
-    parts.append(
-        "## PathMarker's table 1, on live sites\n\n"
-        f"{runs} crawls of two live sites ({', '.join(live.SITES)}) behind `hedgerow protect` that only observed, with "
-        "marked links, recorded by `python -m evaluate.live` into `evaluate/live.json.xz`: the six training crawlers "
-        "(`hedgerow crawl`), and fifteen of other makes that no model was trained on. No model was trained on either "
-        "site or on any recorded crawl.\n\n"
-        "What was looked at before: an earlier recording of the same crawlers from other pages on "
-        "(`evaluate/live-first.json.xz`) judged three states of `boosted`. It showed two faults of the training, which "
-        "were mended (drawn depth-first crawlers took a page's last link and not the first; no people of Wikispeedia "
-        "were in it), and that crawlers with many requests at once were missed. After that the thresholds were chosen "
-        "anew and drawn crawlers made more various (more workers, sets instead of queues, retries, stalls, a part of "
-        "the links), on drawn walks, training logs and drawn manuals alone. The recording that is judged here was made "
-        "while that was done, and looked at for the first time when nothing was changed any more. Eight crawlers of "
-        "which a run had ended before 70 pages, on a busy machine, were recorded again with more time, before anything "
-        "was judged. One thing was changed after that: drawn crawlers that take any of many links are called "
-        "random-like now, since random-like ones had come to be called width-first. That changes names, and nobody's "
-        "score or threshold. It was looked at again for the tables of features below, which have changed no model. Ten "
-        "people of Wikispeedia's test half were looked at under the window's former model, "
-        "while it was mended. The machine was shared, and crawlers stood still now and then for up to some minutes: "
-        "gaps are less even than the crawlers meant them to be, and some runs ended before 120 pages.\n\n"
-        "*Right* is whether people are held to be people and crawlers crawlers, *named* whether the kind is right, "
-        "too. `pathmarker` judges whole long sessions (60 pages) as the paper does, `boosted` also at 10, 20, ... 50 "
-        "pages, and one alarm of the six is enough, as in the watch.\n"
-    )
+    parts.append(text("live", runs=runs, sites=", ".join(live.SITES)))
     replayed = real.wiki_walks(1) if real.is_available() else []
     for name in ("pathmarker", "boosted"):
         bundle = shipped(name)
@@ -100,12 +77,7 @@ def table_one(parts: list[str], people: list[Walk], left_out: dict[str, Bundle])
         parts.append(f"`{name}`:\n")
         head = ["truth", *(f"as {kind}" for kind in KINDS), "right", "named", "paper, same order (%)"]
         parts.append(table(head, rows))
-    parts.append(
-        "People of Wikispeedia: their real clicks, one game after the other; how a game's time is split between its "
-        "pages is drawn. `boosted` was trained on the other half of them. People of logs: readers with 60 pages, and "
-        "100 for each log put together from readers' sittings (few real ones stay for 60 pages); `boosted` is here the "
-        "bundle that was trained without that log.\n"
-    )
+    parts.append(text("people"))
     groups = {"people, generated": people, **({"people, Wikispeedia": replayed} if replayed else {})}
     windows = alarms_by_window(groups, crawls)
     goals = either(parts, groups, left_out, crawls, windows)
@@ -163,19 +135,16 @@ def either(
         rows.append([name, *(percent(cell, len(pairs)) for cell in cells)])
         wrong = name.startswith("people")
         by_path, _, by_either = [len(pairs) - cell if wrong else cell for cell in cells]
-        goals.append(
+        goals += [
             [
-                f"99 % of the long sessions of {name}",
-                f"by paths {percent(by_path, len(pairs))}; by paths and windows {percent(by_either, len(pairs))}",
+                f"99 % of the long sessions of {name}, by {how}",
+                percent(right, len(pairs)),
                 "96.43 %" if wrong else "96.74 %, of the six",
-                "met" if min(by_path, by_either) >= 0.99 * len(pairs) else "missed",
+                "met" if right >= 0.99 * len(pairs) else "missed",
             ]
-        )
-    parts.append(
-        "### Paths and windows together\n\nThe watch asks two models, `boosted` about paths and `window` about the "
-        "last 27 to 40 pages, at 27, 54, 81, ... Long sessions in which either says that it is a crawler's (for people "
-        "that is wrong); cookies, addresses and user agents of people are drawn.\n"
-    )
+            for how, right in (("paths", by_path), ("paths and windows", by_either))
+        ]
+    parts.append(text("either"))
     parts.append(table(["long sessions of", "held to be a crawler's by `boosted`", "by `window`", "by either"], rows))
     return goals
 
@@ -189,20 +158,24 @@ def both(said: list[str], alarms: list[int]) -> list[tuple[bool, bool]]:
 
 
 def first(parts: list[str]) -> None:
-    """The recording that had been looked at before: the same figures in a sentence."""
+    """The recording that had been looked at before: the same figures in a table."""
     crawls, bundle = live.load(live.FIRST), shipped("boosted")
     six = {kind.name for kind in live.TRAINING_CRAWLERS}
     others = [walk for name, walks in crawls.items() if name not in six for walk in walks]
     judged = [said for walk in others for said in long_sessions(bundle, walk)]
     runs = [walk for walks in crawls.values() for walk in walks]
     late = len(runs) - found_by(bundle, runs, 2 * LONG)
-    parts.append(
-        f"The first recording, for comparison (`{live.FIRST.name}`, {len(runs)} runs; models had been judged by it "
-        f"before): of the fifteen others' long sessions {percent(sum(said != PERSON for said in judged), len(judged))} "
-        f"right; {percent(found_by(bundle, runs, 20), len(runs))} of all runs known within 20 pages; {late} not known "
-        "after their second long session, or by their end. By the models before the thresholds were chosen jointly "
-        "these were 92.1 %, 33.9 % and 2.\n"
-    )
+    rows = [
+        [
+            "long sessions of the fifteen others, right",
+            percent(sum(s != PERSON for s in judged), len(judged)),
+            "92.1 %",
+        ],
+        ["runs known within 20 pages", percent(found_by(bundle, runs, 20), len(runs)), "33.9 %"],
+        ["runs not known after their second long session, or by their end", str(late), "2"],
+    ]
+    parts.append(text("first", file=live.FIRST.name, runs=len(runs)))
+    parts.append(table(["", "measured", "earlier models"], rows))
 
 
 def readers(site: str) -> list[Walk]:
@@ -230,12 +203,14 @@ def how_soon(
     head = ["held to be a crawler within", "10 pages", "20", "60", "120", "60, either", "120, either"]
     ended = sum(len(walk.strides) < 2 * LONG for walks in crawls.values() for walk in walks)
     parts.append(
-        "### How soon\n\n`boosted`, over all sessions of a run; *either*: or `window`, as in the watch (it is not "
-        f"asked before 27 pages). {ended} runs ended before 120 pages. Of all crawls "
-        f"{percent(within(paths, 20), len(paths))} were known within 20 pages (goal: half), and "
-        f"{len(paths) - within(paths, 120)} of {len(paths)} were not known after their second long session, or by "
-        "their end; by neither model: "
-        f"{len(paths) - within(any_of, 120)} (goal: none; the paper: none missed for more than two long sessions).\n"
+        text(
+            "how_soon",
+            ended=ended,
+            early=percent(within(paths, 20), len(paths)),
+            late_paths=len(paths) - within(paths, 120),
+            crawls=len(paths),
+            late=len(paths) - within(any_of, 120),
+        )
     )
     parts.append(table([*head, "`pathmarker` within 120"], rows))
     parts.append("![How soon](how-soon.svg)\n")
@@ -246,11 +221,12 @@ def how_soon(
     by_both, by_paths = percent(late, len(paths)), percent(len(paths) - within(paths, 120), len(paths))
     return [
         [
-            "no crawler unknown after its second long session",
-            f"unknown to paths and windows: {by_both}; to paths alone: {by_paths}",
+            "no crawler unknown after its second long session, by paths and windows",
+            by_both,
             "none missed for more than two",
             "met" if not late else "missed",
         ],
+        ["the same, by paths alone", by_paths, "", "no figure was set"],
         [
             "half of all crawlers known within 20 visits",
             percent(early, len(paths)),
@@ -270,10 +246,7 @@ def simulated(parts: list[str], others: list[Walk]) -> None:
     for crawler in TEST_CRAWLERS:
         walks = [walk for walk in others if walk.source == crawler.name]
         rows.append([crawler.name, *(percent(found_by(bundle, walks, pages), len(walks)) for pages in (20, 60, 120))])
-    parts.append(
-        "### Harder ones, simulated\n\nCrawlers that no model was trained on, some made to look like people; the two "
-        "sites' link graphs, marked links, two long sessions.\n"
-    )
+    parts.append(text("harder"))
     parts.append(table(["`boosted` finds within", "20 pages", "60", "120"], rows))
 
 
@@ -300,12 +273,5 @@ def window(parts: list[str], people: list[Walk], others: list[Walk]) -> None:
         cells.append(drawn(real.wiki_walks(1)))
         cells.append(drawn([walk for site in real.LOGS for walk in [*readers(site), *real.stitched(site, 100, SEED)]]))
     head = ["the six, live", "the others, live", "harder ones, simulated", "people, generated"]
-    parts.append(
-        "## The sliding window\n\nThe linear SVM on 27 to 40 visits, trained on drawn walks and half of the people of "
-        "Wikispeedia. Its paper gives no figures. All are asked as the watch asks, at 27, 54, 81, ... pages of a live "
-        "crawl and at 27 and 54 pages of all others, and one alarm is enough. For people cookies, addresses and user "
-        "agents are drawn. It was trained and judged on windows at 60 pages only before; asked as the watch asks, that "
-        "model took 14 of 200 drawn people for crawlers. Now it has seen windows of 27 pages, and finds fewer "
-        "crawlers.\n"
-    )
+    parts.append(text("window"))
     parts.append(table([*head, "Wikispeedia", "logs"][: len(cells)], [cells]))

@@ -33,7 +33,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from hedgerow.lab.train.walks import Stride, Walk
+from hedgerow.lab.train.samples import Stride, Walk
 from hedgerow.logs.reader import LogReader
 from hedgerow.watch.sessions.path import step_of
 from hedgerow.watch.sessions.window import SessionWindow, access_of
@@ -247,7 +247,7 @@ def protected(root: Path, home: str, folder: Path) -> Iterator[int]:
         f"server {{ listen 127.0.0.1:{port}; root {root}; index index.html; "
         f"location = / {{ rewrite ^ /{home} last; }} location ~ ^/[^/]+$ {{ root {(root / home).parent}; }} }} }}\n"
     )
-    (folder / "hedgerow.toml").write_text("observe = true\n[traps]\nenabled = false\n")
+    (folder / "hedgerow.toml").write_text("observe = 'links'\n[traps]\nenabled = false\n")
     gate = [program("hedgerow"), "protect", f"http://127.0.0.1:{port}", "--listen", "127.0.0.1:0", "--config"]
     with (
         running([program("nginx"), "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"], folder, "nginx.log"),

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from evaluate import real
-from hedgerow.lab.svg import line_chart
+from evaluate.charts import line_chart
 from hedgerow.lab.train.measures import at_false_positives, roc, wilson
+from hedgerow.lab.train.samples import PERSON
 from hedgerow.lab.train.shape_model import (
     CRAWLER,
     FALSE_POSITIVES,
     MERGED,
-    PERSON,
     fit_model,
     gather,
     held_out_scores,
@@ -35,13 +35,12 @@ from hedgerow.lab.train.shape_model import (
     train_shape,
 )
 from hedgerow.logs.reader import LogReader
-from hedgerow.report.campaigns import network_groups as company
 from hedgerow.report.campaigns import traffic_similarity as similarity
+from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find as find_campaigns
 from hedgerow.report.pipeline import Options, make
-from hedgerow.report.shape.daily_rhythm import rhythm
-from hedgerow.report.shape.model_file import INPUTS, save
-from hedgerow.report.shape.series import Counts, plan_of
+from hedgerow.report.shape.classifiers import INPUTS, save
+from hedgerow.report.shape.series import Counts, plan_of, rhythm
 from hedgerow.report.shape.vote import columns, judge, words
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
@@ -207,7 +206,7 @@ def campaigns(visits, sources):
             for column, value in zip(rows, values, strict=True):
                 column.append(value)
     whose, times, numbers, answers = map(np.array, rows)
-    requests = company.Requests.of_targets(whose, times, numbers, list(targets), answers)
+    requests = Requests.of_targets(whose, times, numbers, list(targets), answers)
     every = np.concatenate([source.times for source in sources])
     plan = plan_of(float(every.min()), float(every.max()))
     owners = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
@@ -273,7 +272,8 @@ def scored(found, families):
         f"{right / total:.1%} ({wilson(right, total)[0]:.1%} to {wilson(right, total)[1]:.1%})",
     ]
     told = ", ".join(f"{family} {largest[family]} of {sizes[family]}" for family in sorted(sizes))
-    how = f"{dict(Counter(kind for kind, _ in found))}; largest part of each family in one campaign: {told}."
+    kinds = ", ".join(f"{kind} {count}" for kind, count in Counter(kind for kind, _ in found).items())
+    how = f"campaigns by kind: {kinds}. Largest part of each family in one campaign: {told}."
     return line, how, mine
 
 

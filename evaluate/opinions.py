@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from evaluate import logs, real, sites
-from hedgerow.lab.svg import line_chart
+from evaluate.charts import line_chart
 from hedgerow.lab.train.measures import roc, wilson
 from hedgerow.lab.train.report_weights import TRUST, odds, quality, train_report_model, training_log
 from hedgerow.lab.train.shape_model import fit_model, merged_people, pooled
 from hedgerow.logs.reader import LogReader
-from hedgerow.report.path_opinion import PathOpinion
+from hedgerow.report.model_opinions import PathOpinion
 from hedgerow.report.shape.autocorrelation import Levels
+from hedgerow.report.shape.classifiers import INPUTS
 from hedgerow.report.shape.features import LEAST_REQUESTS
-from hedgerow.report.shape.model_file import INPUTS
 from hedgerow.report.shape.series import plan_of
 from hedgerow.report.shape.vote import columns, judge
 from hedgerow.report.source_labels import log_odds

@@ -31,9 +31,8 @@ from msgspec.structs import replace
 from hedgerow.core.address import prefix_of
 from hedgerow.core.request_kind import kind_of
 from hedgerow.core.visit import Visit
-from hedgerow.lab.train.samples import PERSON
+from hedgerow.lab.train.samples import PERSON, Stride, Walk
 from hedgerow.lab.train.simulated_people import people_statistics, quantile
-from hedgerow.lab.train.walks import Stride, Walk
 from hedgerow.logs.formats import seconds_of
 from hedgerow.logs.reader import LogReader
 from hedgerow.markers.token import page_digest

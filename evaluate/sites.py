@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from evaluate import real
+from evaluate.charts import line_chart
 from evaluate.crawls import readers
 from evaluate.tables import SEED, first_alarm, found_by, percent, roc_row, table
+from evaluate.texts import text
 from evaluate.train import SIZE, log_rows, mixed
 from hedgerow.core.ledger import NoLedger
-from hedgerow.lab.svg import line_chart
 from hedgerow.lab.train.fit import balance
 from hedgerow.lab.train.learners import fit_trees, matrix
 from hedgerow.lab.train.measures import roc
-from hedgerow.lab.train.samples import PERSON, Sample, samples_of
+from hedgerow.lab.train.samples import PERSON, Sample, Walk, samples_of
 from hedgerow.lab.train.simulated_data import draw_walks, path_rows
-from hedgerow.lab.train.walks import Walk
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.report.replay import likely_host, replay
 from hedgerow.settings import read_settings
@@ -58,16 +58,7 @@ def fitted_without(samples: list[Sample], sites: list[str], hidden: tuple[str, .
 
 def logs(parts: list[str], left_out: dict[str, Bundle], drawn: list[Sample]) -> list[list[str]]:
     """The rows of the goals."""
-    parts.append(
-        "## Real logs, user agents hidden\n\nCrawlers are visitors that name themselves one. *Human-like* is only a "
-        "likeness (`evaluate/real.py` says how), and many of them are plainly scanners and spammers; *readers* are "
-        "those that got hardly any errors and never asked for xmlrpc.php, of which no model knows anything. That "
-        "second label was made after the visitors' targets had been looked at, not their scores. Either likeness asks "
-        "for assets and referrers, so the features `beside` and `entries` are close to the label: the rows *without* "
-        "them are the fairer ones. Each log is judged by a bundle of the shipped recipe that was trained and given its "
-        "thresholds without that log: on the other two and on drawn walks. The shipped bundle itself has seen all "
-        "three. With this few people no false positive at all is allowed at 0.5 %, and precision there says little.\n"
-    )
+    parts.append(text("logs"))
     pathmarker = shipped("pathmarker")
     rows, alarms, curves = [], [], {}
     for site, bundle in left_out.items():
@@ -93,27 +84,24 @@ def logs(parts: list[str], left_out: dict[str, Bundle], drawn: list[Sample]) -> 
         alarms[-1].append(percent(found_by(shipped("boosted"), readers(site)), len(readers(site))))
     head = ["log", "people", "model", "people / crawlers", "area under ROC", "found at 0.5 %", "precision at 0.5 %"]
     parts.append(table(head, rows))
-    parts.append(
-        "\nWith the bundle's own thresholds, over all sessions of a visitor, held to be crawlers. *Joined*: people of "
-        "60 pages put together from readers' sittings in that log. The last column is the shipped bundle, on readers "
-        "it was trained on.\n"
-    )
+    parts.append(text("thresholds"))
     head = ["log", "readers", "human-like", "readers' sittings, joined", "declared crawlers", "shipped, readers"]
     parts.append(table(head, alarms))
     parts.append("\n![ROC](roc.svg)\n")
     plot = line_chart("Logs not trained on: crawlers found by readers got wrong", curves, max_x=1.0)
     (real.HERE.parent / "docs" / "evaluation" / "roc.svg").write_text(plot)
     return [
-        [f"{site}, {who}: ROC, precision at 0.5 %", f"area {area}; precision {precision}", "", "no figure was set"]
+        [f"{site}, {who}: {what}", measured, "", "no figure was set"]
         for site, who, name, _, area, _, precision in rows
         if "boosted" in name
+        for what, measured in (("area under ROC", area), ("precision at 0.5 %", precision))
     ]
 
 
 def iliou(parts: list[str]) -> list[list[str]]:
     """The rows of the goals."""
     settings = read_settings('[watch]\npaths = "challenge"\nwindows = "challenge"\n', environment={})
-    gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger(), entries=False)
+    gate = build_gate(settings, tokens=TokenCodecs([Key(1, bytes(range(64)), 0.0)]), ledger=NoLedger(), entries=False)
     watch = build_watch(settings, gate.engine.policy, gate.state.update_score)
     labels, visits = real.iliou_visits()
     fates = replay(gate, visits, host=likely_host(visits), watch=watch).fates
@@ -129,13 +117,7 @@ def iliou(parts: list[str]) -> list[list[str]]:
         rows.append(
             [label, str(len(walks)), percent(alarms, len(long_enough)), percent(alarms, len(walks)), *cells[label][:2]]
         )
-    parts.append(
-        "## Labelled sessions (Iliou et al.)\n\nTrue labels; one site; sessions of 8 to 20 pages. Fewer than ten pages "
-        "are never judged by their path. No model has seen them. The last two columns are the whole gate with its "
-        "default settings and `paths` and `windows` set to challenge, to which all requests were replayed, mouse "
-        "beacons included, each session from an address of its own; a log has no markers, and user agents are those "
-        "of browsers.\n"
-    )
+    parts.append(text("iliou", count=cells["human"][4]))
     head = ["label", "sessions", "held to be crawlers, of those judged", "of all", "challenged by the gate", "refused"]
     parts.append(table(head, [[*row[:4], row[5], row[4]] for row in rows]))
     refused, challenged, refusals, challenges, count = cells["human"]
@@ -143,7 +125,7 @@ def iliou(parts: list[str]) -> list[list[str]]:
         ["Iliou's people: none refused", refused, "", "met" if not refusals else "missed"],
         [
             "Iliou's people: at most 1 % challenged",
-            f"{challenged}; {count} sessions are too few for the interval to say so",
+            challenged,
             "",
             "met" if challenges <= 0.01 * count else "missed",
         ],

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from hedgerow.lab.train.measures import area, at_false_positives, roc, wilson
-from hedgerow.lab.train.samples import PERSON, Sample, samples_of
-from hedgerow.lab.train.walks import Walk
+from hedgerow.lab.train.samples import PERSON, Sample, Walk, samples_of
 from hedgerow.watch.models.bundle import Bundle
 from hedgerow.watch.sessions.path import LONG
 

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from property_tests import QUICK_EXAMPLES
+
 # Two noisy cores: a deadline for a single example would fail by chance.
 hypothesis_settings.register_profile("hedgerow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make quick`: a tenth of the examples.
 hypothesis_settings.register_profile(
-    "quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=10
+    "quick", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=QUICK_EXAMPLES
 )
 hypothesis_settings.load_profile("hedgerow")
 
@@ -68,3 +69,11 @@ def _nothing_goes_on():
     driving = sys.modules.get("driving")
     while driving is not None and driving.OPEN:
         driving.OPEN.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before():
+    """A command that ends well ignores SIGTERM from then on; what later tests start would inherit that."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)

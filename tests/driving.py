@@ -31,8 +31,16 @@ OFF = '[marker]\nmode = "off"\nrules = []\n'
 """Settings under which no link is marked: for tests about bait alone."""
 OPEN: list[Site] = []
 """Sites of clients; closed when their test ends, or their threads would go on into the next."""
-_TRAP = re.compile(rb'<a class="[a-z]{7}" href="((?:/~|[^"]*[?;]~=)[A-Za-z0-9_-]{40,})"></a>')
-_BAIT = re.compile(rb"<style>\.([a-z]{7})\.\1\{display:none!important\}</style>|" + _TRAP.pattern)
+_SHARE = rb"(?:share[-_][a-z]{7}|[a-z]{7}[-_]share)"
+_SEALED = rb'"((?:/~|[^"]*[?;]~=)[A-Za-z0-9_.-]{40,})"'
+_WRAPPER = rb'<(?:span(?= [^>]*(?:hidden|popover))|datalist) class="[a-z]{7}" [^>]+><a|<noscript><a class="[a-z]{7}"'
+_TEXT_TRAP = rb"(?:" + _WRAPPER + rb") href=" + _SEALED + rb">([^<]*)</a></\w+>"
+TRAP = re.compile(_TEXT_TRAP + rb'|<a class="' + _SHARE + rb'" href=' + _SEALED + rb"></a>")
+"""A hidden link, with text or without."""
+_MARKED = re.compile(rb'href="(/~[\w-]{40,}|[^"]*[?;]~=[\w.-]{40,})"')
+_STYLE = re.compile(
+    rb"<style>\.(" + _SHARE + rb")\.\1(?:,\.([a-z]{7})\.\2)?\{display:none!important\}</style>"
+)  # fmt: skip
 
 
 def settings(text: str = "") -> Settings:
@@ -42,22 +50,52 @@ def settings(text: str = "") -> Settings:
 
 def traps_in(body: bytes) -> list[str]:
     """The hidden links of a page."""
-    return [unescape(found.decode()) for found in _TRAP.findall(body)]
+    return [unescape((found[1] or found[3]).decode()) for found in TRAP.finditer(body)]
+
+
+def texts_in(body: bytes) -> list[str]:
+    """The texts of the hidden links of a page that have one."""
+    return [unescape(found[2].decode()) for found in TRAP.finditer(body) if found[2]]
+
+
+def marked_links_in(body: bytes) -> list[str]:
+    """The marked links of a page that people can see."""
+    hidden = traps_in(body)
+    found = [unescape(one.decode()) for one in _MARKED.findall(body)]
+    return [link for link in found if link not in hidden]
 
 
 def without_bait(body: bytes) -> bytes:
-    return _BAIT.sub(b"", body)
+    return _STYLE.sub(b"", TRAP.sub(b"", body))
 
 
 def bait_rewriter(
-    seal: TokenCodec, visitor: bytes, page: bytes, placement: Placement = "spread", every: int = 3, mode: Mode = "off"
-) -> PageRewriter:
+    seal: TokenCodec, visitor: bytes, page: bytes, placement: Placement = "spread", every: int = 3, mode: Mode = "off",
+    *, has_text: bool = False,
+) -> PageRewriter:  # fmt: skip
     """What puts bait into a page, and leaves its links alone unless *mode* says otherwise."""
     place = PageLocation(b"http", b"example.org", b"/")
-    bait = Bait(visitor, page)
+    bait = Bait(visitor, page, has_text=has_text)
     rewriter = PageRewriter(place, Rules(mode), b"/~", SkeletonCache(), seal, visitor, page)
-    rewriter.add_bait(bait.style, bait.link_start, placement, every)
+    rewriter.add_bait(bait.style, bait.link_start, placement, every, wrappers=bait.wrappers)
     return rewriter
+
+
+def form_of(start: bytes) -> str:
+    """The form of a hidden link with text, by how it starts."""
+    return re.sub(r' class="\w+"', "", start.decode())
+
+
+def visitors_by_form(page: bytes) -> dict[str, bytes]:
+    """For each form of hidden links with text, a visitor for whom those of *page* are written so."""
+    found: dict[str, bytes] = {}
+    for number in range(200):
+        visitor = b"%06d" % number
+        wrappers = Bait(visitor, page, has_text=True).wrappers
+        assert wrappers is not None
+        for before, _ in wrappers:
+            found.setdefault(form_of(before), visitor)
+    return found
 
 
 class Clock:
@@ -90,10 +128,11 @@ class Answer(NamedTuple):
 
 
 def pairs_of(headers: dict[str, str | bytes] | Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Headers as bytes, behind the one that names the host."""
+    """Headers as bytes, behind the one that names the host. Without others, they are those of a browser."""
     if isinstance(headers, dict):
         headers = [(k.encode(), v if isinstance(v, bytes) else v.encode("latin-1")) for k, v in headers.items()]
-    return [(b"host", b"example.org"), *headers]
+    own = [] if any(name in {b"accept", b"sec-fetch-dest"} for name, _ in headers) else [(b"accept", b"text/html")]
+    return [(b"host", b"example.org"), *own, *headers]
 
 
 class Answering:
@@ -137,7 +176,12 @@ class Application(Answering):
 
 
 class Around:
-    """A Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand."""
+    """
+    A Hedgerow around *app*; `site`, `clock` and `entries` (its ledger, unless another is given) are at hand.
+
+    Clients here run no scripts. With *silent* their pages have the script that obtains a clearance, and who has none
+    is contained.
+    """
 
     application: Callable[[], Any]
     middleware: Callable[..., Any]
@@ -151,12 +195,14 @@ class Around:
         account_of: Any = None,
         lists: Any = None,
         hooks: Any = None,
+        silent: bool = False,
     ) -> None:
         self.app = self.application() if app is None else app
         self.clock = Clock()
         self.entries = Entries() if ledger is None else ledger
+        own = settings(text) if silent else settings(text).without_clearances()
         self.site = Site(
-            settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(settings(text)),
+            own, tokens=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(own),
             ledger=self.entries,
             account_of=account_of, lists=Lists() if lists is None else lists, hooks=hooks,
         )  # fmt: skip

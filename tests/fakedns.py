@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import Counter
 
 import dns.flags
@@ -86,3 +87,11 @@ class FakeDns:
             answer.set_rcode(dns.rcode.NXDOMAIN)
             return
         answer.answer.append(dns.rrset.from_text_list(question.name, 60, "IN", question.rdtype, records))
+
+
+def settle(lookups) -> bool:
+    """Wait until no lookup is pending. Returns whether that came to pass."""
+    deadline = time.monotonic() + 10
+    while lookups._pending and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not lookups._pending

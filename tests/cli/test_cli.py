@@ -18,8 +18,8 @@ import pytest
 from attached import attached
 from hedgerow import __version__
 from hedgerow.cli import main as cli_main
-from hedgerow.cli.interrupt import STATUS
 from hedgerow.cli.main import COMMANDS, main
+from hedgerow.cli.start import STATUS
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Visit
@@ -100,6 +100,7 @@ class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == sys.argv[3]:
             os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the shell of a background job has it ignored
 sys.meta_path.insert(0, Interrupting())
 from hedgerow.__main__ import main
 main()
@@ -118,6 +119,36 @@ def test_ctrl_c_is_reported_once(monkeypatch, capsys, status, said):
         cli_main.main()
     assert end.value.code == 130
     assert capsys.readouterr().err == said
+
+
+# ---- --observe
+
+
+@pytest.mark.parametrize(
+    ("options", "mode"),
+    [
+        ([], False), (["--observe"], True), (["--observe", "http://127.0.0.1:1"], True), (["--observe=links"], "links"),
+        (["--observe", "links", "http://127.0.0.1:1"], "links"), (["--observe", "--workers", "1"], True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["protect", "serve"])
+def test_observe_may_have_a_value(run, monkeypatch, command, options, mode):
+    """The settings with which a server would run."""
+    found = []
+    monkeypatch.setattr("hedgerow.cli.servers.run_processes", lambda _, read, *__: found.append(read().observe))
+    monkeypatch.setenv("HEDGEROW__PROXY__UPSTREAM", "http://127.0.0.1:1")
+    monkeypatch.setenv("HEDGEROW__IDENTITY__TRUSTED_PROXIES", '["127.0.0.1/32"]')
+    options = [one for one in options if command == "protect" or not one.startswith("http:")]
+    assert run(command, "--listen", "127.0.0.1:0", *options)[0] == 0
+    assert found == [mode]
+
+
+def test_another_value_of_observe_is_one_line(run):
+    status, _, err = run("protect", "--observe=yes", "http://127.0.0.1:1")
+    assert (status, one_line(err)) == (
+        2,
+        "hedgerow: Invalid value for --observe: write --observe or --observe=links, not 'yes'; see hedgerow --help",
+    )
 
 
 # ---- check
@@ -140,6 +171,50 @@ def test_check_lists_every_fault(run):
 
 def test_check_without_a_file_is_wrong_use(run):
     assert run("check")[0] == 2
+
+
+def test_check_warns_of_opaque_links_behind_a_front_server(run):
+    front = '[identity]\ntrusted_proxies = ["192.0.2.1"]\n'
+    rule = '[[marker.rules]]\npath = "/secret/*"\nmode = "opaque"\n'
+    for text, warned in {
+        front: False,
+        front + '[marker]\nmode = "opaque"\n': True,
+        front + rule: True,
+        '[marker]\nmode = "opaque"\n': False,
+    }.items():
+        Path("hedgerow.toml").write_text(text)
+        status, out, err = run("check")
+        assert (status, out) == (0, "hedgerow.toml: no faults\n")
+        assert err.startswith("hedgerow.toml: warning: marker: an opaque link hides its path") == warned, text
+        assert len(err.splitlines()) == warned
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('model = "pathmarker"', ""),
+        ("judge_at = [20, 60]", ""),
+        ('model = "pathmaker"', "hedgerow.toml:2: watch.model: no model is called 'pathmaker'; write boosted or"),
+        ("long_session = 80", "the model 'boosted' was trained for long sessions of 60 pages, not 80"),
+        ("short_session_gap = 5", "trained for short sessions with gaps below 10 s, not 5 s"),
+        ("judge_at = [15, 60]", "trained for sessions of 10, 20, 30, 40, 50, 60 pages, not 15"),
+        ('judge_at = [10, 50]\nmodel = "pathmarker"', "trained for sessions of 60 pages; it is never asked at that"),
+        ("window_max = 50", "the model 'window' was trained for windows of 27 to 40 pages, not 27 to 50"),
+        ('window_max = 50\nwindows = "off"', ""),
+    ],
+)
+def test_check_refuses_models_that_do_not_exist_or_fit(run, text, said):
+    Path("hedgerow.toml").write_text(f"[watch]\n{text}\n")
+    status, _, err = run("check")
+    assert status == (2 if said else 0)
+    assert said in (one_line(err) if said else err)
+
+
+def test_check_warns_of_a_model_file_that_is_not_there(run):
+    Path("hedgerow.toml").write_text('[watch]\nmodel = "none.json"\n')
+    status, out, err = run("check")
+    assert (status, out) == (0, "hedgerow.toml: no faults\n")
+    assert one_line(err) == "hedgerow.toml: warning: watch.model: there is no file 'none.json' here"
 
 
 # ---- protect, when it does not start

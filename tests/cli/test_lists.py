@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -159,18 +160,17 @@ def test_an_exported_list_can_be_imported_again(run, tmp_path, monkeypatch):
     ]  # fmt: skip
 
 
-def test_blocks_come_from_the_admin_listener(run, monkeypatch):
-    block = {
-        "key": "192.0.2.1", "until": 1_800_000_000.0, "offence": 2, "evidence": {"text": "Too many \x1b[2J pages."},
-    }  # fmt: skip
+@contextmanager
+def admin_listener(monkeypatch, status: int, body: bytes):
+    """An HTTP server that answers like this at /blocks, as the admin listener of the settings."""
 
     class Admin(BaseHTTPRequestHandler):
         def do_GET(self):
-            body = json.dumps([block] if self.path == "/blocks" else []).encode()
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
+            answer = body if self.path == "/blocks" else b"[]"
+            self.send_response(status)
+            self.send_header("content-length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer)
 
         def log_message(self, *_):
             pass
@@ -180,11 +180,19 @@ def test_blocks_come_from_the_admin_listener(run, monkeypatch):
         thread.start()
         monkeypatch.setenv("HEDGEROW__ADMIN__LISTEN", f"127.0.0.1:{server.server_port}")
         try:
-            status, out, _ = run("show", "--blocks")
-            as_json = json.loads(run("show", "--blocks", "--json")[1])
+            yield
         finally:
             server.shutdown()
             thread.join()
+
+
+def test_blocks_come_from_the_admin_listener(run, monkeypatch):
+    block = {
+        "key": "192.0.2.1", "until": 1_800_000_000.0, "offence": 2, "evidence": {"text": "Too many \x1b[2J pages."},
+    }  # fmt: skip
+    with admin_listener(monkeypatch, 200, json.dumps([block]).encode()):
+        status, out, _ = run("show", "--blocks")
+        as_json = json.loads(run("show", "--blocks", "--json")[1])
     assert status == 0
     assert "192.0.2.1" in out
     assert "\x1b" not in out
@@ -192,6 +200,16 @@ def test_blocks_come_from_the_admin_listener(run, monkeypatch):
     status, _, err = run("show", "--blocks")
     assert status == 1
     assert "does not respond" in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"), [(404, b"[]", "status 404"), (200, b"<html>", "Expecting value")]
+)
+def test_a_server_that_is_no_admin_listener_is_an_error(run, monkeypatch, status, body, reason):
+    with admin_listener(monkeypatch, status, body):
+        found, _, err = run("show", "--blocks")
+    assert found == 1
+    assert f"does not respond: {reason}" in one_line(err)
 
 
 @pytest.mark.parametrize("command", [(), ("show",), ("add",), ("remove",), ("change",), ("import",), ("export",)])

@@ -21,7 +21,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_links_are_marked_and_other_files_copied(folder, tmp_path, capsys):
     run(folder, tmp_path / "out", "example.org")
-    assert 'href="/~' in (tmp_path / "out" / "index.html").read_text()
+    assert 'href="a.html?~=' in (tmp_path / "out" / "index.html").read_text()
     assert (tmp_path / "out" / "logo.png").read_bytes() == b"png"
     assert "1 pages marked, 1 other files copied" in capsys.readouterr().out
 

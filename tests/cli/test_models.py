@@ -71,8 +71,12 @@ def test_a_shadow_is_compared_promoted_and_taken_back(run, own):
     assert sum(told[0]["judged"].values()) == 6
     assert told[1]["kind"] == "windows"
     said = run("models", "promote")
-    assert said.status == 0
-    assert "only 6 classifications" in said.err
+    assert said.status == 1
+    assert said.err.count("\n") == 1
+    assert "on 6 sessions, 200 are needed" in said.err
+    assert build_panel(own, "paths").bundle.name == "boosted", "nothing was replaced"
+    assert build_panel(own, "paths").shadow.name == "pathmarker"
+    assert run("models", "promote", "--force").status == 0
     assert build_panel(own, "paths").bundle.name == "pathmarker"
     assert build_panel(own, "paths").shadow is None
     assert run("models", "back").status == 0
@@ -86,7 +90,7 @@ def test_promotion_keeps_the_previous_bundle(run, own):
     place = model_files(own)
     for name in ("pathmarker", "boosted"):
         place.put_shadow(shipped(name))
-        assert run("models", "promote", "paths").status == 0
+        assert run("models", "promote", "paths", "--force").status == 0
     assert build_panel(own, "paths").bundle.name == "boosted"
     run("models", "back")
     assert build_panel(own, "paths").bundle.name == "pathmarker"
@@ -96,7 +100,7 @@ def test_windows_have_their_own_shadow(run, own):
     model_files(own).put_shadow(shipped("window"))
     assert build_panel(own, "windows").shadow is not None
     assert build_panel(own, "paths").shadow is None
-    assert run("models", "promote", "windows").status == 0
+    assert run("models", "promote", "windows", "--force").status == 0
     assert model_files(own).current("windows").is_file()
 
 

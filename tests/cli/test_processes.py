@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from driving import settings
+from hedgerow.cli.processes import per_worker
 from real.servers import HEDGEROW, Running, answers, free_port, wait_for
 
 UPSTREAM = "http://127.0.0.1:1"
@@ -81,3 +83,10 @@ def test_sigterm_ends_a_client_well_as_soon_as_its_port_is_open(tmp_path):
             pass
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(60) == 0, running.said()
+
+
+@pytest.mark.parametrize(
+    ("entries", "workers", "each"), [(150, 4, 37), (150, 2, 75), (150, 64, 30), (20, 4, 20), (0, 4, 0)]
+)
+def test_each_worker_counts_a_part_of_the_entries_to_the_site(entries, workers, each):
+    assert per_worker(settings(f"[rotating]\nentries = {entries}\n"), workers).rotating.entries == each

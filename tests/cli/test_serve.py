@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import sys
 import urllib.error
 import urllib.request
@@ -117,3 +118,29 @@ def test_client_and_server_connect_and_stop_cleanly(tmp_path):
     for said in (client.said(), service.said()):
         assert "Traceback" not in said
         assert "ERROR" not in said
+
+
+def test_pages_that_other_servers_send_have_no_marks_and_many_visitors_of_them_are_no_surge(tmp_path):
+    port = free_port()
+    (tmp_path / "hedgerow.toml").write_text("[identity]\ntrusted_proxies = ['127.0.0.1/32']\n")
+    service = Running(
+        [str(HEDGEROW), "serve", "--listen", f"127.0.0.1:{port}"],
+        tmp_path / "serve.log", cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")},
+    )  # fmt: skip
+    try:
+        wait_for("the service", lambda: "deciding for other servers" in service.said() or not service.alive)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        statuses = set()
+        for number in range(400):
+            told = {
+                "x-forwarded-uri": f"/page/{number}", "x-forwarded-method": "GET", "accept": "text/html",
+                "x-forwarded-for": f"10.{number // 250}.{number % 250}.1", "accept-language": "en",
+            }  # fmt: skip
+            connection.request("GET", "/auth", headers=told)
+            answer = connection.getresponse()
+            answer.read()
+            statuses.add(answer.status)
+        connection.close()
+    finally:
+        service.stop()
+    assert statuses == {200}

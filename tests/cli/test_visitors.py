@@ -6,12 +6,15 @@ import json
 import sys
 import time
 
+import msgspec
 import pytest
 
 from driving import Application
 from hedgerow.cli.main import main
-from hedgerow.core.decision import Block, Evidence, ScoreUpdate
+from hedgerow.core.decision import PASS, Block, Decision, Evidence, ScoreUpdate
+from hedgerow.core.ledger import Entry
 from hedgerow.core.state import StateQuery, prefix_key
+from hedgerow.core.visit import Visit
 from hedgerow.settings import load_settings
 from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
@@ -78,6 +81,55 @@ def test_blocked_and_suspected_visitors_are_shown_with_reasons(run, site):
         pytest.approx(0.7, abs=0.01),
     )
     assert "account:ann" not in run("show", ME)[1]
+
+
+def test_the_reasons_of_one_visitor_are_given_in_words(run, site):
+    change = ScoreUpdate("clearance:ab", time.time(), 1, 3600.0, weight=0.7, codes=("webdriver", "driven-browser"))
+    site.stores.state.update_score(change)
+    assert eventually(lambda: len(shown(run)) == 1)
+    out = run("show", "clearance:ab")[1]
+    assert "webdriver: The browser says that a program drives it." in out
+    assert "driven-browser: Two or more of the signs" in out
+    assert [reason["times"] for reason in shown(run)[0]["reasons"]] == [1, 1]
+
+
+def test_what_was_observed_is_shown_as_such_and_forgiven(run, site):
+    site.reload(msgspec.structs.replace(site.app.settings, observe=True))
+    now = time.time()
+    site.stores.state.commit(Block(ME, ME, now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why.")))
+    change = ScoreUpdate("account:ann", now, 1, 3600.0, weight=0.7, codes=("minted-for-another",), identity="suspect")
+    site.stores.state.update_score(change)
+    assert eventually(lambda: len(shown(run)) == 2)
+    assert [(row["visitor"], row["observed"]) for row in shown(run)] == [(ME, True), ("account:ann", True)]
+    said = run("show")[1]
+    assert "would have blocked until" in said
+    assert "suspect (observed)" in said
+    assert run("forgive", ME)[0] == 0
+    assert eventually(lambda: block_of(site) is None)
+    # An administrator's block is in force as soon as observing ends.
+    assert run("block", ME)[0] == 0
+    assert eventually(lambda: block_of(site) is not None)
+    site.reload(msgspec.structs.replace(site.app.settings, observe=False))
+    assert eventually(lambda: block_of(site) is not None)
+
+
+def test_an_address_is_explained_by_its_last_visit_that_did_not_pass(site, monkeypatch, capsys):
+    visit = Visit(time.time(), ME, ME, ME, "GET", "/a")
+    refused = Decision("refuse", (Evidence("trap", "trap", 1.0, "Followed a hidden link."),), observed="neutral")
+    site.stores.ledger.append(Entry(visit, refused, 200))
+    site.stores.ledger.append(Entry(visit, PASS, 200))
+    site.close()
+    monkeypatch.setattr(sys, "argv", ["hedgerow", "explain", ME])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr().out
+    assert end.value.code == 0
+    assert "would have been refused, status 200" in said
+    assert "Followed a hidden link." in said
+    monkeypatch.setattr(sys, "argv", ["hedgerow", "explain", "192.0.2.99"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "all visits of 192.0.2.99 in the ledger" in capsys.readouterr().err
 
 
 def test_a_running_gate_forgives(run, site):

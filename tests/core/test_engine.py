@@ -73,7 +73,7 @@ def test_the_black_list_comes_first():
 
     gate = build_gate(
         read_settings("[marker]\nmode = 'off'\n", environment={}),
-        seals=TokenCodecs([Key(1, bytes(64), 0.0)]),
+        tokens=TokenCodecs([Key(1, bytes(64), 0.0)]),
         ledger=NoLedger(),
         state=State(()),
     )

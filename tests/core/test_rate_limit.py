@@ -7,7 +7,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.rate_limit import add_hit, count_hits, counted_series, drop_hit, series_of
+from hedgerow.core.rate_limit import COUNTED_SERIES, SERIES, add_hit, count_hits, drop_hit
 
 # Whole quarters: their differences are exact, so the reference has no rounding of its own.
 TIMES = st.integers(0, 400).map(lambda n: n / 4)
@@ -69,7 +69,7 @@ def test_adjoining_windows_never_count_one_hit_twice():
 
 
 def test_each_selection_counts_its_kinds_of_requests():
-    assert counted_series("pages") == (series_of("page"),)
-    assert counted_series("requests") == (series_of("page"), series_of("call"))
-    assert counted_series("prefetches") == (series_of("prefetch"),)
-    assert counted_series("everything") == (series_of("page"), series_of("call"), series_of("asset"))
+    assert COUNTED_SERIES["pages"] == (SERIES["page"],)
+    assert COUNTED_SERIES["requests"] == (SERIES["page"], SERIES["call"])
+    assert COUNTED_SERIES["prefetches"] == (SERIES["prefetch"],)
+    assert COUNTED_SERIES["everything"] == (SERIES["page"], SERIES["call"], SERIES["asset"])

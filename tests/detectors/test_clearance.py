@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from hedgerow.core.decision import VisitorScore
@@ -48,7 +49,8 @@ def test_other_signs_are_left_to_other_detectors():
 
 
 def test_a_shared_clearance_is_challenged_and_nobody_is_blocked():
-    shared = visit("clearance-shared")
+    # A shared clearance does not count: the visitor is its address again.
+    shared = msgspec.structs.replace(visit("clearance-shared"), visitor="192.0.2.1")
     reply = StateReply(None, ())
     decision, block = build_policy(Settings()).decide(shared, reply, detect_clearance(shared, reply))
     assert (decision.action, decision.code, block) == ("challenge", "clearance-shared", None)

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from driving import KEY, Application, Client, settings
-from hedgerow.core.gate import run_now
+from driving import KEY, START, Application, Client, settings
+from hedgerow.core.decision import Decision, VisitorScore
+from hedgerow.core.gate import Gate, run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
@@ -19,6 +20,9 @@ from hedgerow.lists.model import Listing, Lists
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.state.lmdb.state import LmdbState
 from hedgerow.state.memory.state import MemoryState
+from hedgerow.watch.models.bundle import Judgement
+from hedgerow.watch.models.panel import PanelRecord
+from hedgerow.watch.watch import Watch
 from hedgerow.web.gate import build_gate
 
 ME = "192.0.2.1"
@@ -30,9 +34,14 @@ ANN = msgspec.structs.replace(VISIT, visitor="account:ann", account="ann")
 @pytest.mark.parametrize(
     ("visit", "today", "code"),
     [
-        (VISIT, 20, None), (VISIT, 21, "k1"), (CLEARED, 21, None), (CLEARED, 1000, None), (CLEARED, 1001, "k2"),
-        (ANN, 10_000, None), (msgspec.structs.replace(VISIT, kind="asset"), 21, None),
-        (msgspec.structs.replace(VISIT, kind="call"), 21, "k1"),
+        (VISIT, 20, None), (VISIT, 21, "k1"), (VISIT, 500, "k1"), (CLEARED, 21, None), (CLEARED, 1000, None),
+        (CLEARED, 1001, "k2"), (CLEARED, 1002, None), (CLEARED, 2000, None), (CLEARED, 2001, "k2"), (ANN, 10_000, None),
+        (msgspec.structs.replace(VISIT, kind="asset"), 21, None),
+        (msgspec.structs.replace(VISIT, kind="call"), 19, None),
+        (msgspec.structs.replace(VISIT, kind="call"), 20, "k1"),
+        (msgspec.structs.replace(CLEARED, kind="call"), 1001, None),
+        (msgspec.structs.replace(VISIT, anomalies=("by-program",)), 21, None),
+        (msgspec.structs.replace(VISIT, claim="Googlebot", proof="pending"), 21, None),
     ],
 )  # fmt: skip
 def test_k1_and_k2(visit, today, code):
@@ -51,7 +60,7 @@ BUSY = "[density]\nenabled = false\n[containment]\nenabled = true\nk1 = 3\nabove
 
 
 def gate_on(state, text: str = BUSY):
-    return build_gate(settings(text), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger(), state=state)
+    return build_gate(settings(text), tokens=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger(), state=state)
 
 
 def visit_at(n: int, rate: float) -> Visit:
@@ -70,6 +79,7 @@ def decide_in_a_worker(path: Path, connection: Connection) -> None:
 
 
 @pytest.mark.parametrize(("rate", "challenged"), [(50.0, 340), (20.0, 0)])
+@pytest.mark.slow
 def test_two_workers_count_the_rate_of_the_whole_site(tmp_path, rate, challenged):
     """Each of them has half of the visits, 25 or 10 a second: less than above_rate."""
     spawn = multiprocessing.get_context("spawn")
@@ -132,3 +142,72 @@ def test_a_white_source_that_passes_its_volume_is_unknown_again():
         client.get("/")
         actions.append(client.entries[-1].decision.action)
     assert actions == ["pass"] * 6 + ["challenge"] * 2
+
+
+@pytest.mark.parametrize(
+    ("identity", "reasons", "code"),
+    [
+        ("person", (("judged-person", 5),), "k2-person"),
+        ("person", (("unmarked", 1), ("judged-person", 1)), "k2-person"),
+        ("person", (("judged-person", 4), ("path-random-like", 1)), "k2"),
+        ("random-like", (("judged-person", 4),), "k2"),
+        ("person", (), "k2"),
+    ],
+)
+def test_above_k2_the_models_decide(identity, reasons, code):
+    score = VisitorScore(identity, reasons=reasons)
+    (found,) = ContainmentDetector(20, 300)(CLEARED, StateReply(None, (), today=301, score=score))
+    assert found.code == code
+
+
+BUDGET_ALONE = "".join(f"[{table}]\nenabled = false\n" for table in ("density", "traps", "headers"))
+BUDGET_ALONE += '[marker]\nmode = "off"\nrules = []\n[containment]\nenabled = true\nk2 = 100\n'
+
+
+def gate_with_watch() -> tuple[Gate, list[str]]:
+    """A gate with a watch whose models say what the list says."""
+    says = ["person"]
+    gate = gate_on(MemoryState(()), BUDGET_ALONE)
+
+    class Judges:
+        record = PanelRecord("paths", "none")
+
+        def judge(self, *_):
+            return Judgement(says[0], 0.0, "none-60")
+
+    watch = Watch(gate.engine.policy, gate.state.update_score, paths=Judges())
+    gate.on_decision = watch.see
+    return gate, says
+
+
+def read_pages(gate: Gate, pages: range) -> list[Decision]:
+    found = []
+    for n in pages:
+        visit = msgspec.structs.replace(
+            CLEARED, at=START + 10 * n, target=f"/{n}", origin="same", referrer=f"http://e.org/{n - 1}", host="e.org"
+        )
+        found.append(run_now(gate.decide(visit)))
+        gate.record(visit, found[-1], 200)
+    return found
+
+
+def test_a_person_reads_a_thousand_pages_and_never_has_to_solve_anything():
+    gate, _ = gate_with_watch()
+    decisions = read_pages(gate, range(1000))
+    assert {decision.action for decision in decisions} == {"pass"}
+    assert not any(decision.owes for decision in decisions)
+    assert [decision.code for decision in decisions].count("k2-person") == 9
+
+
+def test_who_is_judged_a_crawler_pays_above_k2_too():
+    gate, says = gate_with_watch()
+    read_pages(gate, range(150))
+    says[0] = "random-like"
+    decisions = read_pages(gate, range(150, 260))
+    assert decisions[-1].action == "challenge"
+
+
+def test_where_no_model_has_judged_it_is_earned_again():
+    gate = gate_on(MemoryState(()), BUDGET_ALONE)
+    decisions = read_pages(gate, range(102))
+    assert [decision.owes for decision in decisions] == [False] * 100 + [True] * 2

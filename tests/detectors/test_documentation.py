@@ -25,7 +25,7 @@ def test_a_stale_block_is_replaced_and_a_missing_one_appended(tmp_path):
     (tmp_path / "settings.md").write_text("# Settings\n")
     write_pages(registry(), tmp_path)
     page = (tmp_path / "detectors.md").read_text()
-    assert page.startswith("# Detectors\n\nBy hand.\n\n<!-- generated: trap -->\n| code | weight | when |")
+    assert page.startswith("# Detectors\n\nBy hand.\n\n<!-- generated: trap -->\n| group | code | weight | when |")
     assert "stale" not in page
     assert "More by hand.\n" in page
     assert page.count("<!-- generated: density -->") == page.count("\n## density\n") == 1

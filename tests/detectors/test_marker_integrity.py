@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from hedgerow.core.decision import VisitorScore
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.detectors.marker_integrity import MarkerIntegrityDetector
@@ -46,6 +47,35 @@ def test_a_link_of_another_names_whose_and_from_where(kind):
     assert found.text == "Used a link of the page /list that another visitor was given."
 
 
+@pytest.mark.parametrize(("origin", "weight"), [("same", 0.1), ("unknown", 0.01), ("none", 0.0), ("cross", 0.0)])
+def test_a_link_of_another_weighs_only_if_it_was_not_passed_on(origin, weight):
+    """Typed, from another site, from a message: still evidence of whose link it is, for campaigns."""
+    (found,) = evidence(marker=issued_to(OTHER), origin=origin)
+    assert (found.code, found.weight, found.issued_to) == ("minted-for-another", weight, visitor_digest(OTHER))
+
+
+@pytest.mark.parametrize(
+    ("me", "other"),
+    [("192.0.2.1", "192.0.2.255"), ("2001:db8:1:200::/64", "2001:db8:1:2ff::/64"), ("192.0.2.1", "192.0.2.0")],
+)
+def test_a_browser_that_moves_within_its_network_is_not_accused(me, other):
+    fields = {"address": me.removesuffix("/64"), "visitor": me, "prefix": me, "marker": issued_to(other)}
+    for referrer in ("", "https://example.org/list"):
+        (found,) = evidence(referrer=referrer, **fields)
+        assert (found.code, found.weight, found.issued_to) == ("minted-for-neighbour", 0.0, None)
+    for more in (
+        {"origin": "none"},
+        {"referrer": "https://example.org/elsewhere"},
+        {"anomalies": ("browser-no-fetch",)},
+        {"anomalies": ("program",)},
+        {"visitor": "account:ann"},
+        {"marker": issued_to("192.0.3.1")},
+        {"marker": issued_to("2001:db8:1:300::/64")},
+    ):
+        (found,) = evidence(**{**fields, **more})
+        assert found.code == "minted-for-another"
+
+
 def test_a_forgotten_page_is_a_page_of_this_site():
     (found,) = evidence(marker=issued_to(OTHER, "/forgotten"))
     assert found.text == "Used a link of a page of this site that another visitor was given."
@@ -69,12 +99,25 @@ def test_a_trap_is_another_detectors_business(kind):
     assert evidence(marker=issued_to(ME, kind=kind)) == ()
 
 
-def test_a_changed_link_is_evidence_and_not_enough_to_block():
-    (found,) = evidence(tampered=True)
-    assert (found.detector, found.code) == ("integrity", "tampered")
-    assert 0 < found.weight < 1
-    (found,) = evidence(tampered=True, kind="asset", origin="cross")
-    assert found.code == "tampered"
+@pytest.mark.parametrize("fields", [{}, {"kind": "asset", "origin": "cross"}])
+def test_a_link_that_cannot_be_opened_accuses_nobody(fields):
+    """After the key was lost all old links are such."""
+    (found,) = evidence(tampered=True, **fields)
+    assert (found.detector, found.code, found.weight) == ("integrity", "tampered", 0.0)
+
+
+@pytest.mark.parametrize(("origin", "weight"), [("same", 0.01), ("unknown", 0.01), ("none", 0.0), ("cross", 0.0)])
+def test_a_damaged_mark_weighs_as_much_as_none(origin, weight):
+    (found,) = evidence(tampered=True, raw_target="/page?~=x", origin=origin)
+    assert (found.detector, found.code, found.weight, found.details) == ("entry", "damaged", weight, "/page")
+
+
+def test_a_damaged_mark_opens_nothing_and_hides_no_counting():
+    (found,) = evidence("/", tampered=True, raw_target="/page?~=x")
+    assert found.code == "closed"
+    fields = {"tampered": True, "raw_target": "/item/8?~=x", "origin": "none"}
+    assert after("/item/7", "/item/8", **fields) == [("enumerated", 0.1)]
+    assert after("/item/8", "/item/8", **{**fields, "origin": "same"}) == [("damaged", 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +147,12 @@ def test_a_closed_page_is_refused_to_who_comes_without_a_link(origin):
     assert (found.detector, found.code, found.weight) == ("entry", "closed", 1.0)
     assert evidence("/", marker=issued_to(ME), origin=origin) == ()
     assert [one.code for one in evidence("/", marker=issued_to(OTHER), origin=origin)] == ["minted-for-another"]
-    assert evidence("/", target="/api/x", origin=origin) == ()
     assert evidence("/", kind="asset", origin=origin) == ()
+
+
+@pytest.mark.parametrize("fields", [{"anomalies": ("by-script",)}, {"kind": "prefetch", "prefetch": True}])
+def test_a_closed_page_stays_closed_whatever_it_is_said_to_be_for(fields):
+    assert [one.code for one in evidence("/", **fields)] == ["closed"]
 
 
 def test_whatever_comes_together_in_one_visit_blocks_nobody():
@@ -166,3 +213,46 @@ def test_a_log_of_a_site_without_markers_accuses_nobody():
 def test_a_script_may_enumerate_pages():
     """An endless list loads its next part: the request says that a script made it, the answer is a whole page."""
     assert after("/list?page=2", "/list?page=3", origin="same", anomalies=("by-script",)) == []
+
+
+REFERRED = {"origin": "same", "referrer": "https://example.org/item/7"}
+
+
+def test_a_browser_that_each_page_leads_to_the_next_does_not_count_up():
+    assert after("/item/7", "/item/8", **REFERRED) == [("unmarked", 0.01)]
+    for more in (
+        {"referrer": "https://example.org/"},
+        {"referrer": ""},
+        {"anomalies": ("browser-no-fetch",)},
+        {"anomalies": ("program",)},
+        {"origin": "cross"},
+    ):
+        assert after("/item/7", "/item/8", **{**REFERRED, **more}) == [("enumerated", 0.1)]
+
+
+SOLVED = VisitorScore(challenges=1, day=1)
+
+
+@pytest.mark.parametrize(
+    ("visitor", "score", "weights"),
+    [
+        ("clearance:00", None, (0.01, 0.02)),
+        ("account:ann", SOLVED, (0.01, 0.02)),
+        ("account:ann", None, (0.1, 0.1)),
+        ("account:ann", msgspec.structs.replace(SOLVED, identity="suspect"), (0.1, 0.1)),
+        (ME, SOLVED, (0.1, 0.1)),
+    ],
+)
+def test_counting_up_weighs_less_for_who_solved_a_challenge(visitor, score, weights):
+    found = []
+    for origin in ("same", "none"):
+        visit = msgspec.structs.replace(VISIT, target="/item/8", visitor=visitor, origin=origin)
+        memory = msgspec.structs.replace(MEMORY, entries=("/item/7",), score=score)
+        found += [(one.code, one.weight) for one in detector()(visit, memory)]
+    assert found == [("enumerated", weight) for weight in weights]
+
+
+def test_a_visit_while_no_links_were_marked_accuses_nobody():
+    """A ledger may have a time in which the site only observed."""
+    assert after("/list?page=2", "/list?page=3", origin="same", anomalies=("unmarked-site",)) == []
+    assert evidence(closed="/closed", target="/closed", origin="same", anomalies=("unmarked-site",)) == ()

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from driving import settings
+from hedgerow.core.decision import PolicyRule
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import StateReply
-from hedgerow.core.visit import Visit
-from hedgerow.detectors.rate_limit import RateLimitDetector, report_rule
+from hedgerow.core.visit import ANSWERED, BY_PROGRAM, BY_SCRIPT, Visit
+from hedgerow.detectors.rate_limit import DETECTOR, RateLimitDetector, report_rule
 
 VISIT = Visit(1.0, "192.0.2.1", "account:ann", "192.0.2.1", "GET", "/", account="ann")
 
@@ -54,6 +55,29 @@ def test_evidence_names_the_visitor_the_address_or_the_network(window, code, key
     assert (found.code, found.key, found.text) == (code, key, text)
 
 
+@pytest.mark.parametrize(
+    ("fields", "detector"),
+    [
+        ({}, "density"),
+        ({"anomalies": (BY_PROGRAM,)}, "rate"),
+        ({"anomalies": (BY_SCRIPT,)}, "rate"),
+        ({"anomalies": (BY_SCRIPT,), "method": "POST"}, "density"),
+        ({"kind": "call"}, "rate"),
+        ({"kind": "asset"}, "rate"),
+        ({"kind": "call", "anomalies": (BY_PROGRAM, ANSWERED)}, "density"),
+    ],
+)
+def test_only_a_browser_that_loads_pages_is_challenged_or_blocked(fields, detector):
+    visit = msgspec.structs.replace(VISIT, **fields)
+    (found,) = RateLimitDetector([RateLimit(count=5, seconds=3.0, of="everything")])(visit, StateReply(None, (6,)))
+    assert (found.detector, found.code) == (detector, f"{detector}-visitor")
+
+
+def test_a_declined_program_is_told_how_long_the_longest_window_is():
+    (rule,) = [group.rule_for(settings()) for group in DETECTOR.groups if group.name == "rate"]
+    assert rule == PolicyRule("refuse", 0.0, retry_after=3.0)
+
+
 def test_prefetches_are_declined_by_windows_of_their_own_and_by_no_other():
     windows = [RateLimit(count=1, seconds=1.0), RateLimit(count=1, seconds=60.0, of="prefetches")]
     prefetch = msgspec.structs.replace(VISIT, kind="prefetch")
@@ -62,6 +86,17 @@ def test_prefetches_are_declined_by_windows_of_their_own_and_by_no_other():
     assert RateLimitDetector(windows)(prefetch, StateReply(None, (9, 1))) == ()
     assert [e.code for e in evidence(windows, (2, 9))] == ["density-visitor"]
     assert evidence(windows, (1, 9)) == ()
+
+
+@pytest.mark.parametrize(
+    ("of", "kinds"), [("pages", {"page"}), ("requests", {"page", "call"}), ("everything", {"page", "call", "asset"})]
+)
+def test_a_window_judges_only_what_it_counts(of, kinds):
+    """Who has opened too many pages may load their images, and answer a challenge."""
+    detect = RateLimitDetector([RateLimit(count=1, seconds=1.0, of=of)])
+    every = ("page", "call", "asset", "prefetch")
+    found = {kind for kind in every if detect(msgspec.structs.replace(VISIT, kind=kind), StateReply(None, (9,)))}
+    assert found == kinds
 
 
 def test_one_piece_of_evidence_for_the_first_window_that_is_over():

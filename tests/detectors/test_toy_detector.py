@@ -18,6 +18,7 @@ import pytest
 
 from report.logs import BROWSER, line
 
+pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs"
 HARVESTER = "HarvestBot/1.0"
 SENTENCE = "The user agent contains harvest."

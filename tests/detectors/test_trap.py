@@ -65,3 +65,32 @@ def test_a_visit_without_a_marker_is_no_evidence():
 def test_a_forgotten_page_is_a_page_of_this_site():
     (found,) = TrapDetector(lambda _: "")(visit(), MEMORY)
     assert found.text == "Followed a link of a page of this site that no person can see."
+
+
+# ---- Scripts
+
+
+SCRIPT = {"anomalies": ("no-navigation",), "kind": "call"}
+
+
+@pytest.mark.parametrize(
+    ("referrer", "code", "weight"),
+    [
+        ("https://example.org/list", "trap-fetched", 0.005),
+        ("https://example.org/", "trap-fetched-elsewhere", 0.5),
+        ("", "trap-fetched-elsewhere", 0.5),
+    ],
+)
+def test_a_script_that_fetches_a_hidden_link_blocks_nobody(referrer, code, weight):
+    (found,) = evidence(visit(referrer=referrer, **SCRIPT))
+    assert (found.detector, found.code, found.weight) == ("trap-fetch", code, weight)
+    (found,) = evidence(visit("clearance:00", referrer=referrer, visitor="clearance:00", **SCRIPT))
+    assert (found.code, found.weight) == (code, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("origin", "code"), [("same", "trap"), ("unknown", "trap"), ("cross", "trap-embedded"), ("none", "trap-of-another")]
+)
+def test_nobody_is_framed_by_a_link_of_an_address_that_it_once_shared(origin, code):
+    (found,) = evidence(visit(OTHER, linked=(visitor_digest(OTHER),), origin=origin))
+    assert found.code == code

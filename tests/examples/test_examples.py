@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -12,10 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from driving import traps_in
 from real.servers import PATIENCE, Running, answers, free_port, wait_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TRAP = re.compile(r'<a class="[a-z]{7}" href="(/~[\w-]{40,})"></a>')
+BROWSER = {"accept": "text/html"}
 
 
 @pytest.fixture(params=["starlette_app", "fastapi_app", "django_app"])
@@ -31,12 +31,12 @@ def app(request, tmp_path, monkeypatch):
 
 async def browse(app, address: str) -> list[httpx.Response]:
     transport = httpx.ASGITransport(app=app, client=(address, 1234))
-    async with httpx.AsyncClient(transport=transport, base_url="http://site.example") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://site.example", headers=BROWSER) as client:
         start = await client.get("/")
         page = await client.get("/page/1")
-        trap = TRAP.search(start.text)
-        assert trap, start.text
-        fell = await client.get(trap[1])
+        traps = traps_in(start.content)
+        assert traps, start.text
+        fell = await client.get(traps[0])
         after = await client.get("/page/2", headers={"accept": "text/html"})
         return [start, page, fell, after]
 
@@ -64,12 +64,14 @@ def test_an_example_under_wsgi_does_the_same(name, tmp_path):
     running = Running(command, log, cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")})
     try:
         wait_for(name, lambda: answers(port) or not running.alive)
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=BROWSER, timeout=PATIENCE, trust_env=False
+        ) as client:
             start = client.get("/")
             page = client.get("/page/1")
-            trap = TRAP.search(start.text)
-            assert trap, start.text
-            fell = client.get(trap[1])
+            traps = traps_in(start.content)
+            assert traps, start.text
+            fell = client.get(traps[0])
             after = client.get("/page/2", headers={"accept": "text/html"})
     finally:
         status = running.stop()
@@ -92,9 +94,9 @@ def test_accounts_behind_one_address_are_different_visitors(tmp_path, monkeypatc
 
     async def play() -> list[int]:
         transport = httpx.ASGITransport(app=module.app, client=("192.0.2.7", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://site.example") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://site.example", headers=BROWSER) as client:
             anna, bert = ({"cookie": f"account={module.sign(name)}"} for name in ("anna", "bert"))
-            trap = TRAP.search((await client.get("/", headers=anna)).text)[1]
+            trap = traps_in((await client.get("/", headers=anna)).content)[0]
             forged = {"cookie": "account=anna.00"}
             answers = [
                 await client.get(trap, headers=anna),

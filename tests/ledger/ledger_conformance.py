@@ -18,19 +18,20 @@ from contextlib import closing
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from hedgerow.core.address import prefix_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.ledger import Entry
-from hedgerow.core.visit import Marker, Visit
+from hedgerow.core.visit import UNMARKED_SITE, Marker, Visit
 from hedgerow.ledger.reader import open_ledger_reader
-from hedgerow.logs.ledger_follower import LedgerFollower
+from hedgerow.logs.ledger_rows import LedgerFollower
 from hedgerow.logs.reader import LogReader
 from hedgerow.request.account import visitor_of
+from property_tests import examples
 
 from .visits import EACH, append
 
@@ -44,6 +45,7 @@ _MARKERS = st.builds(
     issued_to=st.binary(min_size=6, max_size=6),
     parent=st.binary(min_size=6, max_size=6),
     target=_BYTES,
+    generation=st.integers(0, 255),
 )
 
 
@@ -138,9 +140,7 @@ class LedgerConformance:
         raise NotImplementedError
 
     @given(st.lists(any_visit(), max_size=8))
-    @hypothesis_settings(
-        max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors]
-    )
+    @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors])
     def test_visits_are_read_as_they_were_written(self, tmp_path_factory, written):
         where = tmp_path_factory.mktemp("ledger")
         ledger = self.open(where, keep_days=1e6)
@@ -155,7 +155,7 @@ class LedgerConformance:
     def test_a_ledger_agrees_with_a_plain_list(self, tmp_path_factory):
         run_state_machine_as_test(
             lambda: LedgerMachine(self, tmp_path_factory.mktemp("ledger")),
-            settings=hypothesis_settings(max_examples=5, stateful_step_count=12, deadline=None),
+            settings=examples(5, stateful_step_count=12, deadline=None),
         )
 
     def test_a_ledger_can_be_followed_and_searched(self, tmp_path):
@@ -179,6 +179,58 @@ class LedgerConformance:
                 [],
                 0,
             )
+
+    def test_what_was_only_observed_is_known_as_such(self, tmp_path):
+        ledger = self.open(tmp_path)
+        refused = Decision("refuse", (Evidence("trap", "trap", 1.0, "Why."),))
+        modes = ("", "links", "neutral")
+        for n, mode in enumerate(modes):
+            ledger.append(Entry(visit(2 * n), msgspec.structs.replace(PASS, observed=mode), 200))
+            ledger.append(Entry(visit(2 * n + 1), msgspec.structs.replace(refused, observed=mode), 200))
+        ledger.close()
+        with closing(open_ledger_reader(self.name(tmp_path))) as reading:
+            seen = LedgerFollower(reading, 0).read()
+            assert [(d.observed, d.action) for _, d in seen] == [(m, a) for m in modes for a in ("pass", "refuse")]
+            assert [UNMARKED_SITE in v.anomalies for v, _ in seen] == [False] * 4 + [True] * 2
+            # All but the one that was refused.
+            assert reading.count_pages("192.0.2.1") == 5
+            assert list(reading.find_stopped("192.0.2.1", ["at", "observed"])) == [START + 5, "neutral"]
+            assert reading.find_stopped("192.0.2.2", ["at"]) is None
+
+    def test_the_pages_of_each_visitor_on_a_day(self, tmp_path):
+        suspect = Evidence("suspicion", "suspect", 1.0, "Suspected.")
+        over = Evidence("containment", "k1", 1.0, "More than 20 pages.")
+        where = tmp_path
+
+        def page(at: float, visitor: str, **more: Any) -> Visit:
+            return Visit(START + at, "192.0.2.1", visitor, "192.0.2.1", "GET", "/", **{"kind": "page", **more})
+
+        with closing(self.open(where)) as ledger:
+            for n in range(3):
+                ledger.append(Entry(page(n, "clearance:a"), PASS, 200))
+                ledger.append(Entry(page(n, "192.0.2.1"), Decision("challenge", (over,)), 403))
+                ledger.append(Entry(page(n, "account:o"), Decision("challenge", (over,), observed="links"), 200))
+            ledger.append(Entry(page(0, "clearance:b"), Decision("pass", (suspect,), owes=True), 200))
+            ledger.append(Entry(page(0, "clearance:c"), Decision("refuse", (Evidence("trap", "trap", 1.0, "."),)), 403))
+            ledger.append(Entry(page(0, "clearance:a", kind="asset"), PASS, 200))
+            ledger.append(Entry(page(0, "clearance:a", bot="Googlebot"), PASS, 200))
+            ledger.append(Entry(page(0, "clearance:a", anomalies=("by-program",)), PASS, 200))
+            ledger.append(Entry(page(60, "clearance:a"), PASS, 200))
+            listed = Decision("refuse", (Evidence("lists", "list-black", 1.0, "Listed."),))
+            ann = page(0, "account:ann", account="ann", kind="page", bot="x")
+            ledger.append(Entry(msgspec.structs.replace(ann, address="192.0.2.9"), listed, 403))
+        with closing(open_ledger_reader(self.name(where))) as reader:
+            found = reader.pages_of_visitors(START, START + 60)
+            assert [tuple(row) for row in reader.listed_pages(START, START + 60)] == [
+                ("192.0.2.9", "ann", "list-black", 1)
+            ]
+        assert sorted((one.visitor, one.address, one.pages, one.is_suspect) for one in found) == [
+            ("192.0.2.1", "192.0.2.1", 0, False),
+            ("account:o", "192.0.2.1", 3, False),
+            ("clearance:a", "192.0.2.1", 3, False),
+            ("clearance:b", "192.0.2.1", 1, True),
+            ("clearance:c", "192.0.2.1", 0, True),
+        ]
 
     def test_closing_writes_pending_entries(self, tmp_path):
         ledger = self.open(tmp_path)
@@ -246,6 +298,7 @@ class LedgerConformance:
         assert len(self.visits(tmp_path)) == 4_000
         assert ledger.lost == 0
 
+    @pytest.mark.slow
     def test_many_processes_may_append(self, tmp_path):
         self.open(tmp_path).close()
         opened = self.shared(tmp_path)

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.lists.exporter import TARGETS, write
 from hedgerow.lists.importer import Defaults, ListImport
 from hedgerow.lists.model import Listing, Lists, clean_text, network_text, parse_subject
+from property_tests import examples
 
 NOW = 1_800_000_000.0
 
@@ -62,7 +62,8 @@ def again(text: str, **options) -> list[Listing]:
 
 
 @given(_LISTINGS)
-@hypothesis_settings(max_examples=200)
+@examples(200)
+@pytest.mark.slow
 def test_csv_and_json_exports_can_be_imported_again(listings):
     for target in ("csv", "json"):
         text = "".join(write(target, listings, at=NOW))
@@ -106,7 +107,7 @@ _CLOSE_LISTINGS = st.lists(
 
 @pytest.mark.parametrize("target", ["nginx-deny", "nginx-geo", "apache", "haproxy", "nftables", "ipset"])
 @given(listings=_CLOSE_LISTINGS)
-@hypothesis_settings(max_examples=40)
+@examples(40)
 def test_servers_refuse_the_same_addresses_as_the_lists(target, listings):
     text = "".join(write(target, [*listings, Listing("black", "account:ann")], at=NOW))
     assert "1 entries that are no addresses are left out" in text

@@ -14,9 +14,7 @@ from netaddr import IPSet
 from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.lists import follower as module
 from hedgerow.lists import sqlite_store as sqlite_lists
-from hedgerow.lists.asn import AsnFile
-from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.follower import Follower
+from hedgerow.lists.follower import AsnFile, Follower, ListsCopy
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sqlite_store import SqliteLists
 

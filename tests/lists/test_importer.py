@@ -239,6 +239,7 @@ def test_files_for_crowdsecs_own_import_are_read():
 
 
 @pytest.mark.no_cover
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file():
     import tracemalloc
 

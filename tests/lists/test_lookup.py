@@ -8,11 +8,12 @@ from ipaddress import ip_address, ip_network
 import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.lists import lookup as module
-from hedgerow.lists.lookup import Networks, NetworksV4, NetworksV6
+from hedgerow.lists.lookup import Networks, NetworksV4
+from hedgerow.lists.lookup_v6 import NetworksV6
+from property_tests import examples
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ def compare(networks: Networks[Note], plain: Plain, version: int, numbers: list[
 
 
 @given(_ROUNDS)
-@hypothesis_settings(max_examples=60)
+@examples(60)
 def test_lookup_agrees_with_a_plain_scan(asked):
     version, rounds, numbers = asked
     networks: Networks[Note] = KINDS[version][0]()

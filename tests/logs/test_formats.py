@@ -14,19 +14,10 @@ from hypothesis import strategies as st
 
 from hedgerow.core.request_kind import kind_of
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.logs.formats import (
-    LEDGER_COLUMNS,
-    UNKNOWN,
-    Format,
-    LineParser,
-    detect_plain_format,
-    readable,
-    unescape,
-    visit_of_row,
-)
+from hedgerow.logs.formats import UNKNOWN, Format, LineParser, detect_plain_format, readable, unescape
+from hedgerow.logs.ledger_rows import LEDGER_COLUMNS, visit_of_row
 from hedgerow.logs.reader import MAX_LINE_BYTES
-from hedgerow.request.bot_verifier import BotVerifier
-from hedgerow.request.bots import Bot, Bots
+from hedgerow.request.bots import Bot, Bots, BotVerifier
 
 SAMPLES = Path(__file__).parent / "samples"
 LINE = b'192.0.2.1 - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "Examplebot/1"'
@@ -193,8 +184,8 @@ def test_escapes_are_undone(text):
     assert unescape(escaped(text).decode("ascii")) == text
 
 
-def row_of(visit: Visit) -> list[object]:
-    fields = msgspec.structs.asdict(visit)
+def row_of(visit: Visit, observed: str = "") -> list[object]:
+    fields = {**msgspec.structs.asdict(visit), "observed": observed}
     marker = visit.marker
     fields |= {"marker_kind": None, "minted_for": None, "parent": None, "marker_target": None}
     fields["linked"] = b"".join(visit.linked)
@@ -238,6 +229,10 @@ def test_a_row_of_the_ledger_gives_the_visit_back():
         VISIT, marker=None, kind="page", prefetch=False, raw_target="", tampered=False, linked=()
     )
     assert visit_of_row(row_of(bare)) == bare
+    assert visit_of_row(row_of(bare, "links")) == bare
+    # Without marked links, their absence must mean nothing in a replay.
+    unmarked = visit_of_row(row_of(bare, "neutral"))
+    assert unmarked == msgspec.structs.replace(bare, anomalies=(*bare.anomalies, "unmarked-site"))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import re
 
 import pytest
 from hypothesis import example, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.markers.resolve import PageLocation, resolve
+from property_tests import examples
 
 HERE = PageLocation(b"http", b"example.org", b"/docs/start.html?x=1")
 
@@ -51,7 +51,7 @@ HERE = PageLocation(b"http", b"example.org", b"/docs/start.html?x=1")
         (b"http:/a", b"/a"),
         (b"http:a", b"/docs/a"),
         (b"http:///example.org/a", b"/a"),
-        (b"https://example.org/a", b"/a"),
+        (b"https://example.org/a", None),
         (b" /a\n", b"/a"),
         (b"/a\n/b\tc", b"/a/bc"),
         (b"\x00/a", b"/a"),
@@ -114,9 +114,14 @@ def test_the_fragment_stays():
         (b"http", b"example.org:80", b"http://example.org/", True),
         (b"http", b"example.org", b"http://example.org:/", True),
         (b"http", b"[::1]:8080", b"http://[::1]:8080/", True),
-        # Behind a proxy that speaks TLS we hear http, and the browser says https.
-        (b"http", b"example.org", b"https://example.org/", True),
-        (b"https", b"example.org", b"http://example.org/", True),
+        # Behind a proxy that does not say what the browser speaks.
+        (b"", b"example.org", b"https://example.org/", True),
+        (b"", b"example.org", b"http://example.org:80/", True),
+        (b"", b"example.org", b"//example.org/", True),
+        (b"", b"example.org", b"https://example.org:80/", False),
+        # A mark must not keep a visitor on http.
+        (b"http", b"example.org", b"https://example.org/", False),
+        (b"https", b"example.org", b"http://example.org/", False),
     ],
 )
 def test_the_same_origin(scheme, host, url, same):
@@ -152,7 +157,7 @@ class Slow:
         match = re.match(rb"[A-Za-z][A-Za-z0-9+\-.]*:", self.rest)
         if match:
             scheme, self.rest = match[0][:-1].lower(), self.rest[match.end() :]
-            if scheme not in {b"http", b"https"}:
+            if scheme != self.place.scheme:
                 return None
             self.scheme = scheme
             slashes = re.match(rb"[/\\]*", self.rest)[0]
@@ -278,7 +283,7 @@ PLACES = st.builds(
 @example(b"/a/%2e", HERE)
 @example(b"a%2e%2e/b", HERE)
 @example(b"//", HERE)
-@hypothesis_settings(max_examples=1_500)
+@examples(1_500)
 @pytest.mark.no_cover
 def test_the_same_as_the_slow_reference(url, place):
     found = resolve(url, place)

@@ -8,8 +8,7 @@ import time
 from html import unescape
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hedgerow.markers.resolve import PageLocation
@@ -17,6 +16,7 @@ from hedgerow.markers.rewrite import PageRewriter, Skeleton, SkeletonCache
 from hedgerow.markers.rules import Rules
 from hedgerow.markers.token import Key, TokenCodec, page_digest
 from markers.html.nasty import pages, random_page
+from property_tests import examples
 
 SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)], "example.org")
 VISITOR, PARENT = b"visitr", b"parent"
@@ -106,8 +106,13 @@ def opened(page: bytes) -> str:
         ("<frameset><frame src=/x></frameset>", '<frameset><frame src="{frame /x}"></frameset>'),
         ("<link rel=next href=/x>", '<link rel=next href="{page /x}">'),
         ("<link href=/x rel='PREV start'>", "<link href=\"{page /x}\" rel='PREV start'>"),
-        ("<link rel=canonical href=/x>", '<link rel=canonical href="{page /x}">'),
-        ("<link rel=alternate type=text/html href=/x>", '<link rel=alternate type=text/html href="{page /x}">'),
+        ("<link rel=canonical href=/x>", "<link rel=canonical href=/x>"),
+        ("<link rel=alternate type=text/html href=/x>", "<link rel=alternate type=text/html href=/x>"),
+        ("<a download href=/x>x</a>", "<a download href=/x>x</a>"),
+        ("<a href=/x Download='y'>", "<a href=/x Download='y'>"),
+        ("<a href=/x download>", "<a href=/x download>"),
+        ("<a href=/x class=download>", '<a href="{page /x}" class=download>'),
+        ("<a href=/x.docx>", "<a href=/x.docx>"),
         ("<meta http-equiv=refresh content='5; url=/x'>", '<meta http-equiv=refresh content="5; url={page /x}">'),
         ("<meta http-equiv=Refresh content='0;URL=\"/x\"'>", '<meta http-equiv=Refresh content="0;URL={page /x}">'),
         ("<meta http-equiv=refresh content='5;/x'>", '<meta http-equiv=refresh content="5;url={page /x}">'),
@@ -533,9 +538,16 @@ def restored(out: bytes, page: bytes) -> bytes:
     return b"".join(back)
 
 
+# What looks like a value and begins inside a script: `restored` goes by quotes alone and would take it for one.
+_CUT_VALUE = re.compile(
+    rb"""=\s*(?:'[^']*|"[^"]*)</(?:script|style|textarea|title|xmp|iframe|no\w+|template)""", re.IGNORECASE
+)
+
+
 @given(page=st.one_of(LINKS, pages), mode=MODES, asked=st.sampled_from([b"", ASKED]))
-@hypothesis_settings(max_examples=300)
+@examples(300)
 def test_every_other_byte_is_unchanged(page, mode, asked):
+    assume(not _CUT_VALUE.search(page))
     out = rewritten(page, how=rules(mode), asked=asked)
     assert restored(out, page) == page
 
@@ -553,7 +565,7 @@ def test_thousands_of_pages_lose_no_byte():
     asked=st.sampled_from([b"", ASKED]),
     cuts=st.lists(st.integers(0, 1000), max_size=8),
 )
-@hypothesis_settings(max_examples=400)
+@examples(400)
 def test_the_same_however_the_page_is_cut(page, mode, asked, cuts):
     whole = rewritten(page, how=rules(mode), asked=asked)
     assert rewritten(page, how=rules(mode), asked=asked, cuts=cuts) == whole

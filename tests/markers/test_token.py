@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +62,15 @@ def test_a_token_is_as_long_as_its_target_says_and_needs_no_escape(marker):
     assert len(token) == -(-(30 + len(marker.target)) * 4 // 3) >= SHORTEST == 40
     assert set(token) <= set(ALPHABET)
     assert may_be_token(token)
+
+
+@given(MARKERS)
+def test_a_token_of_a_later_generation_is_told_from_the_first_and_opens_nowhere_else(marker):
+    first, later = token_of(marker), token_of(marker, SEAL.handed_on)
+    assert first != later
+    assert SEAL.unseal(later) == msgspec.structs.replace(marker, generation=1)
+    assert SEAL.handed_on.clean is SEAL.clean
+    assert TokenCodec([Key(1, SECRET, 0.0)], "example.com").unseal(later) is None
 
 
 @given(MARKERS, MARKERS)

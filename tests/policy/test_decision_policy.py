@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hedgerow.core.decision import PASS, Block, Decision, Evidence, PolicyRule, ScoreUpdate, VisitorScore
 from hedgerow.core.state import StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import ANSWERED, Visit
 from hedgerow.policy.decision_policy import DAY, DecisionPolicy, PolicyThresholds
 from hedgerow.policy.score import updated_score
 
@@ -72,6 +72,45 @@ def test_a_rule_without_a_time_declines_one_visit_and_blocks_nobody():
         VISIT, NOTHING, [evidence(detector="prefetch")]
     )
     assert (decision.action, decision.until, block) == ("refuse", 100.0, None)
+
+
+def test_a_declined_visit_may_add_to_the_score_and_says_when_to_come_back():
+    policy = DecisionPolicy({"haste": PolicyRule("refuse", 0.0, retry_after=10.0, adds=0.1)})
+    decision, block = policy.decide(VISIT, NOTHING, [evidence(detector="haste")])
+    assert (decision.action, decision.until, block) == ("refuse", 110.0, None)
+    assert decision.change is not None
+    assert (decision.change.weight, decision.change.codes, decision.change.suspicious) == (0.1, ("haste-x",), True)
+
+
+def test_a_rule_may_challenge_as_often_as_the_day_allows_before_it_blocks():
+    policy = DecisionPolicy({"density": PolicyRule("refuse", 10.0, challenges_first=True)})
+    score, actions = None, []
+    for at in (100.0, 101.0, 200.0, 300.0):
+        visit = msgspec.structs.replace(VISIT, at=at)
+        decision, block = policy.decide(visit, StateReply(None, (), score=score), [evidence()])
+        actions.append((decision.action, block is not None))
+        if decision.change is not None:
+            score = updated_score(score, decision.change)
+            assert (score.identity, round(score.total, 6)) == ("suspect", 1.0)
+            if at > 100.0:
+                score = updated_score(score, policy.cleared(ADDRESS, at))
+    # The second visit is within the first challenge.
+    assert actions == [("challenge", False)] * 3 + [("refuse", True)]
+
+
+@pytest.mark.parametrize(
+    ("visit", "thresholds"),
+    [
+        (VISIT, PolicyThresholds(suspects="refuse")),
+        (VISIT, PolicyThresholds(suspects="pass")),
+        (msgspec.structs.replace(VISIT, anomalies=(ANSWERED,)), PolicyThresholds()),
+    ],
+)
+def test_who_cannot_be_challenged_is_blocked_at_once(visit, thresholds):
+    policy = DecisionPolicy({"density": PolicyRule("refuse", 10.0, challenges_first=True)}, thresholds)
+    decision, block = policy.decide(visit, NOTHING, [evidence()])
+    assert (decision.action, decision.until) == ("refuse", 110.0)
+    assert block is not None
 
 
 def test_a_visit_during_a_block_starts_it_again():
@@ -282,9 +321,10 @@ def test_a_visitor_flagged_three_times_a_day_is_blocked():
     policy, score = DecisionPolicy(RULES), None
     actions = []
     for n in range(3):
-        score = updated_score(score, policy.flag(ADDRESS, 100.0 + n, "suspect", "campaign"))
-        actions.append(come(policy, score, 100.0 + n)[0])
-        score = updated_score(score, policy.cleared(ADDRESS, 100.0 + n))
+        at = 100.0 + 5.0 * n
+        score = updated_score(score, policy.flag(ADDRESS, at, "suspect", "campaign"))
+        actions.append(come(policy, score, at)[0])
+        score = updated_score(score, policy.cleared(ADDRESS, at))
     assert actions == ["challenge", "challenge", "refuse"]
 
 
@@ -342,3 +382,108 @@ def test_the_short_cut_for_persons_decides_as_the_whole_computation_does(score, 
     found = [evidence(weight, detector) for weight, detector in zip(weights, detectors, strict=False)]
     thorough = Thorough(rules, thresholds=thresholds).decide(visit, memory, found)
     assert DecisionPolicy(rules, thresholds=thresholds).decide(visit, memory, found) == thorough
+
+
+# ---- Challenges that the visitor does not see
+
+HOLDER = Visit(100.0, ADDRESS, "clearance:abc", ADDRESS, "GET", "/")
+
+
+class Held:
+    """The holder of a clearance, whose browser solves what it *solves*."""
+
+    def __init__(self, *, solves: bool = True, visit: Visit = HOLDER) -> None:
+        self.policy, self.score, self.solves, self.visit = DecisionPolicy(RULES), None, solves, visit
+        self.today = 0
+
+    def flag(self) -> None:
+        self.visit = msgspec.structs.replace(self.visit, at=self.visit.at + 5.0)
+        self.apply(self.policy.flag(self.visit.visitor, self.visit.at, "depth-first", "path-depth-first"))
+
+    def apply(self, change: ScoreUpdate | None) -> None:
+        if change is not None:
+            self.score = updated_score(self.score, change)
+
+    def read(self) -> Decision:
+        self.today += 1
+        reply = StateReply(None, (), score=self.score, today=self.today)
+        decision, _ = self.policy.decide(self.visit, reply, [])
+        self.apply(decision.change)
+        if decision.action != "refuse" and (decision.owes or decision.action == "challenge") and self.solves:
+            self.apply(self.policy.cleared(self.visit.visitor, self.visit.at))
+        return decision
+
+
+def test_a_holder_pays_three_times_unseen_twice_seen_and_is_blocked_then():
+    holder = Held()
+    found = []
+    for _ in range(6):
+        holder.flag()
+        found.append(holder.read())
+        assert found[-1].action == "refuse" or holder.read().action == "pass", "it has paid"
+    assert [one.action for one in found] == ["pass"] * 3 + ["challenge"] * 2 + ["refuse"]
+    assert [one.owes for one in found] == [True] * 3 + [False] * 3
+    assert [one.price for one in found[:5]] == [1, 2, 3, 4, 5]
+
+
+def test_a_holder_that_does_not_pay_sees_the_challenge_after_a_few_pages():
+    holder = Held(solves=False)
+    holder.flag()
+    actions = [holder.read().action for _ in range(20)]
+    assert actions.index("challenge") == 15
+    assert "pass" not in actions[15:]
+
+
+def test_a_second_judgement_before_the_first_is_paid_costs_no_more():
+    holder = Held(solves=False)
+    holder.flag()
+    holder.read()
+    before = holder.score
+    holder.flag()
+    assert holder.score.total <= before.total
+    assert holder.score.challenges == before.challenges
+
+
+def test_a_judgement_right_after_a_solved_challenge_is_about_what_was_before():
+    """Of many tabs that open at once, some are judged while the first has solved the challenge."""
+    policy = DecisionPolicy(RULES)
+    flags = [policy.flag("clearance:abc", at, "depth-first", "path-depth-first") for at in (100.0, 101.9, 102.1)]
+    cleared = updated_score(updated_score(None, flags[0]), policy.cleared("clearance:abc", 100.0))
+    assert updated_score(cleared, flags[1]) == cleared
+    assert updated_score(cleared, flags[2]).challenges == 2
+
+
+def test_an_account_is_treated_like_a_holder():
+    holder = Held(visit=ANN)
+    holder.flag()
+    assert holder.read().owes
+
+
+def test_without_a_clearance_the_first_challenge_is_seen():
+    stranger = Held(visit=VISIT, solves=False)
+    stranger.today = 15
+    stranger.flag()
+    assert stranger.read().action == "challenge"
+
+
+def test_where_every_page_is_paid_for_a_path_alone_challenges_nobody():
+    """A browser without cookies: its pages do not count, because its script solves a calculation for each."""
+    stranger = Held(visit=VISIT, solves=False)
+    stranger.flag()
+    assert stranger.read().action == "pass"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "action"),
+    [
+        ((("path-random-like", 1), ("minted-for-another", 3)), "pass"),
+        ((("path-random-like", 1), ("minted-for-another", 4)), "challenge"),
+        ((("minted-for-another", 3),), "challenge"),
+        ((("path-random-like", 1), ("campaign", 1)), "challenge"),
+    ],
+)
+def test_people_who_share_addresses_use_a_few_links_of_one_another(reasons, action):
+    stranger = Held(visit=VISIT, solves=False)
+    stranger.flag()
+    stranger.score = msgspec.structs.replace(stranger.score, reasons=reasons)
+    assert stranger.read().action == action

@@ -15,7 +15,7 @@ import uvloop
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
-from hedgerow.proxy.upstream.pool import Upstream
+from hedgerow.web.http_client.pool import Upstream
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

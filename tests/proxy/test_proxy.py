@@ -244,7 +244,7 @@ def test_a_body_ends_at_its_length_even_if_the_server_announces_more():
             scope = scope_of([(b"content-length", b"6")], "POST")
             sent = await call(proxy, scope, part(b"abc", more=True), part(b"def", more=True))
             assert body_of(sent) == b"abcdef"
-            assert proxy.upstream.idle == 1
+            assert len(proxy.upstream._idle) == 1
 
     run(main())
 
@@ -420,7 +420,7 @@ def test_a_short_request_is_not_watched(monkeypatch):
             for _ in range(20):
                 await proxy(scope_of(), receive, send)
                 proxy._watch_clients()
-            request = module._ActiveRequest(never)
+            request = module._ActiveRequest(never, asyncio.current_task())
             request.check()
             assert request.watcher is None
             request.receiving = True

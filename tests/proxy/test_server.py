@@ -347,6 +347,15 @@ def test_a_client_with_expect_100_continue_may_get_the_response_at_once(server):
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+def test_a_response_instead_of_100_continue_ends_the_connection(server):
+    """The client does not send its body any more: what it sends next would be read as that body."""
+    request = post(b"/early", b"", b"Expect: 100-continue", length=3).replace(b"Connection: close\r\n", b"")
+    with server.connect() as client:
+        client.sendall(request)
+        status, headers, body = parsed(rest(client))
+    assert (status, headers["connection"], body) == (200, "close", b"early")
+
+
 def test_a_response_before_the_end_of_the_body_keeps_the_connection_usable(server):
     with server.connect() as client:
         client.sendall(post(b"/early", b"x", length=100_000).replace(b"Connection: close\r\n", b""))
@@ -718,6 +727,7 @@ server.run([door])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "graceful", "done"), [(0.5, 10, True), (60, 1, False)])
 def test_sigterm_lets_requests_finish_if_they_do_so_in_time(seconds, graceful, done):
     command = [sys.executable, "-c", PROGRAM, str(graceful)]

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from hedgerow.proxy import websocket as module
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.server_protocol import ServerLimits
-from hedgerow.proxy.upstream.pool import Upstream
+from hedgerow.web.http_client.pool import Upstream
 
 from .harness import Site, ask, call, hanging, proxied, run, scope_of, serving
 

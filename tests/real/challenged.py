@@ -17,6 +17,7 @@ import uvicorn
 from driving import KEY, Entries, settings
 from hedgerow.challenge import captcha as puzzle
 from hedgerow.challenge import interfaces
+from hedgerow.challenge.prices import ClearancePrice
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.web.app import Site
@@ -51,11 +52,17 @@ class Challenged:
     def issued(self, _visit: Any, kind: str, _at: float, *, again: bool) -> None:
         self.told.append(("issued", kind, "again" if again else "first"))
 
-    def solved(self, _visit: Any, _key: str, kind: str, _at: float) -> None:
+    def needs_clearance(self, _visit: Any, _decision: Decision) -> bool:
+        return False
+
+    async def price(self, visit) -> ClearancePrice:  # noqa: ARG002 - one shape
+        return ClearancePrice()
+
+    async def solved(self, _visit: Any, _key: str, kind: str, _at: float, *, asked: bool = True) -> None:  # noqa: ARG002
         self.solved_ = True
         self.told.append(("solved", kind))
 
-    def failed(self, _visit: Any, failure: str, _at: float) -> None:
+    def failed(self, _visit: Any, failure: str, _kind: str | None, _at: float) -> None:
         self.told.append(("failed", failure))
 
     def reset(self) -> None:
@@ -117,7 +124,7 @@ class Challenged:
         challenging.make_audio = self._remember(puzzle.make_audio)
         text = "[traps]\nenabled = false\n" + self._text
         own = settings(text)
-        site = Site(own, seals=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
+        site = Site(own, tokens=TokenCodecs([Key(1, KEY, 0.0)]), state=build_state(own), ledger=Entries(), hooks=self)
         challenging.make_image, challenging.make_audio = make_image, make_audio
 
         async def decide(_visit: object, _: str | None = None) -> Decision:

@@ -24,6 +24,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 import httpx
 
 from attached import attached
+from driving import TRAP
 
 from .servers import PATIENCE, clean_environment
 
@@ -139,11 +140,48 @@ BROWSER = {
 }
 
 
+CHROME = {
+    "Connection": "keep-alive",
+    "sec-ch-ua": '"Chromium";v="140", "Not=A?Brand";v="24", "Google Chrome";v="140"',
+    "sec-ch-ua-mobile": "?0",
+    "sec-ch-ua-platform": '"Linux"',
+    "Upgrade-Insecure-Requests": "1",
+    "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) "
+    "Chrome/140.0.0.0 Safari/537.36",
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8",
+    "Sec-Fetch-Site": "none",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-User": "?1",
+    "Sec-Fetch-Dest": "document",
+    "Accept-Encoding": "gzip, deflate",
+    "Accept-Language": "en-GB,en;q=0.9",
+}
+"""What Chrome sends when somebody types an address, in its order."""
+_EMPTY_LINK = re.compile(rb"<a\s[^>]*>\s*</a>")
+_MARK = re.compile(rb"[?&](?:amp;)?~=[\w.-]+")
+
+
+def with_text(body: bytes) -> bytes:
+    """A page without its links that have no text."""
+    return _EMPTY_LINK.sub(b"", body)
+
+
+def visible(body: bytes) -> bytes:
+    """A page without its hidden links, as only a browser could know them."""
+    return TRAP.sub(b"", body)
+
+
+def without_marks(body: bytes) -> bytes:
+    """A page without empty links, and with the addresses that the site gave its links."""
+    return _MARK.sub(b"", with_text(body))
+
+
 class Crawler:
     """
-    A crawler of our own: no referrer, a browser's user agent, *headers* with every request.
+    A crawler of our own: no referrer, a browser's user agent, *headers* with every request; or *only* these.
 
-    *order* is "breadth", "depth" or "random". *reads* is what it sees of a page's source.
+    *order* is "breadth", "depth" or "random". *reads* is what it sees of a page's source. With *as_browser* it sends
+    what Chrome sends for a click, in Chrome's order and with the referrer, and nothing else.
     """
 
     def __init__(
@@ -158,20 +196,27 @@ class Crawler:
         most: int = MOST_REQUESTS,
         pause: float = 0.0,
         reads: Callable[[bytes], bytes] = bytes,
+        only: Mapping[str, str] | None = None,
+        as_browser: bool = False,
+        start: Iterable[str] = ("/",),
+        longest: float = LONGEST,
     ) -> None:
         self._url = url
         self._origin = urlsplit(url).netloc
         self._address = address
         self._titles = titles
-        self._headers = {**BROWSER, **(headers or {})}
+        self._headers = dict(only) if only is not None else {**({} if as_browser else BROWSER), **(headers or {})}
         self._order = order
         self._concurrency = concurrency
         self._most = most
         self._pause = pause
         self._reads = reads
         self._random = random.Random(1)
-        self._frontier = [url + "/"]
+        self._as_browser = as_browser
+        self._longest = longest
+        self._frontier = [url + path for path in start]
         self._seen = set(self._frontier)
+        self._parents: dict[str, str] = {}
         self.requests = 0
         self._got: list[tuple[str, bytes]] = []
         self.statuses: dict[int, int] = {}
@@ -185,11 +230,13 @@ class Crawler:
         return self.pages
 
     async def crawl(self) -> None:
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + self._longest
         transport = httpx.AsyncHTTPTransport(local_address=self._address, trust_env=False)
         client = httpx.AsyncClient(
             transport=transport, headers=self._headers, timeout=PATIENCE, follow_redirects=False, trust_env=False
         )
+        if self._as_browser:
+            client.headers = httpx.Headers()
         async with client:
             running: set[asyncio.Task[None]] = set()
             while (self._frontier or running) and time.monotonic() < end:
@@ -210,11 +257,18 @@ class Crawler:
             return self._frontier.pop()
         return self._frontier.pop(self._random.randrange(len(self._frontier)))
 
+    def _headers_for(self, url: str) -> dict[str, str]:
+        if not self._as_browser:
+            return {}
+        parent = self._parents.get(url)
+        clicked = {"Sec-Fetch-Site": "same-origin", "Referer": parent.partition("?")[0]} if parent else {}
+        return {**CHROME, **clicked, **self._headers}
+
     async def _fetch(self, client: httpx.AsyncClient, url: str) -> None:
         if self._pause:
             await asyncio.sleep(self._pause)
         try:
-            answer = await client.get(url)
+            answer = await client.get(url, headers=self._headers_for(url))
         except httpx.HTTPError:
             return
         self.statuses[answer.status_code] = self.statuses.get(answer.status_code, 0) + 1
@@ -225,6 +279,9 @@ class Crawler:
         self._got.append((name, title_of(body)))
         for link in _LINK.findall(self._reads(body)):
             target, _ = urldefrag(urljoin(url, html.unescape(link.decode("utf-8", "replace"))))
-            if urlsplit(target).netloc == self._origin and target not in self._seen:
-                self._seen.add(target)
+            # Each view of a page has other marks. Whoever knows them takes the addresses without for one page.
+            known = _MARK.sub(b"", target.encode()).decode() if self._as_browser else target
+            if urlsplit(target).netloc == self._origin and known not in self._seen:
+                self._seen.add(known)
+                self._parents[target] = url
                 self._frontier.append(target)

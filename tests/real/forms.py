@@ -25,13 +25,13 @@ from hedgerow.lists.model import Listing, Lists
 from hedgerow.markers.token import Key, TokenCodecs, page_digest, visitor_digest
 from hedgerow.proxy.proxy import Proxy
 from hedgerow.proxy.server import make_server
-from hedgerow.proxy.upstream.pool import Upstream
 from hedgerow.services.banlist.client import Client
 from hedgerow.services.banlist.middleware import AsgiClient
 from hedgerow.services.decision_service import DecisionService
 from hedgerow.settings import Settings
 from hedgerow.web import asgi, wsgi
 from hedgerow.web.app import Site
+from hedgerow.web.http_client.pool import Upstream
 from hedgerow.web.stores import build_state
 
 from .servers import PATIENCE, Running, answers, free_port, wait_for
@@ -189,7 +189,7 @@ class Form:
         self.begin(self.site)
 
     def make_site(self, said: Settings, lists: Iterable[Listing]) -> Site:
-        return Site(said, seals=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries, lists=Lists(lists))
+        return Site(said, tokens=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries, lists=Lists(lists))
 
     def begin(self, site: Site) -> None:
         raise NotImplementedError
@@ -305,7 +305,7 @@ class ClientForm(Form):
         for old in self._folder.glob("lists.sqlite*"):
             old.unlink()
         said = msgspec.structs.replace(said, directory=str(self._folder))
-        site = Site(said, seals=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries)
+        site = Site(said, tokens=TokenCodecs(SEALS), state=build_state(said), ledger=self.entries)
         assert site.follower is not None
         site.follower.store.put(lists)
         site.follower.refresh()
@@ -313,7 +313,7 @@ class ClientForm(Form):
 
     def begin(self, site: Site) -> None:
         service = DecisionService(site, self.clock)
-        service.desk.open()
+        service.banlist.open()
         self._service = service
         self._desk.app = service
         self.client = Client(
@@ -329,7 +329,7 @@ class ClientForm(Form):
         assert self.client is not None
         assert self.site is not None
         got = super().ask(target, **options)
-        blocked = {block.key for block in self.site.stores.state.blocks(self.clock())}
+        blocked = {block.key for block in self.site.blocks(self.clock())}
         wait_for("the client's blocks", lambda: {b.key for b in self.client.local.everything()[1]} == blocked)
         return got
 
@@ -337,7 +337,7 @@ class ClientForm(Form):
         if self.client is not None:
             self.site.closing = True
             self.client.close()
-            self._service.desk.close()
+            self._service.banlist.close()
             self.client = None
         super().rest()
 

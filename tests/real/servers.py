@@ -20,6 +20,8 @@ from pathlib import Path
 
 from attached import attached
 from hedgerow.core.visit import Marker
+from hedgerow.markers.clean import without_marks
+from hedgerow.markers.encoding import KIND_CODES
 from hedgerow.markers.token import TokenCodec, TokenCodecs, page_digest, visitor_digest
 from hedgerow.web.key_file import load_keys
 
@@ -315,19 +317,29 @@ class Protect:
             return ledger.execute("SELECT * FROM visits ORDER BY id").fetchall()
 
     def marker(self, url: str) -> Marker | None:
-        """What is sealed in an address of ours, opened with the key; None where it is the site's own."""
-        path = url.removeprefix(self.url).partition("#")[0].partition("?")[0]
-        if not path.startswith("/~"):
+        """What an address of ours says, opened with the key; None where it is the site's own."""
+        address = url.removeprefix(self.url).partition("#")[0]
+        path = address.partition("?")[0]
+        if path.startswith("/~"):
+            return self._seal().unseal(path.removeprefix("/~"))
+        mark = re.search(r"[?&]~=([\w-]{43})\.([\w-]{5})(?=&|$)", address)
+        view = self._seal().clean.open(mark[1]) if mark else None
+        if mark is None or view is None:
             return None
-        return self._seal().unseal(path.removeprefix("/~"))
+        # A relative link is one of a page in the top folder: all sites here are flat, or have absolute links.
+        target = "/" + without_marks(address.encode()).decode().removeprefix("/")
+        kind = self._seal().clean.kind(view, mark[2], target, target.partition("?")[0])
+        return Marker(kind, view.issued_to, view.parent, target) if kind is not None else None
 
     def _seal(self) -> TokenCodec:
         return TokenCodecs(load_keys(self.folder / "state" / "hedgerow.key", 0.0)).of("127.0.0.1")
 
     def marked(self, target: str, who: str = "127.0.0.1") -> str:
-        """The opaque address of *target*, as it stands on the start page for *who*."""
-        token = self._seal().seal("page", visitor_digest(who), page_digest("/"), target.encode())
-        return "/~" + token.decode()
+        """The marked address of *target*, as it stands on the start page for *who*."""
+        clean = self._seal().clean
+        view = clean.view(visitor_digest(who), page_digest("/"), time.time())
+        (check,) = clean.checks(view, clean.plan([KIND_CODES["page"] + target.encode()]))
+        return f"{target}{'&' if '?' in target else '?'}~={view.text.decode()}.{check.decode()}"
 
     def is_trap(self, url: str) -> bool:
         marker = self.marker(url)
@@ -350,9 +362,9 @@ class Protect:
 
 
 def ask(server: Protect, path: str = "/") -> int:
-    """The status of one request, on a connection of its own: any worker may get it."""
+    """The status of one request for a page, on a connection of its own: any worker may get it."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(server.url + path, headers={"Connection": "close"})
+    request = urllib.request.Request(server.url + path, headers={"Connection": "close", "Accept": "text/html"})
     try:
         with opener.open(request, timeout=PATIENCE) as answer:
             answer.read()

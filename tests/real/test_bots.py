@@ -39,6 +39,7 @@ def test_a_true_bot_and_a_false_one(
         def curl(path: str, who: str, agent: str = GOOGLE) -> tuple[str, str]:
             out = tmp_path / "page"
             command = [program("curl"), "-sS", "--noproxy", "*", "--interface", who, "-A", agent, "-o", str(out)]
+            command += ["-H", "Accept: text/html"]
             done = subprocess.run(
                 [*command, "-w", "%{http_code}", hedgerow.url + path], env=clean_environment(), timeout=PATIENCE,
                 check=True, capture_output=True, text=True,

@@ -95,7 +95,7 @@ def make_suspect(hedgerow: Protect) -> None:
         assert answer.status_code == 403
         page = client.get("/")
         assert (page.status_code, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
-        assert "I am a person" in page.text or "altcha" in page.text
+        assert "challenge.js" in page.text
     assert hedgerow.blocked() == {}, "it is asked, not blocked"
 
 
@@ -107,7 +107,7 @@ def suspecting(protect: Callable[..., Protect], upstream: Nginx) -> Protect:
     return hedgerow
 
 
-def check_undisturbed(hedgerow: Protect) -> None:
+def check_undisturbed(hedgerow: Protect, most: float = 0.05) -> None:
     """Everything was passed on, and next to nothing was held against anybody."""
     assert hedgerow.blocked() == {}
     hedgerow.stop()
@@ -116,7 +116,7 @@ def check_undisturbed(hedgerow: Protect) -> None:
     assert {visit["action"] for visit in visits} == {"pass"}
     # What headers lack weighs with each visit and does not add up; the browser here is a driven one.
     found = [one for visit in visits for one in json.loads(visit["evidence"]) if one["detector"] != "headers"]
-    assert sum(one["weight"] for one in found) < 0.05
+    assert sum(one["weight"] for one in found) < most
 
 
 def check_declined(status: int, content_type: str, retry_after: str, text: str) -> None:
@@ -200,7 +200,8 @@ def test_a_monitor(options: list[str], hedgerow: Protect, program: Callable[[str
     assert said.splitlines() == ["200 text/html"] * ASKS
     assert curl(program, tmp_path, *options, *say, hedgerow.url + "/a.html") == "200 text/html\n"
     assert curl(program, tmp_path, *options, *say, hedgerow.url + "/data.json") == "200 application/json\n"
-    check_undisturbed(hedgerow)
+    # The other page is linked by the first one, so for once it looks as if a link was followed.
+    check_undisturbed(hedgerow, 0.15)
 
 
 def test_curl_that_is_suspected(suspecting: Protect, program: Callable[[str], str], tmp_path: Path) -> None:
@@ -237,7 +238,11 @@ def test_a_script_of_a_page(browser: Browser, hedgerow: Protect) -> None:
     check_undisturbed(hedgerow)
 
 
-def test_a_script_of_a_page_that_is_suspected(browser: Browser, hedgerow: Protect) -> None:
+def test_a_script_of_a_page_that_is_suspected(
+    browser: Browser, protect: Callable[..., Protect], upstream: Nginx
+) -> None:
+    # With a clearance the browser would be another visitor than its address.
+    hedgerow = protect(upstream.url, settings="[challenge]\nsilent = false\n")
     with browsing.tab(browser) as page:
         page.goto(hedgerow.url + "/")
         make_suspect(hedgerow)

@@ -22,7 +22,7 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from google.protobuf import json_format
 
 from challenge.solver import answers_of
-from driving import traps_in
+from driving import marked_links_in, traps_in
 from hedgerow.lists.model import Listing
 from hedgerow.services.decision_service import DecisionService
 from hedgerow.services.spoe import Spoe
@@ -151,9 +151,7 @@ def pages_through(proxy: ProxyForm, port: int) -> None:
     style = get(port, "/style.css")
     assert (style.status, style.body) == (200, b"a { color: green }")
     assert len(proxy.entries) == 1, "the asset went through Hedgerow"
-    link = re.search(rb'href="(/~[\w-]+)"', page.body)
-    assert link
-    assert get(port, link[1].decode()).status == 200
+    assert get(port, marked_links_in(page.body)[0]).status == 200
     assert get(port, traps_in(page.body)[0]).status == 403
     assert get(port, "/item/2").status == 403
     assert get(port, "/item/2", OTHER).status == 200

@@ -53,11 +53,23 @@ def test_header_does_not_help(
     assert why != "not blocked" or name == "Sec-Purpose"
 
 
+def test_all_headers_of_a_script_do_not_help(
+    site: Nginx, hedgerow: Protect, titles: Titles, address: Callable[[], str]
+) -> None:
+    """Nobody is blocked for hidden links that a script fetches. A crawler that does nothing else is challenged."""
+    who = address()
+    headers = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+    Crawler(hedgerow.url, who, titles, headers=headers).run()
+    given = site.pages_given_to(who)
+    print(f"calls itself a script: {len(given)} of {len(titles)} pages")  # noqa: T201
+    assert len(given) <= AT_MOST * len(titles)
+
+
 def test_leaving_out_what_is_hidden_leaves_density(
     site: Nginx, protect: Callable[..., Protect], titles: Titles, address: Callable[[], str]
 ) -> None:
     """
-    A crawler that was written against Hedgerow, and follows no empty link, is stopped once it is dense, or
+    A crawler that was written against Hedgerow, and knows all hidden links, is stopped once it is dense, or
     challenged for what else it does.
 
     Where the machine is too slow for that, it must not be stopped at all: then it did nothing that people do not.

@@ -19,9 +19,7 @@ from websockets.sync.server import ServerConnection, serve
 
 from challenge.solver import answers_of
 from hedgerow.lists.model import Listing
-from hedgerow.services.banlist import change_feed as feed
-from hedgerow.services.banlist import endpoint as desk
-from hedgerow.services.banlist import server_link as link
+from hedgerow.services.banlist import change_feed, endpoint, server_link
 
 from .forms import (
     AsgiForm,
@@ -47,8 +45,8 @@ FIREFOX = [
     ("Accept-Language", "en-US,en;q=0.5"),
     ("Accept-Encoding", "gzip, deflate"),
 ]
-SMALL = "[density]\nwindows = [{ count = 3, seconds = 60.0, of = 'pages' }]\n"
-UNSEEN = {"forward-auth": {"claimed images", "posts"}, "client": {"posts"}}
+SMALL = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 3, seconds = 60.0, of = 'pages' }]\n"
+UNSEEN = {"forward-auth": {"claimed images", "posts", "forged"}, "client": {"posts", "forged"}}
 """Where a visit turns out to be another kind than it claimed by an answer that this form does not see or read."""
 CONTAINED = "[containment]\nenabled = true\nk1 = 2\n"
 
@@ -270,9 +268,9 @@ def forms(program, site, tmp_path_factory) -> Iterator[dict[str, Form]]:
     running: list[Form] = []
     patch = pytest.MonkeyPatch()
     # The client and its server look around more often than they would, so that nobody waits for them here.
-    patch.setattr(feed, "_PAUSE", 0.02)
-    patch.setattr(desk, "_LOOK_EVERY", 0.02)
-    patch.setattr(link, "_PAUSE", 0.02)
+    patch.setattr(change_feed, "_INTERVAL", 0.02)
+    patch.setattr(endpoint, "_INTERVAL", 0.02)
+    patch.setattr(server_link, "_BATCH_INTERVAL", 0.02)
     try:
         for make in (
             AsgiForm,

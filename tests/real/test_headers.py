@@ -10,6 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
+from hedgerow.core.visit import BY_PROGRAM
 from hedgerow.detectors.header_anomalies import CODES
 
 from .browsing import CHROMIUM, Person, tab
@@ -56,10 +57,13 @@ def test_a_browser_gives_no_sign_at_all(browser: Browser, site: Nginx, protect: 
     # A new tab asks for its page before it is told its other name, and the icon is the browser's own.
     visits = [visit for visit in hedgerow.visits() if "HeadlessChrome" not in visit["user_agent"]]
     assert len([visit for visit in visits if visit["kind"] == "page"]) >= 6
+    assert any(visit["target"].endswith("/solve.js") for visit in visits)
     assert {visit["signs"] for visit in visits} == {""}
     found = [e for visit in visits for e in json.loads(visit["evidence"]) if e["detector"] == "headers"]
     assert found == []
-    assert {visit["signs"] for visit in hedgerow.visits() if visit not in visits} <= {"automation"}
+    # The clearance that it sends was obtained under its other name.
+    others = {sign for visit in hedgerow.visits() if visit not in visits for sign in visit["signs"].split()}
+    assert others <= {"automation", "clearance-user-agent"}
 
 
 def test_a_browser_without_a_screen_says_so(site: Nginx, protect: Callable[..., Protect], tmp_path: Path) -> None:
@@ -101,7 +105,7 @@ def test_programs_give_little(
         found[name] = (visit["signs"], round(sum(e["weight"] for e in evidence), 3))
     assert set(found) == set(commands)
     for name, (anomalies, weight) in found.items():
-        assert set(anomalies.split()) <= set(CODES)
+        assert set(anomalies.split()) <= {*CODES, BY_PROGRAM}
         if name == "liar":
             assert "browser-no-fetch" in anomalies
             assert weight >= 0.3

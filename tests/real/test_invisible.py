@@ -34,6 +34,7 @@ FORBIDDING = [
 _NOTE_VIOLATIONS = """window.violations = []; document.addEventListener("securitypolicyviolation", event =>
     window.violations.push([event.effectiveDirective, event.target.cloneNode(false).outerHTML]))"""
 # The element without its content: how much of that is there already depends on when the event comes.
+_NOSCRIPT = re.compile(rb'<noscript><a class="[a-z]{7}".*?</noscript>')
 
 
 class Pair(NamedTuple):
@@ -83,14 +84,17 @@ def both(
             answer = page.goto(origin + (pair.hedgerow.marked(target) if marked and page is protected else target))
             assert answer is not None
             assert answer.status == 200
-            assert pair.hidden_in(answer.body()) == browsing.baits(page)
+            source = answer.body()
+            hidden = pair.hidden_in(source)
+            assert (len(hidden) >= 2) == (page is protected)
+            if options.get("java_script_enabled", True):
+                hidden = pair.hidden_in(_NOSCRIPT.sub(b"", source))
+            assert hidden == browsing.baits(page)
         yield bare, protected, complaints
 
 
 def check(pair: Pair, bare: Page, protected: Page, folder: Path, *, keyboard: bool = True) -> None:
     """Nothing of the bait can be seen, reached or heard."""
-    assert browsing.baits(bare) == []
-    assert len(browsing.baits(protected)) >= 2
     assert browsing.seen_of_bait(protected) == []
     assert protected.inner_text("body") == bare.inner_text("body")
     picture = [page.screenshot(full_page=True) for page in (bare, protected)]

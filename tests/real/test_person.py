@@ -25,13 +25,16 @@ def test_walks_undisturbed(browser: Browser, site: Nginx, hedgerow: Protect) -> 
     assert trail == bare
     assert watch.decisions == []
     answers = {(hedgerow.plain(url), status) for url, status in watch.answers}
-    assert len({url for url, _ in watch.answers if url.startswith("/~")}) >= 8, "its links were not marked"
+    assert len({url for url, _ in watch.answers if "~=" in url}) >= 8, "its links were not marked"
     assert {a for a in answers if a[1] >= 400} <= {a for a in before.answers if a[1] >= 400}
     assert sorted(set(watch.complaints)) == sorted(set(before.complaints))
     assert [hedgerow.plain(url) for url in watch.failures] == before.failures
     assert hedgerow.blocked() == {}
     hedgerow.stop()
-    # The one thing to be said of it is that it came to the start page, which is worth nothing.
+    # The one thing to be said of it is that it came to the start page, which is worth nothing. It walks fast enough to
+    # be taken for a crawler by its path; then it calculates once more, which it does not notice.
     evidence = [found for visit in hedgerow.visits() for found in json.loads(visit["evidence"])]
-    # The browser here says that it is a driven one.
-    assert [found for found in evidence if found["weight"] and found["code"] != "automation"] == []
+    # The browser here says that it is a driven one, and its mouse jumps from click to click.
+    unnoticed = {"automation", "pointer-jumps", "suspect"}
+    assert [found for found in evidence if found["weight"] and found["code"] not in unnoticed] == []
+    assert {visit["action"] for visit in hedgerow.visits()} == {"pass"}

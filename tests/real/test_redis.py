@@ -25,10 +25,8 @@ from hedgerow.core.state import StateUnavailable
 from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.settings import read_settings
 from hedgerow.state.redis.address import parse_redis_address
-from hedgerow.state.redis.clearance_usage import RedisClearanceUsage
-from hedgerow.state.redis.revoked_bots import RedisRevokedBots
+from hedgerow.state.redis.shared_stores import RedisClearanceUsage, RedisRevokedBots, RedisUsedChallenges
 from hedgerow.state.redis.state import RedisState
-from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.web.gate import build_gate
 from state.shared_conformance import SharedConformance
 from state.state_conformance import ANN, HOME, START, WINDOW, StateConformance, ask, block
@@ -99,6 +97,23 @@ def test_everything_has_an_end(server):
         assert [key for key in keys if state.ask(("PTTL", key)) <= 0] == []
 
 
+def test_a_block_from_before_it_was_forgiven_does_not_come_back():
+    """A server that could not reach Redis tells it later what it decided in the meantime."""
+    name = f"test{next(_numbers)}:"
+    with (
+        closing(open_redis(_running[0].url, WINDOW, name)) as late,
+        closing(open_redis(_running[0].url, WINDOW, name, clock=time.time)) as other,
+    ):
+        now = time.time()
+        old = msgspec.structs.replace(block(ANN), since=now - 60, until=now + 600)
+        other.commit(old)
+        other.forgive(ANN)
+        late.commit(old)
+        assert other.blocks(now) == []
+        late.commit(msgspec.structs.replace(old, since=now + 1))
+        assert [one.key for one in other.blocks(now)] == [ANN]
+
+
 # ---- Away
 
 
@@ -116,10 +131,10 @@ def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog
             assert state.record_visit(ask(0.0, "known")).block is not None
             state.commit(block(until=1e6))
             state.update_score(ScoreUpdate(ANN, START, 1, 60.0, weight=0.5))
-            assert state.away
+            assert state.unavailable
             assert state.record_visit(ask(1.0)).block is not None
             own.kill(signal.SIGCONT) if how == signal.SIGSTOP else own.start()
-            wait_until(lambda: not state.away and not other.away)
+            wait_until(lambda: not state.unavailable and not other.unavailable)
             wait_until(lambda: other.record_visit(ask(2.0)).block is not None)
             assert other.record_visit(ask(2.0, ANN)).score.total == 0.5
             assert "Redis does not answer" in caplog.text
@@ -128,7 +143,7 @@ def test_while_redis_is_away_a_gate_counts_by_itself_and_tells_later(how, caplog
 def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
     with closing(RedisServer()) as own:
         mine, other = (
-            ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=5.0) for _ in range(2)
+            ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=5.0) for _ in range(2)
         )
         with closing(mine), closing(other):
             other.commit(block(until=1e6))
@@ -140,9 +155,9 @@ def test_what_was_blocked_elsewhere_stays_blocked_while_redis_is_away():
 def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
     settings = read_settings("", environment={})
     with closing(RedisServer()) as own:
-        state = ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", closed=True, patience=5.0)
+        state = ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", closed=True, timeout=5.0)
         with closing(state):
-            gate = build_gate(settings, seals=TokenCodecs([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
+            gate = build_gate(settings, tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
             visit = gate.identifier.visit(START, HOME, "GET", "/", [(b"host", b"a")])
             assert run_now(gate.decide(visit)).action == "pass"
             own.kill()
@@ -156,10 +171,10 @@ def test_closed_nobody_is_let_in_while_redis_is_away_and_the_answer_is_503():
 def test_nobody_there_at_the_start_is_no_reason_not_to_start():
     with closing(RedisServer()) as own:
         own.stop()
-        with closing(ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=5.0)) as state:
+        with closing(ThreadRedisState(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=5.0)) as state:
             assert state.record_visit(ask()).counts == (1,)
             own.start()
-            wait_until(lambda: not state.away)
+            wait_until(lambda: not state.unavailable)
             assert state.record_visit(ask()).counts == (1,)
 
 
@@ -174,7 +189,7 @@ def test_in_a_loop_the_answers_are_the_same_and_all_at_once_go_out_together():
         await state.disconnect()
         return [memory.counts[0] for memory in found] + [turned.counts[0]]
 
-    with closing(RedisState(parse_redis_address(_running[0].url), WINDOW, prefix="loop:", patience=20.0)) as state:
+    with closing(RedisState(parse_redis_address(_running[0].url), WINDOW, prefix="loop:", timeout=20.0)) as state:
         # Five are allowed: a store may stop counting at one more.
         assert asyncio.run(run(state)) == [*range(1, 6), *[6] * 46]
 
@@ -193,7 +208,7 @@ def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
         assert state.alone == 5
         own.kill(signal.SIGCONT)
         async with asyncio.timeout(PATIENCE):
-            while state.away:
+            while state.unavailable:
                 await asyncio.sleep(0.01)
         assert (await state.record_visit(ask(1.0))).block is not None
         # What it was sent while it hung it may have counted, or not.
@@ -202,7 +217,7 @@ def test_in_a_loop_a_redis_that_hangs_is_waited_for_once():
 
     with (
         closing(RedisServer()) as own,
-        closing(RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", patience=0.5)) as state,
+        closing(RedisState(parse_redis_address(own.url), WINDOW, prefix="x:", timeout=0.5)) as state,
     ):
         asyncio.run(run(own, state))
 
@@ -255,12 +270,12 @@ def test_a_password_and_a_database():
     with closing(RedisServer("--requirepass", "s3cret")) as own:
         url = own.url.removesuffix("0") + "3"
         with closing(
-            ThreadRedisState(parse_redis_address(url, password="s3cret"), WINDOW, prefix="x:", patience=5.0)
+            ThreadRedisState(parse_redis_address(url, password="s3cret"), WINDOW, prefix="x:", timeout=5.0)
         ) as state:
             assert state.record_visit(ask()).counts == (1,)
-            assert not state.away
-        with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
-            assert state.away
+            assert not state.unavailable
+        with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", timeout=5.0)) as state:
+            assert state.unavailable
 
             async def run() -> None:
                 assert (await state.record_visit(ask())).counts == (1,)
@@ -300,11 +315,11 @@ def test_tls(tmp_path):
     with closing(RedisServer(*options, "--tls-key-file", str(tmp_path / "key.pem"))):
         url, trusted = f"rediss://127.0.0.1:{port}", str(tmp_path / "cert.pem")
         with closing(
-            ThreadRedisState(parse_redis_address(url, ca_file=trusted), WINDOW, prefix="x:", patience=5.0)
+            ThreadRedisState(parse_redis_address(url, ca_file=trusted), WINDOW, prefix="x:", timeout=5.0)
         ) as state:
             assert state.record_visit(ask()).counts == (1,)
-            assert not state.away
-        with closing(RedisState(parse_redis_address(url, ca_file=trusted), WINDOW, prefix="x:", patience=5.0)) as state:
+            assert not state.unavailable
+        with closing(RedisState(parse_redis_address(url, ca_file=trusted), WINDOW, prefix="x:", timeout=5.0)) as state:
 
             async def run() -> tuple[int, ...]:
                 found = await state.record_visit(ask())
@@ -313,8 +328,8 @@ def test_tls(tmp_path):
 
             assert asyncio.run(run()) == (2,)
         # A certificate that nobody vouches for is not talked to.
-        with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", patience=5.0)) as state:
-            assert state.away
+        with closing(RedisState(parse_redis_address(url), WINDOW, prefix="x:", timeout=5.0)) as state:
+            assert state.unavailable
 
 
 @pytest.mark.parametrize("url", ["", "redis://", "http://127.0.0.1", "redis://127.0.0.1:99999", "redis://a/b"])

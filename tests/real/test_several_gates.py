@@ -23,7 +23,7 @@ from hedgerow.markers.token import page_digest, visitor_digest
 from hedgerow.state.redis.address import parse_redis_address
 from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.watch.redis_streams import PARTS, Streams
-from hedgerow.watch.sessions.pending import PendingSession
+from hedgerow.watch.session_store import PendingSession
 from hedgerow.web.key_file import new_key, write_keys
 
 from .databases import PATIENCE, PostgresServer, RedisServer
@@ -42,6 +42,10 @@ url = "{postgresql}"
 url = "{postgresql}"
 [watch]
 enabled = false
+[containment]
+enabled = false
+[policy]
+suspects = "refuse"
 [density]
 windows = [{{ count = 30, seconds = 600.0 }}]
 block_for = 600.0
@@ -246,7 +250,7 @@ class Watching:
 def test_a_watch_that_is_killed_loses_no_session_and_counts_no_visit_twice(redis, tmp_path):
     settings = f'[state]\nurl = "{redis.url}"\nprefix = "watched:"\n[ledger]\nenabled = false\n'
     address = parse_redis_address(redis.url)
-    link, streams = ThreadConnection(address, lambda: (), patience=PATIENCE), Streams(address, "watched:")
+    link, streams = ThreadConnection(address, lambda: (), timeout=PATIENCE), Streams(address, "watched:")
     visitors, steps = [f"192.0.2.{n}" for n in range(1, 41)], 12
     watches = [Watching(tmp_path, settings, n) for n in range(2)]
 

@@ -39,21 +39,22 @@ def test_curl(
         bare, ours = (_headers(curl("-I", f"{url}/{name}")) for url in (site.url, hedgerow.url))
         assert ours == bare
         assert ours["content-length"] == str((documentation / name).stat().st_size)
-    bare, ours = (_headers(curl("-I", f"{url}/index.html")) for url in (site.url, hedgerow.url))
+    html = ("-H", "Accept: text/html")
+    bare, ours = (_headers(curl("-I", *html, f"{url}/index.html")) for url in (site.url, hedgerow.url))
     assert set(bare) - set(ours) <= {"content-length", "accept-ranges"}
     assert ours["etag"].startswith("W/")
 
-    # A part of a file is a part; of a page, which is not the site's to the byte any more, it is the whole.
+    # A part of a file is a part; of a page, which for a browser is not the site's to the byte, it is the whole.
     style = (documentation / "stylesheet.css").read_text()
     assert curl("-r", "10-59", f"{hedgerow.url}/stylesheet.css") == style[10:60]
     assert curl("-r", "-20", f"{hedgerow.url}/stylesheet.css") == style[-20:]
-    part = curl("-i", "-r", "0-99", f"{hedgerow.url}/index.html")
+    part = curl("-i", "-r", "0-99", *html, "-H", "Accept-Language: en", f"{hedgerow.url}/index.html")
     assert part.startswith("HTTP/1.1 200 ")
     assert part.endswith("</html>")
 
     # What has been fetched is not fetched again while it is the same.
     known = f"If-None-Match: {ours['etag']}"
-    assert curl("-o", "same", "-w", "%{http_code}", "-H", known, f"{hedgerow.url}/index.html") == "304"
+    assert curl("-o", "same", "-w", "%{http_code}", *html, "-H", known, f"{hedgerow.url}/index.html") == "304"
     assert curl("--compressed", f"{hedgerow.url}/stylesheet.css") == style
     assert curl("--http1.0", f"{hedgerow.url}/stylesheet.css") == style
     assert hedgerow.blocked() == {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from driving import traps_in
+from driving import marked_links_in, traps_in
 
 from .crawling import BROWSER
 from .servers import HEDGEROW, PATIENCE, Nginx, Protect, answers, clean_environment, wait_for
@@ -106,7 +106,7 @@ def test_settings_are_read_again(
     assert ask(hedgerow, trap, who=crawler).status_code == 403
     before = ask(hedgerow)
     assert traps_in(before.content)
-    assert hedgerow.plain(links_in(before.text)[0]) == "/other.html"
+    assert hedgerow.plain(marked_links_in(before.content)[0]) == "/other.html"
 
     hedgerow.config.write_text('[traps]\nenabled = false\n[marker]\nmode = "readable"\n')
     hedgerow.running.process.send_signal(signal.SIGHUP)

@@ -127,7 +127,7 @@ def test_of_somebody_blocked_is_refused(talk: Talk, gate: Protect, address: Call
     who = address()
     transport = httpx.HTTPTransport(local_address=who, trust_env=False)
     with httpx.Client(transport=transport, base_url=gate.url, timeout=PATIENCE, trust_env=False) as client:
-        trap = traps_in(client.get("/").content)[0]
+        trap = traps_in(client.get("/", headers={"accept": "text/html"}).content)[0]
         assert client.get(trap).status_code == 403
     asked = len(talk.asked)
     with pytest.raises(InvalidStatus) as refused:

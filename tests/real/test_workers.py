@@ -31,7 +31,10 @@ def counted(server: Protect, action: str) -> float:
 
 @pytest.fixture(scope="module")
 def workers(protect: Callable[..., Protect], site: Nginx) -> Protect:
-    settings = "[density]\nwindows = [{ count = 30, seconds = 600.0 }]\nblock_for = 600.0\n"
+    settings = (
+        "[containment]\nenabled = false\n"
+        "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 30, seconds = 600.0 }]\nblock_for = 600.0\n"
+    )
     return protect(site.url, settings=settings, options=["--workers", str(WORKERS)])
 
 

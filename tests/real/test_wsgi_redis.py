@@ -24,8 +24,10 @@ def redis():
 
 def test_threads_of_two_sites_count_as_one(redis, tmp_path):
     """Fifty are free: of 320 by sixteen threads at two sites fifty pass."""
-    text = OFF + "[density]\nwindows = [{ count = 50, seconds = 600.0, of = 'requests' }]\n"
-    text += f"[state]\nurl = '{redis.url}'\n[challenge]\nstore = 'memory'\n"
+    text = (
+        OFF + "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 50, seconds = 600.0, of = 'requests' }]\n"
+    )
+    text += f"[containment]\nenabled = false\n[state]\nurl = '{redis.url}'\n[challenge]\nstore = 'memory'\n"
     clock, sites = Clock(), []
     for name in ("a", "b"):
         said = settings(f"directory = '{tmp_path / name}'\n{text}")

@@ -5,12 +5,11 @@ import pytest
 
 from driving import settings
 from hedgerow.core.visit import Visit
-from hedgerow.report.declared_bots import PROGRAM, DeclaredBots
-from hedgerow.report.live_opinions import detector_opinions
+from hedgerow.report.live_opinions import DeclaredBots, detector_opinions
+from hedgerow.report.model_opinions import WindowOpinion
 from hedgerow.report.pipeline import Options, make
-from hedgerow.report.source_labels import CRAWLER
+from hedgerow.report.source_labels import CRAWLER, PROGRAM
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
 from hedgerow.settings import Settings
 from hedgerow.watch.models.bundle import load_window
@@ -60,7 +59,7 @@ def test_windows_are_judged_as_the_watch_would(tables):
     for k in range(MIN_WINDOW):
         visit = Visit(1_700_000_000.0 + k, "192.0.2.2", "192.0.2.2", "192.0.2.2", "GET", f"/{k}", user_agent=BROWSER)
         window.add(access_of(visit, step_of(visit)))
-    assert found.probability[1] == pytest.approx(bundle.judge_window(window).probability)
+    assert found.probability[1] == pytest.approx(bundle.judge_session(window).probability)
     assert found.speaks[1:].tolist() == [True, False, False]
     (text,) = found.evidence(np.array([1])).text
     assert text.startswith("1 of 1 windows of 27 to 40 page visits")

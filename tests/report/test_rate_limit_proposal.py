@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.visit import Visit
-from hedgerow.report.rate_limit_proposal import Peaks, declares_itself
+from hedgerow.report.rate_limit_proposal import Peaks
+from hedgerow.request.bots import declares_itself
 
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 

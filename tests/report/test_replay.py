@@ -34,6 +34,8 @@ command = importlib.import_module("hedgerow.cli.replay")
 KEY = bytes(range(64))
 START = 1767225600.0
 SETTINGS = """
+[policy]
+suspects = "refuse"
 [density]
 block_for = 60
 [[density.windows]]
@@ -60,7 +62,7 @@ def own_directory(tmp_path, monkeypatch):
 
 def gate(text: str = SETTINGS) -> Gate:
     seals = TokenCodecs([Key(1, KEY, 0.0)])
-    return build_gate(read_settings(text, environment={}), seals=seals, ledger=NoLedger(), entries=False)
+    return build_gate(read_settings(text, environment={}), tokens=seals, ledger=NoLedger(), entries=False)
 
 
 def visit(at: float, visitor: str = PERSON, target: str = "/", **fields) -> Visit:
@@ -117,7 +119,7 @@ def test_a_trap_in_a_log_is_a_trap_under_the_sites_key():
     # Somebody else's link, or another key's, is nothing.
     assert replay(gate(), [visit(0, PERSON, target)]).fates[PERSON].passed == 1
     other = build_gate(
-        read_settings("", environment={}), seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger()
+        read_settings("", environment={}), tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=NoLedger()
     )
     assert replay(other, [visit(0, CRAWLER, target)]).fates[CRAWLER].passed == 1
 
@@ -143,8 +145,8 @@ def test_the_order_of_visitors_is_always_the_same():
 
 
 def test_json_has_the_agreed_shape():
-    tally = ReadCounts(parsed=30, bad=1, samples=["x"], first=START, last=START + 90, formats=["combined"])
-    data = json.loads(json.dumps(to_json(replay(gate(), story()), tally)))
+    read_counts = ReadCounts(parsed=30, bad=1, samples=["x"], first=START, last=START + 90, formats=["combined"])
+    data = json.loads(json.dumps(to_json(replay(gate(), story()), read_counts)))
     assert data["log"] == {
         "lines": 31,
         "parsed": 30,

@@ -13,7 +13,7 @@ from hedgerow.logs.dialect import Dialect
 from hedgerow.report.blocklist import listings
 from hedgerow.report.heuristics import NAMES, Thresholds, Votes
 from hedgerow.report.html.page import page
-from hedgerow.report.path_opinion import scores
+from hedgerow.report.model_opinions import scores
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.terminal import print_report
@@ -204,11 +204,11 @@ def test_lists_hold_crawlers_only(log):
 
 def test_series_are_counts_in_common_intervals(log):
     with Tables([str(log)], memory=MEMORY) as tables:
-        series = tables.series(1800.0)
-        assert series.shape == (40, tables.bins(1800.0))
-        assert (series.sum(1) == tables.requests).all()
-        some = np.array([3, 7, 39])
-        assert (tables.series(1800.0, some) == series[some]).all()
+        place, bins, requests = tables.sparse(1800.0)
+        assert (np.bincount(place, requests, 40) == tables.requests).all()
+        last = int(tables.span // 1800.0)
+        assert (bins.min(), bins.max()) == (0, last)
+        assert (np.diff(place * (last + 1) + bins) > 0).all()
         assert tables.sources[0] == "192.0.2.0"
 
 

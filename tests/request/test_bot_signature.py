@@ -160,6 +160,13 @@ def test_a_signature_without_signer_host_or_tag_is_ignored():
     assert outcome({}) is None
 
 
+def test_the_outcome_is_pending_even_if_the_keys_arrive_at_once():
+    keys = Keys()
+    keys.ask = lambda signer, at: keys.learn(signer, read_directory(DIRECTORY), at)
+    one = Signatures(keys, {"agent.example": BOT})
+    assert [one.check(request(signed())).outcome for _ in range(2)] == ["pending", "verified"]
+
+
 def test_keys_are_requested_once_and_the_outcome_is_pending_meanwhile():
     asked = []
     keys = Keys(lambda signer, at: asked.append((signer, at)))

@@ -25,6 +25,11 @@ OVER_HTTPS = {
         "user-agent": CHROME, "accept": HTML, "sec-gpc": "1", "accept-language": "en-US,en;q=0.5", **FETCH,
         "accept-encoding": "gzip, deflate, br, zstd",
     },
+    "worker in chrome": {
+        "host": "example.org", "sec-ch-ua": HINTS, "accept": "*/*", "sec-fetch-site": "same-origin",
+        "sec-fetch-mode": "same-origin", "sec-fetch-dest": "worker", "user-agent": CHROME,
+        "accept-encoding": "gzip, deflate, br, zstd", "accept-language": "en-GB,en;q=0.9",
+    },
     "firefox": {
         "host": "example.org", "user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
         "accept": HTML, "accept-language": "en-GB,en;q=0.5", "accept-encoding": "gzip, deflate, br, zstd", **FETCH,

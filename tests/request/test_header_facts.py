@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.core.request_kind import is_prefetch, kind_claimed, origin_of
-from hedgerow.request import header_facts as module
+from hedgerow.core.visit import BY_PROGRAM
+from hedgerow.request import identify as module
+from hedgerow.request.client_kind import client_kind
 from hedgerow.request.header_anomalies import find_anomalies
-from hedgerow.request.header_facts import parse_headers
+from hedgerow.request.identify import parse_headers
 
 NAMES = [
     b"host", b"user-agent", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
@@ -36,7 +38,8 @@ def test_cached_facts_equal_computed_facts(requests):
             prefetch,
             kind_claimed("page", fields, prefetch=prefetch),
             origin_of(fields, host) if b"sec-fetch-site" in fields else "",
-            find_anomalies(fields, scheme=scheme, host=host, version="1.1", direct=direct),
+            find_anomalies(fields, scheme=scheme, host=host, version="1.1", direct=direct)
+            + ((BY_PROGRAM,) if client_kind("GET", fields) == "program" else ()),
         )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hedgerow.request.bot_verifier import BotVerifier
-from hedgerow.request.bots import BotProofs, Bots, KnownBot, NameLookup
+from hedgerow.request.bots import BotProofs, Bots, BotVerifier, KnownBot, NameLookup
 from hedgerow.request.robots_compliance import RobotsCompliance
 
 HOUR, DAY = 3600.0, 86_400.0

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from challenge.solver import answers_of
-from driving import Client, traps_in
+from driving import Client, marked_links_in, traps_in
 from hedgerow.lists.model import Listing, Lists
 from hedgerow.services.forward_auth import ForwardAuth
 
 FRONT = "10.0.0.1"
 TRUST = f"[identity]\ntrusted_proxies = ['{FRONT}/32']\n"
-SMALL = "[density]\nwindows = [{ count = 3, seconds = 10.0 }]\n"
+SMALL = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 3, seconds = 10.0 }]\n"
 CHALLENGED = "[containment]\nenabled = true\nk1 = 1\n[challenge]\nstore = 'memory'\ndifficulty = 50\nhardest = 100\n"
 ME = "192.0.2.1"
 BROWSER = {
@@ -108,8 +108,7 @@ def test_a_trap_or_a_changed_link_is_not_found_or_refused_and_never_200():
 def test_a_marked_link_names_its_page_to_the_front():
     other = Client()
     page = other.get(headers=BROWSER).body
-    link = page.partition(b'href="/~')[2].partition(b'"')[0].decode()
-    answer = Front().asks(f"/~{link}", headers={**BROWSER, "x-forwarded-host": "example.org"})
+    answer = Front().asks(marked_links_in(page)[0], headers={**BROWSER, "x-forwarded-host": "example.org"})
     assert (answer.status, answer.header("hedgerow-target")) == (200, b"/one")
 
 
@@ -171,7 +170,11 @@ def test_envoy_asks_by_path_and_method():
 
 
 def test_in_observe_mode_everybody_is_let_in():
-    front = Front("[density]\nwindows = [{ count = 1, seconds = 10.0 }]\n")
+    front = Front("[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 1, seconds = 10.0 }]\n")
     front.site.reload(msgspec.structs.replace(front.site.app.settings, observe=True))
     assert [front.asks(path=path).status for path in ("/auth", "/auth/later", "/auth")] == [200] * 3
     assert front.entries[-1].decision.action == "refuse"
+    assert front.entries[-1].decision.observed == "neutral"
+    # Hedgerow's own paths belong to the site while nothing is changed.
+    assert front.asks("/.hedgerow/answer", path="/auth").status == 200
+    assert front.asks(path="/.hedgerow/answer").status == 404

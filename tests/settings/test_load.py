@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.errors import SettingsError
 from hedgerow.settings import Settings, load_settings, read_settings
+from property_tests import examples
 
 HERE = Path(__file__).parent
 GOOD, BAD = sorted((HERE / "good").glob("*.toml")), sorted((HERE / "bad").glob("*.toml"))
@@ -189,7 +189,7 @@ LINES = st.one_of(
 
 
 @given(st.one_of(st.text(), st.lists(LINES).map("\n".join)))
-@hypothesis_settings(max_examples=300)
+@examples(300)
 def test_arbitrary_text_gives_settings_or_faults(text):
     faults: tuple[str, ...] = ()
     settings = None

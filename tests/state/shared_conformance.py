@@ -26,6 +26,7 @@ class SharedConformance:
     def shared(self, windows: Sequence[RateLimit]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         raise NotImplementedError
 
+    @pytest.mark.slow
     def test_counters_blocks_and_standings_of_8_processes_are_one(self):
         windows = (RateLimit(count=100_000, seconds=100.0), RateLimit(count=100_000, seconds=100.0, by="prefix"))
         opened = self.shared(windows)

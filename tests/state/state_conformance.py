@@ -20,12 +20,12 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.core.decision import Block, Evidence, ScoreUpdate
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import State, StateQuery, prefix_key
+from property_tests import examples
 
 START = 1_800_000_000.0
 ANN, BOB, EVE = "account:ann", "account:bob", "account:eve"
@@ -118,7 +118,7 @@ class StateConformance:
         assert sum(count <= 100 for count in counts) <= 100
 
     @given(_WINDOWS, st.lists(st.tuples(_STEPS, _WHO, _KINDS), max_size=60))
-    @hypothesis_settings(max_examples=150, suppress_health_check=_SEVERAL)
+    @examples(150, suppress_health_check=_SEVERAL)
     def test_counts_are_those_of_a_plain_reference(self, windows, visits):
         state, reference = self.state(windows), Reference(windows)
         counted = {kind for window in windows for kind in _COUNTS[window.of]}
@@ -137,7 +137,7 @@ class StateConformance:
                 assert answered == right or (answered > window.count and right > window.count)
 
     @given(st.lists(st.integers(0, 200).map(lambda n: n / 8), max_size=60))
-    @hypothesis_settings(max_examples=100, suppress_health_check=_SEVERAL)
+    @examples(100, suppress_health_check=_SEVERAL)
     def test_out_of_order_nothing_is_made_up_and_the_newest_sees_all(self, times):
         windows = (RateLimit(count=100, seconds=3.0), RateLimit(count=100, seconds=10.0))
         state, reference = self.state(windows), Reference(windows)
@@ -219,7 +219,7 @@ class StateConformance:
     def test_the_rate_of_the_site_outlives_settings_that_are_read_again(self):
         state = self.state(WINDOW)
         state.record_visit(ask(0.0, site_rate=True))
-        state.use((RateLimit(count=7, seconds=9.0),))
+        state.use_limits((RateLimit(count=7, seconds=9.0),))
         assert state.record_visit(ask(0.0, site_rate=True)).site_rate == pytest.approx(2 * 0.0693147)
 
     # ---- Concurrency
@@ -413,9 +413,9 @@ class StateConformance:
         state = self.state(WINDOW)
         for n in range(4):
             state.record_visit(ask(n / 10))
-        state.use((RateLimit(count=2, seconds=1.0), RateLimit(count=9, seconds=3.0, of="requests")))
+        state.use_limits((RateLimit(count=2, seconds=1.0), RateLimit(count=9, seconds=3.0, of="requests")))
         assert state.record_visit(ask(0.4)).counts == (5, 5)
-        state.use(())
+        state.use_limits(())
         assert state.record_visit(ask(0.5)).counts == ()
 
     # ---- Standings

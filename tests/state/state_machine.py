@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -21,6 +20,7 @@ from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import StateQuery, StateReply, prefix_key
 from hedgerow.policy.score import updated_score
+from property_tests import examples
 
 from .state_conformance import _COUNTS, EVIDENCE, START
 
@@ -61,7 +61,7 @@ class Model:
         at, visitor = question.at, question.visitor
         whose = {"visitor": visitor, "prefix": prefix_key(question.prefix), "network": question.network}
         keys = (visitor, prefix_key(question.prefix), question.network)
-        of_a_day = {"page", "call"}
+        of_a_day = {"page"}
         if question.day and question.count:
             more = (question.kind in of_a_day) - (claimed in of_a_day)
             self.days[question.day, visitor] = self.days.get((question.day, visitor), 0) + more
@@ -135,7 +135,7 @@ class Model:
         return known or (block is not None and block.until > at)
 
 
-def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedStateMachine]:
+def compared(make: Callable[..., Any]) -> type[RuleBasedStateMachine]:
     """A machine that compares what *make* makes with the model."""
 
     class Compared(RuleBasedStateMachine):
@@ -218,5 +218,5 @@ def compared(make: Callable[..., Any], *, examples: int = 60) -> type[RuleBasedS
                 assert list(self.state.blocks(self.now)) == blocks
                 assert dict(self.state.scores()) == self.model.scores
 
-    Compared.TestCase.settings = hypothesis_settings(max_examples=examples, stateful_step_count=30, deadline=None)
+    Compared.TestCase.settings = examples(60, stateful_step_count=30, deadline=None)
     return Compared

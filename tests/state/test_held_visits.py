@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hedgerow.core.decision import Decision, Evidence
-from hedgerow.state.held_visits import HeldVisit
-from hedgerow.state.lmdb import held_visits as lmdb_held_visits
-from hedgerow.state.lmdb.held_visits import LmdbHeldVisits
+from hedgerow.state.held_visits import HeldVisit, MemoryHeldVisits
+from hedgerow.state.lmdb import shared_stores
+from hedgerow.state.lmdb.shared_stores import LmdbHeldVisits
 from hedgerow.state.lmdb.state import LmdbState
-from hedgerow.state.memory.held_visits import MemoryHeldVisits
 from ledger.ledger_conformance import visit
 
 DECISION = Decision("refuse", (Evidence("trap", "trap", 1.0, "Followed a link."),), 5.0)
@@ -65,7 +64,7 @@ def test_who_ends_gives_up_its_own(two):
 
 
 def test_they_take_so_many_bytes_at_the_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(lmdb_held_visits, "_HELD_BYTES", 1_000)
+    monkeypatch.setattr(shared_stores, "_MAX_HELD_BYTES", 1_000)
     state = LmdbState(tmp_path / "state.lmdb", (), memory=10_000_000)
     pending = LmdbHeldVisits(state)
     given_up = [one for n in range(20) for one in pending.hold(held(n), 1_000)[1]]

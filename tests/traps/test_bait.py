@@ -9,14 +9,18 @@ from hashlib import sha256
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from driving import PAGE, bait_rewriter, traps_in, without_bait
+from driving import PAGE, TRAP, bait_rewriter, form_of, texts_in, traps_in, without_bait
+from hedgerow.markers.resolve import PageLocation
+from hedgerow.markers.rewrite import PageRewriter, SkeletonCache
+from hedgerow.markers.rules import Rules
 from hedgerow.markers.token import Key, TokenCodec, page_digest, visitor_digest
 from hedgerow.traps.bait import Bait
 from markers.html.nasty import pages, random_page
+from property_tests import examples
 
+RULES = Rules("off")
 SEAL = TokenCodec([Key(1, bytes(range(64)), 0.0)])
 LIST = b"<!DOCTYPE html><head></head><body>" + b"<li><a href='/x'>x</a></li>\n" * 1000 + b"</body>"
 
@@ -38,7 +42,7 @@ def test_a_page_with_bait():
 
 @pytest.mark.parametrize("placement", ["spread", "links", "end"])
 @given(page=pages, cuts=st.lists(st.integers(0, 1000), max_size=6), every=st.integers(1, 4))
-@hypothesis_settings(max_examples=60)
+@examples(60)
 def test_taking_the_bait_out_gives_the_page_and_cuts_do_not_matter(placement, page, cuts, every):
     whole = placed(page, placement=placement, every=every)
     assert placed(page, cuts=cuts, placement=placement, every=every) == whole
@@ -77,7 +81,7 @@ def test_how_many(options, number):
 def test_spread_is_ever_further_apart():
     page = placed(LIST, placement="spread", every=3)
     assert 10 < len(traps_in(page)) < 40
-    gaps = [len(gap) for gap in re.split(rb'<a class="[a-z]{7}" href="/~[^"]*"></a>', page)[1:-2]]
+    gaps = [len(gap) for gap in re.split(rb'<a class="[a-z_-]+" href="/~[^"]*"></a>', page)[1:-2]]
     assert gaps == sorted(gaps)
 
 
@@ -117,10 +121,127 @@ def test_the_name_of_the_rule_is_another_for_every_page_and_visitor():
     assert len(rules) == 200
 
 
-def test_the_hash_is_that_of_the_rule():
-    one = Bait(b"visitr", b"abcdef")
+@pytest.mark.parametrize("has_text", [False, True])
+def test_the_hash_is_that_of_the_rule(has_text):
+    one = Bait(b"visitr", b"abcdef", has_text=has_text)
     rule = one.style.removeprefix(b"<style>").removesuffix(b"</style>")
     assert one.style_hash() == b"'sha256-" + base64.b64encode(sha256(rule).digest()) + b"'"
+
+
+# ---- Hidden links with text
+
+GARDEN = (
+    b"<!DOCTYPE html><html><head></head><body><ul>"
+    + b"".join(b"<li><a href='/%d'>word%d of hedge%d</a></li>\n" % (n, n, n) for n in range(30))
+    + b"</ul><h2><a href='/x'>Old trees</a> grow</h2></body></html>"
+)
+SCRIPTED = GARDEN.replace(b"</body>", b"<script>1</script></body>")
+
+
+def test_texts_are_those_of_the_page_and_taking_the_bait_out_gives_the_page():
+    page = placed(GARDEN, has_text=True)
+    texts = texts_in(page)
+    assert len(texts) == len(traps_in(page)) > 5
+    assert all(re.fullmatch(r"(?:word\d+ of|Old) (?:hedge\d+|trees)", text) for text in texts)
+    assert len(set(texts)) == len(texts)
+    assert without_bait(page) == GARDEN
+
+
+def test_without_style_sheets_there_is_no_text():
+    page = placed(GARDEN)
+    assert traps_in(page)
+    assert texts_in(page) == []
+    assert b"<span" not in page
+
+
+def test_no_text_stands_where_scripts_of_the_page_may_read_it():
+    for text, inside in ((GARDEN, True), (SCRIPTED, False)):
+        page = placed(text, placement="links", every=1, has_text=True)
+        heading = page[page.index(b"<h2>") : page.index(b"</h2>")]
+        assert traps_in(heading)
+        assert bool(texts_in(heading)) is inside
+
+
+def test_all_visitors_get_the_same_texts():
+    page, other = (placed(GARDEN, visitor=visitor, has_text=True) for visitor in ("192.0.2.1", "192.0.2.2"))
+    assert texts_in(page) == texts_in(other)
+    assert set(traps_in(page)).isdisjoint(traps_in(other))
+
+
+def forms(visitor: bytes, page: bytes, *, has_policy: bool = False) -> list[str]:
+    wrappers = Bait(visitor, page, has_text=True, has_policy=has_policy).wrappers
+    return [form_of(before) for before, _ in wrappers]
+
+
+@pytest.mark.parametrize("has_scripts", [False, True])
+def test_a_page_has_two_forms_by_turns(has_scripts):
+    for number in range(30):
+        page = placed(SCRIPTED if has_scripts else GARDEN, path=f"/{number}", has_text=True)
+        one, other, without_scripts = forms(visitor_digest("192.0.2.1"), page_digest(f"/{number}"))
+        found = [form_of(link[0].partition(link[1])[0]) for link in TRAP.finditer(page) if link[1]]
+        assert found[:4] == [one if has_scripts else without_scripts, other] * 2
+
+
+def test_a_page_with_scripts_has_nothing_that_looks_like_an_open_dialog_to_them():
+    for number in range(60):
+        one, other, without_scripts = forms(b"visitr", b"%06d" % number)
+        assert "dialog" in without_scripts
+        assert "dialog" not in one + other
+
+
+def test_no_attribute_tells_both_forms_of_a_page():
+    for number in range(60):
+        for form in forms(b"visitr", b"%06d" % number)[::2]:
+            assert " hidden" not in form
+            assert "aria-hidden" not in form
+
+
+def test_where_a_policy_may_forbid_style_attributes_there_are_none():
+    without, with_policy = (
+        {form for n in range(60) for form in forms(b"visitr", b"%06d" % n, has_policy=has_policy)}
+        for has_policy in (False, True)
+    )
+    assert len(without) == 7
+    assert with_policy == {form for form in without if "style" not in form}
+
+
+def test_forms_differ_between_pages_and_between_visitors_and_stay_for_one_of_each():
+    by_page = {tuple(forms(b"visitr", b"%06d" % n)) for n in range(200)}
+    by_visitor = {tuple(forms(b"%06d" % n, b"abcdef")) for n in range(200)}
+    assert len(by_page) == len(by_visitor) == 6
+    assert placed(GARDEN, has_text=True) == placed(GARDEN, has_text=True)
+    classes = {Bait(b"%06d" % n, b"abcdef").link_start.replace(b"_", b"-").index(b"share") for n in range(60)}
+    assert len(classes) == 2
+
+
+@given(page=pages, cuts=st.lists(st.integers(0, 1000), max_size=6), visitor=st.sampled_from(range(20)))
+@examples(100)
+def test_in_pieces_the_page_stays_the_page(page, cuts, visitor):
+    out = placed(page, cuts=cuts, visitor=str(visitor), placement="links", every=1, has_text=True)
+    assert without_bait(out) == page
+    assert len(traps_in(out)) == len(traps_in(placed(page, placement="links", every=1)))
+
+
+def test_a_page_in_pieces_has_texts_of_what_came_before():
+    texts = texts_in(placed(GARDEN, cuts=range(0, len(GARDEN), 100), placement="links", every=1, has_text=True))
+    assert len(texts) > 25
+    assert re.fullmatch(r"word[0-3] of hedge[0-3]", texts[1])
+
+
+def test_one_skeleton_serves_all_visitors_and_another_those_without_style_sheets():
+    cache = SkeletonCache()
+    used = []
+    for visitor in (b"visit1", b"visit2", b""):
+        bait = Bait(visitor, b"abcdef", has_text=bool(visitor))
+        one = PageRewriter(
+            PageLocation(b"http", b"x", b"/"), RULES, b"/~", cache, SEAL, visitor or b"visit1", b"abcdef"
+        )
+        one.add_bait(bait.style, bait.link_start, "spread", 3, wrappers=bait.wrappers)
+        out = one.feed(GARDEN, final=True)
+        assert without_bait(out) == GARDEN
+        assert bool(texts_in(out)) is bool(visitor)
+        used.append(cache.used)
+    assert used[0] == used[1] < used[2]
 
 
 def behind(neighbour: bytes, mode: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from driving import KEY, START, Entries, settings
 from hedgerow.core.decision import Decision
@@ -20,17 +21,27 @@ class SharedSite:
 
     def __init__(self, text: str = "") -> None:
         self.seals = TokenCodecs([Key(1, KEY, 0.0)])
-        self.gate = build_gate(settings(text), seals=self.seals, ledger=Entries())
+        # Nobody obtains a clearance here: what a campaign is, not what a visitor may read, is looked at.
+        text += "[containment]\nenabled = false\n[watch]\npaths = 'record'\nwindows = 'record'\n"
+        self.gate = build_gate(settings(text), tokens=self.seals, ledger=Entries())
         self.watch = build_watch(settings(text), self.gate.engine.policy, self.gate.state.update_score)
         self.gate.on_decision = self.watch.see
         self.now = START
         self.asked = 0
 
-    def get(self, address: str, link: str = "/", wait: float = 1.0, cookie: str = "") -> tuple[Decision, list[str]]:
-        """Ask for a page, and get the links on it."""
+    def get(
+        self,
+        address: str,
+        link: str = "/",
+        wait: float = 1.0,
+        cookie: str = "",
+        more: Sequence[tuple[bytes, bytes]] = (),
+    ) -> tuple[Decision, list[str]]:
+        """Ask for a page, with *more* headers, and get the links on it."""
         self.now += wait
         self.asked += 1
         headers = [(b"host", HOST.encode()), (b"user-agent", b"Mozilla/5.0"), (b"accept", b"text/html")]
+        headers += more
         if cookie:
             headers.append((b"cookie", cookie.encode()))
         visit = self.gate.identifier.visit(self.now, address, "GET", link, headers)

@@ -71,7 +71,7 @@ def test_members_are_challenged_together():
 
 
 def test_members_are_not_challenged_if_campaigns_are_only_recorded():
-    site = SharedSite("[campaigns]\nresponse = 'record'")
+    site = SharedSite("[campaigns]\nresponse = 'record'\n")
     assert crawl(site, 10, 40, 1) is not None
     (campaign,) = site.campaigns
     assert {site.get(member)[0].action for member in campaign.members} == {"pass"}
@@ -105,9 +105,17 @@ def test_workers_that_get_their_links_from_one_scout_are_found():
     assert set(campaign.members) == set(workers)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_two_workers_need_more_links_to_be_a_campaign(seed):
+    site = SharedSite()
+    found = crawl(site, 2, 150, seed)
+    assert found is not None
+    assert 30 < found <= 80
+
+
 @pytest.mark.no_cover
-@pytest.mark.parametrize("share", [0.0023, 0.01, 0.05])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("share", [0.0023, pytest.param(0.01, marks=pytest.mark.slow), 0.05])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_people_who_sometimes_share_a_link_are_not_a_campaign(share, seed):
     site = SharedSite()
     browse(site, random.Random(seed), 200, 6_000, share)
@@ -140,6 +148,46 @@ def test_readers_of_a_posted_link_are_not_a_campaign(posted):
             page = site.get(reader, link)[1] or page
         for link in page[: n % 4]:
             site.get(reader, link)
+    assert site.campaigns == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_readers_of_a_newsletter_with_links_that_were_copied_are_not_a_campaign(seed):
+    site, chance = SharedSite(), random.Random(seed)
+    newsletter = site.get("10.0.0.1")[1][:12]
+    clicks = [(f"10.1.{reader}.7", link) for reader in range(40) for link in newsletter]
+    # Some read at the same time, and not everybody all of it.
+    clicks.sort(key=lambda click: (click[0].split(".")[2] > "2", chance.random()))
+    for reader, link in clicks:
+        assert site.get(reader, link)[0].action == "pass"
+    assert site.campaigns == []
+
+
+@pytest.mark.parametrize("bots", [1, 2, 3])
+def test_servers_that_show_previews_of_the_same_links_are_not_a_campaign(bots):
+    site = SharedSite()
+    for person in range(40):
+        link = site.get(f"10.3.{person}.1")[1][0]
+        for bot in range(bots):
+            assert site.get(f"203.0.{bot}.9", link, 10.0)[0].action == "pass"
+    assert site.campaigns == []
+
+
+def test_people_behind_sixteen_addresses_without_cookies_are_not_a_campaign():
+    site, chance = SharedSite(), random.Random(7)
+    people = [("", site.get(f"192.0.2.{n}")[1]) for n in range(8)]
+    for _ in range(40):
+        for number, (here, links) in enumerate(people):
+            link = chance.choice(links)
+            browser = [
+                (b"user-agent", b"Mozilla/5.0 (X11; rv:140.0) Gecko/20100101 Firefox/140.0"),
+                (b"accept-language", b"en"), (b"accept-encoding", b"gzip"),
+                (b"sec-fetch-site", b"same-origin"), (b"sec-fetch-mode", b"navigate"),
+                (b"referer", f"https://example.org/{here.removeprefix('/')}".encode()),
+            ]  # fmt: skip
+            decision, more = site.get(f"192.0.2.{chance.randrange(16)}", link, more=browser)
+            assert decision.action == "pass"
+            people[number] = (link, more)
     assert site.campaigns == []
 
 
@@ -191,7 +239,7 @@ def restarted(sharing: LinkSharing, store: dict[bytes, tuple[float, bytes]]) -> 
         if kept is not None:
             store[who] = kept
     after = LinkSharing(sharing.limits)
-    after.keep()
+    after.record_changes()
     after.restore(sharing.campaigns())
     after.restore_ties([(who, value) for who, (_, value) in sorted(store.items(), key=lambda item: item[1][0])])
     return after
@@ -213,7 +261,7 @@ def test_link_records_survive_a_restart(visits, restarts):
     Only visitors that have just begun, without any shared link, are lost.
     """
     straight, kept, store = LinkSharing(), LinkSharing(), {}
-    kept.keep()
+    kept.record_changes()
     for n, (who, issuer, page) in enumerate(visits):
         if n in restarts:
             kept = restarted(kept, store)
@@ -234,7 +282,7 @@ def test_link_records_survive_a_restart(visits, restarts):
 def test_a_restart_in_the_middle_of_a_crawl_hides_nobody():
     straight, stopped = SharedSite(), SharedSite()
     expected = crawl(straight, 10, 60, seed=3)
-    stopped.watch.sharing.keep()
+    stopped.watch.sharing.record_changes()
     store: dict[bytes, tuple[float, bytes]] = {}
     before = stopped.get
 

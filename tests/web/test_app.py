@@ -11,7 +11,7 @@ from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.web.app import Site
 
-SMALL = "[density]\nwindows = [{ count = 3, seconds = 10.0 }]\n"
+SMALL = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 3, seconds = 10.0 }]\n"
 
 
 def test_counters_blocks_links_and_the_names_of_pages_survive_other_settings():
@@ -33,7 +33,7 @@ def test_other_settings_take_effect():
     client = Client()
     client.site.reload(settings("[traps]\nenabled = false"))
     assert traps_in(client.get().body) == []
-    client.site.reload(settings("observe = true\n[traps]\nplacement = 'end'\nresponse = 'detain'"))
+    client.site.reload(settings("observe = 'links'\n[traps]\nplacement = 'end'\nresponse = 'detain'"))
     assert len(traps_in(client.get().body)) == 1
     assert client.site.app.maze is not None
 
@@ -49,13 +49,13 @@ def test_the_tarpit_stays_unless_its_own_settings_change():
 
 def test_a_state_that_remembers_nobody_is_still_the_state():
     state = MemoryState((RateLimit(count=3, seconds=10.0),))
-    site = Site(settings(), seals=TokenCodecs([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
+    site = Site(settings(), tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), state=state, ledger=NoLedger())
     assert site.stores.state is site.app.gate.state is state
 
 
 def test_a_ledger_may_be_given():
     ledger = NoLedger()
-    site = Site(settings("[state]\ndurable = false\n"), seals=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=ledger)
+    site = Site(settings("[state]\ndurable = false\n"), tokens=TokenCodecs([Key(1, bytes(64), 0.0)]), ledger=ledger)
     assert site.stores.ledger is site.app.gate.ledger is ledger
 
 

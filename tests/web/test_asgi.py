@@ -6,15 +6,17 @@ import asyncio
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from driving import HTML, KEY, OFF, PAGE, START, Application, Client, traps_in, without_bait
 from hedgerow.errors import UpstreamError
 from hedgerow.markers.token import Key, TokenCodecs, visitor_digest
 from hedgerow.web.asgi import Hedgerow
+from property_tests import examples
 
 SMALL = """
+[policy]
+suspects = "refuse"
 [density]
 windows = [{ count = 3, seconds = 10.0 }]
 block_for = 60.0
@@ -67,7 +69,7 @@ def test_without_renewal_a_block_ends_when_it_ends():
 
 def test_a_burst_of_200_across_any_boundary_is_caught():
     """A hundred in three seconds: 100 late in one interval and 100 early in the next."""
-    text = "[density]\nwindows = [{ count = 100, seconds = 3.0, of = 'requests' }]"
+    text = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 100, seconds = 3.0, of = 'requests' }]"
     for shift in (0.0, 1.5, 2.4, 2.9):
         client = Client(text=text)
         client.get()
@@ -141,7 +143,8 @@ def test_people_behind_one_address_with_accounts_are_different_visitors():
 
 
 def test_all_accounts_of_an_address_add_up_with_who_has_none():
-    text = "[density]\nwindows = [{ count = 4, seconds = 10, by = 'prefix' }]\n[identity]\naccount_cookie = 'sid'"
+    window = "[density]\nwindows = [{ count = 4, seconds = 10, by = 'prefix' }]\n"
+    text = f"[policy]\nsuspects = 'refuse'\n{window}[identity]\naccount_cookie = 'sid'"
     client = Client(text=text)
     statuses = [client.get(headers={"cookie": f"sid={n}"} if n else {}).status for n in range(6)]
     assert statuses == [200, 200, 200, 200, 429, 429]
@@ -183,10 +186,20 @@ def test_a_page_has_bait_and_is_otherwise_the_page():
 
 
 @pytest.mark.parametrize("spelling", ["/~{}", "/%7E{}", "/%7e{}", "/~{}?utm=1", "/~{}?"])
-def test_who_follows_its_own_hidden_link_is_blocked(spelling):
-    client = Client()
+def test_who_follows_its_own_opaque_hidden_link_is_blocked(spelling):
+    client = Client(text='[marker]\nmode = "opaque"\n')
     token = traps_in(client.get().body)[0].removeprefix("/~")
     answer = client.get(spelling.format(token))
+    _refused_for_the_trap(client, answer)
+
+
+@pytest.mark.parametrize("spelling", ["{}", "{}&utm=1", "{}&"])
+def test_who_follows_its_own_hidden_link_is_blocked(spelling):
+    client = Client()
+    _refused_for_the_trap(client, client.get(spelling.format(traps_in(client.get().body)[0])))
+
+
+def _refused_for_the_trap(client, answer):
     assert answer.status == 403
     assert answer.header("hedgerow-decision").startswith(b"refuse; code=trap; ref=")
     assert client.get().status == 403
@@ -235,7 +248,7 @@ def sealed_trap(secret: bytes, host: str = "example.org") -> str:
     )
 
 
-@pytest.mark.parametrize("text", ["", OFF])
+@pytest.mark.parametrize("text", ['[marker]\nmode = "opaque"\n', OFF])
 def test_a_link_of_another_site_or_with_a_changed_bit_leads_nowhere(text):
     client = Client(text=text)
     trap = traps_in(client.get().body)[0]
@@ -258,7 +271,7 @@ def test_what_has_not_the_form_of_a_token_is_a_page_of_the_site(target):
 
 
 def test_a_link_somewhere_else_than_at_the_start_is_a_page_of_the_site():
-    client = Client()
+    client = Client(text='[marker]\nmode = "opaque"\n')
     target = "/x" + traps_in(client.get().body)[0]
     assert client.get(target).status == 200
     assert client.app.scopes[1]["raw_path"] == target.encode()
@@ -284,8 +297,8 @@ def test_traps_can_be_off():
     assert marked.body.count(b'href="/~') == PAGE.count(b"href=")
 
 
-def test_observe_decides_and_enforces_nothing():
-    client = Client(text="observe = true\n" + SMALL)
+def test_observe_with_links_decides_and_enforces_nothing():
+    client = Client(text="observe = 'links'\n" + SMALL)
     answers = [client.get() for _ in range(6)]
     assert {answer.status for answer in answers} == {200}
     assert [entry.decision.action for entry in client.entries] == ["pass"] * 3 + ["refuse"] * 3
@@ -598,7 +611,7 @@ NAMES = st.sampled_from([
     ),
     html=st.booleans(),
 )
-@hypothesis_settings(max_examples=150)
+@examples(150)
 def test_no_bytes_in_a_request_or_an_answer_break_anything(path, query, headers, method, peer, answer, html):
     forwarded = "[identity]\ntrusted_proxies = ['10.0.0.0/8']\nforwarded_header = 'forwarded'\naccount_cookie = 'sid'\n"
     client = Client(Application(headers=[HTML, *answer] if html else answer), forwarded + "account_header = 'x-user'")
@@ -613,7 +626,7 @@ def test_very_long_things():
     assert client.get("/" + "a" * 65_536 + "?" + "b" * 65_536).status == 200
     assert client.get("/~" + "A" * 65_536).status == 404
     assert client.get("/%7E" + "%41" * 20_000).status == 404
-    assert client.get("/?~=" + "AQ" * 32_768).status == 404
+    assert client.get("/?~=" + "AQ" * 32_768).status == 200
     assert client.get("/?" + "~=&" * 20_000).status == 200
     flood = [(b"x-%d" % n, b"y" * 50) for n in range(5_000)]
     assert client.get(headers=flood).status == 200

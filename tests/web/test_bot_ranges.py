@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.errors import StoreError
-from hedgerow.web.bot_ranges import PublishedRange, as_ranges, load_ranges, parse_ranges, save_ranges
+from hedgerow.web.bots import PublishedRange, as_ranges, load_ranges, parse_ranges, save_ranges
 
 GOOGLE = b"""{"creationTime": "2026-10-01T22:00:00.000000", "prefixes": [
   {"ipv6Prefix": "2001:4860:4801:10::/64"}, {"ipv4Prefix": "66.249.64.0/27"}, {"ipv4Prefix": "66.249.64.0/27"}]}"""

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from protego import Protego
 
 from driving import KEY, Application, Client, settings, traps_in
-from fakedns import FakeDns
+from fakedns import FakeDns, settle
 from hedgerow.core.gate import run_now
 from hedgerow.core.ledger import NoLedger
 from hedgerow.ledger.sqlite import SqliteLedger
@@ -71,7 +71,7 @@ def ask(client: Client, target: str = "/", **more):
         return answer
 
     answer = asyncio.run(run())
-    assert client.site.lookups.settle()
+    assert settle(client.site.lookups)
     return answer
 
 
@@ -201,7 +201,7 @@ def test_a_replayed_ledger_decides_the_same_about_bots(client, tmp_path):
         for target in ("/", "/private", "/a"):
             ask(one, target, peer=peer, headers=headers)
     ledger.close()
-    gate = build_gate(settings(f"[bots]\n{text}"), seals=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
+    gate = build_gate(settings(f"[bots]\n{text}"), tokens=TokenCodecs([Key(1, KEY, 0.0)]), ledger=NoLedger())
     replayed = []
     for visit in LogReader([str(path)]):
         replayed.append(run_now(gate.decide(visit)))

@@ -1,4 +1,8 @@
-"""What a visit counts as is settled by its answer, and a prefetch is declined without anybody being blocked."""
+"""
+What a visit counts as is settled by its answer, and who is declined without being blocked.
+
+A program or a script over a limit, and a prefetch. A browser is challenged before it is blocked.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def test_answers_that_are_no_pages_do_not_count_as_pages():
 def test_a_page_in_xml_is_a_page():
     """Some sites give their pages as XML to who asks for that."""
     client = Client(Application(b"<html/>", headers=[(b"content-type", b"Application/XHTML+xml; charset=utf-8")]), OFF)
-    assert [client.get(f"/page/{number}").status for number in range(60)] == [200] * 40 + [429] * 20
+    assert [client.get(f"/page/{number}").status for number in range(60)] == [200] * 40 + [403] * 20
 
 
 def test_pages_at_the_same_speed_are_stopped():
@@ -29,17 +33,19 @@ def test_pages_at_the_same_speed_are_stopped():
     for number in range(60):
         client.clock.now += 0.01
         statuses.append(client.get(f"/page/{number}").status)
-    assert statuses == [200] * 40 + [429] * 20
+    assert statuses == [200] * 40 + [403] * 20
+    assert {entry.decision.action for entry in client.entries[40:]} == {"challenge"}
+    assert client.site.stores.state.blocks(client.clock.now) == []
 
 
 def test_who_wants_no_html_is_no_reader_of_pages():
-    """A client that accepts JSON alone makes calls: a hundred of them in three seconds, not forty in one."""
+    """A client that accepts JSON alone makes calls: four hundred of them in three seconds, not forty in one."""
     client = Client(Application(b"not found", status=404, headers=[JSON]))
     statuses = []
-    for number in range(110):
+    for number in range(410):
         client.clock.now += 0.001
         statuses.append(client.get(f"/item/{number}", headers={"accept": "application/json"}).status)
-    assert statuses == [404] * 100 + [429] * 10
+    assert statuses == [404] * 400 + [429] * 10
 
 
 def test_too_many_prefetches_are_declined_and_nobody_is_blocked():

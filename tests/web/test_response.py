@@ -113,10 +113,23 @@ def ranges(content_type: bytes, body: bytes = PAGE):
     return Application(body, headers=[(b"content-type", content_type)], react=react)
 
 
+def several_ranges(part_type: bytes):
+    """An application that gives several parts at once, the head of the first in two pieces."""
+    head = b"\r\n--x\r\nContent-Type: " + part_type + b"\r\nContent-Range: bytes 0-4/99\r\n\r\n"
+    parts = (head[:20], head[20:] + PAGE[:5], b"\r\n--x--\r\n")
+
+    def react(scope):
+        headers = [(b"content-type", b"Multipart/ByteRanges; boundary=x")]
+        asked = dict(scope["headers"]).get(b"range")
+        return None if asked is None else {"status": 206, "headers": headers, "chunks": parts}
+
+    return Application(PAGE, react=react)
+
+
 def test_a_part_of_a_page_is_answered_with_the_whole():
     app = ranges(b"text/html")
     client = Client(app)
-    answer = client.get(headers={"range": "bytes=0-9", "if-range": '"x"'})
+    answer = client.get(headers={"range": "bytes=0-9", "if-range": '"x"', "accept-language": "en"})
     assert answer.status == 200
     assert traps_in(answer.body)
     assert without_bait(answer.body) == PAGE
@@ -132,14 +145,22 @@ def test_a_part_of_a_page_is_answered_with_the_whole():
 @pytest.mark.parametrize("traps", [True, False])
 def test_several_parts_of_a_page_are_a_page_too(traps):
     """`Range: bytes=0-10,11-9999`: the type of the answer is not HTML, that of its parts is."""
-    app = ranges(b"Multipart/ByteRanges; boundary=x")
-    app.answer["headers"] = [HTML]
+    app = several_ranges(b"Text/HTML; charset=utf-8")
     text = f"[density]\nwindows = [{{ count = 2, seconds = 10 }}]\n[traps]\nenabled = {str(traps).lower()}"
     client = Client(app, text)
-    answers = [client.get(headers={"range": "bytes=0-4,5-9"}) for _ in range(4)]
+    answers = [client.get(headers={"range": "bytes=0-4,5-9", "accept-language": "en"}) for _ in range(4)]
     assert [answer.status for answer in answers] == [200 if traps else 206] * 2 + [429] * 2
     assert bool(traps_in(answers[0].body)) is traps
     assert Client(app).get("/manual.pdf", headers={"range": "bytes=0-4,5-9"}).status == 206
+
+
+@pytest.mark.parametrize("traps", [True, False])
+def test_several_parts_of_a_file_are_passed_on(traps):
+    """Whatever its name is: a download manager asks for many parts, and none of them is a page."""
+    client = Client(several_ranges(b"application/octet-stream"), f"[traps]\nenabled = {str(traps).lower()}")
+    answers = [client.get("/files/disk.img", headers={"range": "bytes=0-4,5-9"}) for _ in range(60)]
+    assert {(answer.status, answer.body[-14:]) for answer in answers} == {(206, b"<!DOC\r\n--x--\r\n")}
+    assert {entry.visit.kind for entry in client.entries} == {"asset"}
 
 
 def test_a_part_of_anything_else_is_passed_on():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hedgerow.core.decision import Decision, Evidence
 from hedgerow.web import response_pages as pages
-from hedgerow.web.response_pages import ResponsePage, form_for, in_words
+from hedgerow.web.response_pages import PageRequest, ResponsePage, form_for, in_words
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
 AT = 1_763_200_000.5
@@ -25,8 +25,9 @@ FORMS = [("html", BROWSER), ("json", "application/json"), ("text", "*/*")]
 
 
 def refuse(*evidence: Evidence, until: float = AT + 3600, action="refuse", **how) -> ResponsePage:
-    how = {"at": AT, "reference": "7F3A-91C2", "accept": BROWSER, **how}
-    return pages.refusal(Decision(action, evidence or (DENSITY,), until), **how)
+    site = how.pop("site", "")
+    request = PageRequest(**{"reference": "7F3A-91C2", "accept": BROWSER, **how})
+    return pages.refusal(Decision(action, evidence or (DENSITY,), until), request, at=AT, site=site)
 
 
 def headers_of(answer: ResponsePage) -> dict[str, str]:
@@ -52,6 +53,10 @@ class TestRefusal:
         assert refuse(TRAP, action="detain").status == 403
         assert refuse(TRAP, action="challenge").status == 429
 
+    def test_a_declined_prefetch_and_an_unreachable_store_are_503(self):
+        assert refuse(Evidence("prefetch", "prefetch", 1.0, "Too many.")).status == 503
+        assert refuse(Evidence("store", "store-away", 1.0, "Cannot tell.")).status == 503
+
     def test_the_weightiest_evidence_decides(self):
         light = Evidence("trap", "trap-prefetched", 0.0, "A browser prefetched a hidden link.")
         answer = refuse(light, DENSITY)
@@ -76,7 +81,7 @@ class TestRefusal:
         assert headers_of(refuse(until=AT + left))["retry-after"] == str(seconds)
 
     def test_without_evidence_there_is_still_a_reason(self):
-        answer = pages.refusal(Decision("refuse"), at=AT, reference="r", accept=BROWSER)
+        answer = pages.refusal(Decision("refuse"), PageRequest(BROWSER, reference="r"), at=AT)
         assert answer.status == 403
         assert "looked automatic" in words(answer)
 
@@ -194,7 +199,7 @@ class TestOthers:
     @pytest.mark.parametrize(("failure", "status"), FAILURES)
     @pytest.mark.parametrize(("form", "accept"), FORMS)
     def test_the_site_is_down(self, failure, status, form, accept):
-        answer = pages.unavailable(failure, reference="7F3A-91C2", accept=accept, contact="admin@example.org")
+        answer = pages.unavailable(failure, PageRequest(accept, reference="7F3A-91C2", contact="admin@example.org"))
         headers = headers_of(answer)
         assert answer.status == status
         assert headers.get("retry-after") == ("5" if failure == "busy" else None)
@@ -207,16 +212,15 @@ class TestOthers:
 
     @pytest.mark.parametrize(("form", "accept"), FORMS)
     def test_not_found_says_nothing_about_us(self, form, accept):
-        answer = pages.not_found(accept=accept)
+        answer = pages.not_found(PageRequest(accept))
         assert answer.status == 404
         assert "hedgerow" not in (str(answer.headers) + answer.body.decode()).lower()
         if form == "html":
             assert "Page not found" in words(answer)
 
-    def test_an_error_of_our_own(self):
-        answer = pages.internal_error(reference="7F3A-91C2", accept=BROWSER, site="example.org")
-        assert answer.status == 500
-        assert "7F3A-91C2" in words(answer)
+    def test_a_redirect_never_leaves_the_site(self):
+        assert headers_of(pages.redirect(301, "/a?b"))["location"] == "/a?b"
+        assert headers_of(pages.redirect(301, "//example.com/"))["location"] == "/.//example.com/"
 
 
 class TestForm:

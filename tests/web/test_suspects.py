@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from driving import PAGE, Application, Client
+from driving import PAGE, Application, Client, marked_links_in
 from hedgerow.challenge.captcha import Captcha
 from hedgerow.core.state import CLEARANCE
 from hedgerow.web.challenge import endpoint as challenging
@@ -36,7 +36,7 @@ class Person(Client):
     def __init__(self, text: str = "") -> None:
         super().__init__(Application(PAGE), SETTINGS + text)
         self.cookies: dict[str, str] = {}
-        self.shared = re.findall(rb'href="(/~[^"]+)"', self.get("/", peer=OTHER).body)[0].decode()
+        self.shared = marked_links_in(self.get("/", peer=OTHER).body)[0]
 
     def browse(self, target: str = "/", *, method: str = "GET", body: bytes = b"", peer: str = ME, **headers: str):
         self.clock.now += 1
@@ -93,7 +93,7 @@ def test_others_behind_the_same_address_have_solved_nothing():
 
 
 def test_the_third_challenge_of_a_day_blocks_and_says_whom_to_ask():
-    person = Person("[responses]\ncontact = 'ann@example.org'\n")
+    person = Person("[responses]\ncontact = 'ann@example.org'\n[policy]\nsilent = 0\n")
     for _ in range(2):
         assert person.solve(person.until_challenged()).status == 303
     blocked = person.until_challenged()
@@ -185,9 +185,10 @@ def test_containment_lets_who_solves_go_on():
 
 class Contained(Person):
     def __init__(self) -> None:
-        super().__init__("[containment]\nenabled = true\nk1 = 5\nk2 = 8\n")
+        super().__init__("[containment]\nenabled = true\nk1 = 5\nk2 = 8\n[policy]\nsilent = 0\n")
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_program_that_watches_a_few_pages_is_never_challenged():
     """Every twenty seconds, for a day, without a word where it comes from."""

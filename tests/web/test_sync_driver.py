@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from hedgerow.web.sync_driver import IN_THREAD, Blocking, StepLock, drive, send
+from hedgerow.web.sync_driver import IN_THREAD, StepLock, blocking, drive, send
 
 
 async def sender(count: int, log: list[str], name: str = "") -> None:
@@ -31,7 +31,7 @@ def test_messages_come_as_they_are_sent_and_what_blocks_runs_without_the_lock():
 
     async def run() -> None:
         await send({"type": "first"})
-        free.append(await Blocking(lock._lock.locked))
+        free.append(await blocking(lock._lock.locked))
         await IN_THREAD.sleep(0.0)
         await send({"type": "second"})
 
@@ -48,7 +48,7 @@ def test_an_exception_of_what_blocks_reaches_the_coroutine_and_its_own_reaches_t
 
     async def run() -> None:
         try:
-            await Blocking(fail)
+            await blocking(fail)
         except LookupError as error:
             seen.append(str(error))
         raise ValueError("second")

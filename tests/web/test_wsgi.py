@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,14 +13,14 @@ from urllib.parse import urlencode
 import pytest
 
 from challenge.solver import answers_of
-from driving import OFF, PAGE, Client, settings, traps_in, without_bait
+from driving import OFF, PAGE, Client, marked_links_in, settings, traps_in, without_bait
 from driving_wsgi import WsgiApplication, WsgiClient, ask, environ_for
 from hedgerow.core.gate import run_now
 from hedgerow.errors import SettingsError
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.wsgi import Hedgerow
 
-SMALL = "[density]\nwindows = [{ count = 100, seconds = 60.0, of = 'requests' }]\n"
+SMALL = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 100, seconds = 60.0, of = 'requests' }]\n"
 BROWSER = {
     "accept": "text/html,*/*;q=0.8",
     "accept-language": "en",
@@ -31,7 +30,7 @@ BROWSER = {
     "sec-fetch-dest": "document",
     "sec-fetch-site": "none",
 }
-CHALLENGED = "[containment]\nenabled = true\nk1 = 1\n[challenge]\nstore = 'memory'\ndifficulty = 50\nhardest = 100\n"
+CHALLENGED = "[policy]\nsuspect_at = 0.005\n[challenge]\nstore = 'memory'\ndifficulty = 50\nhardest = 100\n"
 
 
 def test_a_page_is_the_same_as_under_asgi():
@@ -53,10 +52,7 @@ def test_a_page_whose_length_is_told_is_one_piece_with_its_new_length():
 def test_a_trap_ends_it_and_the_application_sees_nothing_of_markers():
     client = WsgiClient()
     start = client.get(headers=BROWSER)
-    link = next(
-        found for found in re.findall(rb'href="(/~[\w-]+)"', start.body) if found.decode() not in traps_in(start.body)
-    )
-    assert client.get(link.decode(), headers=BROWSER).status == 200
+    assert client.get(marked_links_in(start.body)[0], headers=BROWSER).status == 200
     seen = client.app.environs[-1]
     assert (seen["PATH_INFO"], seen["RAW_URI"], seen["QUERY_STRING"]) == ("/one", "/one", "")
     assert seen["hedgerow"]["visit"].marker.kind == "page"
@@ -151,9 +147,9 @@ def test_an_application_that_never_begins_is_told_so():
 
 
 def test_a_form_that_was_challenged_is_sent_on_when_the_challenge_is_solved():
-    """A POST by who has no visit left: its body is read in the application's place, and comes back in the page."""
+    """A POST by a suspect: its body is read in the application's place, and comes back in the page."""
     client = WsgiClient(text=CHALLENGED)
-    client.get(headers=BROWSER)
+    client.get("/?~=" + "A" * 43 + ".AAAAA", headers={**BROWSER, "sec-fetch-site": "same-origin"})
     sent = {**BROWSER, "origin": "http://example.org", "content-type": "application/x-www-form-urlencoded",
             "sec-fetch-site": "same-origin"}  # fmt: skip
     asked = client.get("/one", method="POST", headers=sent, body=b"text=hello")

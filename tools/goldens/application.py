@@ -33,7 +33,6 @@ class Reply(NamedTuple):
     status: int
     headers: Pairs
     body: bytes
-    chunked: bool = False
 
 
 def page(title: str, body: str, head: str = "") -> bytes:
@@ -91,8 +90,6 @@ def reply_to(method: str, target: str, headers: Pairs, body: bytes) -> Reply:  #
     if path == "/coded":
         coded = gzip.compress(_HOME, mtime=0)
         return Reply(200, [HTML, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")], coded)
-    if path == "/chunks":
-        return Reply(200, [HTML], _HOME, chunked=True)
     if path == "/empty":
         return Reply(204, [], b"")
     if path == "/comment" and method == "POST":
@@ -161,18 +158,10 @@ def upstream(port: int, site: Site) -> None:
             self.send_response(reply.status)
             for name, value in reply.headers:
                 self.send_header(name, value)
-            if reply.chunked:
-                self.send_header("Transfer-Encoding", "chunked")
-            elif reply.status not in {204, 304}:
+            if reply.status not in {204, 304}:
                 self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
-            if self.command == "HEAD":
-                return
-            if reply.chunked:
-                for piece in pieces_of(reply.body):
-                    self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-                self.wfile.write(b"0\r\n\r\n")
-            else:
+            if self.command != "HEAD":
                 self.wfile.write(reply.body)
 
         do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = handle_any
@@ -180,10 +169,6 @@ def upstream(port: int, site: Site) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     server.serve_forever()
-
-
-def pieces_of(body: bytes) -> list[bytes]:
-    return [body[n : n + 300] for n in range(0, len(body), 300)]
 
 
 # ---- Behind middleware
@@ -205,9 +190,8 @@ def asgi_of(site: Site) -> Any:
         reply = site(scope["method"], f"{raw}?{query}" if query else raw, headers, body)
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in with_length(reply)]
         await send({"type": "http.response.start", "status": reply.status, "headers": encoded})
-        pieces = [] if scope["method"] == "HEAD" else pieces_of(reply.body) if reply.chunked else [reply.body]
-        for piece in pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        if scope["method"] != "HEAD":
+            await send({"type": "http.response.body", "body": reply.body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
     return application
@@ -224,15 +208,13 @@ def wsgi_of(site: Site) -> Any:
         ]
         reply = site(environ["REQUEST_METHOD"], f"{path}?{query}" if query else path, headers, body)
         start_response(f"{reply.status} Reply", with_length(reply))
-        if environ["REQUEST_METHOD"] == "HEAD":
-            return []
-        return pieces_of(reply.body) if reply.chunked else [reply.body]
+        return [reply.body] if environ["REQUEST_METHOD"] != "HEAD" else []
 
     return application
 
 
 def with_length(reply: Reply) -> Pairs:
-    if reply.chunked or reply.status in {204, 304}:
+    if reply.status in {204, 304}:
         return reply.headers
     return [*reply.headers, ("Content-Length", str(len(reply.body)))]
 

@@ -21,7 +21,10 @@ _LARGEST_BODY = 20_000
 _TEXTS = ("text/", "application/json", "application/x-ndjson")
 _STYLE = re.compile(r"<style>([^<]*)</style>")
 _HREF = re.compile(r'<(?!link)[a-z]+\s[^>]*?\b(?:href|src|action)="([^"]*)"')
-_HIDDEN_LINK = re.compile(r'<a class="([a-z]{7})" href="([^"]*)"></a>')
+_HIDDEN_LINK = re.compile(
+    r'<(?:(?:span|datalist) class="[a-z]{7}" [^>]+><a|noscript><a class="[a-z]{7}") href="([^"]*)">[^<]*</a></\w+>'
+    r'|<a class="(?:share[-_][a-z]{7}|[a-z]{7}[-_]share)" href="([^"]*)"></a>'
+)
 
 
 class Request(NamedTuple):
@@ -55,7 +58,7 @@ class Answer(NamedTuple):
 
     def hidden_links(self) -> list[str]:
         """The links of the page that people do not see."""
-        return [unescape(link) for _, link in _HIDDEN_LINK.findall(self.text)]
+        return [unescape(found[1] or found[2]) for found in _HIDDEN_LINK.finditer(self.text)]
 
     def links(self) -> list[str]:
         """All other links, in their order."""

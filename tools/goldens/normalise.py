@@ -1,7 +1,7 @@
 """
 What is replaced in recordings because it changes from run to run, each with its reason.
 
-Nothing else is replaced. Keys are fixed (`checkout.KEYS`), so marked links, hidden links and the visitor cookie are
+Nothing else is replaced. Keys are fixed (`checkout.KEYS`), so opaque and readable links and the visitor cookie are
 recorded as they are.
 """
 
@@ -33,7 +33,12 @@ REFERENCES = (
     Rule("references are random", r"(?<![\w-])(?-i:[0-9A-F]{4}-[0-9A-F]{4})(?![\w-])", "(reference)"),
     Rule("the same in the subject of a mail", r"(Reference%20)(?-i:[0-9A-F]{4}-[0-9A-F]{4})", r"\1(reference)"),
 )
+MARKS = (
+    Rule("a clean mark names the day", r"([?&;]~=)[\w-]{43}\.[\w-]{5}(?![\w-])", r"\1(mark)"),
+    Rule("and so does one that was cut off", r"([?&;]~=)[\w-]{41}(?![\w.-])", r"\1(cut mark)"),
+)
 HEADER_RULES = (
+    *MARKS,
     Rule("the time of the response", r"^(date: ).*", r"\1(date)"),
     Rule("versions of Python and of its server", r"^(server: \S+?)/[\d.]+(?: CPython/[\d.]+)?$", r"\1/(version)"),
     Rule("each challenge page has its own nonce", r"'nonce-[\w-]+'", "'nonce-(nonce)'"),
@@ -42,6 +47,7 @@ HEADER_RULES = (
     Rule("rounding of the clock: a wait of one hour is 3600 or 3601 seconds", r"^(retry-after: \d+)[01]$", r"\g<1>0"),
 )
 BODY_RULES = (
+    *MARKS,
     Rule(
         "tickets and challenges are encrypted and random",
         r'(name="(?:ticket|challenge)" value=)"[^"]+"',
@@ -57,10 +63,17 @@ BODY_RULES = (
 CLEARED_RULES = (
     Rule("links for a visitor with a clearance, who has a random name", r"(/~|[?&;]~=)[\w-]{40,}", r"\1(link)"),
     Rule("the cookie that names this visitor", r"\b(hedgerow)=[\w-]{40,}", r"\1=(visitor)"),
-    Rule("the style class of its hidden links", r"(?-i:\.[a-z]{7}\.[a-z]{7})(?=\{display)", ".(name).(name)"),
-    Rule("the same, at a link", r'<a class="(?-i:[a-z]{7})"', '<a class="(name)"'),
+    Rule("the style classes of its hidden links", r"<style>(?-i:[.,a-z_-]+)(?=\{display)", "<style>(names)"),
+    Rule(
+        "the forms of hidden links with text, which depend on the visitor",
+        r'(?:<(?:span|datalist) class="(?-i:[a-z]{7})" [^>]+><a|<noscript><a class="(?-i:[a-z]{7})")'
+        r' (href="[^"]*">[^<]*)</a></\w+>',
+        r"(hidden: <a \1</a>)",
+    ),
+    Rule("the class of one without text", r'<a class="(?-i:[a-z_-]*share[a-z_-]*)"', '<a class="(name)"'),
 )
 STATE_RULES = (
+    *MARKS,
     Rule("a moment of this run, in seconds", r'"(until|at|since|first|last)": ?\d{10}(?:\.\d+)?', r'"\1": (moment)'),
     Rule("a score fades as time passes, in a ledger", r'"weight":\d+\.\d{5,}', '"weight":(faded)'),
     Rule("the same, in JSON", r'"suspicion": ?\d+\.\d+', '"suspicion": (score)'),

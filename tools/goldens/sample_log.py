@@ -22,7 +22,7 @@ PUBLISHED_RANGES = {
 """As `hedgerow bots update` writes them: of the bots in the log one is what it says, and another is not."""
 HOST = "example.org"
 VISITOR = "127.0.0.20"
-"""The visitor whose links are in the log: a crawler of `scenes`, whose home page has these two."""
+"""The visitor whose links are in the log: a crawler. Both are opaque, for the host and keys of the recording."""
 MARKED_LINK = "/~ARVfEWLtrAXLspiP28aFNzMv-IPrLt5zPpSO5oPJcuCYQ0Zo7g"
 HIDDEN_LINK = "/~AbN7462RzeYtnZ_SQSDtbHXMQQ74YlHdkUWc7h6CRvdChzZKZw"
 

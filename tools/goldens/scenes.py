@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from hashlib import pbkdf2_hmac
 from html import unescape
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 from goldens.exchange import HOST, Answer, Pairs, Request, send
 from goldens.forms import Form
@@ -117,7 +117,6 @@ def plain_pages(play: Play) -> None:
     play.ask("headers with links", "/headers", address=me)
     me = "127.0.0.11"
     play.ask("other character set", "/latin", address=me)
-    play.ask("page in chunks", "/chunks", address=me)
     play.ask("no content", "/empty", address=me)
     play.ask("page of a script framework", "/scripted", address=me)
     play.ask("query and escapes", "/page/%C3%A4?a=1&b=%20&c", address=me)
@@ -137,7 +136,7 @@ def followed_links(play: Play) -> None:
         play.ask("readable link", link, address=me, more=[cookie, referer("/")])
     deep = play.ask("page with a policy", "/deep/er/page", address=me, more=[cookie])
     deeper, _ = play.links_of("person, deep page", deep)
-    play.ask("link without a cookie", deeper[0], address=me)
+    play.ask("link without a cookie", urljoin("/deep/er/page", deeper[0]), address=me)
 
 
 def conditional(play: Play) -> None:
@@ -333,10 +332,20 @@ def proxied(play: Play) -> None:
 # ---- Challenges
 
 
+def become_suspect(play: Play, me: str) -> None:
+    links, _ = play.links_of("issuer", play.ask("home of the other", "/", address=ISSUER))
+    play.ask_many("two links of another", links[:2], address=me)
+
+
+def budget(play: Play) -> None:
+    """Pages of a day without a clearance"""
+    play.ask_many("ten pages", [f"/page/{n}" for n in (8, 3, 1, 7, 5, 9, 2, 6, 4, 11)], address="127.0.0.43")
+
+
 def challenge(play: Play) -> None:
     """A visitor must show that it is a person"""
     me = "127.0.0.40"
-    play.ask_many("nine calls", [f"/api/{n}" for n in range(9)], address=me, more=SCRIPT)
+    become_suspect(play, me)
     play.ask("call of a script", "/api/9", address=me, more=SCRIPT)
     play.ask("program that wants JSON", "/page/1", address=me, client=PROGRAM)
     play.ask("curl", "/page/1", address=me, client=CURL)
@@ -364,7 +373,7 @@ def challenge(play: Play) -> None:
 def challenged_form(play: Play) -> None:
     """A form is kept while its sender is challenged"""
     me = "127.0.0.41"
-    play.ask_many("nine calls", [f"/api/{n}" for n in range(9)], address=me, more=SCRIPT)
+    become_suspect(play, me)
     page = play.ask("form", "/comment?id=7", address=me, more=[*FORM, referer("/page/1")], method="POST",
                     body="who=Änne&text=a%0Ab&text=%3Cb%3E".encode())  # fmt: skip
     answer(play, me, "solved", solution_of(page))
@@ -518,7 +527,7 @@ ENFORCED = (
     plain_pages, followed_links, conditional, robots, posts, trap, tampered, too_many, prefetches, claimed_images,
     listed, bots, odd_headers, accounts, proxied, broken_site, wrong_questions,
 )  # fmt: skip
-CHALLENGED = (challenge, challenged_form, others_links, challenged_too_often)
+CHALLENGED = (challenge, challenged_form, budget, others_links, challenged_too_often)
 DETAINED = (plain_pages, followed_links, detained, slow_site)
 OBSERVED = (observed, conditional)
 STRICT = (strict,)

@@ -22,7 +22,7 @@ from goldens import forms, scenes
 from goldens.checkout import Checkout
 from goldens.exchange import Answer, Bodies, Request, head_of, send
 from goldens.forms import Form
-from goldens.normalise import CLEARED_RULES, HEADER_RULES, REPLAY_RULES, STATE_RULES, hide, normalise
+from goldens.normalise import CLEARED_RULES, HEADER_RULES, MARKS, REPLAY_RULES, STATE_RULES, hide, normalise
 from goldens.scenes import Links, Play
 
 _METRIC = re.compile(r"^(?P<name>\w+(?:\{[^}]*\})?) (?P<value>\S+)$", re.MULTILINE)
@@ -102,6 +102,7 @@ k1 = 9
 
 [policy]
 weights = { minted-for-another = 0.6 }
+silent = 0
 """,
     scenes.CHALLENGED,
 )
@@ -131,7 +132,7 @@ response_timeout = 6.0
 )
 OBSERVE = Profile(
     "observe",
-    _BASE.format(observe="observe = true")
+    _BASE.format(observe="observe = 'links'")
     + """
 [density]
 windows = [{ count = 3, seconds = 600.0, of = "pages" }]
@@ -244,7 +245,7 @@ class Recording(Play):
         is_cleared = any(name == "Cookie" and "hedgerow-clearance=" in value for name, value in request.headers)
         more = CLEARED_RULES if is_cleared else ()
         self._lines += [
-            f"\n--- {words}\n> {request.method} {_shortened(request.target)}, from {request.address}{length}\n",
+            f"\n--- {words}\n> {request.method} {_shown_target(request.target)}, from {request.address}{length}\n",
             normalise(sent, HEADER_RULES),
             head_of(answer, more),
             self._bodies.write(answer, f"{self._scene}, {words}", more),
@@ -258,7 +259,8 @@ class Recording(Play):
         self.form.received()
 
 
-def _shortened(target: str) -> str:
+def _shown_target(target: str) -> str:
+    target = normalise(target, MARKS)
     return target if len(target) <= _LONGEST_TARGET else f"{target[:40]}... ({len(target)} characters)"
 
 

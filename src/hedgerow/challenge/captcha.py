@@ -78,11 +78,7 @@ def _audio_maker() -> AudioCaptcha:
     levels = bytes(byte % 4 + 126 for byte in range(256))
 
     class Speaker(audio.AudioCaptcha):
-        """
-        Faster noise: the package makes it sample by sample, which takes half a second.
-
-        The pauses are shorter, too, so that a listener reaches the end in time.
-        """
+        """Makes noise faster than the package, which takes half a second, and with shorter pauses."""
 
         _murmur_samples: tuple[bytes, ...] = ()
 

@@ -35,6 +35,16 @@ _CLOCK_SKEW = 60.0
 """Seconds by which the clocks of several servers may differ."""
 
 
+def own_cookie(name: bytes, *, secure: bool) -> bytes:
+    """
+    Return the name of one of Hedgerow's cookies. Over https no other host and no plain connection can set it.
+
+    >>> own_cookie(b"hedgerow", secure=True), own_cookie(b"hedgerow", secure=False)
+    (b'__Host-hedgerow', b'hedgerow')
+    """
+    return b"__Host-" + name if secure else name
+
+
 class _Content(msgspec.Struct, frozen=True, array_like=True):
     id: bytes
     at: float
@@ -114,26 +124,22 @@ class Clearances:
     """Issues and checks clearances that are valid for *seconds*."""
 
     def __init__(
-        self, seals: TokenCodecs, *, seconds: float = 86_400.0, clearance_usage: ClearanceUsage | None = None
+        self, codecs: TokenCodecs, *, seconds: float = 86_400.0, clearance_usage: ClearanceUsage | None = None
     ) -> None:
-        self._boxes = SealedBoxes(seals, b"hedgerow-clear")
+        self._boxes = SealedBoxes(codecs, b"hedgerow-clear")
         self._seconds = seconds
         self._usage = ClearanceUsage() if clearance_usage is None else clearance_usage
 
     def issue(self, visit: Visit, kind: ChallengeKind, at: float, *, language: str = "") -> tuple[str, str]:
-        """
-        Return the cookie's value for a visitor who solved a challenge of this *kind*, and the visitor's new key.
-
-        A visitor who already has a clearance keeps its key.
-        """
+        """Return the cookie's value and the key of a visitor who solved a challenge. An earlier key is kept."""
         had = visit.visitor.startswith(CLEARANCE)
         name = bytes.fromhex(visit.visitor.removeprefix(CLEARANCE)) if had else urandom(_DIGEST_BYTES)
         content = _Content(name, at, at + self._seconds, kind, *_signals(visit, language))
         return self._boxes.of(visit.host).seal(msgspec.msgpack.encode(content)), CLEARANCE + name.hex()
 
     def cookie(self, value: str, *, secure: bool) -> bytes:
-        end = b"; Secure" if secure else b""
-        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (COOKIE, value.encode(), self._seconds, end)
+        name, end = own_cookie(COOKIE, secure=secure), b"; Secure" if secure else b""
+        return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (name, value.encode(), self._seconds, end)
 
     def check(self, value: str, visit: Visit, at: float, *, language: str = "") -> ClearanceCheck:
         """Check the cookie *value* that came with *visit*. *language* is its Accept-Language."""

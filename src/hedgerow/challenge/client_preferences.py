@@ -12,7 +12,7 @@ from hedgerow.core.visit import Visit
 
 _WINDOWS = frozenset({b"document", b"iframe", b"frame"})
 _FEEDS = ("application/atom", "application/rss", "application/rdf", "application/feed", "text/calendar")
-_QUALITY = re.compile(r"q=(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)", re.ASCII)
+_QUALITY = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?", re.ASCII)
 _MAX_HEADER_LENGTH = 500
 
 
@@ -35,12 +35,22 @@ def wants_page(visit: Visit, headers: Mapping[bytes, bytes]) -> bool:
     if destination is not None:
         return destination in _WINDOWS and headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
     accept = headers.get(b"accept", b"").decode("latin-1")
-    return kind_of("GET", visit.target) == "page" and _prefers_html(accept[:_MAX_HEADER_LENGTH])
+    return kind_of("GET", visit.target) == "page" and prefers_html(accept)
+
+
+def prefers_html(accept: str) -> bool:
+    """
+    Return whether a client that sends *accept* names HTML, names no feed, and prefers HTML to JSON.
+
+    >>> prefers_html("text/html,*/*;q=0.8"), prefers_html("*/*"), prefers_html("application/x+json, text/html;q=0.01")
+    (True, False, False)
+    """
+    return _prefers_html(accept[:_MAX_HEADER_LENGTH])
 
 
 @lru_cache(maxsize=512)
 def _prefers_html(accept: str) -> bool:
-    accepted = dict(_weighted(accept))
+    accepted = dict(quality_values(accept))
     if any(name.startswith(_FEEDS) for name in accepted):
         return False
     html = accepted.get("text/html", 0.0)
@@ -60,23 +70,23 @@ def language_of(accept_language: str, known: Sequence[str]) -> str:
 @lru_cache(maxsize=512)
 def _language_of(accept_language: str, known: tuple[str, ...]) -> str:
     best, language = 0.0, known[0]
-    for name, quality in _weighted(accept_language):
+    for name, quality in quality_values(accept_language):
         first = name.partition("-")[0]
         if quality > best and (first in known or first == "*"):
             best, language = quality, first if first in known else known[0]
     return language
 
 
-def _weighted(header: str) -> Sequence[tuple[str, float]]:
+def quality_values(header: str) -> Sequence[tuple[str, float]]:
     """Return the elements of a header such as Accept with their quality values, in order."""
     elements = []
     for part in header.lower().split(","):
         name, *parameters = (piece.strip() for piece in part.split(";"))
         quality = 1.0
         for parameter in parameters:
-            if parameter.startswith("q="):
-                weight = _QUALITY.fullmatch(parameter)
-                quality = float(weight[1]) if weight else 0.0
+            key, _, value = (piece.strip() for piece in parameter.partition("="))
+            if key == "q":
+                quality = float(value) if _QUALITY.fullmatch(value) else 0.0
         if name:
             elements.append((name, quality))
     return elements

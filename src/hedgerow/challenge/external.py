@@ -14,6 +14,9 @@ import msgspec
 Name = Literal["turnstile", "hcaptcha", "recaptcha"]
 
 _MAX_ANSWER_LENGTH = 10_000
+_SITE_ERRORS = frozenset(
+    {"missing-input-secret", "invalid-input-secret", "internal-error", "sitekey-secret-mismatch", "bad-request"}
+)
 
 
 class Provider(msgspec.Struct, frozen=True):
@@ -79,17 +82,6 @@ def is_confirmed(body: bytes) -> bool | None:
     if not isinstance(reply, dict) or not isinstance(reply.get("success"), bool):
         return None
     codes = reply.get("error-codes")
-    site_errors = {
-        "missing-input-secret",
-        "invalid-input-secret",
-        "internal-error",
-        "sitekey-secret-mismatch",
-        "bad-request",
-    }
-    if (
-        not reply["success"]
-        and isinstance(codes, list)
-        and any(code in site_errors for code in codes if isinstance(code, str))
-    ):
+    if not reply["success"] and isinstance(codes, list) and not _SITE_ERRORS.isdisjoint(map(str, codes)):
         return None
     return bool(reply["success"])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from hedgerow.challenge.prices import ClearancePrice
+from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 
 ChallengeKind = Literal["work", "image", "audio", "external"]
 """work: a calculation by the browser. image: letters to read. audio: digits to hear. external: another provider."""
+
+CAPTCHAS: frozenset[ChallengeKind] = frozenset({"image", "audio"})
 
 ChallengeFailure = Literal["tampered", "visitor", "spliced", "expired", "spent", "wrong", "outage"]
 """
@@ -24,14 +28,21 @@ class ChallengeHooks(Protocol):
     Receives what happens to each challenge. The gate implements it.
 
     *again* is true if the challenge replaces one for the same request: another kind, a wrong or a late answer. No new
-    evidence led to it. *key* is the visitor key of the solver from now on.
+    evidence led to it. *key* is the visitor key of the solver from now on; *asked* is false if the visitor was not
+    challenged and solved a calculation in advance.
     """
+
+    def needs_clearance(self, visit: Visit, decision: Decision) -> bool:
+        """Return whether a clearance would be of use to the visitor."""
 
     def issued(self, visit: Visit, kind: ChallengeKind, at: float, *, again: bool) -> None: ...
 
-    def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float) -> None: ...
+    async def price(self, visit: Visit) -> ClearancePrice:
+        """Return what the next clearance costs the visitor."""
 
-    def failed(self, visit: Visit, failure: ChallengeFailure, at: float) -> None: ...
+    async def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float, *, asked: bool = True) -> None: ...
+
+    def failed(self, visit: Visit, failure: ChallengeFailure, kind: ChallengeKind | None, at: float) -> None: ...
 
 
 class UsedChallenges(Protocol):

@@ -23,7 +23,7 @@ from hedgerow.challenge.form_data import Form
 from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind, UsedChallenges
 from hedgerow.challenge.redirect_target import HOME, local_target
 from hedgerow.challenge.sealed_box import SealedBoxes
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import HIDDEN_KINDS, Visit
 from hedgerow.markers.token import TokenCodecs
 
 TICKET_SECONDS = 3600.0
@@ -31,7 +31,6 @@ _ID_BYTES = 12
 _SECRET_BYTES = 16
 _CLOCK_SKEW = 60.0
 _T = TypeVar("_T")
-_WITHOUT_TARGET = frozenset({"trap", "maze"})
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
@@ -54,7 +53,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True):
-    """The encrypted part of a challenge. *answer* is the keyed digest of a CAPTCHA's answer."""
+    """The encrypted part of a challenge. *answer* is the keyed digest of the right answer."""
 
     kind: ChallengeKind
     id: bytes
@@ -97,15 +96,11 @@ class Unconfirmed(msgspec.Struct, frozen=True):
 
 
 class Challenges:
-    """
-    Issues challenges and checks answers.
-
-    *seconds* is the lifetime of each kind. *puzzles* returns a CAPTCHA, or None if none is ready.
-    """
+    """Issues challenges that live for *seconds*, and checks answers. *puzzles* returns a CAPTCHA if one is ready."""
 
     def __init__(
         self,
-        seals: TokenCodecs,
+        codecs: TokenCodecs,
         used_challenges: UsedChallenges,
         *,
         seconds: Callable[[ChallengeKind], float],
@@ -113,8 +108,8 @@ class Challenges:
         easiest: int = 5_000,
         hardest: int = 200_000,
     ) -> None:
-        self._tickets = SealedBoxes(seals, b"hedgerow-ticket")
-        self._challenges = SealedBoxes(seals, b"hedgerow-ask")
+        self._tickets = SealedBoxes(codecs, b"hedgerow-ticket")
+        self._challenges = SealedBoxes(codecs, b"hedgerow-ask")
         self._used = used_challenges
         self._seconds = seconds
         self._puzzles = puzzles
@@ -123,7 +118,7 @@ class Challenges:
 
     def ticket(self, visit: Visit, suspicion: float, *, form: Form | None = None, lost: bool = False) -> Ticket:
         """Return a ticket for a stopped visit. A link without a target leads to the home page."""
-        without_target = visit.marker is not None and visit.marker.kind in _WITHOUT_TARGET
+        without_target = visit.marker is not None and visit.marker.kind in HIDDEN_KINDS
         target = HOME if without_target or visit.tampered else local_target(visit.raw_target or visit.target)
         method = visit.method if target is not None and not without_target else "GET"
         return Ticket(
@@ -131,19 +126,24 @@ class Challenges:
             form if method == "POST" else None, lost,
         )  # fmt: skip
 
-    def issue(self, visit: Visit, ticket: Ticket, kind: ChallengeKind) -> Issued | None:
-        """Return a challenge of this *kind* for the holder of *ticket*, or None if no CAPTCHA is ready."""
+    def issue(self, visit: Visit, ticket: Ticket, kind: ChallengeKind, *, seconds: float = 0.0) -> Issued | None:
+        """
+        Return a challenge of this *kind* for the holder of *ticket*, or None if no CAPTCHA is ready.
+
+        It lives for *seconds* instead of what is usual for its kind.
+        """
         secret = urandom(_SECRET_BYTES)
         question, puzzle, answer = "", None, b""
         difficulty = work.difficulty_of(ticket.suspicion, self._easiest, self._hardest)
         if kind == "work":
-            question = work.make_question(difficulty, secret)
+            question, solution = work.make_question(difficulty)
+            answer = digest(solution, secret)
         elif kind in {"image", "audio"}:
             puzzle = self._puzzles(kind)
             if puzzle is None:
                 return None
             answer = digest(puzzle.answer, secret)
-        seconds = self._seconds(kind)
+        seconds = seconds or self._seconds(kind)
         challenge = Challenge(
             kind, urandom(_ID_BYTES), ticket.id, _visitor(visit), visit.at + seconds, difficulty, secret, answer
         )
@@ -191,10 +191,7 @@ class Challenges:
             return Failed("spent", ticket, challenge.kind)
         if challenge.kind == "external":
             return Unconfirmed(ticket)
-        if challenge.kind == "work":
-            correct = work.is_solved(answer, challenge.secret)
-        else:
-            correct = compare_digest(digest(answer, challenge.secret), challenge.answer)
+        correct = compare_digest(digest(answer, challenge.secret), challenge.answer)
         return Solved(challenge.kind, ticket) if correct else Failed("wrong", ticket, challenge.kind)
 
 

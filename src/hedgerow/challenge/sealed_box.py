@@ -52,8 +52,8 @@ class SealedBoxes:
 
     _MAX_CACHED = 64
 
-    def __init__(self, seals: TokenCodecs, purpose: bytes) -> None:
-        self._codecs = seals
+    def __init__(self, codecs: TokenCodecs, purpose: bytes) -> None:
+        self._codecs = codecs
         self._purpose = purpose
         self._by_host: dict[str, SealedBox] = {}
 

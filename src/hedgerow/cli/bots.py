@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
+from typer import Argument, Option
 
-from hedgerow.cli.options import Config
+from hedgerow.cli.main import Config
 from hedgerow.cli.output import console
 from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
-from hedgerow.request.bot_verifier import BotCache
+from hedgerow.request.bot_cache import BotCache
 from hedgerow.request.bots import Bots, KnownBot, NameLookup, published_ranges
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.checks import split_listen
-from hedgerow.web.bot_ranges import PublishedRange, load_ranges, parse_ranges, save_ranges
-from hedgerow.web.bots import all_bots, build_bots
+from hedgerow.web.bots import PublishedRange, all_bots, build_bots, load_ranges, parse_ranges, save_ranges
 from hedgerow.web.lookups.dns import DnsResolver, DnsTimeoutError, is_in
 from hedgerow.web.lookups.fetch import FetchError, fetch
 from hedgerow.web.paths import ranges_path
 
-app = typer.Typer(
-    help="Show known bots, update their addresses, and check whether an address is one.", no_args_is_help=True
-)
+app = typer.Typer()
 
 _DAY = 86_400.0
 _MAX_BYTES = 5_000_000
@@ -37,15 +35,15 @@ _MAX_BYTES = 5_000_000
 _SCHEMES = frozenset({"http", "https"})
 
 
-def _resolver(settings: Settings) -> DnsResolver:
-    return DnsResolver(split_listen(settings.bots.resolver) if settings.bots.resolver else None)
+def _name_server(settings: Settings) -> tuple[str, int] | None:
+    return split_listen(settings.bots.resolver) if settings.bots.resolver else None
 
 
 @app.command()
 def update(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="[FOLDER|URL]",
             help="A folder of lists, the URL of one list, or a URL that ends in / for all of them. "
             "Default: each list from its publisher.",
@@ -80,10 +78,8 @@ def update(
     for fault in faults:
         typer.echo(fault, err=True)
     if not read:
-        what = (
-            "no list could be read" if faults else f"{source} holds none of the lists: {', '.join(published_ranges())}"
-        )
-        raise HedgerowError(what)
+        missing = f"{source} holds none of the lists: {', '.join(published_ranges())}"
+        raise HedgerowError("no list could be read" if faults else missing)
     if faults:
         raise typer.Exit(1)
 
@@ -113,9 +109,8 @@ def _read(location: str | Path, settings: Settings) -> bytes:
             raise ValueError(f"has more than {_MAX_BYTES:,} bytes")
         return location.read_bytes()
     # The operator names the location, so it may be in a private network.
-    return asyncio.run(
-        fetch(location, _resolver(settings), schemes=_SCHEMES, private=True, most_bytes=_MAX_BYTES, seconds=30.0)
-    )
+    resolver = DnsResolver(_name_server(settings))
+    return asyncio.run(fetch(location, resolver, schemes=_SCHEMES, private=True, max_bytes=_MAX_BYTES, seconds=30.0))
 
 
 @app.command()
@@ -145,9 +140,9 @@ def _verification(bot: KnownBot, lists: dict[str, PublishedRange], now: float) -
 
 @app.command()
 def check(
-    address: Annotated[str, typer.Argument(metavar="ADDRESS")],
+    address: Annotated[str, Argument(metavar="ADDRESS")],
     user_agent: Annotated[
-        str, typer.Option("--user-agent", "-A", metavar="TEXT", help="User agent to check; default: every bot.")
+        str, Option("--user-agent", "-A", metavar="TEXT", help="User agent to check; default: every bot.")
     ] = "",
     config: Config = None,
 ) -> None:
@@ -184,32 +179,26 @@ _WORDS: dict[Proof, str] = {
 }
 
 
+class _CachingResolver(DnsResolver):
+    """Looks the names of one address up once for all bots."""
+
+    _names: Sequence[str] | None = None
+
+    async def names(self, address: str) -> Sequence[str]:
+        if self._names is None:
+            self._names = await super().names(address)
+        return self._names
+
+
 async def _proofs(
     address: str, candidates: list[KnownBot], bots: Bots, cache: BotCache, settings: Settings
 ) -> list[tuple[KnownBot, Proof]]:
-    resolver = _resolver(settings)
-    no_response = False
-    names: tuple[str, ...] | None = None
-
-    class CachingResolver:
-        """Looks the names of the address up once for all bots."""
-
-        async def names(self, address: str) -> tuple[str, ...]:
-            nonlocal names
-            if names is None:
-                names = tuple(await resolver.names(address))
-            return names
-
-        async def addresses(self, name: str, version: int) -> tuple[str, ...]:
-            return tuple(await resolver.addresses(name, version))
-
-    for bot in candidates:
-        if bot.domains and not no_response:
-            try:
-                is_owner = await is_in(address, bot.domains, CachingResolver())
+    resolver = _CachingResolver(_name_server(settings))
+    try:
+        for bot in candidates:
+            if bot.domains:
+                is_owner = await is_in(address, bot.domains, resolver)
                 cache.proofs.learn(NameLookup(bot, address, time.time()), true=is_owner)
-            except DnsTimeoutError:
-                no_response = True
-    if no_response:
+    except DnsTimeoutError:
         cache.proofs.ask = lambda _: None
     return [(bot, bots.prove(bot, address, time.time())) for bot in candidates]

@@ -11,56 +11,47 @@ import socket
 from pathlib import Path
 from typing import Annotated
 
-import typer
 import uvicorn
 import uvloop
+from typer import Argument, Option
 
-from hedgerow.cli.interrupt import exit_on_sigterm
-from hedgerow.cli.options import log_to_stderr
+from hedgerow.cli.main import log_to_stderr
 from hedgerow.cli.processes import bind, check_listen, stop_on_sigterm, url_of
+from hedgerow.cli.start import exit_on_sigterm
 from hedgerow.core.address import check_network
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.proxy.server import make_server
 from hedgerow.services.banlist.client import Client
 from hedgerow.services.banlist.list_files import FileFormat, ListFiles
-from hedgerow.services.banlist.sidecar import Sidecar
+from hedgerow.services.banlist.middleware import Sidecar
 
 log = logging.getLogger("hedgerow")
 
 
 def run(
-    server: Annotated[
-        str, typer.Argument(metavar="SERVER", help="Address of a hedgerow serve, such as https://host:8090.")
-    ],
-    token_file: Annotated[Path, typer.Option(metavar="FILE", help="File with the token of this client.")],
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Address for servers on this machine.")
-    ] = "127.0.0.1:8091",
+    server: Annotated[str, Argument(metavar="SERVER", help="Address of a hedgerow serve, such as https://host:8090.")],
+    token_file: Annotated[Path, Option(metavar="FILE", help="File with the token of this client.")],
+    listen: Annotated[str, Option(metavar="HOST:PORT", help="Address for servers on this machine.")] = "127.0.0.1:8091",
     trust: Annotated[
         list[str] | None,
-        typer.Option(metavar="NETWORK", help="Network of servers that may send requests; default 127.0.0.1/32."),
+        Option(metavar="NETWORK", help="Network of servers that may send requests; default 127.0.0.1/32."),
     ] = None,
-    nginx: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep a file for nginx's geo module up to date.")
-    ] = None,
+    nginx: Annotated[Path | None, Option(metavar="FILE", help="Keep a file for nginx's geo module up to date.")] = None,
     map_file: Annotated[
         Path | None,
-        typer.Option(
-            "--map", metavar="FILE", help="Keep a map for HAProxy (map_ip) or Apache (RewriteMap) up to date."
-        ),
+        Option("--map", metavar="FILE", help="Keep a map for HAProxy (map_ip) or Apache (RewriteMap) up to date."),
     ] = None,
     reload: Annotated[
-        str, typer.Option(metavar="COMMAND", help="Command to run after a file has changed, such as 'nginx -s reload'.")
+        str, Option(metavar="COMMAND", help="Command to run after a file has changed, such as 'nginx -s reload'.")
     ] = "",
     account_cookie: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the account cookie, as in the server's settings.")
+        str, Option(metavar="NAME", help="Name of the account cookie, as in the server's settings.")
     ] = "",
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CA certificates for https connections to the server.")
+        Path | None, Option(metavar="FILE", help="CA certificates for https connections to the server.")
     ] = None,
-    observe: Annotated[bool, typer.Option("--observe", help="Refuse no request, only send visits.")] = False,
+    observe: Annotated[bool, Option("--observe", help="Refuse no request, only send visits.")] = False,
 ) -> None:
-    """Check requests against local lists that a remote Hedgerow keeps up to date, and send it the visits."""
     log_to_stderr()
     check_listen(listen=listen)
     trust = trust or ["127.0.0.1/32"]

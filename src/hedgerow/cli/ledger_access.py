@@ -7,9 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from hedgerow.core.ledger import POSTGRESQL_SCHEMES
 from hedgerow.errors import StoreError
 from hedgerow.ledger.labels import labels_path
-from hedgerow.ledger.reader import LedgerReader, is_url, open_ledger_reader
+from hedgerow.ledger.reader import LedgerReader, open_ledger_reader
+from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.web.paths import ledger_path
 
@@ -40,6 +42,15 @@ def find_reference(settings: Settings, reference: str, columns: Sequence[str]) -
     return row
 
 
+def find_stopped(settings: Settings, visitor: str, columns: Sequence[str]) -> Sequence[Any]:
+    """Return *columns* of the last visit of *visitor* that did not pass. Raises StoreError if there is none."""
+    with closing(open_ledger(settings)) as ledger:
+        row = ledger.find_stopped(visitor, columns)
+        if row is None:
+            raise StoreError(f"all visits of {readable(visitor)} in the ledger {ledger.name} passed")
+    return row
+
+
 def count_visits(settings: Settings, visitor: str) -> int:
     """Return the number of pages that the visitor received, as far as the ledger goes back."""
     if not has_ledger(settings):
@@ -50,4 +61,4 @@ def count_visits(settings: Settings, visitor: str) -> int:
 
 def labels_of(settings: Settings, ledger: str) -> Path:
     """Return the file in which `hedgerow crawl` labels its visits in *ledger*."""
-    return labels_path(ledger_path(settings) if is_url(ledger) else Path(ledger))
+    return labels_path(ledger_path(settings) if ledger.startswith(POSTGRESQL_SCHEMES) else Path(ledger))

@@ -1,7 +1,8 @@
-"""`hedgerow lists show|add|remove|change|import|export`: the white list and the black list of the operator."""
+"""`hedgerow lists show|review|add|remove|change|import|export`: the white list and the black list of the operator."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import getpass
 import io
@@ -9,65 +10,76 @@ import json
 import os
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
-from hedgerow.cli.options import Config
-from hedgerow.cli.output import STANDARD_OUTPUT, console, progress_bar, write_file
-from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.cli.ledger_access import open_ledger
+from hedgerow.cli.main import Config
+from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
+from hedgerow.errors import HedgerowError, SettingsError, UpstreamError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
-from hedgerow.lists.model import SUBJECT_KINDS, Listing, ListName, SubjectKind, clean_text, parse_subject
+from hedgerow.lists.model import OWN_AUTHOR, SUBJECT_KINDS, Listing, ListName, SubjectKind, clean_text, parse_subject
 from hedgerow.lists.sql_store import ListFilter, ListStore
 from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings, load_settings
+from hedgerow.settings.checks import split_listen
+from hedgerow.web.list_review import Verdict, review
 from hedgerow.web.stores import build_list_store
 
-app = typer.Typer(help="Manage the white list and the black list.", no_args_is_help=True)
+app = typer.Typer()
 
 _WIDTH = 140
 _ENTRIES_PER_CHECK = 500
+_ADMIN_TIMEOUT = 10.0
+_MAX_ADMIN_RESPONSE = 1 << 28
+_OK = 200
+_FOLLOWS: dict[Verdict, str] = {
+    "renew": "still crawls, is renewed within hours",
+    "end": "ends by itself, and the visitor is judged again",
+    "keep": "",
+    "too much": "treated as unlisted until midnight: see white_volume",
+}
 _ONE_LIST = frozenset({"plain"})
 
-_List = Annotated[ListName, typer.Argument(metavar="white|black")]
+_List = Annotated[ListName, Argument(metavar="white|black")]
 _Subject = Annotated[
-    str, typer.Argument(metavar="SUBJECT", help="An address, a network, account:NAME, agent:PATTERN or AS64496.")
+    str, Argument(metavar="SUBJECT", help="An address, a network, account:NAME, agent:PATTERN or AS64496.")
 ]
 _Subjects = Annotated[
-    list[str],
-    typer.Argument(metavar="SUBJECT...", help="Addresses, networks, account:NAME, agent:PATTERN, AS64496."),
+    list[str], Argument(metavar="SUBJECT...", help="Addresses, networks, account:NAME, agent:PATTERN, AS64496.")
 ]
-_OneList = Annotated[ListName | None, typer.Option("--list", metavar="white|black", help="Only this list.")]
-_Reason = Annotated[str | None, typer.Option(help="Reason; visitors do not see it.")]
-_Author = Annotated[str | None, typer.Option(help="Author of the entry; default: your user name.")]
-_For = Annotated[str | None, typer.Option("--for", metavar="TIME", help="Duration, such as 90s, 30m, 12h or 7d.")]
-_Until = Annotated[str | None, typer.Option(metavar="MOMENT", help="End, such as 2027-01-15T08:00:00Z.")]
+_OneList = Annotated[ListName | None, Option("--list", metavar="white|black", help="Only this list.")]
+_Reason = Annotated[str | None, Option(help="Reason; visitors do not see it.")]
+_Author = Annotated[str | None, Option(help="Author of the entry; default: your user name.")]
+_For = Annotated[str | None, Option("--for", metavar="TIME", help="Duration, such as 90s, 30m, 12h or 7d.")]
+_Until = Annotated[str | None, Option(metavar="MOMENT", help="End, such as 2027-01-15T08:00:00Z.")]
 
 
 @app.command()
 def show(
     subject: Annotated[
-        str, typer.Argument(metavar="[SUBJECT]", help="Entries that contain this address, or are for this subject.")
+        str, Argument(metavar="[SUBJECT]", help="Entries that contain this address, or are for this subject.")
     ] = "",
     name: _OneList = None,
     sort: Annotated[
-        SubjectKind | None, typer.Option("--of", metavar="|".join(SUBJECT_KINDS), help="Only subjects of this kind.")
+        SubjectKind | None, Option("--of", metavar="|".join(SUBJECT_KINDS), help="Only subjects of this kind.")
     ] = None,
-    author: Annotated[str, typer.Option(help="Only entries of this author.")] = "",
-    reason: Annotated[str, typer.Option(metavar="WORDS", help="Only entries whose reason contains these words.")] = "",
-    ended: Annotated[bool, typer.Option("--ended", help="Include entries that have ended.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Number of entries to show; --json shows all.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    author: Annotated[str, Option(help="Only entries of this author.")] = "",
+    reason: Annotated[str, Option(metavar="WORDS", help="Only entries whose reason contains these words.")] = "",
+    ended: Annotated[bool, Option("--ended", help="Include entries that have ended.")] = False,
+    limit: Annotated[int, Option(min=1, help="Number of entries to show; --json shows all.")] = 100,
+    as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
     blocks: Annotated[
-        bool, typer.Option("--blocks", help="Show current blocks by detectors instead, from the admin listener.")
+        bool, Option("--blocks", help="Show current blocks by detectors instead, from the admin listener.")
     ] = False,
     config: Config = None,
 ) -> None:
@@ -77,14 +89,9 @@ def show(
         _show_blocks(settings, as_json=as_json)
         return
     filter_ = ListFilter(
-        list=name,
-        kind=sort,
-        address=_subject(subject) if subject else "",
-        author=author,
-        text=reason,
-        in_force_at=None if ended else time.time(),
-        limit=-1 if as_json or subject else limit + 1,
-    )
+        list=name, kind=sort, address=_subject(subject) if subject else "", author=author, text=reason,
+        in_force_at=None if ended else time.time(), limit=-1 if as_json or subject else limit + 1,
+    )  # fmt: skip
     entries = build_list_store(settings).read(filter_)
     if subject:
         entries = iter(sorted(entries, key=_precedence))
@@ -98,6 +105,33 @@ def show(
         typer.echo("There are more entries; use --limit or --json to show them.", err=True)
 
 
+@app.command("review")
+def review_(
+    as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
+    config: Config = None,
+) -> None:
+    """Show what the visitors of white entries, and of Hedgerow's own black ones, did on the last day."""
+    settings, now = load_settings(config), time.time()
+    store = build_list_store(settings)
+    wanted = (ListFilter(list="white", in_force_at=now), ListFilter(list="black", author=OWN_AUTHOR, in_force_at=now))
+    with contextlib.closing(open_ledger(settings)) as ledger:
+        reviews = review(chain(*map(store.read, wanted)), ledger, now, white_volume=settings.containment.white_volume)
+    if as_json:
+        print_json(
+            [{**msgspec.to_builtins(one.listing), "pages": one.pages, "verdict": one.verdict} for one in reviews]
+        )
+        return
+    if not reviews:
+        typer.echo("No entries.")
+        return
+    table = new_table("list", "subject", "until (UTC)", ">pages in a day", "what follows")
+    for one in reviews:
+        until = _moment(one.listing.until) or "for good"
+        cells = (one.listing.list, one.listing.subject, until, f"{one.pages:,}", _FOLLOWS[one.verdict])
+        table.add_row(*(Text(readable(cell)) for cell in cells))
+    console(_WIDTH).print(table)
+
+
 def _precedence(listing: Listing) -> tuple[int, bool]:
     """Sort key: the order in which entries for one address apply."""
     return parse_subject(listing.subject).shift, listing.list == "black"
@@ -107,9 +141,7 @@ def _print_entries(entries: list[Listing]) -> None:
     if not entries:
         typer.echo("No entries.")
         return
-    table = Table("list", "subject", "until (UTC)", "reason", "by", "since (UTC)")
-    for column in table.columns:
-        column.overflow = "fold"
+    table = new_table("list", "subject", "until (UTC)", "reason", "by", "since (UTC)")
     for entry in entries:
         cells = (
             entry.list, entry.subject, _moment(entry.until) or "for good", entry.reason, entry.author,
@@ -127,21 +159,32 @@ def _show_blocks(settings: Settings, *, as_json: bool) -> None:
     listener = settings.admin.listen
     if not listener:
         raise SettingsError(["--blocks needs the admin listener; name it in the settings: [admin] listen"])
-    # Connect directly, whatever proxies the environment names.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"http://{listener}/blocks", timeout=10) as response:
-            blocks = json.load(response)
-    except (OSError, ValueError) as error:
+        blocks = asyncio.run(_fetch_blocks(*split_listen(listener)))
+    except (UpstreamError, OSError, ValueError) as error:
         raise HedgerowError(f"the admin listener at {listener} does not respond: {error}") from None
     if as_json:
         typer.echo(json.dumps(blocks, indent=1))
         return
-    table = Table("blocked", "until (UTC)", "block no.", "why")
+    table = new_table("blocked", "until (UTC)", "block no.", "why")
     for block in blocks:
         cells = (block["key"], _moment(block["until"]), str(block["offence"]), block["evidence"]["text"])
         table.add_row(*(Text(readable(cell)) for cell in cells))
     console(_WIDTH).print(table) if blocks else typer.echo("Nobody is blocked.")
+
+
+async def _fetch_blocks(host: str, port: int) -> Any:
+    """Return the blocks that the admin listener knows. Raise UpstreamError or ValueError if it does not say."""
+    from hedgerow.web.http_client.pool import Origin, request_once
+
+    origin = Origin(secure=False, host=host, port=port)
+    headers = [(b"host", origin.authority)]
+    response, body = await request_once(
+        origin, b"GET", b"/blocks", headers, seconds=_ADMIN_TIMEOUT, limit=_MAX_ADMIN_RESPONSE
+    )
+    if response.status != _OK:
+        raise ValueError(f"status {response.status}")
+    return json.loads(body)
 
 
 @app.command()
@@ -172,10 +215,10 @@ def change(
     name: _List,
     subject: _Subject,
     reason: _Reason = None,
-    author: Annotated[str | None, typer.Option(help="Author of the entry.")] = None,
+    author: Annotated[str | None, Option(help="Author of the entry.")] = None,
     length: _For = None,
     until: _Until = None,
-    for_good: Annotated[bool, typer.Option("--for-good", help="Remove the end.")] = False,
+    for_good: Annotated[bool, Option("--for-good", help="Remove the end.")] = False,
     config: Config = None,
 ) -> None:
     """Change the reason, author or end of an entry."""
@@ -209,22 +252,20 @@ def remove(name: _List, subjects: _Subjects, config: Config = None) -> None:
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - for standard input.")],
+    file: Annotated[str, Argument(metavar="FILE", help="File to read; - for standard input.")],
     name: Annotated[
-        ListName,
-        typer.Option("--list", metavar="white|black", help="List for entries that name none."),
+        ListName, Option("--list", metavar="white|black", help="List for entries that name none.")
     ] = "black",
     kind: Annotated[
-        Format | None,
-        typer.Option("--format", metavar="|".join(FORMATS), help="Format; default: detected."),
+        Format | None, Option("--format", metavar="|".join(FORMATS), help="Format; default: detected.")
     ] = None,
-    reason: Annotated[str, typer.Option(help="Reason for entries that have none.")] = "",
+    reason: Annotated[str, Option(help="Reason for entries that have none.")] = "",
     author: _Author = None,
     length: _For = None,
     until: _Until = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip bad lines instead of importing nothing.")] = False,
+    skip_bad: Annotated[bool, Option("--skip-bad", help="Skip bad lines instead of importing nothing.")] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Remove entries of this author that are not in the file.")
+        bool, Option("--replace", help="Remove entries of this author that are not in the file.")
     ] = False,
     config: Config = None,
 ) -> None:
@@ -236,7 +277,7 @@ def import_(
     if replace and not owner:
         raise SettingsError(["--replace needs an --author"])
     defaults = Defaults(now, name, clean_text(reason), owner, _end(length, until, now))
-    with _opened(file) as source:
+    with _open(file) as source:
         reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
         count = store.put(_with_progress(reading, _size(source)), replacing=owner if replace else "")
     for fault in reading.faults:
@@ -251,9 +292,9 @@ def import_(
 
 @app.command()
 def export(
-    target: Annotated[Target, typer.Argument(metavar="FORMAT", help=", ".join(TARGETS))],
+    target: Annotated[Target, Argument(metavar="FORMAT", help=", ".join(TARGETS))],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="File, replaced atomically; default: standard output.")
+        str, Option("--output", "-o", metavar="FILE", help="File, replaced atomically; default: standard output.")
     ] = STANDARD_OUTPUT,
     name: _OneList = None,
     config: Config = None,
@@ -313,18 +354,11 @@ def _missing(name: str, subject: str) -> HedgerowError:
     return HedgerowError(f"{readable(subject)} is not on the {name} list; see hedgerow lists show")
 
 
-@contextlib.contextmanager
-def _opened(file: str) -> Iterator[io.BufferedReader]:
-    if file == STANDARD_OUTPUT:
-        source: Any = sys.stdin.buffer
-        yield source
-        return
+def _open(file: str) -> contextlib.AbstractContextManager[Any]:
     try:
-        opened = Path(file).open("rb")  # noqa: SIM115 - closed below
+        return contextlib.nullcontext(sys.stdin.buffer) if file == STANDARD_OUTPUT else Path(file).open("rb")
     except OSError as error:
         raise HedgerowError(f"{readable(file)}: cannot be read: {error.strerror}") from None
-    with opened:
-        yield opened
 
 
 def _size(source: io.BufferedReader) -> int:

@@ -1,16 +1,21 @@
-"""All commands of `hedgerow`, and how errors and interruptions end them."""
+"""All commands of `hedgerow`, the options that several share, and how errors and interruptions end a command."""
 
 from __future__ import annotations
 
+import logging
 import sys
-from typing import Annotated
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer import BadParameter, Option
+from typer.core import TyperCommand
+from typer.main import get_command, get_group
 
 from hedgerow import __version__
-from hedgerow.cli.interrupt import STATUS as INTERRUPTED
-from hedgerow.cli.interrupt import InterruptStatus
-from hedgerow.cli.lazy_commands import add_lazy_commands
+from hedgerow.cli.start import STATUS as INTERRUPTED
+from hedgerow.cli.start import InterruptStatus, exit_on_interrupt
 from hedgerow.errors import HedgerowError, SettingsError
 
 app = typer.Typer(
@@ -22,11 +27,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+_OBSERVING = frozenset({"protect", "serve"})
+_ALONE = "--observe=true"
 _FAILURE, _WRONG_USE, _PIPE_CLOSED = 1, 2, 141
 
 COMMANDS = {
-    "protect": ("protect:run", "Run as a reverse proxy in front of a web site."),
-    "serve": ("serve:run", "Decide for other servers (forward-auth), and keep ban-list clients up to date."),
+    "protect": ("servers:protect", "Run as a reverse proxy in front of a web site."),
+    "serve": ("servers:serve", "Decide for other servers (forward-auth), and keep ban-list clients up to date."),
     "client": (
         "client:run",
         "Check requests against local lists that a remote Hedgerow keeps up to date, and send it the visits.",
@@ -38,26 +45,112 @@ COMMANDS = {
     "report": ("report:run", "Find the crawlers in access logs."),
     "check": ("maintenance:check", "Check a settings file and list every fault with its line."),
     "explain": (
-        "explain:run",
-        "Explain why a visitor was refused, by the reference number on its page; or what an evidence code means.",
+        "visitors:explain",
+        "Explain why a visitor was refused, by the reference on its page or by its address; or an evidence code.",
     ),
     "watch": ("watch:run", "Run the watch as a separate process that follows the ledger and reports to the gates."),
     "migrate": ("maintenance:migrate", "Migrate ledger and state to this version; create the tables in PostgreSQL."),
     "crawl": ("crawl:run", "Run a training crawler against your own site, and label its visits for `hedgerow train`."),
-    "demo": ("demo:run", "Protect a small real site, send crawlers against it, and show what happens."),
+    "demo": ("main:demo", "Protect a small real site, send crawlers against it, and show what happens."),
     "mark": ("mark:run", "Mark the links in a folder of HTML files, for publication by any server."),
     "train": ("train:run", "Train the models that recognise crawlers, from logs or simulated visitors."),
+    "learn": (
+        "learn:run",
+        "Crawl your own site with six crawlers, train a bundle for it, and compare it with the one in use.",
+    ),
     "simulate": ("simulate:app", "Simulate what a measure costs crawlers and people."),
-    "keys": ("keys:app", "Manage the keys that encrypt marked links."),
+    "keys": ("maintenance:keys", "Manage the keys that encrypt marked links."),
     "bots": ("bots:app", "Show known bots, update their addresses, and check whether an address is one."),
     "visitors": ("visitors:app", "Show suspected and blocked visitors with reasons; forgive or block a visitor."),
+    "limits": (
+        "limits:run",
+        "Show how many pages visitors may read in a day and why, how many they read, and who is affected.",
+    ),
     "lists": ("lists:app", "Manage the white list and the black list."),
-    "campaigns": ("campaigns:app", "Show campaigns: groups of visitors that belong together."),
+    "campaigns": ("visitors:campaigns_app", "Show campaigns: groups of visitors that belong together."),
     "models": ("models:app", "Show and switch the models that classify visitors."),
 }
-"""Each command, in the order of the help: where it is, and its help text."""
+"""Each command, in the order of the help: where its function or `Typer` is, and its help text."""
 
-add_lazy_commands(app, {name: (f"hedgerow.cli.{location}", text) for name, (location, text) in COMMANDS.items()})
+
+def _default_config(config: Path | None) -> Path | None:
+    default = Path("hedgerow.toml")
+    return config if config is not None else default if default.is_file() else None
+
+
+def join_observe(arguments: list[str]) -> list[str]:
+    """
+    Return *arguments* with a value for `--observe`, which may stand alone.
+
+    >>> join_observe(["--observe", "http://a", "--observe", "links"])
+    ['--observe=true', 'http://a', '--observe=links']
+    """
+    joined: list[str] = []
+    for argument in arguments:
+        if argument == "links" and joined and joined[-1] == _ALONE:
+            joined[-1] = "--observe=links"
+        else:
+            joined.append(_ALONE if argument == "--observe" else argument)
+    return joined
+
+
+def _checked_observe(value: str) -> str:
+    if value not in {"", "true", "links"}:
+        raise BadParameter(f"write --observe or --observe=links, not {value!r}", param_hint="--observe")
+    return value
+
+
+Config = Annotated[
+    Path | None,
+    Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Settings file; default ./hedgerow.toml if it exists.",
+        callback=_default_config,
+    ),
+]
+JsonFile = Annotated[
+    str | None, Option("--json", metavar="FILE", help="Write the result as JSON; - for standard output.")
+]
+AsJson = Annotated[bool, Option("--json", help="Print everything as JSON.")]
+Observe = Annotated[
+    str,
+    Option(
+        "--observe",
+        metavar="[links]",
+        help="Decide and record everything, enforce nothing, and change no response. With `links`, mark links and add "
+        "hidden ones, as when enforcing.",
+        callback=_checked_observe,
+    ),
+]
+WorkerCount = Annotated[int, Option("--workers", min=1, help="Number of worker processes.")]
+AdminListener = Annotated[
+    str, Option("--admin", metavar="HOST:PORT", help="Address for overview, health and metrics; keep it private.")
+]
+
+
+class _LazyCommand(TyperCommand):
+    """A command whose module is imported when it is used: importing all takes longer than most commands do."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Import the command and let it parse its arguments in place of this one."""
+        location, text = COMMANDS[str(self.name)]
+        module, _, attribute = location.partition(":")
+        with exit_on_interrupt():
+            command = getattr(import_module(f"hedgerow.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            command.info.help, command.info.no_args_is_help = text, True
+            loaded: Any = get_group(command)
+        else:
+            single = typer.Typer(add_completion=False)
+            single.command(self.name, help=None if command.__doc__ else text)(command)
+            loaded = get_command(single)
+        return loaded.make_context(info_name, join_observe(args) if self.name in _OBSERVING else args, parent, **extra)
+
+
+for _name, (_, _text) in COMMANDS.items():
+    app.command(_name, cls=_LazyCommand, help=_text)(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:
@@ -69,10 +162,26 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass
+
+
+def log_to_stderr() -> None:
+    """Log to standard error, without the messages of uvicorn."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def demo(
+    seconds: Annotated[
+        float | None, Option(metavar="N", help="Stop N seconds after the crawlers have finished; default: on Ctrl-C.")
+    ] = None,
+) -> None:
+    from hedgerow.lab.demo.run import run
+
+    run(seconds=seconds)
 
 
 def main() -> None:

@@ -1,27 +1,66 @@
-"""`hedgerow check` and `hedgerow migrate`: check the settings, and bring the stores to this version."""
+"""`hedgerow check`, `hedgerow migrate` and `hedgerow keys`: settings, stored data and keys of a site."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from hedgerow.cli.options import Config
-from hedgerow.settings import load_settings
+from hedgerow.cli.main import Config
+from hedgerow.cli.output import format_time
+from hedgerow.errors import ModelError, SettingsError
+from hedgerow.settings import Settings, load_settings
+from hedgerow.watch.models.bundle import SHIPPED
+from hedgerow.web.key_file import load_keys, new_key, rotate, write_keys
+from hedgerow.web.paths import key_path
+from hedgerow.web.watch import build_panels
+
+_DAY = 86_400.0
 
 
 def check(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Settings file; default ./hedgerow.toml.")] = None,
+    file: Annotated[Path | None, Argument(metavar="FILE", help="Settings file; default ./hedgerow.toml.")] = None,
 ) -> None:
-    """Check a settings file and list every fault with its line."""
     path = file or Path("hedgerow.toml")
-    load_settings(path)
+    settings = load_settings(path)
+    try:
+        if not _missing_models(settings):
+            build_panels(settings)
+    except ModelError as error:
+        raise SettingsError([f"{path}: watch: {error}"]) from None
     typer.echo(f"{path}: no faults")
+    for warning in _warnings(settings):
+        typer.echo(f"{path}: warning: {warning}", err=True)
+
+
+def _warnings(settings: Settings) -> Iterator[str]:
+    """Say what is allowed, and still may not be what the operator wants."""
+    for name, model in _missing_models(settings).items():
+        yield f"watch.{name}: there is no file {model!r} here"
+    marker = settings.marker
+    if settings.identity.trusted_proxies and "opaque" in {marker.mode, *(rule.mode for rule in marker.rules)}:
+        yield (
+            "marker: an opaque link hides its path from the server in front of Hedgerow, whose path rules (access, "
+            f"limits, caching) therefore do not apply to {marker.prefix}...; use mode clean, or have such rules behind "
+            "Hedgerow"
+        )
+
+
+def _missing_models(settings: Settings) -> dict[str, str]:
+    """Return the models that are named as files and are not there. The settings may be checked on another machine."""
+    named = {name: getattr(settings.watch, name) for name in ("model", "window_model", "shadow")}
+    return {
+        name: model
+        for name, model in named.items()
+        if model and model not in SHIPPED and not Path(model).expanduser().is_file()
+    }
 
 
 def migrate(config: Config = None) -> None:
-    """Migrate ledger and state to this version; create the tables in PostgreSQL."""
     from hedgerow.ledger.sqlite import migrate as migrate_ledger
     from hedgerow.state.sqlite.journal import connect
     from hedgerow.web.paths import ledger_path, state_path
@@ -46,3 +85,33 @@ def _print_versions(store: str, before: int, after: int) -> None:
     typer.echo(
         f"{store} is up to date (version {after})" if before == after else f"{store}: version {before} to {after}"
     )
+
+
+keys = typer.Typer()
+
+
+@keys.command()
+def new() -> None:
+    """Print a new key, for the environment variable HEDGEROW_KEYS or for your own key file."""
+    typer.echo(write_keys([new_key(time.time())]), nl=False)
+
+
+@keys.command("rotate")
+def rotate_(
+    config: Config = None,
+    show: Annotated[bool, Option("--show", help="Only list the numbers and ages of the keys.")] = False,
+) -> None:
+    """
+    Add a key and use it for new links. Links with older keys stay valid until they are too old.
+
+    A running Hedgerow uses the new key after SIGHUP.
+    """
+    settings = load_settings(config)
+    path = key_path(settings)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    now = time.time()
+    known = load_keys(path, now) if show else rotate(path, now, settings.marker.overlap_days * _DAY)
+    for key in sorted(known, key=lambda key: key.made_at):
+        typer.echo(f"key {key.number}, made {format_time(key.made_at)}")
+    if not show:
+        typer.echo(f"{path}: {len(known)} keys; the last one encrypts new links; send SIGHUP to a running Hedgerow")

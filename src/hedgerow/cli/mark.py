@@ -14,8 +14,9 @@ from typing import Annotated
 
 import typer
 from rich.progress import Progress
+from typer import Argument, Option
 
-from hedgerow.cli.options import Config
+from hedgerow.cli.main import Config
 from hedgerow.errors import HedgerowError
 from hedgerow.markers.html.charset import carried_charset
 from hedgerow.markers.resolve import PageLocation
@@ -30,13 +31,12 @@ _INDEX = frozenset({"index.html", "index.htm"})
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of HTML files.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the marked copy.")],
-    host: Annotated[str, typer.Option(metavar="NAME", help="Host name of the published site.")],
-    base: Annotated[str, typer.Option(metavar="PATH", help="Path of the published folder.")] = "/",
+    folder: Annotated[Path, Argument(metavar="DIR", help="A folder of HTML files.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for the marked copy.")],
+    host: Annotated[str, Option(metavar="NAME", help="Host name of the published site.")],
+    base: Annotated[str, Option(metavar="PATH", help="Path of the published folder.")] = "/",
     config: Config = None,
 ) -> None:
-    """Mark the links in a folder of HTML files, for publication by any server."""
     if not folder.is_dir():
         raise HedgerowError(f"{folder} is not a folder")
     if output.exists():
@@ -46,7 +46,7 @@ def run(
     settings = load_settings(config)
     if not build_rules(settings).marks:
         raise HedgerowError("these settings mark no links; set mode in [marker], such as HEDGEROW__MARKER__MODE=opaque")
-    seal = build_token_codecs(settings).of(host)
+    codec = build_token_codecs(settings).of(host)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     marked = 0
     with Progress(disable=not sys.stderr.isatty(), transient=True) as progress:
@@ -54,27 +54,21 @@ def run(
             destination = output / path.relative_to(folder)
             destination.parent.mkdir(parents=True, exist_ok=True)
             if path.suffix.lower() in _PAGES:
-                destination.write_bytes(
-                    mark(path.read_bytes(), base + path.relative_to(folder).as_posix(), host, seal, settings)
-                )
+                target = base + path.relative_to(folder).as_posix()
+                destination.write_bytes(mark(path.read_bytes(), target, host, codec, settings))
                 marked += 1
             else:
                 shutil.copy2(path, destination)
     typer.echo(f"{marked} pages marked, {len(files) - marked} other files copied to {output}")
 
 
-def mark(page: bytes, target: str, host: str, seal: TokenCodec, settings: Settings) -> bytes:
-    """
-    Return *page*, to be published at *target*, with its links marked for no particular visitor.
-
-    A page in a charset that is not compatible with ASCII is returned unchanged. An index page is identified by its
-    folder.
-    """
+def mark(page: bytes, target: str, host: str, codec: TokenCodec, settings: Settings) -> bytes:
+    """Return *page* with links marked for nobody; unchanged if its charset is incompatible with ASCII."""
     if carried_charset(b"text/html", page) is not None:
         return page
     folder, _, name = target.rpartition("/")
     identity_target = folder + "/" if name in _INDEX else target
     location = PageLocation(b"http", host.encode(), identity_target.encode("latin-1", "replace"))
     rules, prefix = build_rules(settings), settings.marker.prefix.encode()
-    rewriter = PageRewriter(location, rules, prefix, SkeletonCache(0), seal, NOBODY, page_digest(identity_target))
+    rewriter = PageRewriter(location, rules, prefix, SkeletonCache(0), codec, NOBODY, page_digest(identity_target))
     return rewriter.feed(page, final=True)

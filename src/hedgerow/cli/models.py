@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from contextlib import closing
-from enum import StrEnum
 from typing import Annotated
 
-import msgspec
 import typer
+from typer import Argument, Option
 
-from hedgerow.cli.options import AsJson, Config
+from hedgerow.cli.main import AsJson, Config
+from hedgerow.cli.output import print_json
 from hedgerow.errors import ModelError
 from hedgerow.logs.formats import iso, readable
 from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import connect
-from hedgerow.watch.models.drift import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT
-from hedgerow.watch.models.panel import ModelKind, Panel, PanelRecord
+from hedgerow.watch.models.bundle import ModelKind
+from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT, Panel, PanelRecord
 from hedgerow.watch.session_store import read_records
 from hedgerow.web.paths import state_path
-from hedgerow.web.watch import build_panel, model_files
+from hedgerow.web.watch import build_panel, model_files, response_to
 
-app = typer.Typer(help="Show and switch the models that classify visitors.", no_args_is_help=True)
+app = typer.Typer()
 
 _FEATURES_SHOWN = 5
 _DIFFERENCES_SHOWN = 10
-_FEW = 200
+_MIN_COMPARED = 200
 _SIGHUP = "send SIGHUP to a running Hedgerow"
 
 
-class Kind(StrEnum):
-    PATHS = "paths"
-    WINDOWS = "windows"
-
-
-KindArgument = Annotated[Kind, typer.Argument(help="Models of paths, or of windows of 27 to 40 pages.")]
+KindArgument = Annotated[ModelKind, Argument(help="Models of paths, or of windows of 27 to 40 pages.")]
 
 
 @app.command()
@@ -46,7 +41,7 @@ def show(config: Config = None, json: AsJson = False) -> None:
     settings = load_settings(config)
     panels = _panels(settings)
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode([panel.status() for panel in panels])).decode())
+        print_json([panel.status() for panel in panels])
         return
     if not panels:
         typer.echo("paths and windows are both off in [watch]")
@@ -55,39 +50,50 @@ def show(config: Config = None, json: AsJson = False) -> None:
 
 
 @app.command()
-def promote(which: KindArgument = Kind.PATHS, config: Config = None) -> None:
-    """Use the shadow bundle from now on. The current bundle is kept as the previous one."""
+def promote(
+    which: KindArgument = "paths",
+    force: Annotated[bool, Option("--force", help="Promote it before it was compared.")] = False,
+    config: Config = None,
+) -> None:
+    """
+    Use the shadow bundle from now on. The current bundle is kept as the previous one.
+
+    Before 200 comparisons this is refused, unless forced.
+    """
     settings = load_settings(config)
-    kind: ModelKind = which.value
-    named = settings.watch.model if kind == "paths" else settings.watch.window_model
+    named = settings.watch.model if which == "paths" else settings.watch.window_model
     if named or settings.watch.shadow:
         raise ModelError("the settings name the bundles; change or empty model, window_model and shadow in [watch]")
-    record = next((panel.record for panel in _panels(settings) if panel.kind == kind), None)
-    path = model_files(settings).promote(kind)
-    typer.echo(f"{path} now classifies {kind}; {_SIGHUP}; hedgerow models back undoes it")
-    if record is None or record.sessions < _FEW:
+    files = model_files(settings)
+    if not force and files.shadow(which).is_file():
+        record = next((panel.record for panel in _panels(settings) if panel.kind == which), None)
         count = record.sessions if record is not None else 0
-        typer.echo(f"only {count} classifications were compared: check hedgerow models show later", err=True)
+        if count < _MIN_COMPARED:
+            raise ModelError(
+                f"not promoted: the shadow was compared with the bundle in use on {count} sessions, {_MIN_COMPARED} are"
+                " needed; wait and see hedgerow models show, or use --force"
+            )
+    path = files.promote(which)
+    typer.echo(f"{path} now classifies {which}; {_SIGHUP}; hedgerow models back undoes it")
 
 
 @app.command()
-def back(which: KindArgument = Kind.PATHS, config: Config = None) -> None:
+def back(which: KindArgument = "paths", config: Config = None) -> None:
     """Use the previous bundle again. The current one becomes the shadow."""
-    kind: ModelKind = which.value
-    model_files(load_settings(config)).go_back(kind)
-    typer.echo(f"{kind} are classified by the previous bundle; {_SIGHUP}")
+    model_files(load_settings(config)).go_back(which)
+    typer.echo(f"{which} are classified by the previous bundle; {_SIGHUP}")
 
 
 @app.command()
-def drop(which: KindArgument = Kind.PATHS, config: Config = None) -> None:
+def drop(which: KindArgument = "paths", config: Config = None) -> None:
     """Remove the shadow bundle."""
-    kind: ModelKind = which.value
-    model_files(load_settings(config)).drop_shadow(kind)
-    typer.echo(f"the shadow bundle for {kind} is removed; {_SIGHUP}")
+    model_files(load_settings(config)).drop_shadow(which)
+    typer.echo(f"the shadow bundle for {which} is removed; {_SIGHUP}")
 
 
 def _response(settings: Settings, kind: ModelKind) -> str:
-    return settings.watch.paths if kind == "paths" else settings.watch.windows
+    chosen = settings.watch.paths if kind == "paths" else settings.watch.windows
+    return chosen if chosen == "off" else response_to(settings, chosen)
 
 
 def _panels(settings: Settings) -> list[Panel]:

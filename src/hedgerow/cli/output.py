@@ -13,10 +13,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError
@@ -32,6 +34,15 @@ _VISITS_PER_CHECK = 500
 def console(width: int = 160, *, markup: bool = True) -> Console:
     """Return a console for standard output that is as wide as the terminal, or *width* for a file."""
     return Console(width=None if sys.stdout.isatty() else width, highlight=False, markup=markup)
+
+
+def new_table(*columns: str, **options: Any) -> Table:
+    """Return a table in which long cells are folded; a column called ">name" is aligned to the right."""
+    table = Table(**options)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, overflow="fold")
+    return table
 
 
 @contextmanager
@@ -79,6 +90,10 @@ def is_writable(path: Path) -> bool:
     return not path.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)
 
 
+def print_json(data: Any) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(data)).decode() + "\n")
+
+
 def write_json(path: str, data: Any) -> None:
     """Write *data* to a file or to standard output."""
     text = json.dumps(data, indent=1) + "\n"
@@ -89,11 +104,7 @@ def write_json(path: str, data: Any) -> None:
 
 
 def write_file(path: Path, parts: Iterable[str]) -> None:
-    """
-    Replace a file atomically: a reader sees either the old or the new contents.
-
-    A device or a pipe, such as /dev/null, is written to directly and not replaced.
-    """
+    """Replace a file atomically. A device or a pipe, such as /dev/null, is written to directly."""
     write_files([(path, parts)])
 
 

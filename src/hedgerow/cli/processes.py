@@ -24,23 +24,25 @@ from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
-from hedgerow.web.app import Site
-from hedgerow.web.stores import SiteStores, prepare_shared, side_stores, worker_stores
+from hedgerow.web.app import Site, StoreFactory
+from hedgerow.web.stores import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
 
 _BACKLOG = 2048
 _PUBLISH_EVERY = 1.0
+_LEAST_ENTRIES = 30
 # Settings that are read at start only: whole tables, and settings of [watch].
 _START_TABLES = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
 _START_WATCH = ("enabled", "queue", "sessions")
 
+ReadSettings = Callable[[], Settings]
 Application = Callable[[Settings, Site], Any]
 """Makes the ASGI application on the public listener."""
 
 
 def with_options(
-    settings: Settings, table: Literal["proxy", "serve"], *, listen: str, admin: str, observe: bool
+    settings: Settings, table: Literal["proxy", "serve"], *, listen: str, admin: str, observe: str
 ) -> Settings:
     """Return *settings* with the options of the command line; *listen* belongs to *table*."""
     check_listen(listen=listen, admin=admin)
@@ -49,15 +51,18 @@ def with_options(
         settings = replace(settings, **{table: replace(getattr(settings, table), listen=listen)})
     if admin:
         settings = replace(settings, admin=replace(settings.admin, listen=admin))
-    return replace(settings, observe=True) if observe else settings
+    return replace(settings, observe="links" if observe == "links" else True) if observe else settings
+
+
+def observing(settings: Settings) -> str:
+    """Return what the log says at the start if nothing is enforced."""
+    if not settings.observe:
+        return ""
+    return ", observing only" if settings.is_neutral else ", observing only, with marked links"
 
 
 def run_processes(
-    workers: int,
-    read: Callable[[], Settings],
-    public: socket.socket,
-    application: Application,
-    announce: Callable[[], None],
+    workers: int, read: ReadSettings, public: socket.socket, application: Application, announce: Callable[[], None]
 ) -> None:
     """Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes."""
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
@@ -72,16 +77,19 @@ def run_processes(
                 log.info("overview, health and metrics at %s", url_of(admin))
 
         if workers == 1:
-            _run_site(read, public, admin, application, lambda _: None, announce_all)
+            _run_site(read, public, admin, application, None, announce_all)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
 
         def run_background() -> None:
-            _run_site(read, None, admin, application, lambda settings: side_stores(settings, receiver))
+            _run_site(read, None, admin, application, lambda settings, _: side_stores(settings, receiver))
 
         def run_worker() -> None:
-            _run_site(read, public, None, application, lambda settings: worker_stores(settings, sender))
+            _run_site(
+                lambda: per_worker(read(), workers), public, None, application,
+                lambda settings, ledger: worker_stores(settings, sender, ledger),
+            )  # fmt: skip
 
         announce_all()
         log.info("%d workers and a background process", workers)
@@ -90,17 +98,29 @@ def run_processes(
         Workers([("background process", run_background), *((name, run_worker) for name in names)]).run()
 
 
+def per_worker(settings: Settings, workers: int) -> Settings:
+    """Return the settings of one of several workers: each counts a part of the entries to the site."""
+    rotating = settings.rotating
+    entries = min(rotating.entries, max(_LEAST_ENTRIES, rotating.entries // workers))
+    return msgspec.structs.replace(settings, rotating=msgspec.structs.replace(rotating, entries=entries))
+
+
+def for_other_servers(settings: Settings) -> Settings:
+    """Return the settings for deciding on requests whose pages other servers send: their links have no marks."""
+    return msgspec.structs.replace(settings, rotating=msgspec.structs.replace(settings.rotating, entries=0))
+
+
 def _run_site(
-    read: Callable[[], Settings],
+    read: ReadSettings,
     public: socket.socket | None,
     admin: socket.socket | None,
     application: Application,
-    stores: Callable[[Settings], SiteStores | None],
+    stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve in this process until a signal comes."""
     settings = read()
-    site = Site(settings, stores=stores(settings))
+    site = Site(settings, stores=stores)
     servers: list[tuple[uvicorn.Server, socket.socket]] = []
     if public is not None:
         server = make_server(
@@ -119,11 +139,7 @@ def _run_site(
 
 
 def reduce_garbage_collection() -> None:
-    """
-    Run Python's garbage collector less often.
-
-    A page creates hundreds of objects without a reference cycle. Collecting after every 700 took a tenth of the time.
-    """
+    """Collect garbage less often: pages create no reference cycles, and collections took a tenth of the time."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
@@ -145,10 +161,7 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
     try:
         bound = socket.create_server(
-            (host, port),
-            family=family,
-            backlog=_BACKLOG,
-            dualstack_ipv6=family == socket.AF_INET6 and not host,
+            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6 and not host
         )
     except OSError as error:
         # Remove Python's addition, which repeats the address.
@@ -161,13 +174,9 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
 def _limits_of(settings: Settings) -> ServerLimits:
     proxy = settings.proxy
     return ServerLimits(
-        request_line=proxy.longest_url,
-        header_bytes=proxy.header_bytes,
-        header_count=proxy.headers,
-        head_timeout=proxy.head_timeout,
-        body_timeout=proxy.idle_timeout,
-        message=proxy.websocket_message,
-    )
+        request_line=proxy.longest_url, header_bytes=proxy.header_bytes, header_count=proxy.headers,
+        head_timeout=proxy.head_timeout, body_timeout=proxy.idle_timeout, message=proxy.websocket_message,
+    )  # fmt: skip
 
 
 def url_of(bound: socket.socket) -> str:
@@ -175,9 +184,7 @@ def url_of(bound: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-async def serve_on(
-    servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: Callable[[], Settings]
-) -> None:
+async def serve_on(servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: ReadSettings) -> None:
     """Run each of *servers* on its socket until one of them ends or a signal comes."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -229,7 +236,7 @@ async def _publish_metrics(site: Site) -> None:
         await asyncio.sleep(_PUBLISH_EVERY)
 
 
-def _reload(site: Site, read: Callable[[], Settings]) -> None:
+def _reload(site: Site, read: ReadSettings) -> None:
     """Read the settings again. Settings with faults change nothing."""
     try:
         settings = read()
@@ -239,9 +246,8 @@ def _reload(site: Site, read: Callable[[], Settings]) -> None:
         return
     before = site.app.settings
     delayed = [name for name in _START_TABLES if getattr(settings, name) != getattr(before, name)]
-    delayed += [
-        f"watch.{name}" for name in _START_WATCH if getattr(settings.watch, name) != getattr(before.watch, name)
-    ]
+    new, old = settings.watch, before.watch
+    delayed += [f"watch.{name}" for name in _START_WATCH if getattr(new, name) != getattr(old, name)]
     try:
         site.reload(settings)
     except HedgerowError as error:

@@ -19,10 +19,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option
 
-from hedgerow.cli.interrupt import STATUS as INTERRUPTED
-from hedgerow.cli.options import Config, JsonFile
-from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, visits_with_progress, write_json
+from hedgerow.cli.main import Config, JsonFile
+from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, new_table, visits_with_progress, write_json
+from hedgerow.cli.start import STATUS as INTERRUPTED
 from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import NoLedger
 from hedgerow.core.visit import Visit
@@ -32,13 +33,13 @@ from hedgerow.logs.reader import LogReader, ReadCounts
 from hedgerow.markers.token import TokenCodecs
 from hedgerow.report.rate_limit_proposal import Peaks, Proposal
 from hedgerow.report.replay import Replay, likely_host, replay, to_json
-from hedgerow.request.bot_verifier import BotCache
+from hedgerow.request.bot_cache import BotCache
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web.gate import build_bot_verifier, build_gate
 from hedgerow.web.key_file import new_key
 from hedgerow.web.paths import key_path
 from hedgerow.web.stores import build_list_follower, build_token_codecs
-from hedgerow.web.watch import build_watch
+from hedgerow.web.watch import build_watch, response_to
 
 _VISITS_FOR_HOST = 2000
 
@@ -46,27 +47,22 @@ _VISITS_FOR_HOST = 2000
 def run(
     logs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="LOG...", help="Access logs, a ledger (also postgresql://...), or - for standard input."
-        ),
+        Argument(metavar="LOG...", help="Access logs, a ledger (also postgresql://...), or - for standard input."),
     ],
     config: Config = None,
     json_path: JsonFile = None,
-    propose: Annotated[bool, typer.Option("--propose", help="Propose rate limits based on these logs.")] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of visitors to show.")] = 20,
+    propose: Annotated[bool, Option("--propose", help="Propose rate limits based on these logs.")] = False,
+    top: Annotated[int, Option(min=0, help="Number of visitors to show.")] = 20,
     host: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="NAME",
             help="Host of the site, if the log does not contain it. It is needed to open marked links and to follow "
             "referrers. Default: the host in the referrers of images.",
         ),
     ] = "",
-    no_watch: Annotated[
-        bool, typer.Option("--no-watch", help="Do not run the watch: no models, no campaigns.")
-    ] = False,
+    no_watch: Annotated[bool, Option("--no-watch", help="Do not run the watch: no models, no campaigns.")] = False,
 ) -> None:
-    """Show what Hedgerow would have done with the visits in a log, and what the watch would have found."""
     settings = load_settings(config)
     if json_path not in {None, STANDARD_OUTPUT} and not is_writable(Path(str(json_path))):
         raise HedgerowError(f"{readable(str(json_path))}: cannot be written; name another file for --json")
@@ -75,6 +71,9 @@ def run(
     source = visits_with_progress(reader, "Replaying")
     visits = source if peaks is None else _counted(source, peaks)
     try:
+        if not reader.is_ledger:
+            # Nobody in an access log has a clearance, and most people would have had one.
+            settings = settings.without_clearances()
         gate = _gate(settings, entries=reader.is_ledger)
         watch = None if no_watch else build_watch(settings, gate.engine.policy, gate.state.update_score)
         first = list(islice(visits, _VISITS_FOR_HOST))
@@ -104,14 +103,14 @@ def run(
 def _gate(settings: Settings, *, entries: bool) -> Gate:
     """Return a gate that writes nothing, with the site's key and lists if they exist, so that traps are recognised."""
     has_keys = "HEDGEROW_KEYS" in os.environ or os.access(key_path(settings), os.R_OK)
-    seals = build_token_codecs(settings) if has_keys else TokenCodecs([new_key(0.0)])
+    tokens = build_token_codecs(settings) if has_keys else TokenCodecs([new_key(0.0)])
     follower = build_list_follower(settings)
     if follower is not None:
         # Read the lists once, without following changes.
         follower.refresh(at_once=True)
         follower.close()
     lists = follower.lists if follower is not None else None
-    return build_gate(settings, seals=seals, ledger=NoLedger(), entries=entries, lists=lists)
+    return build_gate(settings, tokens=tokens, ledger=NoLedger(), entries=entries, lists=lists)
 
 
 def _counted(visits: Iterable[Visit], peaks: Peaks) -> Iterator[Visit]:
@@ -147,63 +146,44 @@ def _print_stopped(output: Console, result: Replay, top: int) -> None:
     if not stopped:
         output.print("Nobody would have been stopped.")
         return
-    table = Table(title=None)
-    table.add_column("visitor", overflow="fold")
-    for column in ("requests", "passed", "refused", "detained"):
-        table.add_column(column, justify="right")
-    table.add_column("first stopped (UTC)")
-    table.add_column("after pages", justify="right")
-    table.add_column("why", overflow="fold")
+    counts = (">requests", ">passed", ">refused", ">detained")
+    table = new_table("visitor", *counts, "first stopped (UTC)", ">after pages", "why")
     for name, fate in stopped[:top]:
-        table.add_row(
-            Text(readable(name)),
-            f"{fate.requests:,}",
-            f"{fate.passed:,}",
-            f"{fate.refused:,}",
-            f"{fate.detained:,}",
-            _moment(fate.stopped_at),
-            f"{fate.pages_before:,}",
-            Text(readable(" ".join(e.text for e in fate.evidence))),
-        )
+        numbers = [f"{count:,}" for count in (fate.requests, fate.passed, fate.refused, fate.detained)]
+        why = Text(readable(" ".join(e.text for e in fate.evidence)))
+        table.add_row(Text(readable(name)), *numbers, _moment(fate.stopped_at), f"{fate.pages_before:,}", why)
+    _print_top(output, table, len(stopped), top)
+
+
+def _print_top(output: Console, table: Table, count: int, top: int) -> None:
     output.print(table)
-    if len(stopped) > top:
-        output.print(f"and {len(stopped) - top:,} more; --top shows more of them, --json all")
+    if count > top:
+        output.print(f"and {count - top:,} more; --top shows more of them, --json all")
 
 
 def _print_watch(output: Console, result: Replay, settings: Settings, top: int, *, host: str) -> None:
     """Print what the watch would have found, and the configured responses."""
-    label = f"\nThe watch, using referrers on pages without a marker (host of the site: {host}): "
-    if not host:
-        label = "\nThe watch: "
+    label = f", using referrers on pages without a marker (host of the site: {host})" if host else ""
     sessions = sum(count for name, count in result.judged.items() if name != "campaign" and "window" not in name)
     windows = sum(count for name, count in result.judged.items() if "window" in name)
-    output.print(
-        Text(
-            f"{label}{sessions:,} classifications of paths, {windows:,} of windows; {len(result.found):,} visitors "
-            f"found, {len(result.campaigns):,} campaigns."
-        ),
-        soft_wrap=True,
+    summary = (
+        f"\nThe watch{label}: {sessions:,} classifications of paths, {windows:,} of windows; "
+        f"{len(result.found):,} visitors found, {len(result.campaigns):,} campaigns."
     )
+    output.print(Text(summary), soft_wrap=True)
     if not result.found:
         return
-    responses = {
-        "paths": settings.watch.paths, "windows": settings.watch.windows, "campaigns": settings.campaigns.response,
-    }  # fmt: skip
-    configured = ", ".join(f"{name}: {response}" for name, response in responses.items())
-    output.print(Text(f"Responses according to the settings: {configured}."), soft_wrap=True)
-    table = Table(title=None)
-    table.add_column("visitor", overflow="fold")
-    table.add_column("requests", justify="right")
-    table.add_column("first found (UTC)")
-    table.add_column("found as", overflow="fold")
+    watch = settings.watch
+    on_path, on_window = response_to(settings, watch.paths), response_to(settings, watch.windows)
+    configured = f"paths: {on_path}, windows: {on_window}, campaigns: {settings.campaigns.response}"
+    output.print(f"Responses according to the settings: {configured}.", soft_wrap=True)
+    table = new_table("visitor", ">requests", "first found (UTC)", "found as")
     ranked = sorted(result.found.items(), key=lambda item: (-sum(item[1].codes.values()), item[0]))
     for name, finding in ranked[:top]:
         fate = result.fates.get(name)
         codes = ", ".join(f"{code} ({count}x)" for code, count in sorted(finding.codes.items()))
         table.add_row(Text(readable(name)), f"{fate.requests:,}" if fate else "?", _moment(finding.at), Text(codes))
-    output.print(table)
-    if len(ranked) > top:
-        output.print(f"and {len(ranked) - top:,} more; --top shows more of them, --json all")
+    _print_top(output, table, len(ranked), top)
     for campaign in result.campaigns[:top]:
         output.print(Text(f"campaign {campaign.id}: {readable(campaign.text)}"), soft_wrap=True)
 

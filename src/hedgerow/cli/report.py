@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 from rich.console import Console
+from typer import Argument, Option
 
-from hedgerow.cli.interrupt import STATUS as INTERRUPTED
-from hedgerow.cli.interrupt import exit_on_interrupt
-from hedgerow.cli.options import Config, JsonFile
+from hedgerow.cli.main import Config, JsonFile
 from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, progress_bar, write_files
+from hedgerow.cli.start import STATUS as INTERRUPTED
+from hedgerow.cli.start import exit_on_interrupt
 from hedgerow.errors import HedgerowError, LogError, SettingsError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
@@ -34,13 +35,15 @@ from hedgerow.logs.reader import STANDARD_INPUT
 from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
 from hedgerow.settings.checks import split_listen
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.load import Settings
 from hedgerow.web.bots import build_bots
 
 if TYPE_CHECKING:
     from hedgerow.report.result import Report
     from hedgerow.report.tables.queries import TableStore
     from hedgerow.web.lookups.dns import Resolver
+
+Targets = list[tuple[Target, str]]
 
 LOCAL, SPARK = ENGINES = ("local", "spark")
 DEPRECATED_ENGINES = {"duckdb": LOCAL}
@@ -53,7 +56,7 @@ _SHARE_OF_TABLES = 0.6
 def run(
     logs: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="LOG...", help="Access logs, a ledger (also postgresql://...), patterns, or - for standard input."
         ),
     ],
@@ -61,61 +64,51 @@ def run(
     json_path: JsonFile = None,
     html_path: Annotated[
         str | None,
-        typer.Option("--html", metavar="FILE", help="Write an HTML page with plots and tables; it needs no network."),
+        Option("--html", metavar="FILE", help="Write an HTML page with plots and tables; it needs no network."),
     ] = None,
-    ignore_agents: Annotated[
-        bool, typer.Option("--ignore-user-agent", help="Hide user agents from every detector.")
-    ] = False,
-    memory: Annotated[float, typer.Option(min=0.5, metavar="GB", help="Memory limit.")] = 2.0,
+    ignore_agents: Annotated[bool, Option("--ignore-user-agent", help="Hide user agents from every detector.")] = False,
+    memory: Annotated[float, Option(min=0.5, metavar="GB", help="Memory limit.")] = 2.0,
     hosts: Annotated[
-        list[str] | None, typer.Option("--host", metavar="NAME", help="Host of the site; default: found in the log.")
+        list[str] | None, Option("--host", metavar="NAME", help="Host of the site; default: found in the log.")
     ] = None,
     form: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="The server's log_format or LogFormat, or a format's name."),
+        str, Option("--format", metavar="FORMAT", help="The server's log_format or LogFormat, or a format's name.")
     ] = "",
     by: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="KIND",
             help="What a source is: visitor (known account, otherwise prefix), address, prefix (IPv4 address, IPv6 "
             "/64), network (/24, /48), or the account or session in the log.",
         ),
     ] = "",
     model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Thresholds and weights, from hedgerow train heuristics."),
+        Path | None, Option(metavar="FILE", help="Thresholds and weights, from hedgerow train heuristics.")
     ] = None,
     shape: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Traffic-shape models, from hedgerow train shape."),
+        Path | None, Option(metavar="FILE", help="Traffic-shape models, from hedgerow train shape.")
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Number of crawlers to show.")] = 10,
+    top: Annotated[int, Option(min=0, help="Number of crawlers to show.")] = 10,
     exports: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--export", metavar="FORMAT=FILE", help="Write the crawlers as a list; formats as in hedgerow lists export."
         ),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Put the crawlers on the black list of the running Hedgerow.")
+        bool, Option("--apply", help="Put the crawlers on the black list of the running Hedgerow.")
     ] = False,
-    length: Annotated[str, typer.Option("--for", metavar="7d", help="Duration of the entries.")] = "7d",
-    min_score: Annotated[
-        float, typer.Option("--sure", min=0.0, max=1.0, help="Minimum score of a listed crawler.")
-    ] = 0.9,
-    resolve: Annotated[bool, typer.Option("--resolve", help="Verify bots by DNS lookups of their addresses.")] = False,
+    length: Annotated[str, Option("--for", metavar="7d", help="Duration of the entries.")] = "7d",
+    min_score: Annotated[float, Option("--sure", min=0.0, max=1.0, help="Minimum score of a listed crawler.")] = 0.9,
+    resolve: Annotated[bool, Option("--resolve", help="Verify bots by DNS lookups of their addresses.")] = False,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="Where the log is analysed: local (this machine) or spark.")
+        str, Option(metavar="NAME", help="Where the log is analysed: local (this machine) or spark.")
     ] = LOCAL,
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Spark's master, such as spark://host:7077; default: this machine.")
+        str, Option(metavar="URL", help="Spark's master, such as spark://host:7077; default: this machine.")
     ] = "",
-    timing: Annotated[
-        bool, typer.Option("--timing", help="Print the time of each stage; it is also in the JSON.")
-    ] = False,
+    timing: Annotated[bool, Option("--timing", help="Print the time of each stage; it is also in the JSON.")] = False,
 ) -> None:
-    """Find the crawlers in access logs."""
     # Matrices are small here, so threads would mostly wait for each other. This must be set before numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with exit_on_interrupt():
@@ -137,18 +130,13 @@ def run(
         print_summary = _check_writable([json_path, html_path, *(path for _, path in targets)])
         proofs = BotProofs()
         options = Options(
-            ignore_agents=ignore_agents,
-            model=model,
-            shape=shape,
-            resolve=proofs if resolve else None,
-            resolver=_resolver(settings.bots.resolver) if resolve else None,
-            settings=settings,
-            told=json_path is not None,
-        )
+            ignore_agents=ignore_agents, model=model, shape=shape, resolve=proofs if resolve else None,
+            resolver=_resolver(settings.bots.resolver) if resolve else None, settings=settings,
+        )  # fmt: skip
     started, written = time.perf_counter(), False
     output = console()
     if sys.stderr.isatty():
-        _show_messages_of("hedgerow.report")
+        _show_messages()
     try:
         with (
             _without_garbage_collection(),
@@ -183,29 +171,26 @@ def run(
     elapsed = time.perf_counter() - started
     if timing and print_summary:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
-        output.print(f"{elapsed:,.1f} s ({stages}), {report.tally.lines / elapsed:,.0f} lines/s")
+        output.print(f"{elapsed:,.1f} s ({stages}), {report.read_counts.lines / elapsed:,.0f} lines/s")
 
 
-def _show_messages_of(name: str) -> None:
-    """Show what a package logs on standard error, a line each."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.getLogger(name)
-    logger.addHandler(handler)
+def _show_messages() -> None:
+    """Show what the report logs on standard error, a line each."""
+    logger = logging.getLogger("hedgerow.report")
+    logger.addHandler(logging.StreamHandler())
     logger.setLevel(logging.INFO)
 
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """
-    Switch the garbage collector off: a report makes no reference cycles, and searching for them takes a tenth of its
-    time.
-    """
+    """Switch the garbage collector off: a report makes no reference cycles, and a search takes a tenth of its time."""
     before = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        # The process is about to end; what is left needs no search for cycles either.
+        gc.freeze()
         if before:
             gc.enable()
 
@@ -285,19 +270,9 @@ def _store(engine: str, master: str, memory: int) -> TableStore | None:
 
 
 def _write_all(
-    report: Report,
-    json_path: str | None,
-    html_path: str | None,
-    targets: list[tuple[Target, str]],
-    *,
-    min_score: float,
-    timing: bool,
+    report: Report, json_path: str | None, html_path: str | None, targets: Targets, *, min_score: float, timing: bool
 ) -> None:
-    """
-    Write all output files, or none.
-
-    Lists contain the end of the log as their time, so that the same log gives the same bytes.
-    """
+    """Write all output files, or none. The time of lists is the end of the log: the same log gives the same bytes."""
     from hedgerow.report.blocklist import listings
 
     files: list[tuple[str, Iterator[str]]] = []
@@ -307,7 +282,7 @@ def _write_all(
         from hedgerow.report.html.page import page
 
         files.append((html_path, page(report)))
-    at = report.tally.last or 0.0
+    at = report.read_counts.last or 0.0
     for target, path in targets:
         files.append((path, write(target, listings(report, since=at, until=0.0, sure=min_score), at=at)))
     for parts in (parts for path, parts in files if path == STANDARD_OUTPUT):
@@ -317,12 +292,13 @@ def _write_all(
 
 def _apply(report: Report, settings: Settings, seconds: float, min_score: float) -> int:
     """Put the crawlers on the black list of the running Hedgerow. Return their number."""
-    from hedgerow.report.blocklist import AUTHOR, listings
+    from hedgerow.lists.model import OWN_AUTHOR
+    from hedgerow.report.blocklist import listings
     from hedgerow.web.stores import build_list_store
 
     now = time.time()
     entries = listings(report, since=now, until=now + seconds, sure=min_score)
-    return build_list_store(settings).put(entries, replacing=AUTHOR)
+    return build_list_store(settings).put(entries, replacing=OWN_AUTHOR)
 
 
 def _target(text: str) -> tuple[Target, str]:

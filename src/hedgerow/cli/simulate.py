@@ -12,27 +12,21 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from typer import Argument, Option
 
-from hedgerow.cli.interrupt import STATUS as INTERRUPTED
-from hedgerow.cli.options import JsonFile
+from hedgerow.cli.main import JsonFile
 from hedgerow.cli.output import (
     STANDARD_OUTPUT,
     console,
     is_writable,
+    new_table,
     visits_with_progress,
     write_file,
     write_json,
-)
+)  # fmt: skip
+from hedgerow.cli.start import STATUS as INTERRUPTED
 from hedgerow.lab.simulate.crawl import CrawlMemory, Order
-from hedgerow.lab.simulate.suppression import (
-    PAPER_EXTRA,
-    PAPER_WASTE,
-    Estimate,
-    Parameters,
-    Suppression,
-    suppress,
-)
+from hedgerow.lab.simulate.suppression import PAPER_EXTRA, PAPER_WASTE, Estimate, Parameters, Suppression, suppress
 
 if TYPE_CHECKING:
     from hedgerow.report.request_volumes import RequestVolumes
@@ -42,24 +36,18 @@ WRONG_USE = 2
 _WIDTH = 100
 _BAR = 32
 
-app = typer.Typer(help="Simulate what a measure costs crawlers and people.", no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command()
 def containment(
-    logs: Annotated[
-        list[str], typer.Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")
-    ],
-    k1: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Free requests per source and day.")
-    ] = "10,15,20,25,50,100",
+    logs: Annotated[list[str], Argument(metavar="LOG...", help="Access logs, a ledger, or - for standard input.")],
+    k1: Annotated[str, Option(metavar="N,N,...", help="Free requests per source and day.")] = "10,15,20,25,50,100",
     k2: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Number of requests from which on the models decide.")
+        str, Option(metavar="N,N,...", help="Number of requests from which on the models decide.")
     ] = "100,500,1000,2000,5000,10000",
-    pages: Annotated[
-        bool, typer.Option("--pages", help="Ignore images, styles and scripts, as containment does.")
-    ] = False,
-    timezone: Annotated[str, typer.Option(help="Time zone that defines the day.")] = "UTC",
+    pages: Annotated[bool, Option("--pages", help="Ignore images, styles and scripts, as containment does.")] = False,
+    timezone: Annotated[str, Option(help="Time zone that defines the day.")] = "UTC",
     json: JsonFile = None,
 ) -> None:
     """
@@ -95,11 +83,8 @@ def _print_volumes(volumes: RequestVolumes, first: tuple[int, ...], second: tupl
         return
     for title, part in (("Requests of sources", 1), ("Sources", 0)):
         whole = (volumes.sources, volumes.requests)[part]
-        table = Table(title=f"\n{title} with more than k1 and at most k2", box=None, title_justify="left")
-        table.add_column("k1 \\ k2", justify="right")
-        for k2 in second:
-            table.add_column(f"{k2:,}", justify="right")
-        table.add_column("above k1", justify="right")
+        columns = (">k1 \\ k2", *(f">{k2:,}" for k2 in second), ">above k1")
+        table = new_table(*columns, title=f"\n{title} with more than k1 and at most k2", box=None, title_justify="left")
         for k1 in first:
             cells = [volumes.touched(k1, k2)[part] for k2 in second]
             shares = [f"{count / whole:.2%}" if k2 > k1 else "" for count, k2 in zip(cells, second, strict=True)]
@@ -109,29 +94,27 @@ def _print_volumes(volumes: RequestVolumes, first: tuple[int, ...], second: tupl
 
 @app.command()
 def suppression(
-    pages: Annotated[int, typer.Option(help="Number of pages of the site.")] = 10_000,
-    links: Annotated[int, typer.Option(help="Number of links on each page.")] = 100,
-    fixed: Annotated[int, typer.Option(help="Number of links that are the same on every page.")] = 20,
+    pages: Annotated[int, Option(help="Number of pages of the site.")] = 10_000,
+    links: Annotated[int, Option(help="Number of links on each page.")] = 100,
+    fixed: Annotated[int, Option(help="Number of links that are the same on every page.")] = 20,
     deviation: Annotated[
         float | None,
-        typer.Option(help="Standard deviation of the popularity of links, in pages.", show_default="a third of them"),
+        Option(help="Standard deviation of the popularity of links, in pages.", show_default="a third of them"),
     ] = None,
     crews: Annotated[
-        str, typer.Option(metavar="N,N,...", help="Numbers of workers whose efficiency is compared.")
+        str, Option(metavar="N,N,...", help="Numbers of workers whose efficiency is compared.")
     ] = "1,2,5,10,20,50,100",
-    first_pages: Annotated[int, typer.Option(help="New pages that one worker finds in the compared time.")] = 100,
-    workers: Annotated[int, typer.Option(help="Number of workers that crawl a share of the site.")] = 10,
+    first_pages: Annotated[int, Option(help="New pages that one worker finds in the compared time.")] = 100,
+    workers: Annotated[int, Option(help="Number of workers that crawl a share of the site.")] = 10,
     fraction: Annotated[
         list[float] | None,
-        typer.Option(metavar="SHARE", help="A share of the site; may be repeated.", show_default="0.5 and 0.95"),
+        Option(metavar="SHARE", help="A share of the site; may be repeated.", show_default="0.5 and 0.95"),
     ] = None,
-    order: Annotated[Order, typer.Option(help="Order in which a worker tries links.")] = Order.RANDOM,
-    memory: Annotated[
-        CrawlMemory, typer.Option(help="Whether workers share their knowledge of visited pages.")
-    ] = CrawlMemory.CREW,
-    repeats: Annotated[int, typer.Option(help="Number of repetitions, each on a new site.")] = 20,
-    seed: Annotated[int, typer.Option(help="Random seed: the same seed gives the same result.")] = 1,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw both figures into an SVG file.")] = None,
+    order: Annotated[Order, Option(help="Order in which a worker tries links.")] = "random",
+    memory: Annotated[CrawlMemory, Option(help="Whether workers share their knowledge of visited pages.")] = "crew",
+    repeats: Annotated[int, Option(help="Number of repetitions, each on a new site.")] = 20,
+    seed: Annotated[int, Option(help="Random seed: the same seed gives the same result.")] = 1,
+    plot: Annotated[Path | None, Option(metavar="FILE", help="Draw both figures into an SVG file.")] = None,
     json: JsonFile = None,
 ) -> None:
     """
@@ -141,19 +124,10 @@ def suppression(
     This is PathMarker's experiment (2019, figures 6 and 7); the defaults are those of the paper.
     """
     parameters = Parameters(
-        pages=pages,
-        links=links,
-        fixed=fixed,
-        deviation=deviation,
-        crews=_numbers(crews, "--crews"),
-        first_pages=first_pages,
-        workers=workers,
-        fractions=tuple(dict.fromkeys(fraction or Parameters().fractions)),
-        order=order,
-        memory=memory,
-        repeats=repeats,
-        seed=seed,
-    )
+        pages=pages, links=links, fixed=fixed, deviation=deviation, crews=_numbers(crews, "--crews"),
+        first_pages=first_pages, workers=workers, fractions=tuple(dict.fromkeys(fraction or Parameters().fractions)),
+        order=order, memory=memory, repeats=repeats, seed=seed,
+    )  # fmt: skip
     if faults := parameters.faults():
         _refuse("; ".join(faults))
     _check_writable("--json", json)
@@ -198,19 +172,13 @@ def _check_writable(option: str, path: str | None) -> None:
 def _run(parameters: Parameters) -> Suppression:
     stderr = Console(stderr=True, highlight=False)
     columns = (TextColumn("Crawling"), BarColumn(), MofNCompleteColumn(), TextColumn("repeats"), TimeRemainingColumn())
-    done = 0
     with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=parameters.repeats)
-
-        def after_each() -> None:
-            nonlocal done
-            done += 1
-            progress.advance(task)
-
         try:
-            return suppress(parameters, after_each=after_each)
+            return suppress(parameters, after_each=lambda: progress.advance(task))
         except KeyboardInterrupt:
             progress.stop()
+            done = round(progress.tasks[0].completed)
             stderr.print(f"Interrupted after {done:,} of {parameters.repeats:,} repeats; nothing was written.")
             raise typer.Exit(INTERRUPTED) from None
 
@@ -220,10 +188,7 @@ def _print_efficiency(output: Console, result: Suppression) -> None:
     first = result.parameters.first_pages
     paper = f" (paper: {_percent(PAPER_WASTE, 1)})" if result.parameters.like_the_paper else ""
     output.print(f"\nOne worker wastes {_share(result.waste, 1)} of its requests on its first {first:,} pages{paper}.")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("workers", justify="right")
-    table.add_column("new pages per request", justify="right")
-    table.add_column("")
+    table = new_table(">workers", ">new pages per request", "", box=None, padding=(0, 2, 0, 0))
     for crew, estimate in result.efficiency.items():
         bar = "█" * round(estimate.mean * _BAR)
         table.add_row(f"{crew:,}", _share(estimate, 1), f"[green]{bar}[/]")
@@ -235,9 +200,8 @@ def _print_extra(output: Console, result: Suppression) -> None:
     workers, paper = result.parameters.workers, result.parameters.like_the_paper
     crew = "One worker" if workers == 1 else f"{workers:,} workers"
     output.print(f"\n{crew} on marked links, compared with a crawler that recognises pages (one request per page):")
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("share of the site", "more requests", "wasted", *(("paper: more",) if paper else ())):
-        table.add_column(column, justify="right")
+    columns = (">share of the site", ">more requests", ">wasted", *((">paper: more",) if paper else ()))
+    table = new_table(*columns, box=None, padding=(0, 2, 0, 0))
     for fraction, estimate in result.extra.items():
         if estimate is None:
             table.add_row(f"{fraction * 100:.4g} %", "never reached")

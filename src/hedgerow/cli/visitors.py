@@ -1,67 +1,142 @@
 """
-`hedgerow visitors`: suspected and blocked visitors with reasons, and commands to forgive or block them.
+`hedgerow visitors`, `campaigns` and `explain`: suspected and blocked visitors, groups of visitors, and the reasons.
 
-A visitor is given by its address, by `account:NAME`, or by the reference on its refusal page.
+A visitor is given by its address, by `account:NAME`, or by the reference on its refusal page. The commands use the file
+of the state, or the Redis of all gates.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import typer
-from rich.table import Table
+from typer import Argument, Option
 
-from hedgerow.cli.ledger_access import count_visits, find_reference
-from hedgerow.cli.options import AsJson, Config
-from hedgerow.cli.output import console, format_time
-from hedgerow.cli.visitor_store import open_visitor_store
+from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
+from hedgerow.cli.ledger_access import count_visits, find_reference, find_stopped
+from hedgerow.cli.main import AsJson, Config
+from hedgerow.cli.output import console, format_time, new_table, print_json
 from hedgerow.core.address import parse_address, prefix_of
-from hedgerow.core.decision import Block, Evidence, VisitorScore
-from hedgerow.core.state import prefix_key
+from hedgerow.core.decision import JUDGED_PERSON, Block, Campaign, Evidence, VisitorScore
+from hedgerow.core.state import ACCOUNT, prefix_key
+from hedgerow.detectors.documentation import describe_code
+from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.policy.score import explained, score_at
 from hedgerow.settings import Settings, load_settings
+from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
+from hedgerow.state.store import StateStore
+from hedgerow.web.paths import state_path
+from hedgerow.web.stores import import_redis_stores
 
-app = typer.Typer(
-    help="Show suspected and blocked visitors with reasons; forgive or block a visitor.", no_args_is_help=True
-)
+app = typer.Typer()
+campaigns_app = typer.Typer()
 
+_COLUMNS = ("at", "visitor", "address", "method", "host", "target", "user_agent", "action", "observed", "status",
+            "evidence")  # fmt: skip
 _REFERENCE = re.compile(r"[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}")
+_PARTICIPLES = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
 _LONG_SESSION = 60
-_WIDTH_OF_A_FILE = 160
+_PERSON = explained(VisitorScore(reasons=((JUDGED_PERSON, 1),)))
+_MEMBERS_SHOWN = 20
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-Visitor = Annotated[
-    str, typer.Argument(metavar="VISITOR", help="An address, account:NAME, or a reference like 1A2B-3C4D.")
-]
+Visitor = Annotated[str, Argument(metavar="VISITOR", help="An address, account:NAME, or a reference like 1A2B-3C4D.")]
+
+
+class VisitorStore(NamedTuple):
+    """
+    Scores, blocks and campaigns of visitors.
+
+    `order` blocks a key, or forgives it without a block; false if there was nothing to forgive. `campaigns` returns the
+    campaign that was active last at the end.
+    """
+
+    read: Callable[[float], tuple[Sequence[Block], Sequence[tuple[str, VisitorScore]]]]
+    order: Callable[[str, Block | None], bool]
+    campaigns: Callable[[], Sequence[Campaign]]
+
+
+@contextmanager
+def open_visitor_stores(settings: Settings) -> Iterator[tuple[VisitorStore, VisitorStore | None]]:
+    """Open the store of what is enforced, and that of what was found while the site only observed, if there is one."""
+    enforced, observed = (msgspec.structs.replace(settings, observe=observe) for observe in (False, True))
+    with ExitStack() as stack:
+        store = stack.enter_context(_open_store(enforced))
+        has_observed = bool(settings.state.url) or state_path(observed).is_file()
+        yield store, stack.enter_context(_open_store(observed)) if has_observed else None
+
+
+@contextmanager
+def _open_store(settings: Settings) -> Iterator[VisitorStore]:
+    if settings.state.url:
+        # A gate logs a lost connection; a command reports it once, as an error.
+        logging.getLogger("hedgerow.state").addHandler(logging.NullHandler())
+        with closing(import_redis_stores().build_redis(settings, timeout=5.0)) as state:
+            if state.unavailable:
+                raise StoreError(f"Redis cannot be reached, see state.url: {state.connect_error}")
+            yield VisitorStore(
+                lambda at: (state.blocks(at), state.scores()),
+                partial(_order_in_redis, state),
+                lambda: sorted(import_redis_stores().read_campaigns(state), key=lambda campaign: campaign.seen),
+            )
+        return
+    if not settings.state.durable:
+        raise StoreError("state.durable is off: nothing is stored that could be shown")
+    path = state_path(settings)
+    if not path.parent.is_dir():
+        raise StoreError(f"there is no {path}; name the settings of the site with --config")
+    with closing(connect(path)) as connection:
+        yield VisitorStore(*(partial(function, connection) for function in (read, order, read_campaigns)))  # type: ignore[arg-type]
+
+
+def _order_in_redis(state: StateStore, key: str, block: Block | None) -> bool:
+    if block is not None:
+        state.commit(block)
+        return True
+    forgiven = state.forgive(key)
+    if forgiven is None:
+        raise StoreError("Redis does not respond, nothing was forgiven; try again")
+    return forgiven
 
 
 @app.command()
 def show(
-    visitor: Annotated[str, typer.Argument(metavar="VISITOR", help="Show only this visitor; also a reference.")] = "",
+    visitor: Annotated[str, Argument(metavar="VISITOR", help="Show only this visitor; also a reference.")] = "",
     config: Config = None,
     json: AsJson = False,
 ) -> None:
-    """Show suspected and blocked visitors, with the reasons."""
+    """Show suspected and blocked visitors, with the reasons, and addresses of many people."""
     settings = load_settings(config)
     now = time.time()
-    with open_visitor_store(settings) as store:
-        blocks, scores = store.read(now)
+    with open_visitor_stores(settings) as stores:
+        rows = [
+            row
+            for store, observed in zip(stores, (False, True), strict=True)
+            if store is not None
+            for row in _rows(settings, *store.read(now), now, observed=observed)
+        ]
     key = _key(settings, visitor) if visitor else ""
-    rows = _rows(settings, blocks, dict(scores), now)
+    if not key:
+        rows = [row for row in rows if row["identity"] != "person" or row["suspicion"] or row["why"] != _PERSON]
     if key:
         rows = [row for row in rows if row["visitor"] in {key, prefix_key(key)}]
         for row in rows:
-            row["pending"] = _pending(settings, row["visitor"])
+            # Page visits since the visitor's last complete long session, as far as the ledger goes back.
+            row["pending"] = count_visits(settings, row["visitor"]) % _LONG_SESSION
         if not rows:
             typer.echo(f"{readable(key)} is neither suspected nor blocked")
             return
     if json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(rows)).decode())
+        print_json(rows)
     elif rows:
         _print(rows)
     else:
@@ -73,8 +148,8 @@ def forgive(visitor: Visitor, config: Config = None) -> None:
     """Clear the score and the block of a visitor. A running Hedgerow does so within a second."""
     settings = load_settings(config)
     key = _key(settings, visitor)
-    with open_visitor_store(settings) as store:
-        forgiven = [store.order(one, None) for one in (key, prefix_key(key))]
+    with open_visitor_stores(settings) as stores:
+        forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
     if not any(forgiven):
         raise StoreError(f"{readable(key)} is neither suspected nor blocked")
     typer.echo(f"{readable(key)} is forgiven")
@@ -84,8 +159,8 @@ def forgive(visitor: Visitor, config: Config = None) -> None:
 def block(
     visitor: Visitor,
     config: Config = None,
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="Duration, such as 30m, 12h or 7d.")] = "1d",
-    reason: Annotated[str, typer.Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
+    for_: Annotated[str, Option("--for", metavar="TIME", help="Duration, such as 30m, 12h or 7d.")] = "1d",
+    reason: Annotated[str, Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
 ) -> None:
     """Block a visitor for some time. A running Hedgerow does so within a second."""
     duration = re.fullmatch(r"(\d+)([smhd])", for_)
@@ -96,8 +171,9 @@ def block(
     until = now + int(duration[1]) * _TIMES[duration[2]]
     prefix = key if parse_address(key.partition("/")[0]) else ""
     evidence = Evidence("administrator", "administrator", 1.0, reason)
-    with open_visitor_store(settings) as store:
-        store.order(key, Block(key, prefix, now, until, "refuse", evidence))
+    with open_visitor_stores(settings) as stores:
+        for store in filter(None, stores):
+            store.order(key, Block(key, prefix, now, until, "refuse", evidence))
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
 
 
@@ -109,44 +185,139 @@ def _key(settings: Settings, visitor: str) -> str:
     return prefix_of(address) if address else visitor
 
 
-def _pending(settings: Settings, visitor: str) -> int:
-    """Return the page visits since the visitor's last complete long session, as far as the ledger goes back."""
-    return count_visits(settings, visitor) % _LONG_SESSION
-
-
 def _rows(
-    settings: Settings, blocks: Sequence[Block], scores: dict[str, VisitorScore], now: float
+    settings: Settings,
+    blocks: Sequence[Block],
+    scores: Sequence[tuple[str, VisitorScore]],
+    now: float,
+    *,
+    observed: bool,
 ) -> list[dict[str, Any]]:
-    """Return one row for each visitor, blocked visitors first, then by score."""
-    blocked = {block.key: block for block in blocks}
+    """Return one row for each visitor, blocked visitors first, then by score. *observed*: nothing of it is enforced."""
+    blocked, score_of = {block.key: block for block in blocks}, {k: s for k, s in scores if not is_price_key(k)}
+    gateways = gateways_among(scores, now)
     rows = []
-    for key in {**blocked, **scores}:
-        score, blocked_by = scores.get(key, VisitorScore()), blocked.get(key)
-        suspicion = score_at(score, now, settings.policy.half_life)
+    for key in {**blocked, **score_of, **gateways}:
+        score, blocked_by = score_of.get(key, VisitorScore()), blocked.get(key)
         rows.append(
             {
                 "visitor": key,
                 "identity": "blocked" if blocked_by else score.identity,
+                "observed": observed,
                 "until": blocked_by.until if blocked_by else None,
-                "suspicion": round(suspicion, 3),
+                "suspicion": round(score_at(score, now, settings.policy.half_life), 3),
                 "wrong_visits": score.suspicious_visits,
                 "challenges": score.challenges,
-                "why": blocked_by.evidence.text if blocked_by else explained(score) if score.reasons else "",
+                "why": _why(score, blocked_by, gateways.get(key, 0)),
+                "gateway": gateways.get(key, 0),
+                "reasons": [_reason(code, times) for code, times in score.reasons],
             }
         )
     return sorted(rows, key=lambda row: (row["until"] is None, -row["suspicion"], row["visitor"]))
 
 
+def gateways_among(scores: Sequence[tuple[str, VisitorScore]], now: float) -> dict[str, int]:
+    """Return the addresses at which several people hold clearances side by side, and about how many these are."""
+    held = {gateway_of(key): score_at(score, now, HALF_LIFE) for key, score in scores if gateway_of(key)}
+    return {address: round(count) for address, count in held.items() if count >= GATEWAY_FROM}
+
+
+def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
+    reasons = [blocked_by.evidence.text if blocked_by else explained(score) if score.reasons else ""]
+    if people:
+        reasons.append(f"A gateway: about {people} people hold clearances here.")
+    return " ".join(filter(None, reasons))
+
+
+def _reason(code: str, times: int) -> dict[str, Any]:
+    """Return a reason of a score, with the words of its evidence; those of a template say when it is given."""
+    found = registry().find_code(code)
+    text = "" if found is None else found[1].when if "{" in found[1].text else found[1].text
+    return {"code": code, "times": times, "text": text}
+
+
 def _print(rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for title in ("visitor", "identity", "suspicion", "wrong", "challenges", "why"):
-        table.add_column(title, justify="right" if title in {"suspicion", "wrong", "challenges"} else "left")
-    pending = any("pending" in row for row in rows)
-    if pending:
-        table.add_column("pending", justify="right")
+    columns = ["visitor", "identity", ">suspicion", ">wrong", ">challenges", "why"]
+    pending = [">pending"] if "pending" in rows[0] else []
+    table = new_table(*columns, *pending, box=None, pad_edge=False)
     for row in rows:
         identity = f"blocked until {format_time(row['until'])}" if row["until"] else row["identity"]
+        if row["observed"]:
+            identity = f"would have {identity}" if row["until"] else f"{identity} (observed)"
         cells = [readable(row["visitor"]), identity, f"{row['suspicion']:.2f}", str(row["wrong_visits"])]
         cells += [str(row["challenges"]), readable(row["why"])]
         table.add_row(*cells, *([str(row["pending"])] if pending else []))
     console(markup=False).print(table)
+    if pending:
+        # For one visitor there is room for words.
+        for reason in (one for row in rows for one in row["reasons"] if one["text"]):
+            typer.echo(f"{reason['code']}: {readable(reason['text'])}")
+
+
+@campaigns_app.command("show")
+def show_campaigns(
+    campaign: Annotated[str, Argument(metavar="ID", help="Show only this campaign, with all members.")] = "",
+    config: Config = None,
+    json: AsJson = False,
+) -> None:
+    """Show the campaigns of the last days, latest first."""
+    settings = load_settings(config)
+    paths = [state_path(msgspec.structs.replace(settings, observe=observe)) for observe in (False, True)]
+    if not settings.state.url and settings.state.durable and not any(path.is_file() for path in paths):
+        raise StoreError(f"there is no {paths[0]}; name the settings of the site with --config")
+    with open_visitor_stores(settings) as (store, observing):
+        enforced, observed = list(store.campaigns()), list(observing.campaigns()) if observing is not None else []
+    campaigns = sorted([*enforced, *observed], key=lambda each: -each.seen)
+    if campaign:
+        campaigns = [each for each in campaigns if each.id == campaign.upper()]
+        if not campaigns:
+            raise StoreError(f"there is no campaign {readable(campaign)}")
+    if json:
+        print_json([{**msgspec.to_builtins(each), "observed": each in observed} for each in campaigns])
+        return
+    if not campaigns:
+        typer.echo("no campaigns")
+    for each in campaigns:
+        members = each.members if campaign else each.members[:_MEMBERS_SHOWN]
+        more = len(each.members) - len(members)
+        how = "  observed, nothing was enforced" if each in observed else ""
+        typer.echo(f"{each.id}  {format_time(each.since)} to {format_time(each.seen)}{how}")
+        typer.echo(f"  {readable(each.text)}")
+        typer.echo(f"  {readable(', '.join(members))}{f' and {more:,} more' if more else ''}")
+
+
+def explain(
+    reference: Annotated[
+        str,
+        Argument(
+            metavar="REFERENCE",
+            help="Reference from the page that the visitor saw, an address or account:NAME for its last visit that did "
+            "not pass, or an evidence code such as `trap`.",
+        ),
+    ],
+    config: Config = None,
+) -> None:
+    if described := list(describe_code(registry(), reference.strip())):
+        typer.echo("\n".join(described))
+        return
+    settings = load_settings(config)
+    reference = reference.strip()
+    if parse_address(reference) or reference.startswith(ACCOUNT):
+        row = find_stopped(settings, _key(settings, reference), _COLUMNS)
+    else:
+        row = find_reference(settings, reference.upper(), _COLUMNS)
+    try:
+        evidence_list = msgspec.json.decode(row[-1], type=list[Evidence])
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"cannot read the evidence of {reference} in the ledger: {error}") from None
+    at, visitor, address, method, host, target, user_agent, action, observed, status, _ = row
+    if observed:
+        action = f"would have been {_PARTICIPLES[action]}" if action in _PARTICIPLES else action
+    typer.echo(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC  {action}, status {status}")
+    typer.echo(readable(f"visitor     {visitor} ({address})"))
+    typer.echo(readable(f"request     {method} {host}{target}"))
+    typer.echo(readable(f"user agent  {user_agent or '(none)'}"))
+    for evidence in evidence_list:
+        typer.echo(readable(f"evidence    {evidence.text} [{evidence.code}, weight {evidence.weight:g}]"))
+        if evidence.detector == "lists":
+            typer.echo(readable(f"entry       {evidence.key}{f' ({evidence.details})' if evidence.details else ''}"))

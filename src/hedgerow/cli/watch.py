@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import signal
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from threading import Event, Thread
 
 from hedgerow.cli.ledger_access import has_ledger, open_ledger
-from hedgerow.cli.options import Config, log_to_stderr
+from hedgerow.cli.main import Config, log_to_stderr
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import HedgerowError, StoreError
-from hedgerow.logs.ledger_follower import LedgerFollower
+from hedgerow.logs.ledger_rows import LedgerFollower
 from hedgerow.settings import Settings, load_settings
 from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
@@ -26,6 +26,9 @@ from hedgerow.web.watch import build_panels, build_sessions, build_watch, config
 
 log = logging.getLogger("hedgerow")
 
+Reread = Callable[[], Settings | None]
+"""Returns new settings after a SIGHUP, otherwise None."""
+
 _PAUSE = 0.1
 _RETRY_AFTER = 1.0
 _SAVE_EVERY = 10.0
@@ -33,13 +36,12 @@ _FAR_BEHIND = 50_000
 
 
 def run(config: Config = None) -> None:
-    """Run the watch as a separate process that follows the ledger and reports to the gates."""
     log_to_stderr()
     settings = load_settings(config)
-    stop = threading.Event()
+    stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    reload_requested = threading.Event()
+    reload_requested = Event()
     signal.signal(signal.SIGHUP, lambda *_: reload_requested.set())
 
     def reread() -> Settings | None:
@@ -60,15 +62,13 @@ def run(config: Config = None) -> None:
         follow_ledger(settings, sessions, journal, stop, reread)
 
 
-def follow_streams(
-    settings: Settings, stop: threading.Event, reread: Callable[[], Settings | None] = lambda: None
-) -> None:
+def follow_streams(settings: Settings, stop: Event, reread: Reread = lambda: None) -> None:
     """Process the Redis streams together with all other watches of the site, until *stop* is set."""
     parts = import_redis_stores()
     with closing(parts.build_redis(settings)) as state:
         watch = parts.SiteWatch(settings, state)
         log.info("watching as %s", watch.name)
-        thread = threading.Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
+        thread = Thread(target=watch.run, args=(stop,), name="hedgerow-watch")
         thread.start()
         while thread.is_alive() and not stop.wait(_PAUSE):
             _reload(watch.reload, reread)
@@ -76,24 +76,16 @@ def follow_streams(
 
 
 def follow_ledger(
-    settings: Settings,
-    sessions: SqliteSessions,
-    journal: SqliteJournal,
-    stop: threading.Event,
-    reread: Callable[[], Settings | None] = lambda: None,
+    settings: Settings, sessions: SqliteSessions, journal: SqliteJournal, stop: Event, reread: Reread = lambda: None
 ) -> None:
-    """
-    Follow the ledger from the end of the stored sessions until *stop* is set.
-
-    *reread* returns new settings after a SIGHUP, otherwise None. With new settings, model bundles are loaded again.
-    """
+    """Follow the ledger from the end of the stored sessions."""
     while not has_ledger(settings):
         if stop.wait(_PAUSE):
             return
     updates: list[ScoreUpdate] = []
     watch = build_watch(settings, build_policy(settings), updates.append)
     watch.note = journal.note_campaign
-    watch.keep()
+    watch.record_changes()
     watch.restore(sessions.read(), journal.campaigns(time.time()))
     saved_at, is_late = time.monotonic(), False
     with closing(open_ledger(settings)) as ledger, closing(connect(state_path(settings))) as orders:
@@ -133,7 +125,7 @@ def follow_ledger(
         _save(watch, sessions, (name, follower.after))
 
 
-def _reload(use: Callable[[Settings], None], reread: Callable[[], Settings | None]) -> None:
+def _reload(use: Callable[[Settings], None], reread: Reread) -> None:
     """Apply new settings, if there are any and they are valid."""
     try:
         if (settings := reread()) is not None:

@@ -82,6 +82,23 @@ def network_of(address: str) -> str:
     return f"{address.rpartition('.')[0]}.0/{_IPV4_NETWORK_BITS}" if _IPV4.match(address) else ""
 
 
+def neighbours_of(address: str) -> list[str]:
+    """
+    Return the keys of visitors without an account next to an address: its IPv4 /24, or the /64s of its IPv6 /56.
+
+    >>> neighbours_of("192.0.2.1")[::255], neighbours_of("2001:db8:1:2::3")[2]
+    (['192.0.2.0', '192.0.2.255'], '2001:db8:1:2::/64')
+    """
+    if _IPV4.match(address):
+        start = address.rpartition(".")[0]
+        return [f"{start}.{last}" for last in range(256)]
+    try:
+        start_bytes = pack_ipv6(address)[: _IPV6_VISITOR_BITS // 8 - 1]
+    except (OSError, ValueError):
+        return []
+    return [format_ipv6_prefix(start_bytes + bytes((last, *bytes(8))), _IPV6_VISITOR_BITS) for last in range(256)]
+
+
 class Networks:
     """A set of networks. A test costs one set lookup per prefix length, however many networks there are."""
 
@@ -176,6 +193,9 @@ class Proxies:
     def __init__(self, networks: Iterable[str] = (), header: str = "x-forwarded-for") -> None:
         self._networks = Networks(networks)
         self.header = header.lower()
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
 
     def trusts(self, peer: str) -> bool:
         return peer in self._networks

@@ -15,8 +15,25 @@ Action = Literal["pass", "challenge", "detain", "refuse"]
 BlockResponse = Literal["refuse", "detain"]
 """What a blocked visitor gets."""
 
+Observed = Literal["", "neutral", "links"]
+"""How the site only observed at the time of a decision, or "" if it enforced."""
+
 ISSUED_TO_ANOTHER = "minted-for-another"
 """The evidence code of a link that was issued to another visitor."""
+
+
+CLOSED = "closed"
+"""The evidence code of a page that opens only by a marked link, and was requested without one."""
+
+
+ATTENDED = "attended"
+"""The code of evidence, without weight, that somebody uses the visitor's pages by hand."""
+FOLLOWED_LINK = "program-follows"
+"""The evidence code of a program that goes from page to page."""
+
+
+JUDGED_PERSON = "judged-person"
+"""The code in the score of a visitor with a clearance whose whole session was judged to be a person's. No evidence."""
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):
@@ -49,13 +66,18 @@ class PolicyRule(msgspec.Struct, frozen=True):
 
     With *block_for* 0 only this visit is affected. *steady* evidence is the same at each visit, such as a client's
     headers: it weighs with every visit and does not add up over visits. With *records_entry* the details of the
-    evidence are remembered as an address that the visitor requested without a marker.
+    evidence are remembered as an address that the visitor requested without a marker. Where nobody is blocked,
+    *retry_after* is how many seconds a declined client is asked to wait, and *adds* what the visit adds to its score.
+    With *challenges_first* the visitor is challenged as often as the policy allows in a day, before the rule applies.
     """
 
     action: Action
     block_for: float
     steady: bool = False
     records_entry: bool = False
+    retry_after: float = 0.0
+    adds: float = 0.0
+    challenges_first: bool = False
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -124,11 +146,11 @@ class Campaign(msgspec.Struct, frozen=True):
     """
     Visitors that belong together, and a sentence that says why.
 
-    *kind* "sharing": they use links that were issued to one another.
+    *kind* "sharing": they use links that were issued to one another. "rotating": one crawler changes its address.
     """
 
     id: str
-    kind: Literal["sharing"]
+    kind: Literal["sharing", "rotating"]
     since: float
     seen: float
     members: tuple[str, ...]
@@ -136,6 +158,9 @@ class Campaign(msgspec.Struct, frozen=True):
     links: float = 0.0
     pages: float = 0.0
     """Links of one another that they used, and pages that they requested by any link."""
+    networks: int = 0
+    rate: float = 0.0
+    """For rotating addresses: the networks of the members, and their requests per minute."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -143,17 +168,28 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     What to do with a visit, and the evidence for it.
 
     *until* is when the visitor is let in again, or 0. *change* updates the visitor's score once the visit is answered.
+    *observed*: the site only observes ("links": with marked links, "neutral": without any change of its responses), so
+    the visit passes, and this is what would have been done. *price* is the number of this challenge among those of the
+    visitor's day: each costs more than the one before. *owes*: the visit passes, and the script of the page is to solve
+    the challenge, or the visitor gets to see it soon.
     """
 
     action: Action
     evidence: tuple[Evidence, ...] = ()
     until: float = 0.0
     change: ScoreUpdate | None = None
+    observed: Observed = ""
+    owes: bool = False
+    price: int = 0
 
     @property
     def code(self) -> str:
         """The code of the heaviest evidence, or "" where there is none."""
         return max(self.evidence, key=lambda e: e.weight).code if self.evidence else ""
+
+    @property
+    def lets_in(self) -> bool:
+        return self.action == "pass" or self.observed != ""
 
 
 PASS = Decision("pass")

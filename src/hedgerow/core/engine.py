@@ -9,17 +9,19 @@ the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import BY_SCRIPT, Visit
 from hedgerow.detectors.spec import StateNeed
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
+from hedgerow.request.browser_report import BrowserReport
+from hedgerow.request.browser_signs import BrowserSigns, is_one_browser
 
 
 class Engine:
@@ -28,7 +30,7 @@ class Engine:
 
     *needs* is what the state must count for these detectors; what none of them needs is not computed. *weights* are the
     operator's own weights for evidence codes. A source on the white list is treated as unknown when it passes
-    *white_volume* requests in a day; 0: never.
+    *white_volume* requests in a day; 0: never. *browser_signs* are those of the detectors.
     """
 
     def __init__(
@@ -40,11 +42,19 @@ class Engine:
         weights: Mapping[str, float] | None = None,
         lists: Lists | None = None,
         white_volume: int = 0,
+        browser_signs: BrowserSigns | None = None,
     ) -> None:
         # Not `lists or ...`: empty lists are false, and may be filled later.
         self._lists = Lists() if lists is None else lists
         self.white_volume = white_volume
         self._detectors = tuple(detectors)
+        found = [getattr(detector, "on_clearance", None) for detector in self._detectors]
+        self._on_clearance: list[Callable[[Visit], None]] = [learn for learn in found if learn is not None]
+        asked = [getattr(detector, "needs_held", None) for detector in self._detectors]
+        self._needs_held: list[Callable[[Visit, StateReply], bool]] = [asks for asks in asked if asks is not None]
+        readers = [getattr(detector, "on_report", None) for detector in self._detectors]
+        self._on_report: list[Callable[[Visit, BrowserReport], None]] = [read for read in readers if read is not None]
+        self._browser_signs = BrowserSigns() if browser_signs is None else browser_signs
         self.policy = policy
         self._by_network = "network" in needs
         self._by_day = "day" in needs
@@ -57,19 +67,54 @@ class Engine:
 
         The administrator's word goes before everything else, even before a verified bot's right to pass.
         """
+        if not self._lists.has_entries:
+            return None
         found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
         return None if found is None else decide(found)
 
-    def question(self, visit: Visit) -> StateQuery:
+    def question(self, visit: Visit, *, listed: bool = False) -> StateQuery:
         """
-        Return the query to the state about *visit*.
+        Return the query to the state about *visit*; *listed* if its visitor is on the white list.
 
         Verified bots are not counted: they may be as fast as they like. Nor are visitors without a name: see `judge`.
         """
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
-        day = self.policy.day_of(visit.at) if self._by_day else 0
-        return StateQuery(visit.at, visit.kind, visit.visitor, visit.prefix, network, count, day, self._site_rate)
+        day = self.policy.day_of(visit.at) if self._by_day and not visit.is_page_unknown else 0
+        # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.
+        daily = visit.visitor + "/scripts" if BY_SCRIPT in visit.anomalies else ""
+        visitor, prefix = visit.visitor, visit.prefix
+        if listed:
+            # And so does what a listed visitor reads: it begins with nothing when its entry ends.
+            visitor = prefix = visitor + "/listed"
+            network = ""
+        return StateQuery(visit.at, visit.kind, visitor, prefix, network, count, day, self._site_rate, daily)
+
+    def note_clearance(self, visit: Visit) -> None:
+        """Tell the detectors with a method `on_clearance` that the visitor of *visit* obtained a clearance."""
+        for learn in self._on_clearance:
+            learn(visit)
+
+    def needs_held(self, visit: Visit, memory: StateReply) -> bool:
+        """Tell whether a detector with a method `needs_held` needs `StateReply.held` to judge this visit."""
+        # A loop, and not `any`: every visit comes here.
+        needs = False
+        for asks in self._needs_held:
+            needs = needs or asks(visit, memory)
+        return needs
+
+    def note_report(self, visit: Visit, report: BrowserReport) -> bool:
+        """
+        Tell the detectors with a method `on_report` what the script of a page reports.
+
+        Returns False for a report that arrives a second time. Nothing is noted of a visitor without a clearance or an
+        account: it may be many people behind one address.
+        """
+        if not is_one_browser(visit) or not self._browser_signs.is_new(visit.visitor, report.number):
+            return False
+        for read in self._on_report:
+            read(visit, report)
+        return True
 
     def judge(self, visit: Visit, memory: StateReply) -> Outcome:
         """

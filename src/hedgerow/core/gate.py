@@ -14,13 +14,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind
-from hedgerow.core.decision import Decision, Evidence
+from hedgerow.challenge import prices
+from hedgerow.challenge.interfaces import CAPTCHAS, ChallengeFailure, ChallengeKind
+from hedgerow.challenge.prices import ClearancePrice, HeldClearances
+from hedgerow.core.decision import FOLLOWED_LINK, Block, Decision, Evidence, Observed, ScoreUpdate, VisitorScore
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
-from hedgerow.core.state import State, StateReply, StateUnavailable
-from hedgerow.core.visit import BY_SCRIPT, Kind, Visit
+from hedgerow.core.state import ACCOUNT, CLEARANCE, State, StateQuery, StateReply, StateUnavailable
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Kind, Visit
 from hedgerow.markers.token import PageDigests
+from hedgerow.policy.score import score_at, suspicious_visits_on
+from hedgerow.request.browser_report import BrowserReport
 from hedgerow.request.identify import Identifier
 
 log = logging.getLogger(__name__)
@@ -47,7 +51,8 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def reclassified(visit: Visit, kind: Kind) -> Visit:
     """Return the visit as the *kind* that its response shows it to be."""
-    anomalies = (*visit.anomalies, BY_SCRIPT) if visit.kind == "call" else visit.anomalies
+    is_by_script = visit.kind == "call" and BY_PROGRAM not in visit.anomalies
+    anomalies = (*visit.anomalies, BY_SCRIPT) if is_by_script else visit.anomalies
     return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
 
@@ -62,6 +67,7 @@ class Gate:
         identifier: Identifier,
         pages: PageDigests,
         decided: Counter[str] | None = None,
+        would_have: Counter[str] | None = None,
     ) -> None:
         self.engine = engine
         self.state = state
@@ -70,10 +76,16 @@ class Gate:
         self.pages = pages
         self.decided: Counter[str] = Counter() if decided is None else decided
         """Recorded visits by action, and those that were not passed by code."""
+        self.would_have: Counter[str] = Counter() if would_have is None else would_have
+        """The same for what would have been done while the site only observed. All those visits passed."""
+        self.observes: Observed = ""
+        """Not "" if decisions are made and recorded, but not enforced."""
         self.blocked = 0
         """Visitors blocked since the start."""
+        self.would_have_blocked = 0
         self.needs_ledger = False
         """Whether nobody is let in while the ledger loses visits."""
+        self.held_clearances = HeldClearances()
         self.on_decision: OnDecision | None = None
         """Called with every visit that was answered: the watch. It must neither wait nor fail."""
 
@@ -83,6 +95,10 @@ class Gate:
 
         *counted_as* is the kind as which the same visit was recorded before, if it turned out to be another kind.
         """
+        decision = await self._decide(visit, counted_as)
+        return msgspec.structs.replace(decision, observed=self.observes) if self.observes else decision
+
+    async def _decide(self, visit: Visit, counted_as: Kind | None) -> Decision:
         if self.needs_ledger and self.ledger.failing:
             return self._closed(visit)
         engine = self.engine
@@ -90,20 +106,96 @@ class Gate:
         if listed is not None and (listed.action != "pass" or not volume):
             return listed
         try:
+            today = await self._count_listed(visit, counted_as) if listed is not None else 0
+            if listed is not None and today <= volume:
+                return listed
             reply = self.state.record_visit(engine.question(visit), counted_as)
             if not isinstance(reply, StateReply):
                 reply = await reply
+            if today > reply.today:
+                reply = msgspec.structs.replace(reply, today=today)
         except StateUnavailable:
             return self._closed(visit)
-        if listed is not None and reply.today <= volume:
-            return listed
+        if visit.kind == "page" and visit.visitor.startswith(CLEARANCE):
+            await self._count_cleared_page(visit, reply)
+        elif engine.needs_held(visit, reply):
+            reply = msgspec.structs.replace(reply, held=await self._held(visit))
         decision, block = engine.judge(visit, reply)
         if block is not None:
             self.state.commit(block)
             if reply.block is None:
-                self.blocked += 1
-                log.info("blocked %s: %s", ascii(block.key), ascii(block.evidence.text))
+                self._count_block(block)
+        if decision.change is not None and any(e.code == FOLLOWED_LINK for e in decision.evidence):
+            # At once, because a crawler follows many links at the same time.
+            self.settle(decision)
+            return msgspec.structs.replace(decision, change=None)
         return decision
+
+    async def _count_listed(self, visit: Visit, counted_as: Kind | None) -> int:
+        """Count a visit of a white visitor, and return how many pages it has had today."""
+        reply = self.state.record_visit(self.engine.question(visit, listed=True), counted_as)
+        return (reply if isinstance(reply, StateReply) else await reply).today
+
+    async def _count_cleared_page(self, visit: Visit, reply: StateReply) -> None:
+        """Count a page that is read with a clearance for its address, which raises the price of the next clearance."""
+        if self.held_clearances.use(visit.prefix, visit.visitor, self.engine.policy.day_of(visit.at)):
+            await self._count_held(visit, reply)
+        if pages := prices.pages_to_count(reply.today):
+            self._raise_price(visit, pages)
+
+    async def _count_held(self, visit: Visit, reply: StateReply) -> None:
+        """Count a clearance that is used side by side with others at its address, once a day for all processes."""
+        if reply.score is not None and reply.score.identity != "person":
+            return
+        day, claim = self.engine.policy.day_of(visit.at), prices.claim_key(visit.visitor)
+        if (await self._ask(StateQuery(visit.at, "page", claim, claim, "", count=True, day=day))).today == 1:
+            key = prices.gateway_key(visit.prefix)
+            self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, weight=1.0))
+
+    async def _held(self, visit: Visit) -> int:
+        """Return how many clearances are held side by side at the visitor's address."""
+        score = await self._score_of(prices.gateway_key(visit.prefix), visit.at)
+        return min(prices.MAX_HELD, round(score_at(score, visit.at, prices.HALF_LIFE)))
+
+    def _raise_price(self, visit: Visit, pages: float) -> None:
+        day = self.engine.policy.day_of(visit.at)
+        key = prices.price_key(visit.prefix)
+        self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, weight=pages))
+
+    async def price(self, visit: Visit) -> ClearancePrice:
+        """Return what the next clearance costs the visitor: see `challenge.prices`."""
+        score = await self._score_of(prices.price_key(visit.prefix), visit.at)
+        held = await self._held(visit)
+        steps = prices.price_of(score_at(score, visit.at, prices.HALF_LIFE), held)
+        key = self._answers_key(visit)
+        if key != prices.price_key(visit.prefix):
+            score = await self._score_of(key, visit.at)
+        return ClearancePrice(steps, held, suspicious_visits_on(score, self.engine.policy.day_of(visit.at)))
+
+    @staticmethod
+    def _answers_key(visit: Visit) -> str:
+        """Return the key under which wrong answers count: of who has a clearance or an account, else of its address."""
+        is_known = visit.visitor.startswith((CLEARANCE, ACCOUNT))
+        return prices.price_key(visit.visitor if is_known else visit.prefix)
+
+    async def _score_of(self, key: str, at: float) -> VisitorScore | None:
+        return (await self._ask(StateQuery(at, "page", key, key, "", count=False))).score
+
+    async def _ask(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
+        """Ask the state about something that is not a visit; a state that cannot be asked knows nothing."""
+        try:
+            reply = self.state.record_visit(query, counted_as)
+            return reply if isinstance(reply, StateReply) else await reply
+        except StateUnavailable:
+            return StateReply(None, ())
+
+    def _count_block(self, block: Block) -> None:
+        if self.observes:
+            self.would_have_blocked += 1
+        else:
+            self.blocked += 1
+        what = "would have blocked" if self.observes else "blocked"
+        log.info("%s %s: %s", what, ascii(block.key), ascii(block.evidence.text))
 
     async def reclassify(self, visit: Visit, kind: Kind) -> tuple[Visit, Decision]:
         """
@@ -125,26 +217,54 @@ class Gate:
         if decision.change is not None:
             self.state.update_score(decision.change)
 
+    def remember(self, visit: Visit, decision: Decision, entry: str) -> Decision:
+        """Return *decision* with an entry that is known only from the response."""
+        return msgspec.structs.replace(decision, change=self.engine.policy.with_entry(visit, decision.change, entry))
+
     # ---- The results of challenges: see `challenge.interfaces.ChallengeHooks`
 
     def issued(self, visit: Visit, kind: ChallengeKind, at: float, *, again: bool) -> None:
         """Do nothing: a challenge was counted when its visitor became a suspect."""
 
-    def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float) -> None:  # noqa: ARG002 - one shape
+    def needs_clearance(self, visit: Visit, decision: Decision) -> bool:
+        """Return whether the visitor has no clearance, or has to earn the one that it has again."""
+        return not visit.bot and visit.visitor != "" and (visit.visitor == visit.prefix or decision.owes)
+
+    async def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float, *, asked: bool = True) -> None:  # noqa: ARG002 - one shape
         """
         Clear the visitor who solved a challenge, and whose key is *key* from now on.
 
         A visitor with an account or a clearance keeps its key. Any other gets a clearance, and with it a score of its
-        own: visitors behind the same address have not solved anything.
+        own: visitors behind the same address have not solved anything. The page that it has seen no longer counts for
+        the address, so that many people behind one address do not use up what it may read without a clearance.
         """
-        change = self.engine.policy.cleared(key, at)
-        self.state.update_score(change if key == visit.visitor else msgspec.structs.replace(change, challenged=True))
+        self.engine.note_clearance(visit)
+        if asked:
+            change = self.engine.policy.cleared(key, at)
+            is_new = key != visit.visitor
+            self.state.update_score(msgspec.structs.replace(change, challenged=True) if is_new else change)
+        self._raise_price(visit, 1)
+        if key != visit.visitor:
+            await self._ask(msgspec.structs.replace(self.engine.question(visit), kind="asset"), "page")
 
-    def failed(self, visit: Visit, failure: ChallengeFailure, at: float) -> None:
+    def reported(self, visit: Visit, report: BrowserReport) -> bool:
+        """
+        Note what the script of a page reports; return False if it is known already.
+
+        It has consequences at the visitor's next page.
+        """
+        return self.engine.note_report(visit, report)
+
+    def failed(self, visit: Visit, failure: ChallengeFailure, kind: ChallengeKind | None, at: float) -> None:
         """Add to the score of a visitor whose answer was wrong; a late answer is not held against it."""
         if failure in _SUSPICIOUS:
             change = self.engine.policy.failed(visit.visitor, at, f"challenge-{failure}")
             self.state.update_score(change)
+        if failure == "wrong" and kind in CAPTCHAS:
+            day, key = self.engine.policy.day_of(at), self._answers_key(visit)
+            self.state.update_score(
+                ScoreUpdate(key, at, day, prices.HALF_LIFE, codes=(f"challenge-{failure}",), suspicious=True)
+            )
 
     def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
         """
@@ -153,9 +273,12 @@ class Gate:
         The score changes no earlier, because only the response tells whether the visit was to a page or to a file of an
         API. In a replay, which has no responses to wait for, a suspicion may begin one visit earlier.
         """
-        self.decided[decision.action] += 1
+        if decision.observed:
+            self.decided["pass"] += 1
+        counts = self.would_have if decision.observed else self.decided
+        counts[decision.action] += 1
         if decision.action != "pass":
-            self.decided[decision.code] += 1
+            counts[decision.code] += 1
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
         if self.on_decision is not None:

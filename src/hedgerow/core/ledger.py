@@ -9,6 +9,9 @@ import msgspec
 from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 
+POSTGRESQL_SCHEMES = ("postgresql://", "postgres://")
+"""How the URL of a database in PostgreSQL starts. Any other name of a ledger is that of a file."""
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """A visit, the decision on it, and the reference that a refused visitor was shown."""

@@ -38,21 +38,13 @@ PEAK_SECONDS = (1.2, 3.0, 60.0, 600.0)
 """Lengths of the windows in which a report counts the busiest moments of a source."""
 
 PAGES, CALLS, ASSETS, PREFETCHES = range(4)
-_SERIES: dict[Kind, int] = {"page": PAGES, "call": CALLS, "asset": ASSETS, "prefetch": PREFETCHES}
-_COUNTED: dict[LimitedKinds, tuple[int, ...]] = {
+SERIES: dict[Kind, int] = {"page": PAGES, "call": CALLS, "asset": ASSETS, "prefetch": PREFETCHES}
+COUNTED_SERIES: dict[LimitedKinds, tuple[int, ...]] = {
     "pages": (PAGES,),
     "requests": (PAGES, CALLS),
     "everything": (PAGES, CALLS, ASSETS),
     "prefetches": (PREFETCHES,),
 }
-
-
-def series_of(kind: Kind) -> int:
-    return _SERIES[kind]
-
-
-def counted_series(kinds: LimitedKinds) -> tuple[int, ...]:
-    return _COUNTED[kinds]
 
 
 def add_hit(hits: array[float], at: float, *, max_age: float, max_hits: int) -> None:

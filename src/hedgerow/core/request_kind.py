@@ -91,6 +91,20 @@ def is_prefetch(headers: Mapping[bytes, bytes]) -> bool:
     return purpose is not None and b"prefetch" in purpose.lower()
 
 
+def is_subresource(headers: Mapping[bytes, bytes]) -> bool:
+    """
+    Return whether a browser says that it fetches this for a page which it shows: for a script, as an image.
+
+    Browsers send all three of these headers. A client that sends only some of them is not a browser, and is not
+    believed.
+    """
+    return (
+        headers.get(b"sec-fetch-mode", b"navigate") != b"navigate"
+        and b"sec-fetch-site" in headers
+        and headers.get(b"sec-fetch-dest", b"document") not in _DOCUMENTS
+    )
+
+
 def origin_of(headers: Mapping[bytes, bytes], host: str) -> Origin:
     """Return where a live request says it came from: Sec-Fetch-Site if present, else the referrer."""
     site = headers.get(b"sec-fetch-site")

@@ -23,6 +23,10 @@ CLEARANCE = "clearance:"
 """The key of a visitor without an account that has solved a challenge starts with this."""
 
 
+EVERYONE = "/*"
+"""The key of all visitors at an address prefix is the prefix and this: see `prefix_key`."""
+
+
 def prefix_key(prefix: str) -> str:
     """
     The key of all visitors at an address prefix, those with accounts too.
@@ -30,7 +34,7 @@ def prefix_key(prefix: str) -> str:
     The prefix alone is the key of the visitor without an account, so blocking that one leaves the accounts behind the
     same address alone.
     """
-    return prefix + "/*"
+    return prefix + EVERYONE
 
 
 class StateQuery(msgspec.Struct, frozen=True, gc=False):
@@ -38,8 +42,9 @@ class StateQuery(msgspec.Struct, frozen=True, gc=False):
     One visit, as the state sees it.
 
     *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
-    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days. *site_rate* asks for the
-    rate of visits to the whole site.
+    *day* is the number of the visit's day at the site, or 0 where nothing is counted by days; the visit counts for it
+    under the name *daily*, or under that of the visitor if this is empty. *site_rate* asks for the rate of visits to
+    the whole site.
     """
 
     at: float
@@ -50,6 +55,7 @@ class StateQuery(msgspec.Struct, frozen=True, gc=False):
     count: bool
     day: int = 0
     site_rate: bool = False
+    daily: str = ""
 
 
 class StateReply(msgspec.Struct, frozen=True, gc=False):
@@ -59,10 +65,11 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     *block* is the block in force, of the visitor, of everyone at its address, or of its network. *counts* has one
     number for each window, in the settings' order; it is empty where the visit was not counted. *strikes* is how many
     accounts at this address are blocked now. *score* is the visitor's, or None where nothing is known of it. *today*
-    is how many pages and calls the visitor has had on this day, this one among them. *entries* are the last few
-    addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before, as
-    far as that is remembered, and how often. *site_rate* is how many visits a second the whole site has had lately,
-    this one among them.
+    is how many pages count for the name *daily* of the query on this day, this one among them. *entries* are the last
+    few addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before,
+    as far as that is remembered, and how often. *site_rate* is how many visits a second the whole site has had lately,
+    this one among them. *held* is how many clearances are used side by side at the address, where a detector asked for
+    it: see `Engine.needs_held`.
     """
 
     block: Block | None
@@ -73,6 +80,7 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     entries: tuple[str, ...] = ()
     offences: tuple[tuple[str, int], ...] = ()
     site_rate: float = 0.0
+    held: int = 0
 
 
 class StateUnavailable(Exception):  # noqa: N818 - what the settings ask for, not an error

@@ -28,7 +28,25 @@ Outcome of checking a visitor's claim to be a known bot: no claim, still being c
 BY_SCRIPT = "by-script"
 """Code in `anomalies` for a page that a script requested, as an endless list does to load its next part."""
 
+NO_NAVIGATION = "no-navigation"
+"""Code in `anomalies` for a hidden link that the browser fetched without showing it: for a script, as an image."""
+
+UNMARKED_SITE = "unmarked-site"
+"""Code in `anomalies` for a visit at a time in which no links were marked, because the site only observed."""
+
+BY_PROGRAM = "by-program"
+"""Code in `anomalies` for a request that no browser makes: see `request.client_kind`."""
+
+WRONG_COOKIE = "wrong-cookie"
+"""Code in `anomalies` for a cookie of ours that we did not make: invented, changed or cut off."""
+
+ANSWERED = "answered"
+"""Code in `anomalies` for a visit that another server has answered already: only a block can stop the next one."""
+
 MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
+
+HIDDEN_KINDS: frozenset[MarkerKind] = frozenset({"trap", "maze"})
+"""Kinds of links that no person can see. They lead to no page."""
 
 
 class Marker(msgspec.Struct, frozen=True, gc=False):
@@ -37,12 +55,17 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
 
     *issued_to* is the digest of the visitor who received the link, *parent* the digest of the page it was on. *target*
     is the path and query that it leads to, empty for a trap.
+
+    *generation* is how often links were handed on, from visitor to visitor or from one address of a browser to the
+    next, on the way to this one. It starts again from 0 when a visitor comes without a marked link or obtains a
+    clearance.
     """
 
     kind: MarkerKind
     issued_to: bytes
     parent: bytes
     target: str
+    generation: int = 0
 
 
 class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked", "anomalies": "signs"}):
@@ -52,7 +75,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     - *visitor*: key of the visitor: the account if known, else the clearance after a solved challenge, else *prefix*.
     - *prefix*: the address prefix (IPv4 /32, IPv6 /64).
     - *target*: path and query of the requested page without any marker. *raw_target*: what was sent, if that differs.
-    - *tampered*: the request carried a marker that could not be decrypted.
+    - *tampered*: the request carried a marker that could not be decrypted, or that was made for another link.
     - *linked*: digests of the visitors that this browser was before, such as before a login or at another address.
     - *bot*: name of the verified bot that is allowed to pass, or "".
     - *claim*: the known bot that the visitor claims to be. *proof*: the outcome of checking that.
@@ -86,3 +109,24 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     anomalies: tuple[str, ...] = ()
     fingerprint: str = ""
     old_http: bool = False
+
+    @property
+    def referring_target(self) -> str:
+        """The path and query of the page that the request says it comes from, or "" if it does not say."""
+        _, separator, rest = self.referrer.partition("://")
+        return "/" + rest.partition("/")[2] if separator else ""
+
+    @property
+    def path(self) -> str:
+        """The path of the requested page."""
+        return self.target.partition("?")[0]
+
+    @property
+    def is_path_hidden(self) -> bool:
+        """Whether the browser knows the page by another path, as by an opaque address."""
+        return self.raw_target != "" and self.raw_target.partition("?")[0] != self.path
+
+    @property
+    def is_page_unknown(self) -> bool:
+        """Whether nothing but a tampered marker says which page was meant, as in an opaque address."""
+        return self.tampered and self.raw_target in {"", self.target}

@@ -1,23 +1,34 @@
 """
-A visitor without an account has made more requests today than a person needs (PubCrawl's containment).
+A visitor without an account has had more pages today than its budget allows (PubCrawl's containment).
 
-Up to k1 requests a day are free. After that a visitor without an account is challenged. A visitor who solved a
-challenge may make k2 requests and is then challenged again. Where a rate is set, all this holds only while the site is
-busy.
+Without a clearance an address may have k1 pages a day. After that it is challenged. Browsers obtain a clearance by
+themselves while the first page is read, and every holder has a budget of its own. Above k2 pages a day the models
+decide, as in the paper: a holder whose last whole session was judged to be a person's goes on, and one that is judged a
+crawler pays for its clearance again and again. Where no model has judged, the clearance has to be earned again after
+each k2 pages, which a browser does by itself. Where a rate is set, all this holds only while the site is busy. Programs
+are not contained: other rules hold for them.
+
+A gateway is an address of several people, such as a school. For each clearance that is held there side by side with
+others, the address may have another k1 pages without one. A crawler gains nothing by this: with each of these
+clearances it may read more pages anyway.
+
+Where the settings do not say otherwise, k1 and k2 are 20 and 300 at first. Once a thousand days of people are known,
+they rise to what one in a thousand of these days exceeds.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from hedgerow.core.decision import Evidence, PolicyRule
+from hedgerow.core.daily_limits import K1, K2, DailyLimits
+from hedgerow.core.decision import JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -27,23 +38,52 @@ from hedgerow.detectors.spec import (
     StateNeed,
 )
 
-_TEXT = "More than {limit} requests today."
 _K1 = EvidenceCode(
-    "containment", "k1", 1.0, _TEXT, "More than `k1` requests today from one address. Challenged; nobody is blocked."
-)
+    "containment", "k1", 1.0, "More than {limit} pages today without a clearance.",
+    "More than `k1` pages today from one address, by visitors without a clearance; more at a gateway. Challenged; "
+    "nobody is blocked.",
+)  # fmt: skip
+_SCRIPTED = EvidenceCode(
+    "containment-scripts", "k1-scripts", 1.0, "More than {limit} pages today for scripts, without a clearance.",
+    "More than twice `k1` pages today from one address for what says that it is a script. Declined with 429; nobody is "
+    "blocked. Pages that scripts fetch do not count for `k1`.",
+)  # fmt: skip
+_SCRIPTS = 2
 _K2 = EvidenceCode(
-    "containment", "k2", 1.0, _TEXT, "More than `k2` requests today by a visitor who solved a challenge."
-)
+    "containment", "k2", 1.0, "Another {limit} pages today.",
+    "Another `k2` pages today by the holder of one clearance. It has to be earned again.",
+)  # fmt: skip
+_K2_PERSON = EvidenceCode(
+    "containment", "k2-person", 0.0, "Another {limit} pages today, in the way of a person.",
+    "The same, of a visitor whose last whole session (`watch.paths`, else `watch.windows`) was judged a person's. "
+    "Nothing follows.",
+)  # fmt: skip
 
 
 class ContainmentSettings(Table, frozen=True):
     """PubCrawl's containment of visitors without an account."""
 
-    enabled: Annotated[bool, Meta(description="Contain visitors that are neither identified nor listed.")] = False
-    k1: Annotated[int, Meta(description="Pages and calls per day and address before a challenge.")] = 20
+    enabled: Annotated[
+        bool | Literal["auto"],
+        Meta(
+            description="Contain visitors that are neither identified nor listed. `auto`: where browsers get a script "
+            "that obtains a clearance, so not with forward-auth."
+        ),
+    ] = "auto"
+    k1: Annotated[
+        int | Literal["auto"],
+        Meta(
+            description="Pages per day and address without a clearance, before a challenge. `auto`: 20, or more if one "
+            "in a thousand of people's days on this site has more; at most 100."
+        ),
+    ] = "auto"
     k2: Annotated[
-        int, Meta(description="Pages and calls per day for a visitor that solved the challenge, before the next one.")
-    ] = 1000
+        int | Literal["auto"],
+        Meta(
+            description="Pages per day with one clearance, above which the models decide. `auto`: 300, or more if one "
+            "in a thousand of people's days on this site has more; at most 1,000. See `hedgerow limits`."
+        ),
+    ] = "auto"
     white_volume: Annotated[
         int,
         Meta(description="A white-listed source with more requests in a day is treated as unlisted until midnight."),
@@ -53,34 +93,71 @@ class ContainmentSettings(Table, frozen=True):
     ] = 0.0
 
     def faults(self) -> Faults:
-        yield from positive_faults(self, "k1", "k2", "white_volume")
-        if self.k2 < self.k1:
-            yield "k2", f"must be at least k1, {self.k1}; is {self.k2}"
+        yield from positive_faults(
+            self, "white_volume", *(name for name in ("k1", "k2") if getattr(self, name) != "auto")
+        )
+        k1, k2 = K1 if self.k1 == "auto" else self.k1, K2 if self.k2 == "auto" else self.k2
+        if k2 < k1:
+            yield "k2", f"must be at least k1, {k1}; is {k2}"
         if not (self.above_rate >= 0 and math.isfinite(self.above_rate)):
             yield "above_rate", f"must be 0 or more, is {self.above_rate}"
 
 
 class ContainmentDetector:
-    """Gives evidence of how much a visitor without an account has requested today; *above_rate* 0: always."""
+    """
+    Gives evidence of how much a visitor without an account has requested today; *above_rate* 0: always.
 
-    def __init__(self, k1: int, k2: int, *, above_rate: float = 0.0) -> None:
-        self._k1 = k1
-        self._k2 = k2
+    With *k1* or *k2* 0 the number is that of *limits* at the time.
+    """
+
+    def __init__(self, k1: int, k2: int, *, above_rate: float = 0.0, limits: DailyLimits | None = None) -> None:
+        self._own_k1 = k1
+        self._own_k2 = k2
         self._above_rate = above_rate
+        self._limits = DailyLimits() if limits is None else limits
+
+    @property
+    def _k1(self) -> int:
+        return self._own_k1 or self._limits.k1
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         if reply.site_rate < self._above_rate:
             return ()
         if visit.kind not in {"page", "call"} or visit.visitor.startswith(ACCOUNT):
             return ()
-        cleared = visit.visitor != visit.prefix
-        code, limit = (_K2, self._k2) if cleared else (_K1, self._k1)
-        return (code.evidence(limit=limit),) if reply.today > limit else ()
+        if visit.visitor != visit.prefix:
+            if BY_SCRIPT in visit.anomalies or visit.kind == "call":
+                return ()
+            k2 = self._own_k2 or self._limits.k2
+            if reply.today <= k2 or reply.today % k2 != 1:
+                return ()
+            return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
+        is_script = BY_SCRIPT in visit.anomalies
+        limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
+        # A form, or a call of a script, does not count. Once the pages are used up, it is not served either.
+        if reply.today + (visit.kind == "call") <= limit or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
+            return ()
+        return ((_SCRIPTED if is_script else _K1).evidence(limit=limit),)
+
+    def needs_held(self, visit: Visit, reply: StateReply) -> bool:
+        """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
+        return reply.today >= self._k1 and visit.visitor == visit.prefix
+
+
+def _is_judged_a_person(score: VisitorScore | None) -> bool:
+    """Tell whether the models had the last word, and said that it is a person."""
+    if score is None or score.identity != "person" or not score.reasons:
+        return False
+    return score.reasons[-1][0] == JUDGED_PERSON
 
 
 def _build(context: DetectorContext) -> ContainmentDetector | None:
     own = context.settings.table(ContainmentSettings)
-    return ContainmentDetector(own.k1, own.k2, above_rate=own.above_rate) if own.enabled else None
+    enabled = context.clears_silently if own.enabled == "auto" else own.enabled
+    if not enabled:
+        return None
+    k1, k2 = 0 if own.k1 == "auto" else own.k1, 0 if own.k2 == "auto" else own.k2
+    return ContainmentDetector(k1, k2, above_rate=own.above_rate, limits=context.daily_limits)
 
 
 def _needs(settings: SettingsTables) -> frozenset[StateNeed]:
@@ -91,10 +168,13 @@ DETECTOR = DetectorSpec(
     name="containment",
     doc=__doc__,
     order=70,
-    groups=(EvidenceGroup("containment", PolicyRule("challenge", 0.0)),),
-    codes=(_K1, _K2),
+    groups=(
+        EvidenceGroup("containment", PolicyRule("challenge", 0.0)),
+        EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
+    ),
+    codes=(_K1, _K2, _K2_PERSON, _SCRIPTED),
     build=_build,
-    enabled="`containment.enabled` (off by default)",
+    enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",
     schema=ContainmentSettings,
     needs=_needs,

@@ -122,7 +122,8 @@ def _follows(group: EvidenceGroup) -> str:
     rule = group.rule_for(_DefaultSettings())
     block = f"block for {rule.block_for:g} seconds" if rule.block_for else "nobody is blocked"
     by_default = "" if isinstance(group.rule, PolicyRule) else " (by default)"
-    return f"{rule.action}, {block}{by_default}{', steady' if rule.steady else ''}"
+    first = "challenge, and after the challenges of a day " if rule.challenges_first else ""
+    return f"{first}{rule.action}, {block}{by_default}{', steady' if rule.steady else ''}"
 
 
 def _where(spec: DetectorSpec) -> str:

@@ -19,7 +19,7 @@ from msgspec import Meta
 from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.settings_table import Table
 from hedgerow.core.state import StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import HIDDEN_KINDS, Visit
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, ReportRule
 from hedgerow.markers.token import visitor_digest
 from hedgerow.request.header_anomalies import find_anomalies
@@ -123,7 +123,7 @@ class HeaderAnomalyDetector:
         return (
             marker is not None
             and not visit.linked
-            and marker.kind not in {"trap", "maze"}
+            and marker.kind not in HIDDEN_KINDS
             and marker.issued_to == visitor_digest(visit.visitor)
         )
 

@@ -31,8 +31,8 @@ from hedgerow.detectors.spec import (
 from hedgerow.errors import DetectorError
 
 _NOT_DETECTORS = frozenset({"__main__", "documentation", "registry", "spec"})
-_RESERVED = frozenset({"lists", "store", "suspicion"})
-"""Groups of evidence that do not come from detectors."""
+_RESERVED = {"lists": 403, "store": 503, "suspicion": 403}
+"""Groups of evidence that do not come from detectors, and the HTTP status of a refusal."""
 
 
 class BuiltDetectors(NamedTuple):
@@ -57,6 +57,8 @@ class Registry:
             faults += [f"two {what} called {name!r}" for name, count in Counter(names).items() if count > 1]
         if faults:
             raise DetectorError("; ".join(faults))
+        self.statuses = _RESERVED | {group.name: group.status for spec in self.specs for group in spec.groups}
+        """The HTTP status of a refusal, by group of evidence."""
 
     def build(self, context: DetectorContext) -> BuiltDetectors:
         """Build the detectors for a site, or for the replay of a log."""
@@ -101,7 +103,7 @@ def _faults(spec: DetectorSpec) -> Iterator[str]:
     for code in spec.codes:
         if "{" in code.text and not code.when:
             yield f"detector {spec.name!r}: code {code.code!r} must say when it is given: its sentence is a template"
-    for group in sorted(groups & _RESERVED):
+    for group in sorted(groups & _RESERVED.keys()):
         yield f"detector {spec.name!r}: the group {group!r} is reserved"
     for group in sorted(groups - {code.group for code in spec.codes}):
         yield f"detector {spec.name!r}: group {group!r} has no codes"

@@ -12,9 +12,12 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from hedgerow.core.daily_limits import DailyLimits
 from hedgerow.core.decision import Evidence, PolicyRule
+from hedgerow.core.page_times import PageTimes
 from hedgerow.core.settings_table import Table
 from hedgerow.core.state import Detector
+from hedgerow.request.browser_signs import BrowserSigns
 
 T = TypeVar("T", bound=Table)
 
@@ -58,11 +61,12 @@ class EvidenceGroup(msgspec.Struct, frozen=True):
     """
     Evidence that has the same consequence. Its name is `Evidence.detector` in JSON and in the ledger.
 
-    *rule* is that consequence, or a function that reads it from the settings.
+    *rule* is that consequence, or a function that reads it from the settings. *status* is the HTTP status of a refusal.
     """
 
     name: str
     rule: PolicyRule | Callable[[SettingsTables], PolicyRule]
+    status: int = 403
 
     def rule_for(self, settings: SettingsTables) -> PolicyRule:
         return self.rule if isinstance(self.rule, PolicyRule) else self.rule(settings)
@@ -76,6 +80,9 @@ class DetectorContext(msgspec.Struct, frozen=True):
     says whether links of this site are marked at all, *is_marked* whether links to a target are, *is_closed* whether a
     target may only be reached by a marked link. *refused_bots* are the names of bots that the settings refuse, or None
     where known bots are not recognised. *access_log*: the visits come from a log in which links are not marked.
+    *clears_silently*: pages have a script by which browsers obtain a clearance. *page_times*: how long the site takes
+    for a page. *daily_limits*: how many pages a day visitors may have. *browser_signs* is shared by the detectors
+    of driven browsers.
     """
 
     settings: SettingsTables
@@ -85,6 +92,10 @@ class DetectorContext(msgspec.Struct, frozen=True):
     is_closed: Callable[[str], bool]
     refused_bots: Collection[str] | None
     access_log: bool = False
+    clears_silently: bool = True
+    page_times: PageTimes | None = None
+    daily_limits: DailyLimits | None = None
+    browser_signs: BrowserSigns = msgspec.field(default_factory=BrowserSigns)
 
 
 class ReportRule(msgspec.Struct, frozen=True):

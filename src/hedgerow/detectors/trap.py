@@ -4,6 +4,13 @@ The visitor requested a hidden link, which no person can see (mod_antiCrawl, 201
 Nobody can be framed. A trap link names the visitor that it was given to, and counts against that visitor only. If it is
 sent to somebody else, posted in public or embedded as an image on another site, the visit is recorded and weighs
 nothing. Whoever can read a link given to you is behind your own address, and could follow it there as well.
+
+Only a navigation counts, and a request that does not say what it is. A script may fetch every link of the page that it
+runs in, to have the next page ready. A browser says so (`Sec-Fetch-*`, `Sec-Purpose`). Then there is no page, nobody is
+blocked, and the evidence is next to nothing. A crawler that calls itself such a script gains little. A script fetches
+links of the page that it runs in, which the browser names as the referrer. One that fetches hidden links of other pages
+follows links from page to page: after two of them it is a suspect, and is challenged. For a visitor who solved a
+challenge all this weighs nothing.
 """
 
 from __future__ import annotations
@@ -15,11 +22,12 @@ from msgspec import Meta
 
 from hedgerow.core.decision import BlockResponse, Evidence, PolicyRule
 from hedgerow.core.settings_table import Faults, Table, positive_faults
-from hedgerow.core.state import StateReply
-from hedgerow.core.visit import Visit
+from hedgerow.core.state import CLEARANCE, StateReply
+from hedgerow.core.visit import HIDDEN_KINDS, NO_NAVIGATION, Visit
+from hedgerow.detectors.robots_reader import is_disallowed
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
 from hedgerow.markers.rules import Placement
-from hedgerow.markers.token import visitor_digest
+from hedgerow.markers.token import page_digest, visitor_digest
 
 _OWN = EvidenceCode(
     "trap", "trap", 1.0, "Followed a link of {where} that no person can see.",
@@ -37,6 +45,15 @@ _EMBEDDED = EvidenceCode(
 _PREFETCHED = EvidenceCode(
     "trap", "trap-prefetched", 0.0, "A browser prefetched a hidden link of {where}.",
     "A browser fetched the link ahead of a click (`Sec-Purpose`).",
+)  # fmt: skip
+_FETCHED = EvidenceCode(
+    "trap-fetch", "trap-fetched", 0.005, "A script fetched a hidden link of {where}.",
+    "`Sec-Fetch-*` says that a script of the page fetches the link, or that the page embeds it. Answered with 404; "
+    "nobody is blocked. It weighs 0 for a visitor who solved a challenge.",
+)  # fmt: skip
+_FETCHED_ELSEWHERE = EvidenceCode(
+    "trap-fetch", "trap-fetched-elsewhere", 0.5, "A script fetched a hidden link of {where}, and runs elsewhere.",
+    "The same, and the referrer is not the page with the hidden link: the script follows links from page to page.",
 )  # fmt: skip
 
 
@@ -58,6 +75,13 @@ class TrapSettings(Table, frozen=True):
             "every link."
         ),
     ] = 3
+    text: Annotated[
+        bool,
+        Meta(
+            description="Give hidden links a text in browsers with style sheets, because many crawlers follow no link "
+            "without."
+        ),
+    ] = True
     block_for: Annotated[float, Meta(description="How long a visitor that follows a hidden link is blocked.")] = 3600.0
     response: Annotated[BlockResponse, Meta(description='Or `"detain"`: serve the maze.')] = "refuse"
 
@@ -71,16 +95,21 @@ class TrapDetector:
     def __init__(self, page_name: Callable[[bytes], str]) -> None:
         self._page_name = page_name
 
-    def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one signature for all
+    def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         marker = visit.marker
-        if marker is None or marker.kind not in {"trap", "maze"}:
+        if marker is None or marker.kind not in HIDDEN_KINDS or is_disallowed(visit, reply):
             return ()
         page = self._page_name(marker.parent)
         where = f"the page {page}" if page else "a page of this site"
         if visit.prefetch:
             return (_PREFETCHED.evidence(where=where),)
-        if marker.issued_to == visitor_digest(visit.visitor) or marker.issued_to in visit.linked:
-            return (_OWN.evidence(where=where),)
+        # Another site, or a message, may lead a visitor to a link of somebody whose address it once shared.
+        linked = visit.linked if visit.origin in {"same", "unknown"} else ()
+        if marker.issued_to == visitor_digest(visit.visitor) or marker.issued_to in linked:
+            if NO_NAVIGATION not in visit.anomalies:
+                return (_OWN.evidence(where=where),)
+            code = _FETCHED if page_digest(visit.referring_target) == marker.parent else _FETCHED_ELSEWHERE
+            return (code.evidence(where=where, weight=0.0 if visit.visitor.startswith(CLEARANCE) else None),)
         if visit.origin == "cross":
             return (_EMBEDDED.evidence(where=where),)
         return (_OF_ANOTHER.evidence(where=where),)
@@ -99,8 +128,8 @@ DETECTOR = DetectorSpec(
     name="trap",
     doc=__doc__,
     order=10,
-    groups=(EvidenceGroup("trap", _rule),),
-    codes=(_OWN, _OF_ANOTHER, _EMBEDDED, _PREFETCHED),
+    groups=(EvidenceGroup("trap", _rule), EvidenceGroup("trap-fetch", PolicyRule("refuse", 0.0))),
+    codes=(_OWN, _OF_ANOTHER, _EMBEDDED, _PREFETCHED, _FETCHED, _FETCHED_ELSEWHERE),
     build=_build,
     enabled="`traps.enabled`",
     table="traps",

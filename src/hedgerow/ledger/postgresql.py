@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
@@ -21,8 +21,7 @@ import psycopg
 
 from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.ledger.queue import QueuedLedger
-from hedgerow.ledger.spool import Row, Spool
-from hedgerow.ledger.sqlite import row_of
+from hedgerow.ledger.sqlite import COLUMNS, row_of
 
 log = logging.getLogger(__name__)
 
@@ -34,17 +33,16 @@ _SCHEMA_LOCK = 7_316_542
 WRITE_LOCK = 7_316_543
 """The advisory lock that all writers of rows share."""
 
-COLUMNS = (
-    "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
-    "prefetch", "bot", "marker_kind", "minted_for", "parent", "marker_target", "asked", "tampered", "linked", "status",
-    "action", "code", "evidence", "ref", "claim", "proof", "signs", "fingerprint",
-)  # fmt: skip
-
 MIGRATIONS = tuple(
     files("hedgerow").joinpath("data/postgresql", name).read_text("utf-8")
-    for name in ("1_visits.sql", "2_batches.sql", "3_visits_number.sql", "4_lists.sql")
+    for name in ("1_visits.sql", "2_batches.sql", "3_visits_number.sql", "4_lists.sql", "5_observed.sql")
 )
 """The statements from each version to the next. Entries are never changed, only added."""
+OBSERVED_SINCE = 5
+"""The version that added the column `observed`."""
+
+_BATCH_SUFFIX = ".batch"
+Row = tuple[object, ...]
 
 _COPY = f"COPY visits ({', '.join(COLUMNS)}, odd) FROM STDIN"
 
@@ -55,6 +53,21 @@ def connect(url: str) -> psycopg.Connection[Any]:
         return psycopg.connect(url, connect_timeout=_CONNECT_TIMEOUT, application_name="hedgerow")
     except psycopg.Error as error:
         raise StoreAwayError(f"cannot reach PostgreSQL: {line_of(error)}") from None
+
+
+def batches(
+    connection: psycopg.Connection[Any], query: str, values: Sequence[object], size: int
+) -> Iterator[list[tuple[Any, ...]]]:
+    """
+    Yield the rows of *query*, which may be millions, in batches of *size*.
+
+    psycopg's own server-side cursor stays open if the server goes away while it is closed, and then warns. The cursor
+    here is the server's alone: the end of the transaction closes it.
+    """
+    connection.execute(f"DECLARE batches CURSOR FOR {query}".encode(), values, prepare=False)
+    while rows := connection.execute(f"FETCH {size} FROM batches".encode()).fetchall():
+        yield rows
+    connection.execute("CLOSE batches")
 
 
 def line_of(error: Exception) -> str:
@@ -117,6 +130,8 @@ def _refuse_newer(version: int) -> None:
 
 def _without_nul(row: Row) -> tuple[object, ...]:
     """Replace NUL in texts, which PostgreSQL cannot store. The last column has the original values as JSON."""
+    # Rows in the spool may be of an older version, without the last columns.
+    row = (*row, *[""] * (len(COLUMNS) - len(row)))
     odd = {name: value for name, value in zip(COLUMNS, row, strict=True) if isinstance(value, str) and "\0" in value}
     if not odd:
         return (*row, "")
@@ -124,12 +139,66 @@ def _without_nul(row: Row) -> tuple[object, ...]:
     return (*replaced, msgspec.json.encode(odd).decode())
 
 
-class PostgresLedger(QueuedLedger):
+class Spool:
     """
-    Writes entries to PostgreSQL at *url* and keeps them for *keep_days*.
+    Batches of rows in *folder*, at most *max_bytes* in total, for the time in which PostgreSQL is unreachable.
 
-    While it is unreachable, up to *spool* bytes go to *folder*.
+    The unique name of a batch is stored with its rows. So a batch that is written again, after a crash or by two
+    processes, is in the ledger once.
     """
+
+    def __init__(self, folder: Path, max_bytes: int) -> None:
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self.size = sum(path.stat().st_size for path in self._paths())
+
+    def __bool__(self) -> bool:
+        return any(self._paths())
+
+    def put(self, name: str, rows: Sequence[Row]) -> bool:
+        """Store a batch. Return False if it does not fit or cannot be written."""
+        data = msgspec.msgpack.encode(rows)
+        if self.size + len(data) > self._max_bytes:
+            return False
+        # The file name starts with the time, so that batches are read in order.
+        path = self._folder / f"{time.time_ns():020d}-{name}{_BATCH_SUFFIX}"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = path.with_suffix(".half")
+            partial.write_bytes(data)
+            partial.replace(path)
+        except OSError as error:
+            log.error("cannot spool rows of the ledger to %s: %s", self._folder, error)  # noqa: TRY400
+            return False
+        self.size += len(data)
+        return True
+
+    def batches(self) -> Iterator[tuple[str, list[Row], Path]]:
+        """Yield all batches, oldest first: name, rows, and the path for `drop`."""
+        for path in sorted(self._paths()):
+            try:
+                rows = msgspec.msgpack.decode(path.read_bytes(), type=list[Row])
+            except FileNotFoundError:
+                # Another process has written it.
+                continue
+            except (OSError, msgspec.MsgspecError) as error:
+                log.error("skipping %s, which cannot be read: %s", path, error)  # noqa: TRY400
+                continue
+            yield path.stem.partition("-")[2], rows, path
+
+    def drop(self, path: Path) -> None:
+        try:
+            self.size = max(0, self.size - path.stat().st_size)
+            path.unlink()
+        except FileNotFoundError:
+            pass
+
+    def _paths(self) -> list[Path]:
+        return list(self._folder.glob("*" + _BATCH_SUFFIX)) if self._folder.is_dir() else []
+
+
+class PostgresLedger(QueuedLedger):
+    """Writes entries to PostgreSQL and keeps them for *keep_days*. Up to *spool* bytes may wait in *folder*."""
 
     def __init__(
         self, url: str, folder: Path, *, keep_days: float = 30.0, queue: int = 100_000, spool: int = 1_000_000_000

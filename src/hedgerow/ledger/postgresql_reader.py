@@ -11,14 +11,16 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from hedgerow.errors import StoreError
-from hedgerow.ledger.postgresql import WRITE_LOCK, connect, line_of, version_of
-from hedgerow.ledger.reader import BATCH_SIZE, PASSED_PAGES, Row
+from hedgerow.ledger.postgresql import OBSERVED_SINCE, WRITE_LOCK, batches, connect, line_of, version_of
+from hedgerow.ledger.reader import BATCH_SIZE, LedgerReader, Row
 
 _LOCK_TIMEOUT = "200ms"
 
 
-class PostgresLedgerReader:
+class PostgresLedgerReader(LedgerReader):
     """The ledger at *url*. A lost connection is reopened by the next query."""
+
+    position_function = "strpos"
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -41,24 +43,19 @@ class PostgresLedgerReader:
     def _check_tables(self) -> int:
         """Return the size of the tables, or raise StoreError if there are none."""
         with self._transaction() as connection:
-            if not version_of(connection):
+            version = version_of(connection)
+            if not version:
                 raise StoreError(f"there is no ledger {self.name}: run hedgerow migrate with the site's settings")
+        if version < OBSERVED_SINCE:
+            self.missing_columns = frozenset({"observed"})
         sizes = "SELECT sum(pg_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'visits'::regclass"
-        return int(self._one(sizes) or 0)
-
-    def oldest(self) -> float | None:
-        at: float | None = self._one("SELECT at FROM visits ORDER BY at, id LIMIT 1")
-        return at
-
-    def span(self) -> int:
-        return int(self._one("SELECT max(id) - min(id) + 1 FROM visits") or 1)
+        return int(self._value(sizes) or 0)
 
     def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        query = f"SELECT {', '.join(columns)}, odd FROM visits ORDER BY at, id"  # noqa: S608 - constant names
+        query = f"SELECT {self._select_list(columns)}, odd FROM visits ORDER BY at, id"  # noqa: S608 - constant names
         # A separate connection: its transaction lasts as long as the iteration.
-        with self._store_errors(), closing(connect(self._url)) as connection, connection.cursor("hedgerow") as cursor:
-            cursor.execute(query.encode())
-            while batch := cursor.fetchmany(BATCH_SIZE):
+        with self._store_errors(), closing(connect(self._url)) as connection:
+            for batch in batches(connection, query, (), BATCH_SIZE):
                 yield [_restored(columns, row) for row in batch]
 
     def newest(self) -> int:
@@ -70,37 +67,40 @@ class PostgresLedgerReader:
             except psycopg.errors.LockNotAvailable:
                 # A writer takes long. The last final number is still valid.
                 return self._final
-            self._final = int(self._one("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM visits_id") or 0)
+            self._final = int(self._value("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM visits_id") or 0)
         return self._final
 
     def after(self, number: int, columns: Sequence[str]) -> Sequence[Row]:
         final = self.newest()
         if final <= number:
             return []
-        names = ["id", *columns]
-        query = f"SELECT {', '.join(names)}, odd FROM visits WHERE id > %s AND id <= %s ORDER BY id LIMIT {BATCH_SIZE}"  # noqa: S608
-        with self._transaction() as connection:
-            return [_restored(names, row) for row in connection.execute(query.encode(), (number, final))]
-
-    def find(self, reference: str, columns: Sequence[str]) -> Row | None:
-        query = f"SELECT {', '.join(columns)}, odd FROM visits WHERE ref = %s"  # noqa: S608 - constant names
-        with self._transaction() as connection:
-            row = connection.execute(query.encode(), (reference,)).fetchone()
-        return _restored(columns, row) if row is not None else None
+        condition = f"WHERE id > ? AND id <= ? ORDER BY id LIMIT {BATCH_SIZE}"
+        return self._rows(["id", *columns], condition, number, final)
 
     def count_pages(self, visitor: str) -> int:
-        stored = visitor.replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return int(self._one(f"SELECT count(*) FROM visits WHERE visitor = %s AND {PASSED_PAGES}", stored))  # noqa: S608
+        return super().count_pages(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"))
+
+    def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
+        return super().find_stopped(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"), columns)
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _one(self, query: str, *values: object) -> Any:
+    def _value(self, query: str, *values: object) -> Any:
         with self._transaction() as connection:
-            row = connection.execute(query.encode(), values).fetchone()
+            row = connection.execute(query.replace("?", "%s").encode(), values).fetchone()
         return row[0] if row is not None else None
+
+    def _all(self, query: str, *values: object) -> Sequence[Row]:
+        with self._transaction() as connection:
+            return connection.execute(query.replace("?", "%s").encode(), values).fetchall()
+
+    def _rows(self, columns: Sequence[str], condition: str, *values: object) -> Sequence[Row]:
+        query = f"SELECT {self._select_list(columns)}, odd FROM visits {condition}".replace("?", "%s")  # noqa: S608 - constants
+        with self._transaction() as connection:
+            return [_restored(columns, row) for row in connection.execute(query.encode(), values)]
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection[Any]]:

@@ -1,31 +1,33 @@
 """
 Reading of ledgers, for replays, reports, training, the watch and the lookup of references.
 
-`LedgerReader` is the protocol for both databases, and `open_ledger_reader` chooses by name. Readers never write. Other
-processes may write at the same time.
+`open_ledger_reader` chooses the database by name. Readers never write. Other processes may write at the same time.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlsplit
 
+from hedgerow.core.ledger import POSTGRESQL_SCHEMES
+from hedgerow.core.visit import BY_PROGRAM
 from hedgerow.errors import StoreError
+from hedgerow.ledger.people_days import VisitorPages
 from hedgerow.ledger.sqlite import LATER_COLUMNS
 
 Row = Sequence[Any]
 
 BATCH_SIZE = 1000
+_BUDGET_CODES = ("k1", "k2", "k1-scripts")
+"""Evidence that somebody read many pages, and nothing else."""
 
-PASSED_PAGES = "kind = 'page' AND action = 'pass'"
-_SCHEMES = ("postgresql", "postgres")
 
-
-class LedgerReader(Protocol):
+class LedgerReader(ABC):
     """
     A ledger for reading. Raises StoreError if it cannot be read.
 
@@ -34,44 +36,100 @@ class LedgerReader(Protocol):
 
     name: str
     size: int
+    missing_columns: frozenset[str] = frozenset()
+    """Columns that the ledger lacks because it is of an older version. They read as empty text."""
+    position_function = "instr"
 
     def oldest(self) -> float | None:
         """Return the time of the first visit, None if the ledger is empty."""
+        at = self._value("SELECT at FROM visits ORDER BY at, id LIMIT 1")
+        return at if isinstance(at, float) else None
 
     def span(self) -> int:
         """Return the approximate number of rows, at least 1."""
-
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        """Yield all rows ordered by time, in batches."""
-
-    def newest(self) -> int:
-        """Return the highest final row number: no row with a lower one can appear later."""
-
-    def after(self, number: int, columns: Sequence[str]) -> Sequence[Row]:
-        """Return the next final rows after *number*, ordered by number, which is each row's first value."""
-
-    def find(self, reference: str, columns: Sequence[str]) -> Row | None:
-        """Return the visit with *reference*."""
+        # Two separate queries use the index. One query for both would scan the table.
+        first, last = "SELECT min(id) FROM visits", "SELECT max(id) FROM visits"
+        return int(self._value(f"SELECT ({last}) - ({first}) + 1") or 1)
 
     def count_pages(self, visitor: str) -> int:
         """Return how many pages of the ledger the visitor received."""
+        received = "action = 'pass'"
+        if "observed" not in self.missing_columns:
+            received = f"({received} OR observed <> '')"
+        query = f"SELECT count(*) FROM visits WHERE visitor = ? AND kind = 'page' AND {received}"  # noqa: S608
+        return int(self._value(query, visitor))
 
+    def pages_of_visitors(self, start: float, end: float) -> Sequence[VisitorPages]:
+        """Return what each visitor read from *start* to *end*, without programs and verified bots."""
+        observed = "''" if "observed" in self.missing_columns else "observed"
+        signs = "''" if "signs" in self.missing_columns else "signs"
+        codes = ", ".join(f"'{code}'" for code in _BUDGET_CODES)
+        query = (
+            f"SELECT visitor, address, sum(CASE WHEN action = 'pass' OR {observed} <> '' THEN 1 ELSE 0 END), "  # noqa: S608
+            f"max(CASE WHEN code = 'suspect' OR (action <> 'pass' AND code NOT IN ({codes})) THEN 1 ELSE 0 END) "
+            f"FROM visits WHERE at >= ? AND at < ? AND kind = 'page' AND bot = '' "
+            f"AND {self.position_function}({signs}, '{BY_PROGRAM}') = 0 GROUP BY visitor, address"
+        )
+        rows = self._all(query, start, end)
+        return [VisitorPages(visitor, address, int(pages), bool(bad)) for visitor, address, pages, bad in rows]
+
+    def listed_pages(self, start: float, end: float) -> Sequence[Row]:
+        """Return address, account, code and number of the pages from *start* to *end* that a list decided on."""
+        return self._all(
+            "SELECT address, account, code, count(*) FROM visits WHERE at >= ? AND at < ? AND kind = 'page' "
+            "AND code IN ('list-white', 'list-black') GROUP BY address, account, code",
+            start, end,
+        )  # fmt: skip
+
+    def find(self, reference: str, columns: Sequence[str]) -> Row | None:
+        """Return the visit with *reference*."""
+        return next(iter(self._rows(columns, "WHERE ref = ?", reference)), None)
+
+    def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
+        """Return the last visit of *visitor* that did not pass, or would not have passed."""
+        rows = self._rows(columns, "WHERE visitor = ? AND action <> 'pass' ORDER BY at DESC, id DESC LIMIT 1", visitor)
+        return next(iter(rows), None)
+
+    def _select_list(self, columns: Sequence[str]) -> str:
+        return ", ".join("''" if name in self.missing_columns else name for name in columns)
+
+    @abstractmethod
+    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
+        """Yield all rows ordered by time, in batches."""
+
+    @abstractmethod
+    def newest(self) -> int:
+        """Return the highest final row number: no row with a lower one can appear later."""
+
+    @abstractmethod
+    def after(self, number: int, columns: Sequence[str]) -> Sequence[Row]:
+        """Return the next final rows after *number*, ordered by number, which is each row's first value."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
+    @abstractmethod
+    def _value(self, query: str, *values: object) -> Any:
+        """Return the first value of the first row, or None. Placeholders are question marks."""
 
-def is_url(where: str) -> bool:
-    """Return whether *where* is the URL of a PostgreSQL database and not a file."""
-    return where.partition("://")[0] in _SCHEMES and "://" in where
+    @abstractmethod
+    def _all(self, query: str, *values: object) -> Sequence[Row]:
+        """Return all rows of a query. Placeholders are question marks."""
+
+    @abstractmethod
+    def _rows(self, columns: Sequence[str], condition: str, *values: object) -> Sequence[Row]: ...
 
 
 def short_name(where: str) -> str:
     """Return the name of a log file, ledger file or database, without a password."""
-    return urlsplit(where).path.strip("/") or "postgresql" if is_url(where) else Path(where).name
+    if where.startswith(POSTGRESQL_SCHEMES):
+        return urlsplit(where).path.strip("/") or "postgresql"
+    return Path(where).name
 
 
 def open_ledger_reader(where: str) -> LedgerReader:
     """Open the ledger *where*: a file, or a URL that starts with postgresql://."""
-    if not is_url(where):
+    if not where.startswith(POSTGRESQL_SCHEMES):
         return SqliteLedgerReader(where)
     try:
         from hedgerow.ledger.postgresql_reader import PostgresLedgerReader
@@ -80,7 +138,7 @@ def open_ledger_reader(where: str) -> LedgerReader:
     return PostgresLedgerReader(where)
 
 
-class SqliteLedgerReader:
+class SqliteLedgerReader(LedgerReader):
     """The ledger in the file *path*, of this version or an older one."""
 
     def __init__(self, path: str) -> None:
@@ -96,16 +154,7 @@ class SqliteLedgerReader:
             except BaseException:
                 self._connection.close()
                 raise
-        self._missing_columns = {name for name in LATER_COLUMNS if name not in existing}
-
-    def oldest(self) -> float | None:
-        row = self._execute("SELECT at FROM visits ORDER BY at, id LIMIT 1").fetchone()
-        return row[0] if row and isinstance(row[0], float) else None
-
-    def span(self) -> int:
-        # Two separate queries use the index. One query for both would scan the table.
-        first, last = "SELECT min(id) FROM visits", "SELECT max(id) FROM visits"
-        return int(self._execute(f"SELECT ({last}) - ({first}) + 1").fetchone()[0] or 1)
+        self.missing_columns = frozenset(LATER_COLUMNS) - existing
 
     def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
         rows = self._execute(f"SELECT {self._select_list(columns)} FROM visits ORDER BY at, id")  # noqa: S608
@@ -117,27 +166,26 @@ class SqliteLedgerReader:
             yield batch
 
     def newest(self) -> int:
-        return int(self._execute("SELECT coalesce(max(id), 0) FROM visits").fetchone()[0])
+        return int(self._value("SELECT coalesce(max(id), 0) FROM visits"))
 
     def after(self, number: int, columns: Sequence[str]) -> Sequence[Row]:
-        query = f"SELECT id, {self._select_list(columns)} FROM visits WHERE id > ? ORDER BY id LIMIT {BATCH_SIZE}"  # noqa: S608
-        with self._store_errors():
-            return self._execute(query, number).fetchall()
-
-    def find(self, reference: str, columns: Sequence[str]) -> Row | None:
-        query = f"SELECT {self._select_list(columns)} FROM visits WHERE ref = ?"  # noqa: S608
-        found: Row | None = self._execute(query, reference).fetchone()
-        return found
-
-    def count_pages(self, visitor: str) -> int:
-        query = f"SELECT count(*) FROM visits WHERE visitor = ? AND {PASSED_PAGES}"  # noqa: S608
-        return int(self._execute(query, visitor).fetchone()[0])
+        return self._rows(["id", *columns], f"WHERE id > ? ORDER BY id LIMIT {BATCH_SIZE}", number)
 
     def close(self) -> None:
         self._connection.close()
 
-    def _select_list(self, columns: Sequence[str]) -> str:
-        return ", ".join("''" if name in self._missing_columns else name for name in columns)
+    def _value(self, query: str, *values: object) -> Any:
+        row = self._execute(query, *values).fetchone()
+        return row[0] if row is not None else None
+
+    def _all(self, query: str, *values: object) -> Sequence[Row]:
+        with self._store_errors():
+            return self._execute(query, *values).fetchall()
+
+    def _rows(self, columns: Sequence[str], condition: str, *values: object) -> Sequence[Row]:
+        with self._store_errors():
+            query = f"SELECT {self._select_list(columns)} FROM visits {condition}"  # noqa: S608 - constants
+            return self._execute(query, *values).fetchall()
 
     def _execute(self, query: str, *values: object) -> sqlite3.Cursor:
         with self._store_errors():

@@ -15,6 +15,7 @@ import msgspec
 from hedgerow.core.ledger import Entry
 from hedgerow.errors import StoreError
 from hedgerow.ledger.queue import QueuedLedger
+from hedgerow.sqlite_file import open_database, transaction
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +31,26 @@ CREATE TABLE IF NOT EXISTS visits (
     asked TEXT NOT NULL, tampered INTEGER NOT NULL, linked BLOB NOT NULL,
     status INTEGER NOT NULL, action TEXT NOT NULL, code TEXT NOT NULL, evidence TEXT NOT NULL, ref TEXT NOT NULL,
     claim TEXT NOT NULL DEFAULT '', proof TEXT NOT NULL DEFAULT '', signs TEXT NOT NULL DEFAULT '',
-    fingerprint TEXT NOT NULL DEFAULT ''
+    fingerprint TEXT NOT NULL DEFAULT '', observed TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
 """
-_COLUMNS = 29
-_VALUES = f"(NULL, {', '.join('?' * _COLUMNS)})"
+COLUMNS = (
+    "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
+    "prefetch", "bot", "marker_kind", "minted_for", "parent", "marker_target", "asked", "tampered", "linked", "status",
+    "action", "code", "evidence", "ref", "claim", "proof", "signs", "fingerprint", "observed",
+)  # fmt: skip
+"""The columns of a row; see `row_of`."""
+_INTO = f"INSERT INTO visits ({', '.join(COLUMNS)}) VALUES"
+_VALUES = f"({', '.join('?' * len(COLUMNS))})"
 # Many rows per statement: between two statements Python switches to other threads and waits for its turn again.
 _ROWS_PER_INSERT = 50
-_INSERT = f"INSERT INTO visits VALUES {_VALUES}"  # noqa: S608 - a constant
-_INSERT_MANY = f"INSERT INTO visits VALUES {', '.join([_VALUES] * _ROWS_PER_INSERT)}"  # noqa: S608 - a constant
-_VERSION = 2
+_INSERT = f"{_INTO} {_VALUES}"
+_INSERT_MANY = f"{_INTO} {', '.join([_VALUES] * _ROWS_PER_INSERT)}"
+_VERSION = 3
 # Columns that ledgers of older versions lack, in the order of the schema.
-LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint")
+LATER_COLUMNS = ("claim", "proof", "signs", "fingerprint", "observed")
 
 
 def _text(value: str) -> str:
@@ -60,7 +67,11 @@ def _text(value: str) -> str:
 def row_of(entry: Entry) -> tuple[object, ...]:
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
-    marker = (mark.kind, mark.issued_to, mark.parent, _text(mark.target)) if mark else (None, None, None, None)
+    marker: tuple[object, ...] = (None, None, None, None)
+    if mark is not None:
+        # The generation needs no column of its own: for nearly all links it is 0.
+        parent = mark.parent + bytes((mark.generation,)) if mark.generation else mark.parent
+        marker = (mark.kind, mark.issued_to, parent, _text(mark.target))
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
     return (
         visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
@@ -69,18 +80,14 @@ def row_of(entry: Entry) -> tuple[object, ...]:
         b"".join(visit.linked),
         entry.status, decision.action, decision.code, evidence, entry.reference,
         _text(visit.claim), visit.proof, " ".join(visit.anomalies), _text(visit.fingerprint),
+        decision.observed,
     )  # fmt: skip
 
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open the file *path*, creating it or upgrading it to this version."""
+    connection = open_database(path, "", name="the ledger ")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Readable by its owner only, like the key.
-        path.touch(mode=0o600)
-        connection = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > _VERSION:
             connection.close()
@@ -91,7 +98,7 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.executescript(_SCHEMA)
         _add_columns(connection)
         connection.execute(f"PRAGMA user_version={_VERSION}")
-    except (OSError, sqlite3.Error) as error:
+    except sqlite3.Error as error:
         raise StoreError(f"cannot open the ledger {path}: {error}") from None
     return connection
 
@@ -158,8 +165,7 @@ class SqliteLedger(QueuedLedger):
 
     def _write(self, batch: list[Entry]) -> None:
         connection = self._connection
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             whole = len(batch) - len(batch) % _ROWS_PER_INSERT
             for at in range(0, whole, _ROWS_PER_INSERT):
                 rows = map(row_of, batch[at : at + _ROWS_PER_INSERT])
@@ -169,9 +175,4 @@ class SqliteLedger(QueuedLedger):
             if newest - self._purged_at > _PURGE_INTERVAL:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
                 self._purged_at = newest
-            connection.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
         self.written += len(batch)

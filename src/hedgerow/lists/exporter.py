@@ -33,18 +33,23 @@ _Network = tuple[int, int, int]
 
 
 def write(target: Target, listings: Iterable[Listing], *, at: float) -> Iterator[str]:
-    """
-    Yield the text of an export. *at* is the time in its comment.
-
-    *listings* are the entries in force of both lists. For `plain` they must be of one list.
-    """
+    """Yield the text of an export of entries in force, of one list for `plain`. *at* is the time in its comment."""
     if target in _ENTRY_WRITERS:
         yield from _ENTRY_WRITERS[target](listings)
         return
     networks = _Networks(listings)
     left_out = f"; {networks.others} entries that are no addresses are left out" if networks.others else ""
     yield f"# Written by Hedgerow, {iso(float(int(at)))}{left_out}.\n"
-    yield from _NETWORK_WRITERS[target](networks)
+    if target in _NETWORK_WRITERS:
+        yield from _NETWORK_WRITERS[target](networks)
+        return
+    begin, line, end = _LINES[target]
+    yield begin
+    if line.count("{}") > 1:
+        yield from (line.format(network_text(*network), name) for network, name in networks.networks.items())
+    else:
+        yield from (line.format(network) for version in _BITS for network in networks.refused(version))
+    yield end
 
 
 def fields_of(listing: Listing) -> dict[str, str | None]:
@@ -150,32 +155,6 @@ def _cut(first: int, last: int) -> Iterator[tuple[int, int]]:
         first += 1 << shift
 
 
-def _nginx_deny(networks: _Networks) -> Iterator[str]:
-    for version in _BITS:
-        for network in networks.refused(version):
-            yield f"deny {network};\n"
-
-
-def _nginx_geo(networks: _Networks) -> Iterator[str]:
-    yield 'geo $hedgerow_list {\n    default "";\n'
-    for network, name in networks.networks.items():
-        yield f"    {network_text(*network)} {name};\n"
-    yield "}\n"
-
-
-def _apache(networks: _Networks) -> Iterator[str]:
-    yield "<RequireAll>\n    Require all granted\n"
-    for version in _BITS:
-        for network in networks.refused(version):
-            yield f"    Require not ip {network}\n"
-    yield "</RequireAll>\n"
-
-
-def _haproxy(networks: _Networks) -> Iterator[str]:
-    for network, name in networks.networks.items():
-        yield f"{network_text(*network)} {name}\n"
-
-
 def _nftables(networks: _Networks) -> Iterator[str]:
     yield "add table inet hedgerow\n"
     for version in _BITS:
@@ -204,7 +183,11 @@ def _ipset(networks: _Networks) -> Iterator[str]:
 _ENTRY_WRITERS: dict[Target, Callable[[Iterable[Listing]], Iterator[str]]] = {
     "plain": _plain, "csv": _csv, "json": _json,
 }  # fmt: skip
-_NETWORK_WRITERS: dict[Target, Callable[[_Networks], Iterator[str]]] = {
-    "nginx-deny": _nginx_deny, "nginx-geo": _nginx_geo, "apache": _apache, "haproxy": _haproxy, "nftables": _nftables,
-    "ipset": _ipset,
-}  # fmt: skip
+_NETWORK_WRITERS: dict[Target, Callable[[_Networks], Iterator[str]]] = {"nftables": _nftables, "ipset": _ipset}
+_LINES: dict[Target, tuple[str, str, str]] = {
+    "nginx-deny": ("", "deny {};\n", ""),
+    "nginx-geo": ('geo $hedgerow_list {\n    default "";\n', "    {} {};\n", "}\n"),
+    "apache": ("<RequireAll>\n    Require all granted\n", "    Require not ip {}\n", "</RequireAll>\n"),
+    "haproxy": ("", "{} {}\n", ""),
+}
+"""Beginning, line and end. A line with the name of the list is for both lists, one without is for the black list."""

@@ -41,7 +41,7 @@ _FAIL2BAN_JAIL = re.compile(r"""['"]([^'"]{1,200})['"]\s*:\s*\[([^\]]*)\]""")
 _QUOTED = re.compile(r"""['"]([^'"]*)['"]""")
 _FAIL2BAN_WITH_TIME = re.compile(r"(\S+)\s+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \+ (-?\d+) = ")
 _CROWDSEC_COLUMNS = ({"value", "duration"}, {"value", "scope"}, {"ip", "action", "expiration"})
-_BLANK = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 class ListError(HedgerowError):
@@ -64,11 +64,7 @@ class Defaults(msgspec.Struct, frozen=True):
 
 
 class ListImport:
-    """
-    An iterator over the entries of a file.
-
-    *source* is open for reading bytes, *name* is its name in messages. Without *format* it is detected.
-    """
+    """An iterator over the entries of *source*, a binary file. *name* is its name in messages."""
 
     def __init__(
         self,
@@ -119,14 +115,14 @@ class ListImport:
         if len(self.faults) < _MAX_FAULTS:
             self.faults.append(fault)
 
-    def _entry(self, fields: Mapping[str, Any], line: int = 0) -> Listing | None:
-        """Return an entry with these fields, or None after recording a fault."""
+    def _entry(self, fields: Mapping[str, Any], line: int = 0) -> Iterator[Listing]:
+        """Yield an entry with these fields, or record a fault."""
         defaults = self._defaults
         try:
             name = fields.get("list") or defaults.list
             if name not in LISTS:
                 raise ValueError(f"{name!r} is not a list; use white or black")  # noqa: TRY301
-            return Listing(
+            yield Listing(
                 name,
                 parse_subject(_text(fields.get("subject"), "subject")).text,
                 clean_text(_text(fields.get("reason") or defaults.reason, "reason")),
@@ -136,7 +132,6 @@ class ListImport:
             )
         except ValueError as error:
             self._fault(str(error), line)
-            return None
 
     def _lines(self) -> Iterator[str]:
         while raw := self._source.readline(_MAX_LINE_BYTES):
@@ -168,8 +163,7 @@ class ListImport:
             else:
                 comment = _COMMENT.search(text)
                 subject, rest = (text[: comment.start()], text[comment.start() :]) if comment else (text, "")
-            if listing := self._entry({"subject": subject, "reason": rest.strip()[1:]}):
-                yield listing
+            yield from self._entry({"subject": subject, "reason": rest.strip()[1:]})
 
     def _rows(self) -> Iterator[dict[str, str]]:
         """Yield the rows of a CSV file by column name."""
@@ -195,17 +189,15 @@ class ListImport:
 
     def _csv(self) -> Iterator[Listing]:
         for row in self._rows():
-            if listing := self._entry(row):
-                yield listing
+            yield from self._entry(row)
 
     def _json(self) -> Iterator[Listing]:
         """Objects of Hedgerow or CrowdSec; their fields tell which."""
-        for line, value in self._values():
+        for line, value in _JsonValues(self._read, self._name):
             if not isinstance(value, dict):
                 self._fault("not an object with a subject", line)
             elif "subject" in value:
-                if listing := self._entry(value, line):
-                    yield listing
+                yield from self._entry(value, line)
             else:
                 yield from self._alert(value, line)
 
@@ -249,8 +241,7 @@ class ListImport:
             "reason": decision.get("scenario") or decision.get("reason"),
             "until": max(until, 1.0) if until else 0.0,
         }
-        if listing := self._entry(fields, line):
-            yield listing
+        yield from self._entry(fields, line)
 
     def _fail2ban(self) -> Iterator[Listing]:
         """The output of `fail2ban-client` (`banned`, `get JAIL banip [--with-time]`), or its database."""
@@ -269,8 +260,7 @@ class ListImport:
             else:
                 bans = [{"subject": address} for address in line.split() if address != "[]"]
             for fields in bans:
-                if listing := self._entry(fields):
-                    yield listing
+                yield from self._entry(fields)
 
     def _fail2ban_database(self) -> Iterator[Listing]:
         name = getattr(self._source, "name", None)
@@ -285,100 +275,95 @@ class ListImport:
                     f"SELECT jail, ip, timeofban, bantime FROM {table}"  # noqa: S608 - one of two
                 ):
                     self._line += 1
-                    if listing := self._entry(_ban(str(address), float(at), int(seconds), f"fail2ban: {jail}")):
-                        yield listing
+                    yield from self._entry(_ban(str(address), float(at), int(seconds), f"fail2ban: {jail}"))
         except (sqlite3.Error, TypeError) as error:
             raise ListError(f"{self._name}: not a fail2ban database: {error}") from None
 
-    def _values(self) -> Iterator[tuple[int, Any]]:
-        """
-        Yield the members of a JSON array, or consecutive JSON values, each with its line number.
-
-        The file is read in pieces. If a value is longer than the piece at hand, the size of the next one doubles.
-        """
-        text = _JsonStream(self)
-        in_array = text.accept("[")
-        first = True
-        while not text.ended():
-            if in_array and text.accept("]"):
-                if not text.ended():
-                    raise ListError(f"{self._name}:{text.line}: unexpected text after the end of the array")
-                return
-            if in_array and not first and not text.accept(","):
-                raise ListError(f"{self._name}:{text.line}: a comma is missing")
-            line, value = text.value()
-            first = False
-            if value is not None or in_array:
-                yield line, value
-        if in_array:
-            raise ListError(f"{self._name}:{text.line}: the end of the array is missing")
-
-    def next_bytes(self, size: int) -> bytes:
+    def _read(self, size: int) -> bytes:
         raw = self._source.read(size)
         self.bytes_read += len(raw)
         return raw
 
-    @property
-    def name(self) -> str:
-        return self._name
 
+class _JsonValues:
+    """
+    An iterator over the members of a JSON array, or over consecutive JSON values, each with its line number.
 
-class _JsonStream:
-    """A parser of JSON values that holds only the current piece of the text."""
+    Only the current piece of the text is held. If a value is longer than that, the size of the next piece doubles.
+    """
 
-    def __init__(self, reading: ListImport) -> None:
-        self._reading = reading
+    def __init__(self, read: Callable[[int], bytes], name: str) -> None:
+        self._read = read
+        self._name = name
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._json = json.JSONDecoder()
         self._text = ""
         self._at = 0
         self._at_end = False
-        self.line = 1
+        self._line = 1
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        in_array = self._accept("[")
+        first = True
+        while not self._ended():
+            if in_array and self._accept("]"):
+                if not self._ended():
+                    raise self._error("unexpected text after the end of the array")
+                return
+            if in_array and not first and not self._accept(","):
+                raise self._error("a comma is missing")
+            line, value = self._value()
+            first = False
+            if value is not None or in_array:
+                yield line, value
+        if in_array:
+            raise self._error("the end of the array is missing")
+
+    def _error(self, text: str) -> ListError:
+        return ListError(f"{self._name}:{self._line}: {text}")
 
     def _read_more(self, size: int) -> None:
-        raw = self._reading.next_bytes(size)
+        raw = self._read(size)
         self._at_end = not raw
         self._text, self._at = self._text[self._at :], 0
         try:
             self._text += self._decoder.decode(raw, final=self._at_end)
         except UnicodeDecodeError:
-            raise ListError(f"{self._reading.name}:{self.line}: not UTF-8") from None
+            raise self._error("not UTF-8") from None
 
-    def ended(self) -> bool:
+    def _ended(self) -> bool:
         """Skip blanks, and return whether the text has ended."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _BLANK:
-                self.line += self._text[self._at] == "\n"
-                self._at += 1
-            if self._at < len(self._text):
-                return False
-            if self._at_end:
-                return True
+            blanks = _BLANKS.match(self._text, self._at)
+            self._line += blanks[0].count("\n") if blanks else 0
+            self._at = blanks.end() if blanks else self._at
+            if self._at < len(self._text) or self._at_end:
+                return self._at >= len(self._text)
             self._read_more(_CHUNK)
 
-    def accept(self, character: str) -> bool:
+    def _accept(self, character: str) -> bool:
         """Skip *character* and the blanks around it if it comes next, and return whether it does."""
-        if self.ended() or self._text[self._at] != character:
+        if self._ended() or self._text[self._at] != character:
             return False
         self._at += 1
-        self.ended()
+        self._ended()
         return True
 
-    def value(self) -> tuple[int, Any]:
+    def _value(self) -> tuple[int, Any]:
         size = _CHUNK
-        self.ended()
+        self._ended()
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
                 if self._at_end or len(self._text) - self._at > _MAX_VALUE_LENGTH:
                     reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-                    raise ListError(f"{self._reading.name}:{self.line}: not JSON: {reason}") from None
+                    raise self._error(f"not JSON: {reason}") from None
             else:
                 # A number may continue in the next piece.
                 if end < len(self._text) or self._at_end:
-                    line = self.line
-                    self.line += self._text.count("\n", self._at, end)
+                    line = self._line
+                    self._line += self._text.count("\n", self._at, end)
                     self._at = end
                     return line, value
             self._read_more(size)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Literal, get_args
 
@@ -20,7 +21,8 @@ import msgspec
 
 from hedgerow.core.decision import Action, Decision, Evidence
 from hedgerow.core.ip_bytes import format_ipv4, format_ipv6, pack_ipv4, pack_ipv6
-from hedgerow.lists.lookup import NetworksV4, NetworksV6
+from hedgerow.lists.lookup import NetworksV4
+from hedgerow.lists.lookup_v6 import NetworksV6
 
 ListName = Literal["white", "black"]
 SubjectKind = Literal["address", "network", "account", "agent", "asn"]
@@ -30,6 +32,8 @@ AsnOf = Callable[[str], int]
 """Returns the AS number of the operator of an address, 0 if unknown."""
 
 ACCOUNT, AGENT, ASN = "account:", "agent:", "AS"
+OWN_AUTHOR = "hedgerow report"
+"""The author of entries that Hedgerow makes itself."""
 
 _MAX_SUBJECT_LENGTH = 300
 _MAX_TEXT_LENGTH = 500
@@ -153,34 +157,18 @@ def clean_text(text: str) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
-def pattern_fits(pattern: str, user_agent: str) -> bool:
+def agent_pattern(pattern: str) -> re.Pattern[str]:
     """
-    Return whether a user agent matches *pattern*, in which `*` stands for anything. Case does not matter.
+    Compile a pattern of lower-cased user agents, in which `*` stands for anything.
 
-    The time is proportional to the length of the user agent.
+    Atomic groups never backtrack, so that the time is proportional to the length of the user agent.
 
-    >>> pattern_fits("*scrapy/*", "Scrapy/2.12 (+https://scrapy.org)"), pattern_fits("curl", "curl/8.0")
+    >>> bool(agent_pattern("*Scrapy/*").fullmatch("scrapy/2.12")), bool(agent_pattern("curl").fullmatch("curl/8.0"))
     (True, False)
     """
-    return _fits(pattern.lower().split("*"), user_agent.lower())
-
-
-def _fits(parts: Sequence[str], text: str) -> bool:
-    first, *rest = parts
-    if not rest:
-        return text == first
-    *middle, last = rest
-    if not text.startswith(first):
-        return False
-    position, end = len(first), len(text) - len(last)
-    if end < position or not text.endswith(last):
-        return False
-    for part in middle:
-        index = text.find(part, position, end)
-        if index < 0:
-            return False
-        position = index + len(part)
-    return True
+    first, *rest = map(re.escape, pattern.lower().split("*"))
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(first + middle + (".*" + rest[-1] if rest else ""), re.DOTALL)
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
@@ -230,11 +218,7 @@ def entry_of(match: ListMatch) -> Listing:
 
 
 def decide(match: ListMatch) -> Decision:
-    """
-    Return the decision of an entry: white passes, black is refused.
-
-    The evidence names the entry. Its details contain reason and author for the administrator.
-    """
+    """Return the decision of an entry: white passes, black is refused. The evidence has its reason and author."""
     note, subject = match
     evidence = Evidence("lists", note.code, note.weight, note.text, subject, note.details)
     return Decision(note.action, (evidence,), note.until)
@@ -249,12 +233,7 @@ def _no_pause() -> None:
 
 
 class Lists:
-    """
-    All entries, ready for lookup.
-
-    One thread at a time may `put` and `drop`. Its changes take effect when it calls `settle`. Other threads may `find`
-    in the meantime.
-    """
+    """All entries, ready for lookup. One thread at a time may change them, and `settle` applies the changes."""
 
     def __init__(self, listings: Iterable[Listing] = (), *, asn_of: AsnOf | None = None) -> None:
         self._v4: NetworksV4[Note] = NetworksV4()
@@ -262,12 +241,10 @@ class Lists:
         self._accounts: dict[str, _Notes] = {}
         self._asns: dict[int, _Notes] = {}
         self._agents: dict[str, _Notes] = {}
-        self._patterns: tuple[tuple[list[str], str, _Notes], ...] = ()
-        self._asn_of = asn_of or _no_asn
-        self._operators: dict[str, int] = {}
-        self._agent_cache: dict[str, tuple[tuple[str, _Notes], ...]] = {}
+        self.use(asn_of or _no_asn)
         self._notes: dict[tuple[Any, ...], _Notes] = {}
-        self._any = False
+        self.has_entries = False
+        """Whether there was any entry when changes were last applied: a visit need not be looked up otherwise."""
         self.sizes: dict[ListName, int] = dict.fromkeys(LISTS, 0)
         """The number of entries of each list, including those that have ended."""
         for listing in listings:
@@ -316,25 +293,26 @@ class Lists:
 
     def use(self, asn_of: AsnOf) -> None:
         """Set the function that returns the operators of addresses."""
-        self._asn_of = asn_of
-        self._operators = {}
+        self._asn_of = lru_cache(_CACHE_SIZE)(asn_of)
 
     def settle(self, pause: Callable[[], None] = _no_pause) -> None:
         """Apply all changes. *pause* is called from time to time, so that other threads can run."""
         self._v4.settle(pause)
         self._v6.settle(pause)
         # White patterns come first. User agents have no other order.
-        self._patterns = tuple(
-            (pattern.lower().split("*"), pattern, (note,))
+        self._patterns = patterns = tuple(
+            (agent_pattern(pattern), AGENT + pattern, note)
             for name in LISTS
             for pattern, notes in self._agents.items()
             for note in notes
             if note.list == name
         )
+        # A new cache, not a cleared one: a concurrent lookup may still add its result to the old one.
+        self._matches_of = lru_cache(_CACHE_SIZE)(
+            lambda agent: [(note, name) for pattern, name, note in patterns if pattern.fullmatch(agent.lower())]
+        )
         self._notes = {}
-        self._any = any(self.sizes.values())
-        # Replaced, not cleared: a concurrent lookup may still add its result to the old cache.
-        self._agent_cache = {}
+        self.has_entries = any(self.sizes.values())
 
     def _table(self, subject: Subject) -> tuple[dict[Any, _Notes], int | str]:
         if subject.version:
@@ -345,7 +323,7 @@ class Lists:
 
     def find(self, at: float, address: str, account: str = "", user_agent: str = "") -> ListMatch | None:
         """Return the entry that applies to a visitor at the time *at*, or None."""
-        if not self._any:
+        if not self.has_entries:
             return None
         if account and (notes := self._accounts.get(account)) and (note := _first_in_force(notes, at)):
             return note, ACCOUNT + account
@@ -357,35 +335,13 @@ class Lists:
         else:
             if match is not None:
                 return match
-            if self._asns and (note := _first_in_force(self._asns.get(number := self._operator(address), ()), at)):
+            if self._asns and (note := _first_in_force(self._asns.get(number := self._asn_of(address), ()), at)):
                 return note, f"{ASN}{number}"
         if self._patterns:
-            for pattern, notes in self._matching_patterns(user_agent):
-                if note := _first_in_force(notes, at):
-                    return note, AGENT + pattern
+            # A long user agent is not cached.
+            find = self._matches_of if len(user_agent) <= _MAX_SUBJECT_LENGTH else self._matches_of.__wrapped__
+            return next((match for match in find(user_agent) if match[0].ends > at), None)
         return None
-
-    def _operator(self, address: str) -> int:
-        operators = self._operators
-        number = operators.get(address)
-        if number is None:
-            number = self._asn_of(address)
-            if len(operators) >= _CACHE_SIZE:
-                operators = self._operators = {}
-            operators[address] = number
-        return number
-
-    def _matching_patterns(self, user_agent: str) -> tuple[tuple[str, _Notes], ...]:
-        cache = self._agent_cache
-        matches = cache.get(user_agent)
-        if matches is None:
-            text = user_agent.lower()
-            matches = tuple((pattern, notes) for parts, pattern, notes in self._patterns if _fits(parts, text))
-            if len(user_agent) <= _MAX_SUBJECT_LENGTH:
-                if len(cache) >= _CACHE_SIZE:
-                    cache = self._agent_cache = {}
-                cache[user_agent] = matches
-        return matches
 
 
 def _first_in_force(notes: _Notes, at: float) -> Note | None:

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from hedgerow.errors import StoreError
-from hedgerow.ledger.postgresql import connect, line_of, need_tables
+from hedgerow.ledger.postgresql import batches, connect, line_of, need_tables
 from hedgerow.lists.sql_store import BATCH_SIZE, ListChanges, ListStore, Row
 
 _LOCK = 7_316_544
@@ -101,12 +101,8 @@ class PostgresListFeed:
         self._connection.close()
 
 
-def _batches(connection: _Connection, query: str, values: Sequence[object]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield rows in batches from a server-side cursor: there may be millions."""
-    with connection.cursor("hedgerow_lists") as cursor:
-        cursor.execute(query.replace("?", "%s").encode(), values)
-        while rows := cursor.fetchmany(BATCH_SIZE):
-            yield rows
+def _batches(connection: _Connection, query: str, values: Sequence[object]) -> Iterator[list[Any]]:
+    return batches(connection, query.replace("?", "%s"), values, BATCH_SIZE)
 
 
 @contextmanager

@@ -163,11 +163,7 @@ class ListStore(ABC):
             return True
 
     def put(self, listings: Iterable[Listing], *, replacing: str = "") -> int:
-        """
-        Store all entries, or none if the iterable raises. Return how many there were.
-
-        Other entries of the author *replacing* are removed.
-        """
+        """Store all entries, or none if the iterable raises, and remove others of the author *replacing*."""
         count = 0
 
         def rows(number: int) -> Iterator[Row]:

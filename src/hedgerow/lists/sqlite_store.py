@@ -15,6 +15,7 @@ from typing import Any
 
 from hedgerow.errors import StoreError
 from hedgerow.lists.sql_store import BATCH_SIZE, ListChanges, ListStore, Row
+from hedgerow.sqlite_file import transaction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -58,14 +59,8 @@ class SqliteLists(ListStore):
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self.connected() as connection:
             connection.execute(f"PRAGMA cache_size=-{_CACHE_BYTES // 1000}")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with transaction(connection):
                 yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
@@ -89,13 +84,12 @@ class SqliteLists(ListStore):
                 connection.close()
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in _SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO purged VALUES (0)")
-            connection.execute(f"PRAGMA user_version={_VERSION}")
-        connection.execute("COMMIT")
+        with transaction(connection):
+            if not connection.execute("PRAGMA user_version").fetchone()[0]:
+                for statement in _SCHEMA.split(";"):
+                    connection.execute(statement)
+                connection.execute("INSERT INTO purged VALUES (0)")
+                connection.execute(f"PRAGMA user_version={_VERSION}")
 
 
 class SqliteListFeed:
@@ -148,9 +142,7 @@ class SqliteListFeed:
 def _store_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise StoreError(f"the lists {path} are being written by another program; try again") from None
-        raise StoreError(f"cannot use the lists {path}: {error}") from None
     except (OSError, sqlite3.Error) as error:
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            raise StoreError(f"the lists {path} are being written by another program; try again") from None
         raise StoreError(f"cannot use the lists {path}: {error}") from None

@@ -1,22 +1,19 @@
-"""
-The format of a log's lines, given by the user or detected from the first lines, and the parser for it.
-"""
+"""The format of a log's lines, given by the user or detected from the first lines, and the parser for it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, get_args
 
 import msgspec
 
 from hedgerow.errors import LogError
-from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser
+from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser, W3c, alb_extract, is_w3c, json_extract
 from hedgerow.logs.formats import UNKNOWN, Format, LineParser, detect_plain_format
 from hedgerow.logs.patterns import Extract, is_pattern, pattern_extract
-from hedgerow.logs.structured import W3c, alb_extract, is_w3c, json_extract
-from hedgerow.request.bot_verifier import BotVerifier
+from hedgerow.request.bots import BotVerifier
 
 PLAIN_FORMATS = ("common", "combined", "vhost-common", "vhost-combined")
 FORMAT_NAMES = (*PLAIN_FORMATS, "json", "alb", "w3c")
@@ -50,18 +47,15 @@ class Dialect(msgspec.Struct, frozen=True):
             return ()
         return (self.fields["session"],) if "session" in self.fields else SESSION_COOKIES
 
+    def names(self) -> FieldNames:
+        return FieldNames(self.fields, sessions=bool(self.sessions))
+
     def extract(self) -> Extract:
         return pattern_extract(self.form, self.fields, self.sessions, alone=self.by == "session")
 
-    def parser(
-        self,
-        extract: Callable[[bytes], dict[str, str] | None],
-        *,
-        accounts: bool = False,
-        bot_verifier: BotVerifier | None = None,
-    ) -> FieldParser:
+    def parser(self, extract: Extract, bot_verifier: BotVerifier | None = None) -> FieldParser:
         return FieldParser(
-            extract, accounts=accounts or self.by == "account", sessions=self.sessions, by_session=self.by == "session",
+            extract, accounts=self.by == "account", sessions=self.sessions, by_session=self.by == "session",
             cookies=self.cookies, bot_verifier=bot_verifier,
         )  # fmt: skip
 
@@ -95,7 +89,7 @@ def detect_format(lines: Sequence[bytes], dialect: Dialect = DEFAULT_DIALECT) ->
     if is_w3c(list(lines)):
         return _format("w3c", lines, dialect)
     tried = [line for line in lines if line.strip()][:_MAX_LINES]
-    names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))
+    names = dialect.names()
     matches: Counter[str] = Counter()
     for line in tried:
         matches["json"] += line.lstrip()[:1] == b"{" and json_extract(names, line) is not None
@@ -114,23 +108,19 @@ def _format(name: str, lines: Sequence[bytes], dialect: Dialect) -> Format:
     return Format(name, exact=any(visit is not None and visit.at % 1 for visit in visits))
 
 
-def parser(
-    form: Format, dialect: Dialect = DEFAULT_DIALECT, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
-) -> Parser:
-    """Return the parser of lines of *form*."""
-    names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))
+def parser(form: Format, dialect: Dialect = DEFAULT_DIALECT, bot_verifier: BotVerifier | None = None) -> Parser:
     extract: Extract
     if form.name == "w3c":
-        extract = W3c(names)
+        extract = W3c(dialect.names())
     elif form.name == "json":
-        extract = partial(json_extract, names)
+        extract = partial(json_extract, dialect.names())
     elif form.name == "alb":
         extract = alb_extract
     elif form.name == "pattern":
         extract = dialect.extract()
     else:
-        return LineParser(form, accounts=accounts or dialect.by == "account", bot_verifier=bot_verifier)
-    return dialect.parser(extract, accounts=accounts, bot_verifier=bot_verifier)
+        return LineParser(form, accounts=dialect.by == "account", bot_verifier=bot_verifier)
+    return dialect.parser(extract, bot_verifier)
 
 
 def has_directives(parse: Parser) -> bool:

@@ -1,35 +1,32 @@
 """
 Named fields of a log line, and the `Visit` that they make.
 
-Every format except the plain ones of nginx and Apache uses this. A line first becomes a dictionary of texts with the
-names of `NAMES`, whatever the server calls them.
+Every format except the plain ones of nginx and Apache uses this: JSON lines (Caddy, Traefik, nginx), AWS load
+balancers, W3C logs (CloudFront, IIS), Parquet. A line first becomes a dictionary of texts with the names of `NAMES`,
+whatever the server calls them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from hedgerow.core.address import prefix_of
 from hedgerow.core.request_kind import kind_of, origin_of_referrer
 from hedgerow.core.visit import Kind, Origin, Visit
-from hedgerow.logs.formats import (
-    NO_BOT,
-    OLD_HTTP,
-    PARTIAL_CONTENT,
-    UNAUTHORIZED,
-    address_of,
-    seconds_of,
-    split_request,
-)
+from hedgerow.errors import LogError
+from hedgerow.logs.formats import NO_BOT, OLD_HTTP, PARTIAL_CONTENT, UNAUTHORIZED, address_of, seconds_of, split_request
 from hedgerow.markers.token import visitor_digest
 from hedgerow.request.account import cookie_value, visitor_of
-from hedgerow.request.bot_verifier import BotVerifier
+from hedgerow.request.bots import BotVerifier
 
 NAMES = {
     "time": ("time_local", "time_iso8601", "@timestamp", "timestamp", "ts", "StartUTC", "time", "msec", "datetime"),
@@ -144,6 +141,7 @@ def _value_at(data: Any, path: tuple[str, ...]) -> str | None:
     return data if isinstance(data, str) else repr(data)
 
 
+@dataclass(eq=False)
 class FieldParser:
     """
     Parses lines that *extract* splits into named fields (None for a malformed line).
@@ -152,22 +150,12 @@ class FieldParser:
     the session is the visitor. With *cookies* the visit is linked to it.
     """
 
-    def __init__(
-        self,
-        extract: Callable[[bytes], dict[str, str] | None],
-        *,
-        accounts: bool = False,
-        sessions: Sequence[str] = (),
-        by_session: bool = True,
-        cookies: bool = False,
-        bot_verifier: BotVerifier | None = None,
-    ) -> None:
-        self.extract = extract
-        self._by_session = by_session
-        self._cookies = cookies
-        self._accounts = accounts
-        self._sessions = tuple(name.encode("latin-1", "replace") for name in sessions)
-        self._bot_verifier = bot_verifier
+    extract: Callable[[bytes], dict[str, str] | None]
+    accounts: bool = False
+    sessions: Sequence[str] = ()
+    by_session: bool = True
+    cookies: bool = False
+    bot_verifier: BotVerifier | None = None
 
     def __call__(self, line: bytes) -> Visit | None:
         fields = self.extract(line)
@@ -177,8 +165,8 @@ class FieldParser:
         """Return the visit with these fields, or None without a time and a client (or session)."""
         at = parse_time(fields.get("time", ""))
         client = fields.get("address", "").partition(",")[0].strip() or "-"
-        logged_session = self._session(fields) if self._sessions else ""
-        session = logged_session if self._by_session else ""
+        logged_session = self._session(fields) if self.sessions else ""
+        session = logged_session if self.by_session else ""
         if at is None or (client == "-" and not session):
             return None
         address = address_of(client)
@@ -195,19 +183,19 @@ class FieldParser:
         referrer, agent = _text(fields, "referrer"), _text(fields, "agent")
         kind: Kind = "asset" if code == PARTIAL_CONTENT else kind_of(method, target)
         origin: Origin = origin_of_referrer(referrer, host) if host else "unknown"
-        account = _text(fields, "user") if self._accounts and code != UNAUTHORIZED else ""
-        bot = self._bot_verifier.match_address(at, address, agent) if self._bot_verifier is not None else NO_BOT
+        account = _text(fields, "user") if self.accounts and code != UNAUTHORIZED else ""
+        bot = self.bot_verifier.match_address(at, address, agent) if self.bot_verifier is not None else NO_BOT
         return Visit(
             at, address, session or visitor_of(account, prefix), prefix, method, target, kind, account, host, agent,
             referrer, origin, False, bot.bot, None, code, "", False,
-            (visitor_digest(logged_session),) if logged_session and self._cookies else (), bot.claim, bot.proof, (), "",
+            (visitor_digest(logged_session),) if logged_session and self.cookies else (), bot.claim, bot.proof, (), "",
             version == OLD_HTTP,
         )  # fmt: skip
 
     def _session(self, fields: Mapping[str, str]) -> str:
         session = _text(fields, "session")
         if not session and (cookies := _text(fields, "cookies").encode("latin-1", "replace")):
-            values = (cookie_value(cookies, name) for name in self._sessions)
+            values = (cookie_value(cookies, name.encode("latin-1", "replace")) for name in self.sessions)
             session = next(filter(None, values), b"").decode("latin-1")
         return SESSION + short_session(session) if session else ""
 
@@ -241,3 +229,87 @@ def _request(fields: Mapping[str, str]) -> tuple[str, str, str]:
     query = _text(fields, "query").removeprefix("?")
     version = _text(fields, "version").removeprefix("HTTP/")
     return "" if method == "-" else method, f"{target}?{query}" if query and "?" not in target else target, version
+
+
+_ALB = re.compile(
+    r'(?:h2|https?|grpcs?|wss?) (\S+) \S+ (\S+) \S+ \S+ \S+ \S+ (\d{3}|-) \S+ \S+ \S+ "([^"]*+)" '
+    r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?: .*)?\Z',
+    re.ASCII,
+)
+_JSON = msgspec.json.Decoder()
+_W3C_NEEDED = {"c-ip", "time"}
+
+
+def json_extract(names: FieldNames, line: bytes) -> dict[str, str] | None:
+    try:
+        data = _JSON.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return names.texts(data) if isinstance(data, dict) else None
+
+
+def alb_extract(line: bytes) -> dict[str, str] | None:
+    """Return the fields of a line of an AWS application load balancer, which has no referrer."""
+    match = _ALB.match(line.decode("latin-1"))
+    if match is None:
+        return None
+    at, client, status, request, agent = match.groups()
+    return {"time": at, "address": client, "status": status, "request": request, "agent": agent}
+
+
+class W3c:
+    """Splits lines of a W3C log (IIS, CloudFront) as its directives say."""
+
+    def __init__(self, names: FieldNames | None = None) -> None:
+        self._fields: list[str] = []
+        self._names = names or FieldNames()
+        self._date = ""
+
+    def is_directive(self, line: bytes) -> bool:
+        """Return whether *line* is a directive, and apply it."""
+        if not line.startswith(b"#"):
+            return False
+        name, _, rest = line[1:].decode("latin-1").strip().partition(":")
+        if name.lower() == "fields":
+            self._fields = rest.split()
+        elif name.lower() == "date":
+            self._date = rest.split()[0] if rest.split() else ""
+        return True
+
+    def __call__(self, line: bytes) -> dict[str, str] | None:
+        text = line.rstrip(b"\r").decode("latin-1")
+        values = text.split("\t") if "\t" in text else text.split(" ")
+        if not self._fields or len(values) != len(self._fields):
+            return None
+        row = {name: value for name, value in zip(self._fields, values, strict=True) if value != "-"}
+        fields = self._names.texts(row)
+        fields["time"] = f"{row.get('date', self._date)}T{row.get('time', '')}+00:00"
+        tabs = "\t" in text
+        for name in ("agent", "referrer", "cookies"):
+            # IIS writes a plus for a space. CloudFront uses percent encoding.
+            if name in fields:
+                fields[name] = unquote(fields[name]) if tabs else fields[name].replace("+", " ")
+        return fields
+
+
+def is_w3c(lines: list[bytes]) -> bool:
+    """Return whether a directive in *lines* names the needed fields."""
+    for line in lines:
+        if line.startswith(b"#Fields:"):
+            return set(line[8:].decode("latin-1").split()) >= _W3C_NEEDED
+    return False
+
+
+def parquet_rows(path: str, names: FieldNames) -> Iterator[list[dict[str, str]]]:
+    """Yield batches of rows of a Parquet file as fields."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise LogError(f"{path}: Parquet needs pyarrow; install hedgerow[parquet]") from None
+    try:
+        file = parquet.ParquetFile(path)
+        for batch in file.iter_batches(batch_size=20_000):
+            rows: list[Mapping[str, Any]] = batch.to_pylist()
+            yield [names.texts(row) for row in rows]
+    except (OSError, ValueError) as error:
+        raise LogError(f"{path}: cannot be read as Parquet: {str(error).partition(chr(10))[0]}") from None

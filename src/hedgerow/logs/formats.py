@@ -1,5 +1,5 @@
 r"""
-The default formats of nginx and Apache, and the rows of the ledger: each line or row becomes a `Visit`.
+The default formats of nginx and Apache: each line becomes a `Visit`.
 
 A virtual host (`example.org:443`) may come first, and further fields may follow:
 
@@ -17,17 +17,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Any, get_args
 
 import msgspec
 
 from hedgerow.core.address import parse_address, prefix_of
 from hedgerow.core.ip_bytes import canonical
 from hedgerow.core.request_kind import kind_of, origin_of_referrer
-from hedgerow.core.visit import Kind, Marker, MarkerKind, Origin, Proof, Visit
-from hedgerow.markers.token import VISITOR_BYTES
+from hedgerow.core.visit import Kind, Origin, Visit
 from hedgerow.request.account import visitor_of
-from hedgerow.request.bot_verifier import BotMatch, BotVerifier
+from hedgerow.request.bots import BotMatch, BotVerifier
 
 _TIME = r"\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})? [+-]\d{4}"
 _QUOTED = r'([^"\\]*+(?:\\.[^"\\]*+)*+)'
@@ -234,11 +232,7 @@ def account_of(user: str) -> str:
 
 
 def split_request(line: str) -> tuple[str, str, str]:
-    """
-    Return method, target and version of a request line. Text that is none, such as a TLS greeting, is all target.
-
-    The target may contain spaces. It ends at the last ` HTTP/` that is followed only by a version. Linear in time.
-    """
+    """Return method, target and version. Text that is no request, such as a TLS greeting, is all target."""
     method = _METHOD.match(line)
     if method is None:
         return "", line, ""
@@ -246,68 +240,6 @@ def split_request(line: str) -> tuple[str, str, str]:
     if not separator or not _VERSION.match(version):
         return method[0][:-1], line[method.end() :], ""
     return method[0][:-1], target, version
-
-
-LEDGER_COLUMNS = (
-    "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
-    "prefetch", "bot", "marker_kind", "minted_for", "parent", "marker_target", "asked", "tampered", "linked", "status",
-    "claim", "proof", "signs", "fingerprint",
-)  # fmt: skip
-_KINDS = frozenset(get_args(Kind))
-_ORIGINS = frozenset(get_args(Origin))
-_MARKERS = frozenset(get_args(MarkerKind))
-_PROOFS = frozenset(get_args(Proof))
-
-
-def visit_of_row(row: Sequence[Any]) -> Visit | None:
-    """Return the visit in a row of the ledger (`LEDGER_COLUMNS`), or None if a value is invalid."""
-    at, visitor, address, account, method, host, target, kind, referrer, agent, origin, prefetch, *more = row
-    (
-        bot,
-        mark,
-        issued_to,
-        parent,
-        marker_target,
-        asked,
-        tampered,
-        linked,
-        status,
-        claim,
-        proof,
-        anomalies,
-        fingerprint,
-    ) = more
-    texts = (
-        visitor,
-        address,
-        account,
-        method,
-        host,
-        target,
-        referrer,
-        agent,
-        bot,
-        asked,
-        claim,
-        anomalies,
-        fingerprint,
-    )
-    if not isinstance(at, float) or not isinstance(status, int) or not all(isinstance(t, str) for t in texts):
-        return None
-    if kind not in _KINDS or origin not in _ORIGINS or proof not in _PROOFS or not isinstance(linked, bytes):
-        return None
-    marker = None
-    if mark:
-        valid = isinstance(issued_to, bytes) and isinstance(parent, bytes) and isinstance(marker_target, str)
-        if mark not in _MARKERS or not valid:
-            return None
-        marker = Marker(mark, issued_to, parent, marker_target)
-    digests = tuple(linked[i : i + VISITOR_BYTES] for i in range(0, len(linked), VISITOR_BYTES))
-    return Visit(
-        at, address, visitor, prefix_of(address), method, target, kind, account, host, agent, referrer,
-        origin, bool(prefetch), bot, marker, status, asked, bool(tampered), digests,
-        claim, proof, tuple(anomalies.split()), fingerprint,
-    )  # fmt: skip
 
 
 def readable(text: str) -> str:

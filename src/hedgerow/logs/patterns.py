@@ -41,17 +41,7 @@ _DIRECTIVE = re.compile(r"\s*(?:log_format\s+\S+(?:\s+escape=\w+)?|LogFormat)\s+
 _SINGLE, _DOUBLE = (re.compile(rf"{q}((?:[^{q}\\]|\\.)*){q}", re.DOTALL) for q in "'\"")
 _ADDRESS_LISTS = {"address", "forwarded"}
 _COOKIE = "cookie_"
-_NUMBERED_DEFAULT_TIMES = {
-    "sec",
-    "msec",
-    "usec",
-    "begin:sec",
-    "begin:msec",
-    "begin:usec",
-    "end:sec",
-    "end:msec",
-    "end:usec",
-}
+_NUMERIC_TIME = re.compile(r"(?:begin:|end:)?[mu]?sec")
 _MAX_LENGTH = 4096
 _DEFAULT_TIMES = {"%d/%b/%Y:%T %z": "", "%d/%b/%Y:%H:%M:%S %z": ""}
 
@@ -83,10 +73,8 @@ def pattern_extract(
     names = [name for name, _ in parts if name]
     if alone and sessions and "session" in names:
         names.append("address")
-    for needed, description in (
-        ("address", "the client ($remote_addr or %h)"),
-        ("time", "the time ($time_local or %t)"),
-    ):
+    needs = {"address": "the client ($remote_addr or %h)", "time": "the time ($time_local or %t)"}
+    for needed, description in needs.items():
         if needed not in names:
             raise LogError(f"the format does not contain {description}, which is needed")
     expression = re.compile(_expression(parts), re.ASCII | re.DOTALL)
@@ -143,7 +131,7 @@ def _apache_parts(pattern: str, given: Mapping[str, str]) -> list[tuple[str | No
             parts.append((None, "%"))
         elif letter == "t" and not inside:
             parts += [(None, "["), ("time", ""), (None, "]")]
-        elif letter == "t" and inside in _NUMBERED_DEFAULT_TIMES:
+        elif letter == "t" and _NUMERIC_TIME.fullmatch(inside):
             parts.append(("time", ""))
         elif letter == "t":
             form = inside.removeprefix("begin:").removeprefix("end:")
@@ -174,11 +162,7 @@ def _merged(parts: list[tuple[str | None, str]]) -> list[tuple[str | None, str]]
 
 
 def _expression(parts: list[tuple[str | None, str]]) -> str:
-    """
-    Return a regular expression in which each field ends where the text after it begins.
-
-    Everything is possessive or atomic, so that matching takes linear time.
-    """
+    """Return a regular expression in which each field ends where the text after it begins. It takes linear time."""
     text = ""
     consumed = False
     for k, (name, literal) in enumerate(parts):

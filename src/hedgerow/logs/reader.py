@@ -3,10 +3,9 @@ Reading of log files as visits in the order of time, with counts of what was rea
 
 - Files are read oldest first, whatever their order on the command line. Files of the same hours, such as those of two
   web servers, are merged. Within a file, lines keep their order.
-- Most logs have times in whole seconds. Twenty requests spread over a second would look like a burst. So the visits of
-a
-  second are spread evenly over it in their order: the k-th of n, counted from 0, gets k/n of the second. A bounded
-  number of visits is held back for that.
+- Most logs have times in whole seconds. Twenty requests spread over a second would look like a burst. So the visits
+  of a second are spread evenly over it in their order: the k-th of n, counted from 0, gets k/n of the second. A
+  bounded number of visits is held back for that.
 - If the compression of a file is damaged, everything before the damage is read, and the damage is reported.
 """
 
@@ -29,16 +28,21 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
-import zstandard
 
+from hedgerow.core.ledger import POSTGRESQL_SCHEMES
 from hedgerow.core.visit import Visit
 from hedgerow.errors import LogError, StoreError
-from hedgerow.ledger.reader import is_url, open_ledger_reader
+from hedgerow.ledger.reader import open_ledger_reader
 from hedgerow.logs.dialect import DEFAULT_DIALECT, Dialect, Parser, detect_format, has_directives, is_directive, parser
-from hedgerow.logs.fields import FieldNames
-from hedgerow.logs.formats import LEDGER, LEDGER_COLUMNS, Format, readable, visit_of_row
-from hedgerow.logs.structured import parquet_rows
-from hedgerow.request.bot_verifier import BotVerifier
+from hedgerow.logs.fields import parquet_rows
+from hedgerow.logs.formats import LEDGER, Format, readable
+from hedgerow.logs.ledger_rows import LEDGER_COLUMNS, visit_of_row
+from hedgerow.request.bots import BotVerifier
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 MAX_LINE_BYTES = 65_536
 """Maximum bytes of a line. A longer one is bad."""
@@ -49,13 +53,11 @@ _MAX_SAMPLES = 5
 SAMPLE_LENGTH = 200
 _MAX_HELD_BACK = 100_000
 _BLOCK = 1 << 18
-_ZSTD_BLOCK = 1 << 12
 _BYTES_EXAMINED = 1 << 16
 _LINES_EXAMINED = 200
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _PARQUET_MAGIC = b"PAR1"
 _LEDGER_MAGIC = b"SQLite format 3\0"
-_READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
 
 
 class ReadCounts(msgspec.Struct):
@@ -121,19 +123,13 @@ class LogReader:
 
     Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, detected by its first bytes), a ledger (a
     file or the URL of PostgreSQL), or "-" for standard input. All are examined first: LogError if one cannot be read at
-    all. *accounts* and *bot_verifier* are as in `LineParser`. *dialect* describes the lines.
+    all. *bot_verifier* is as in `LineParser`. *dialect* describes the lines.
     """
 
     def __init__(
-        self,
-        paths: Sequence[str],
-        *,
-        accounts: bool = False,
-        bot_verifier: BotVerifier | None = None,
-        dialect: Dialect = DEFAULT_DIALECT,
+        self, paths: Sequence[str], *, bot_verifier: BotVerifier | None = None, dialect: Dialect = DEFAULT_DIALECT
     ) -> None:
         self.counts = ReadCounts()
-        self._accounts = accounts
         self._bot_verifier = bot_verifier
         self._sources = [open_log(path, dialect) for path in paths]
         for source in self._sources:
@@ -149,11 +145,8 @@ class LogReader:
         return all(source.format.name == "ledger" for source in self._sources)
 
     def __iter__(self) -> Iterator[Visit]:
-        return _merged([(source.start, self._visits(source)) for source in self._sources])
-
-    def _visits(self, source: Source) -> Iterator[Visit]:
-        visits = source.visits(self.counts, accounts=self._accounts, bot_verifier=self._bot_verifier)
-        return visits if source.format.exact else spread(visits)
+        opened = [(one, one.visits(self.counts, bot_verifier=self._bot_verifier)) for one in self._sources]
+        return _merged([(one.start, visits if one.format.exact else spread(visits)) for one, visits in opened])
 
 
 def _merged(sources: Sequence[tuple[float, Iterator[Visit]]]) -> Iterator[Visit]:
@@ -178,11 +171,7 @@ def _merged(sources: Sequence[tuple[float, Iterator[Visit]]]) -> Iterator[Visit]
 
 
 def spread(visits: Iterator[Visit], *, max_held: int = _MAX_HELD_BACK) -> Iterator[Visit]:
-    """
-    Spread consecutive visits of one second evenly over it, in their order.
-
-    At most *max_held* visits are held back. If a second has more, each such run is spread over it.
-    """
+    """Spread consecutive visits of one second evenly over it. At most *max_held* visits are held back."""
     run: list[Visit] = []
     for visit in visits:
         if run and (visit.at != run[0].at or len(run) >= max_held):
@@ -209,7 +198,7 @@ class TextSource:
         self._unread: Iterator[bytes] | None = None
         self.is_plain = False
         """True for an uncompressed file that can be read from any offset."""
-        compressed = _first_bytes(file).startswith((_ZSTD_MAGIC, *_COMPRESSIONS))
+        compressed = _first_bytes(file).startswith(tuple(_COMPRESSIONS))
         blocks = _blocks(file, self._damage)
         examined: list[bytes] = []
         while sum(map(len, examined)) < _BYTES_EXAMINED and (block := next(blocks, None)) is not None:
@@ -233,19 +222,14 @@ class TextSource:
         self.start = next(times, -math.inf)
         """The time of the first valid line, by which files are ordered."""
 
-    def parser(self, *, accounts: bool = False, bot_verifier: BotVerifier | None = None) -> Parser:
-        return parser(self.format, self.dialect, accounts=accounts, bot_verifier=bot_verifier)
+    def parser(self, bot_verifier: BotVerifier | None = None) -> Parser:
+        return parser(self.format, self.dialect, bot_verifier)
 
     def visits(
-        self,
-        counts: ReadCounts,
-        *,
-        accounts: bool = False,
-        bot_verifier: BotVerifier | None = None,
-        blocks: Iterator[bytes] | None = None,
+        self, counts: ReadCounts, *, bot_verifier: BotVerifier | None = None, blocks: Iterator[bytes] | None = None
     ) -> Iterator[Visit]:
-        """The visits in the file, or in its *blocks*, where somebody has read those already."""
-        parse = self.parser(accounts=accounts, bot_verifier=bot_verifier)
+        """Yield the visits in the file, or in *blocks* of it that were read before."""
+        parse = self.parser(bot_verifier)
         directives = has_directives(parse)
         seen = 0
         for lines in _lines(self.blocks(counts) if blocks is None else blocks):
@@ -310,15 +294,12 @@ def _blocks(file: BinaryIO, damage: list[str]) -> Iterator[bytes]:
     """Yield the decompressed contents of *file*. If it is damaged, add the reason to *damage*."""
     try:
         magic = _first_bytes(file)
-        if magic.startswith(_ZSTD_MAGIC):
-            yield from _unzstd(file)
-            return
         plain: BinaryIO = file
         for start, decompress in _COMPRESSIONS.items():
             if magic.startswith(start):
                 plain = decompress(file)
         # Unlike read, read1 returns the data before an error.
-        while block := plain.read1(_BLOCK):  # type: ignore[attr-defined]  # all four classes have it, BinaryIO does not
+        while block := plain.read1(_BLOCK):  # type: ignore[attr-defined]  # all of these classes have it, BinaryIO does not
             yield block
     except _READ_ERRORS as error:
         damage.append(_reason(error))
@@ -328,28 +309,8 @@ _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
     b"\xfd7zXZ\0": lzma.LZMAFile,
     b"BZh": bz2.BZ2File,
+    b"\x28\xb5\x2f\xfd": zstd.ZstdFile,
 }
-
-
-def _unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """
-    Decompress Zstandard step by step: the library's reader does not notice that a file was cut off.
-
-    The blocks are small, because nothing else limits the size of their decompressed data.
-    """
-    decoder = zstandard.ZstdDecompressor().decompressobj()
-    incomplete = False
-    while piece := file.read(_ZSTD_BLOCK):
-        while piece:
-            incomplete = True
-            yield decoder.decompress(piece)
-            piece = b""
-            if decoder.eof:
-                piece = decoder.unused_data
-                decoder = zstandard.ZstdDecompressor().decompressobj()
-                incomplete = False
-    if incomplete:
-        raise EOFError("the file ends before the compressed data do")
 
 
 class LedgerSource:
@@ -365,16 +326,13 @@ class LedgerSource:
                 self.size: int | None = reader.size
                 first = reader.oldest()
         except StoreError as error:
-            raise LogError(str(error) if is_url(path) else f"{error}; is it a ledger of Hedgerow?") from None
+            is_file = not path.startswith(POSTGRESQL_SCHEMES)
+            raise LogError(f"{error}; is it a ledger of Hedgerow?" if is_file else str(error)) from None
         self.start = first if first is not None else -math.inf
 
     def visits(
-        self,
-        counts: ReadCounts,
-        *,
-        accounts: bool = False,  # noqa: ARG002 - the ledger already names accounts and bots
-        bot_verifier: BotVerifier | None = None,  # noqa: ARG002
-    ) -> Iterator[Visit]:
+        self, counts: ReadCounts, *, bot_verifier: BotVerifier | None = None  # noqa: ARG002 - the ledger names bots
+    ) -> Iterator[Visit]:  # fmt: skip
         seen = 0
         try:
             with closing(open_ledger_reader(self.path)) as reader:
@@ -411,17 +369,15 @@ class ParquetSource:
         self.path = path
         self.size: int | None = Path(path).stat().st_size
         self._dialect = dialect
-        self._names = FieldNames(dialect.fields, sessions=bool(dialect.sessions))
+        self._names = dialect.names()
         parse = dialect.parser(lambda _: None)
         first = next(parquet_rows(path, self._names), [])
         visits = [visit for row in first[:_LINES_EXAMINED] if (visit := parse.visit(row))]
         self.format = Format("parquet", exact=any(visit.at % 1 for visit in visits))
         self.start = visits[0].at if visits else -math.inf
 
-    def visits(
-        self, counts: ReadCounts, *, accounts: bool = False, bot_verifier: BotVerifier | None = None
-    ) -> Iterator[Visit]:
-        parse = self._dialect.parser(lambda _: None, accounts=accounts, bot_verifier=bot_verifier)
+    def visits(self, counts: ReadCounts, *, bot_verifier: BotVerifier | None = None) -> Iterator[Visit]:
+        parse = self._dialect.parser(lambda _: None, bot_verifier)
         for rows in parquet_rows(self.path, self._names):
             yield from _counted(rows, parse.visit, counts)
         counts.bytes_read += self.size or 0
@@ -432,7 +388,7 @@ Source = TextSource | LedgerSource | ParquetSource
 
 def open_log(path: str, dialect: Dialect = DEFAULT_DIALECT) -> Source:
     """Open and examine the log *path*. Raise LogError if it cannot be read at all."""
-    if is_url(path):
+    if path.startswith(POSTGRESQL_SCHEMES):
         return LedgerSource(path)
     file = _open(path)
     magic = _first_bytes(file)

@@ -28,7 +28,7 @@ _DEFAULT_PORTS = {b"http": b"80", b"https": b"443"}
 
 
 class PageLocation(NamedTuple):
-    """The address of a page: scheme, host (with its port) and target (path and query)."""
+    """The address of a page: scheme (empty if unknown), host (with its port) and target (path and query)."""
 
     scheme: bytes
     host: bytes
@@ -38,6 +38,9 @@ class PageLocation(NamedTuple):
 def resolve(url: bytes, location: PageLocation) -> tuple[bytes, bytes] | None:
     """
     Return the target on this site that *url* leads to, and its fragment with "#"; None for other sites and schemes.
+
+    A link from http to https is one to another scheme: a mark must not turn it into a link that stays on http. If the
+    page's scheme is unknown, both count as its own.
 
     >>> here = PageLocation(b"http", b"example.org", b"/docs/start.html?x=1")
     >>> resolve(b"next.html#top", here), resolve(b"../a b", here), resolve(b"//other.example/", here)
@@ -61,15 +64,11 @@ def resolve_all(urls: Iterable[bytes], location: PageLocation) -> list[tuple[byt
 
 
 def _resolve_slowly(url: bytes, location: PageLocation) -> tuple[bytes, bytes] | None:
-    """
-    Resolve by the WHATWG URL standard, for http and https.
-
-    The two schemes count as the same: behind a proxy that terminates TLS we do not always know the browser's.
-    """
+    """Resolve by the WHATWG URL standard, for http and https."""
     url = url.strip(_CONTROL).translate(None, _REMOVED)
     scheme = _SCHEME.match(url)
     if scheme is not None:
-        if scheme[1].lower() not in {b"http", b"https"}:
+        if scheme[1].lower() not in ({location.scheme} if location.scheme else _DEFAULT_PORTS):
             return None
         url = url[scheme.end() :]
         slashes = len(url) - len(url.lstrip(b"/\\"))
@@ -80,8 +79,8 @@ def _resolve_slowly(url: bytes, location: PageLocation) -> tuple[bytes, bytes] |
     path = path.replace(b"\\", b"/")
     if path.startswith(b"//"):
         host, slash, path = path[2:].partition(b"/")
-        its_scheme = scheme[1].lower() if scheme is not None else location.scheme
-        if _host(host, its_scheme) != _host(location.host, location.scheme):
+        own_scheme = location.scheme or (scheme[1].lower() if scheme is not None else b"")
+        if _host(host, own_scheme) != _host(location.host, own_scheme):
             return None
         path = slash + path or b"/"
     elif not path:
@@ -101,7 +100,7 @@ def _resolve_slowly(url: bytes, location: PageLocation) -> tuple[bytes, bytes] |
 
 def _host(host: bytes, scheme: bytes) -> bytes:
     host = host.rpartition(b"@")[2].lower()
-    return host.removesuffix(b":" + _DEFAULT_PORTS[scheme]).removesuffix(b":")
+    return host.removesuffix(b":" + _DEFAULT_PORTS.get(scheme, b"")).removesuffix(b":")
 
 
 def _without_dots(path: bytes) -> bytes:

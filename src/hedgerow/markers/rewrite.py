@@ -10,31 +10,44 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
 from typing import Literal
 
 from hedgerow.core.visit import MarkerKind
+from hedgerow.markers.clean import PARAMETER, SCRIPT_ELEMENT, ChecksPlan, CleanCodec, View, split_link, without_marks
+from hedgerow.markers.encoding import KIND_CODES, PAGE_BYTES
+from hedgerow.markers.hidden_targets import hidden_targets
+from hedgerow.markers.hidden_texts import WINDOW, add_link_texts, hidden_texts, may_have_text
 from hedgerow.markers.html.scanner import Finding, FindingKind, Scanner
 from hedgerow.markers.resolve import PageLocation, resolve, resolve_all
-from hedgerow.markers.rules import Link, LinkCache, LinkShape, Mode, Placement, Rules
+from hedgerow.markers.rules import CLEAN, Link, LinkCache, LinkShape, Mode, Placement, Rules
+from hedgerow.markers.scripts import LINKS_ELEMENT
 from hedgerow.markers.siv_batch import MEMORY_PER_TEXT, SivPlan
-from hedgerow.markers.token import KIND_CODES, PAGE_BYTES, TokenCodec, page_digest
+from hedgerow.markers.token import TokenCodec, page_digest
 
-Insert = Literal["address", "base", "style", "trap", "scripted"]
+Insert = Literal[
+    "address", "base", "script", "links", "clearance", "style", "trap", "text-trap-0", "text-trap-0-end", "text-trap-1",
+    "text-trap-1-end", "text-trap-2", "text-trap-2-end", "scripted",
+]  # fmt: skip
 """
 What a gap gets that is the same all over a page for one visitor: the address that the browser shows, the page's base,
-the style of hidden links, and the start of such a link. "scripted" adds nothing: it says that a script owns the page.
+the script that hides a clean mark, the one that hides those of links, the one that obtains a clearance, the style of
+hidden links, the start of such a link without text, and start and end of one with text, in three forms. "scripted" adds
+nothing: it says that a script owns the page.
 """
-Segment = tuple[bytes, Literal["", "token"] | Insert, bytes]
-"""A literal, and the gap after it: none, an insert, or a token, which seals the bytes."""
+Gap = Literal["", "token", "mark"] | Insert
+Segment = tuple[bytes, Gap, bytes]
+"""A literal, and the gap after it: none, an insert, or a token or a clean mark, which seals the bytes."""
 
 _REFRESH = re.compile(rb"(\s*[\d.]*\s*[;,]?\s*(?:[uU][rR][lL]\s*=\s*)?)([\"']?)(.*?)\2?\s*\Z", re.DOTALL)
 _WIDGET = re.compile(
     rb"data-(?:bs-)?(?:toggle|target|slide|parent|dismiss|ride)|role\s*=\s*[\"']?(?:tab|button)|aria-controls",
     re.IGNORECASE,
 )
+# An attribute of a link that the browser saves instead of showing it.
+_DOWNLOAD = re.compile(rb"[\t\n\f\r \"'/]download[\t\n\f\r />=]", re.IGNORECASE)
 _LEAKY = frozenset({b"unsafe-url", b"always", b"no-referrer-when-downgrade", b"origin-when-crossorigin", b"default"})
 # Leads to the same target from every page.
 _ABSOLUTE = re.compile(rb"\s*(?:[/\\]|https?:[/\\]{2})", re.IGNORECASE)
@@ -47,13 +60,19 @@ _AFTER_BASE = frozenset({"base", "head-end", "after-link", "body-end"})
 _CHANGES_LINKS = frozenset({"base", "scripted"})
 _USUAL_LENGTH = 15
 _LITERAL_END: Segment = (b"", "", b"")
+_TEXT_TRAPS: tuple[tuple[Insert, Insert], ...] = (
+    ("text-trap-0", "text-trap-0-end"),
+    ("text-trap-1", "text-trap-1-end"),
+    ("text-trap-2", "text-trap-2-end"),
+)
+_TEXT_TRAP_ENDS = frozenset(end for _, end in _TEXT_TRAPS)
+# In place of what the mark of a hidden link seals, until its target is chosen.
+_HIDDEN = KIND_CODES["trap"]
 _MANY = 8
 _MOST_AT_ONCE = 1_000
 _MOST_KNOWN = 50_000
 # Their number is sealed in two bytes.
 _MOST_HIDDEN_LINKS = 0xFFFF
-PARAMETER = b"~"
-"""The query parameter that carries the token in readable mode."""
 
 
 @dataclass(slots=True)
@@ -62,19 +81,37 @@ class Skeleton:
     A page, or a part of one, with gaps.
 
     *parts* are its literals and, empty, its gaps. The gaps at *tokens* get *contents*, one each, sealed; those at
-    *inserts* get what they name. *plan* is how the codec next to it seals the contents.
+    *marks* get a clean mark for *marked*, one each; those at *inserts* get what they name. *plan* and *checks* are how
+    the codec next to them does it.
     """
 
     parts: list[bytes]
     tokens: list[int]
     contents: list[bytes]
     inserts: list[tuple[int, Insert]]
+    marks: list[int] = field(default_factory=list)
+    marked: list[bytes] = field(default_factory=list)
     plan: tuple[TokenCodec, SivPlan] | None = None
+    checks: tuple[CleanCodec, ChecksPlan] | None = None
+
+    def add(self, literal: bytes, gap: Gap, sealed: bytes) -> None:
+        """Add a literal and the gap after it."""
+        self.parts.append(literal)
+        if gap == "token":
+            self.tokens.append(len(self.parts))
+            self.contents.append(sealed)
+        elif gap == "mark":
+            self.marks.append(len(self.parts))
+            self.marked.append(sealed)
+        elif gap:
+            self.inserts.append((len(self.parts), gap))
+        self.parts.append(b"")
 
     def segments(self) -> Iterator[Segment]:
         gaps: dict[int, Segment] = {
             at: (b"", "token", sealed) for at, sealed in zip(self.tokens, self.contents, strict=True)
         }
+        gaps |= {at: (b"", "mark", sealed) for at, sealed in zip(self.marks, self.marked, strict=True)}
         gaps |= {at: (b"", name, b"") for at, name in self.inserts}
         literal = b""
         for at, part in enumerate(self.parts):
@@ -87,7 +124,7 @@ class Skeleton:
 
     @property
     def memory(self) -> int:
-        return 400 + 75 * len(self.parts) + MEMORY_PER_TEXT * len(self.tokens)
+        return 400 + 75 * len(self.parts) + MEMORY_PER_TEXT * (len(self.tokens) + len(self.marks))
 
 
 class SkeletonCache:
@@ -145,13 +182,20 @@ def _is_below_root(target: bytes) -> bool:
     return target.partition(b"?")[0].rfind(b"/") > 0
 
 
+def _origin(location: PageLocation) -> bytes:
+    return location.scheme + b"://" + location.host
+
+
 def _folder(location: PageLocation) -> bytes:
     """Return what relative links depend on: the whole path, because `?page=2` does."""
-    return location.host + location.target.partition(b"?")[0]
+    return _origin(location) + location.target.partition(b"?")[0]
 
 
 def _segments(link: Link) -> Sequence[Segment]:
-    return ((link[0], "token", link[1]), (link[2], "", b"")) if link else ()
+    if not link:
+        return ()
+    gap: Gap = "mark" if link[3][1] == CLEAN else "token"
+    return (link[0], gap, link[1]), (link[2], "", b"")
 
 
 class PageRewriter:
@@ -160,7 +204,8 @@ class PageRewriter:
 
     The page is at *location*; its links are issued to *issued_to* and have *parent* as their parent page. *shown_at* is
     the opaque address by which the page was asked for, if it was. Then the browser must be told the page's base, and
-    links within the page must lead to that address.
+    links within the page must lead to that address. *at* is the time of the visit. *generation* is that of
+    its links.
     """
 
     _FAR = 65_536
@@ -175,12 +220,18 @@ class PageRewriter:
         issued_to: bytes,
         parent: bytes,
         *,
+        at: float = 0.0,
         shown_at: bytes = b"",
+        generation: int = 0,
     ) -> None:
         self.location = location
         self.issued_to = issued_to
         self.parent = parent
-        self.codec = codec
+        self.codec = codec.handed_on if generation else codec
+        self._clean = codec.clean
+        self._at = at
+        self._generation = generation
+        self._view: View | None = None
         self.is_marked = bool(shown_at)
         self.needs_base = self.is_marked and _is_below_root(location.target)
         """Whether the browser would resolve relative links in the wrong folder: the page is not in its top folder."""
@@ -191,17 +242,51 @@ class PageRewriter:
         self._cache = cache
         self._is_fragment = False
         self._placement: Placement | None = None
-        self._inserts: dict[Insert, bytes] = {"address": shown_at}
+        self._has_texts = False
+        self._inserts: dict[Insert, bytes] = {"address": shown_at, "script": b"", "links": b"", "clearance": b""}
         if self.needs_base:
             self._inserts["base"] = b"<base href=" + quoted(location.target) + b">"
         self._scanner: Scanner | None = None
 
-    def add_bait(self, style: bytes, link_start: bytes, placement: Placement, every: int) -> None:
-        """Add hidden links to the page: *style* stands before the first, and each begins with *link_start*."""
+    def add_bait(
+        self,
+        style: bytes,
+        link_start: bytes,
+        placement: Placement,
+        every: int,
+        *,
+        wrappers: Sequence[tuple[bytes, bytes]] | None = None,
+    ) -> None:
+        """
+        Add hidden links to the page: *style* stands before the first, and each begins with *link_start*.
+
+        If there are *wrappers*, hidden links have text where no script will read it. They begin and end as the first
+        and the second of these by turns, and instead of the first as the third where the page has no scripts.
+        """
         self._inserts["style"] = style
         self._inserts["trap"] = link_start
+        if wrappers is not None:
+            self._has_texts = True
+            for (before, after), (start, end) in zip(wrappers, _TEXT_TRAPS, strict=True):
+                self._inserts[start], self._inserts[end] = before, after
         self._placement = placement
         self._every = every
+
+    def remove_bait(self) -> None:
+        """Add no hidden links after all. Nothing may have been fed yet."""
+        self._placement = None
+
+    def add_script(self) -> None:
+        """Have the page remove the clean mark from its address, in which the browser shows it."""
+        self._inserts["script"] = SCRIPT_ELEMENT
+
+    def add_links_script(self) -> None:
+        """Have the page remove clean marks from links that its own scripts may open."""
+        self._inserts["links"] = LINKS_ELEMENT
+
+    def add_clearance_script(self, element: bytes) -> None:
+        """Have the page obtain a clearance by the script *element*."""
+        self._inserts["clearance"] = element
 
     def treat_as_fragment(self, parent: bytes) -> None:
         """
@@ -227,12 +312,17 @@ class PageRewriter:
         if mode == "readable":
             token = self.codec.seal("page", self.issued_to, self.parent, page_digest(name))
             return readable_address(target, token) + fragment
+        if mode == "clean" and (parts := split_link(url)) is not None:
+            view = self._page_view()
+            check = self._clean.checks(view, self._clean.plan([KIND_CODES["page"] + without_marks(target)]))[0]
+            return parts[0] + view.text + b"." + check + parts[1]
         return None
 
     def feed(self, data: bytes, *, final: bool) -> bytes:
         if self._scanner is None and final:
             variant = "fragment" if self._is_fragment else self.is_marked
-            return self._fill(self._cache.skeleton(data, (self.location, variant, self._rules), self._whole))
+            key = self.location, variant, self._rules, self._has_texts
+            return self._fill(self._cache.skeleton(data, key, self._whole))
         if self._scanner is None:
             self._begin()
             self._scanner = Scanner()
@@ -256,6 +346,11 @@ class PageRewriter:
         if skeleton.contents:
             for at, token in zip(*self._tokens(skeleton), strict=True):
                 parts[at] = token
+        if skeleton.marked:
+            view = self._page_view()
+            start = view.text + b"."
+            for at, check in zip(skeleton.marks, self._checks(skeleton, view), strict=True):
+                parts[at] = start + check
         for at, name in skeleton.inserts:
             if name == "scripted":
                 self.is_scripted = True
@@ -271,6 +366,17 @@ class PageRewriter:
             skeleton.plan = (self.codec, self.codec.plan(skeleton.contents, skeleton.tokens))
         plan = skeleton.plan[1]
         return plan.places, plan.seal(self.issued_to + self.parent)
+
+    def _page_view(self) -> View:
+        """Return this view of the page, sealed at the first link that needs it."""
+        if self._view is None:
+            self._view = self._clean.view(self.issued_to, self.parent, self._at, self._generation)
+        return self._view
+
+    def _checks(self, skeleton: Skeleton, view: View) -> Sequence[bytes]:
+        if skeleton.checks is None or skeleton.checks[0] is not self._clean:
+            skeleton.checks = (self._clean, self._clean.plan(skeleton.marked))
+        return self._clean.checks(view, skeleton.checks[1])
 
     def _whole(self, page: bytes) -> Skeleton:
         self._begin()
@@ -294,13 +400,24 @@ class PageRewriter:
         # Where relative links start. A base on another site takes them there, all but absolute ones.
         self._base = self.location
         self._has_base = self._is_elsewhere = False
-        self._relative_to = _folder(self.location) if not self._is_fragment else self.location.host + b" fragment"
+        self._relative_to = _folder(self.location) if not self._is_fragment else _origin(self.location) + b" fragment"
         # A script that owns the page may open its links itself and look at their addresses.
         self._is_script_page = False
         self._known: LinkCache = self._rules.known_links
-        self._shape: LinkShape = (self._prefix, _USUAL_LENGTH)
+        self._shape: LinkShape = (b"", CLEAN) if self._rules.is_clean else (self._prefix, _USUAL_LENGTH)
+        # Targets of links with a clean mark, in their order, and of hidden links: no target is of both.
+        self._targets: dict[bytes, None] = {}
+        self._hidden_targets: set[bytes] = set()
+        # A link to the page itself has no clean mark: scripts know by it where they are, and it leads nowhere new.
+        target = self.location.target
+        stays = not self._is_fragment and not self._rules.closes_pages
+        is_clean = stays and self._rules.mode_of(target.decode("latin-1")) == "clean"
+        self._own = KIND_CODES["page"] + target if is_clean else b""
         self._is_styled = False
         self._hidden_links = 0
+        # Texts of links, and the last bytes of the page, so far.
+        self._texts: Sequence[bytes] = ()
+        self._before = b""
         # The next hidden link stands after the link with which this would be 0; never, where it is 0 already.
         self._until_next = 1 if self._placement in {"spread", "links"} else 0
 
@@ -308,11 +425,14 @@ class PageRewriter:
         """Cut *data* at *findings*; *has_base* says that our base element is not needed."""
         change: Sequence[Segment]
         skeleton = Skeleton([], [], [], [])
-        parts, tokens, contents = skeleton.parts, skeleton.tokens, skeleton.contents
         # What follows the last change and belongs before the next literal.
         behind = b""
         position = 0
-        known, until_next = self._known, self._until_next
+        known, until_next, own = self._known, self._until_next, self._own
+        # Searching a whole page for an expression takes as long as scanning it.
+        lower = data.lower()
+        is_odd = bool(self._hidden_targets) or b"download" in lower
+        self._may_run_scripts = self._scanner is not None or b"<script" in lower
         for index, (start, end, kind, text) in enumerate(findings):
             if kind == "link":
                 key = self._key(text)
@@ -320,14 +440,11 @@ class PageRewriter:
                 if link is None and text[:1] not in _FRAGMENT:
                     self._learn(islice(findings, index, None))
                     link = known[key]
-                if link:
+                if link and link[1] != own and not (is_odd and self._stays(data, start, link[1][1:])):
                     opening, sealed, closing, self._shape = link
-                    parts.append(behind + data[position:start] + opening)
-                    tokens.append(len(parts))
-                    contents.append(sealed)
-                    parts.append(b"")
-                    behind = closing
-                    position = end
+                    gap: Gap = "mark" if self._shape[1] == CLEAN else "token"
+                    skeleton.add(behind + data[position:start] + opening, gap, sealed)
+                    behind, position = closing, end
                     continue
                 change = self._fragment_link(data, start, text) if link is None else ()
             elif kind == "after-link" and until_next != 1:
@@ -335,7 +452,7 @@ class PageRewriter:
                 continue
             elif start == end:
                 self._until_next = until_next
-                change = self._addition(kind, text) if kind != "head-start" or not has_base else ()
+                change = self._addition(data, start, kind, text) if kind != "head-start" or not has_base else ()
                 known, until_next = self._known, self._until_next
             else:
                 change = self._new_value(kind, text)
@@ -343,21 +460,47 @@ class PageRewriter:
                 continue
             before = behind + data[position:start]
             for literal, gap, sealed in change[:-1]:
-                parts.append(before + literal)
+                skeleton.add(before + literal, gap, sealed)
                 before = b""
-                if gap == "token":
-                    tokens.append(len(parts))
-                    contents.append(sealed)
-                elif gap:
-                    skeleton.inserts.append((len(parts), gap))
-                parts.append(b"")
-            behind = before + change[-1][0]
-            position = end
+            behind, position = before + change[-1][0], end
         self._until_next = until_next
-        parts.append(behind + data[position:])
+        skeleton.parts.append(behind + data[position:])
+        if _HIDDEN in skeleton.marked:
+            self._aim_hidden_links(skeleton)
+        if self._has_texts:
+            self._add_texts(skeleton, data, findings)
         return skeleton
 
-    def _addition(self, kind: FindingKind, text: bytes) -> Sequence[Segment]:
+    def _stays(self, data: bytes, start: int, target: bytes) -> bool:
+        """
+        Return whether a link stays as it is although its target is marked.
+
+        That is one to a file that the browser saves, and one that came too late for a hidden link to avoid its target.
+        """
+        tag = data.rfind(b"<", 0, start), data.find(b">", start) + 1
+        return target in self._hidden_targets or _DOWNLOAD.search(data, *tag) is not None
+
+    def _aim_hidden_links(self, skeleton: Skeleton) -> None:
+        """Choose the targets of hidden links with a clean mark, now that those of all other links are known."""
+        self._targets |= dict.fromkeys(sealed[1:] for sealed in skeleton.marked if sealed != _HIDDEN)
+        targets = hidden_targets(self.location.target, self._targets, more_follow=self._scanner is not None)
+        for number, sealed in enumerate(skeleton.marked):
+            if sealed == _HIDDEN:
+                target = next(target for target in targets if target not in self._hidden_targets)
+                self._hidden_targets.add(target)
+                skeleton.marked[number] = _HIDDEN + target
+                skeleton.parts[skeleton.marks[number] - 1] += quoted(readable_address(target))[1:-1]
+
+    def _add_texts(self, skeleton: Skeleton, data: bytes, findings: Sequence[Finding]) -> None:
+        """Give hidden links a text, now that the texts of all other links are known."""
+        self._before = (self._before + data[-WINDOW:])[-WINDOW:]
+        self._texts = add_link_texts(self._texts, data, [finding[1] for finding in findings if finding[2] == "link"])
+        places = [at - 1 for at, name in skeleton.inserts if name in _TEXT_TRAP_ENDS]
+        texts = hidden_texts(b"%d %b" % (self._hidden_links, self.location.target), self._texts)
+        for at, text in zip(places, texts, strict=False):
+            skeleton.parts[at] += text
+
+    def _addition(self, data: bytes, start: int, kind: FindingKind, text: bytes) -> Sequence[Segment]:
         """Return what is added to the page where something can be added."""
         if kind == "form-fields":
             return self._form_field(text)
@@ -365,12 +508,20 @@ class PageRewriter:
             link = self._own_link("form-post" if text == b"post" else "form-get")
             return _segments((b" action=" + link[0], *link[1:])) if link else ()
         if kind == "head-start":
-            return ((b"", "base", b""), _LITERAL_END) if self.needs_base else ()
+            # The script comes before any script of the page.
+            script: tuple[Segment, ...] = ((b"", "script", b""),) if "clean" in self._rules.modes else ()
+            base: tuple[Segment, ...] = ((b"", "base", b""),) if self.needs_base else ()
+            return (*script, *base, _LITERAL_END) if script or base else ()
         if kind == "scripted":
             self._is_script_page, self._known = True, self._rules.known_links_of_scripts
             return (b"", "scripted", b""), _LITERAL_END
+        scripts: tuple[Segment, ...] = ()
+        if kind == "body-end" and not self._is_fragment:
+            scripts = ((b"", "clearance", b""),)
+            if text and "clean" in self._rules.modes:
+                scripts += ((b"", "links", b""),)
         if self._placement is None or self._hidden_links == _MOST_HIDDEN_LINKS:
-            return ()
+            return (*scripts, _LITERAL_END) if scripts else ()
         style: tuple[Segment, ...] = () if self._is_styled else ((b"", "style", b""),)
         self._is_styled = True
         if kind == "head-end":
@@ -379,13 +530,28 @@ class PageRewriter:
         if kind == "after-link":
             doublings = (self._hidden_links - 1) // 4 if self._placement == "spread" else 0
             self._until_next = self._every << doublings
-        return (*style, *self._hidden_link())
+        has_text = self._has_texts and (
+            kind == "body-end"
+            or not self._may_run_scripts
+            or may_have_text((self._before + data[max(0, start - WINDOW) : start])[-WINDOW:])
+        )
+        return (*style, *scripts, *self._hidden_link(has_text=has_text))
 
-    def _hidden_link(self) -> Sequence[Segment]:
+    def _hidden_link(self, *, has_text: bool) -> Sequence[Segment]:
         """Return a link that looks like the one before it: as long, and in readable mode with that one's address."""
         address, length = self._shape
-        sealed = KIND_CODES["trap"] + self._hidden_links.to_bytes(2, "big").ljust(length, b"\0")
-        return (b"", "trap", b""), (address, "token", sealed), (b'"></a>', "", b"")
+        if length == CLEAN:
+            # Its address is written when the targets of all other links are known.
+            target: Segment = (b"", "mark", _HIDDEN)
+        else:
+            sealed = KIND_CODES["trap"] + self._hidden_links.to_bytes(2, "big").ljust(length, b"\0")
+            target = (address, "token", sealed)
+        if has_text:
+            # Its text is written when those of all other links are known.
+            one = 0 if self._may_run_scripts else 2
+            start, end = _TEXT_TRAPS[one if self._hidden_links % 2 else 1]
+            return (b"", start, b""), target, (b'">', end, b""), _LITERAL_END
+        return (b"", "trap", b""), target, (b'"></a>', "", b"")
 
     def _fragment_link(self, data: bytes, start: int, text: bytes) -> Sequence[Segment]:
         """Return what a link within the page becomes: it leads to the address that the browser shows."""
@@ -435,7 +601,7 @@ class PageRewriter:
         found = resolve_all(texts, self._base)
         if self._is_elsewhere or self._is_fragment:
             found = [one if self._is_independent(text) else None for one, text in zip(found, texts, strict=True)]
-        return self._marked(kind, found, lead)
+        return self._marked(kind, found, texts, lead)
 
     def _is_independent(self, text: bytes) -> bool:
         """Return whether a link leads to the same target whatever it is relative to."""
@@ -443,21 +609,40 @@ class PageRewriter:
             return False
         return not self._is_fragment or _ABSOLUTE.match(text) is not None
 
-    def _marked(self, kind: FindingKind, found: Sequence[tuple[bytes, bytes] | None], lead: bytes = b"") -> list[Link]:
-        """Return what links become that lead to the targets and fragments *found*, or to another site (None)."""
+    def _marked(
+        self, kind: FindingKind, found: Sequence[tuple[bytes, bytes] | None], texts: Sequence[bytes], lead: bytes = b""
+    ) -> list[Link]:
+        """
+        Return what links become that lead to the targets and fragments *found*, or to another site (None).
+
+        *texts* are the links as they are written, which is how those with a clean mark stay.
+        """
         names = [one[0].decode("latin-1") if one is not None else "" for one in found]
         modes = self._modes_of(names)
         digests = [page_digest(name) if mode == "readable" else b"" for name, mode in zip(names, modes, strict=True)]
         return [
-            self._link(kind, *one, mode, digest, lead) if one is not None else ()
-            for one, mode, digest in zip(found, modes, digests, strict=True)
+            self._link(kind, *one, text, mode, digest, lead) if one is not None else ()
+            for one, text, mode, digest in zip(found, texts, modes, digests, strict=True)
         ]
 
     def _modes_of(self, targets: Sequence[str]) -> list[Mode]:
         modes = self._rules.modes_of(targets)
         return ["readable" if mode == "opaque" else mode for mode in modes] if self._is_script_page else modes
 
-    def _link(self, kind: FindingKind, target: bytes, fragment: bytes, mode: Mode, digest: bytes, lead: bytes) -> Link:
+    @staticmethod
+    def _clean_link(kind: FindingKind, target: bytes, text: bytes, lead: bytes) -> Link:
+        parts = split_link(text) if kind != "form-get" else None
+        if parts is None:
+            return ()
+        code = KIND_CODES["frame" if kind == "frame" else "page"]
+        opening, closing = quoted(lead + parts[0])[:-1], quoted(parts[1])[1:]
+        return opening, code + without_marks(target), closing, (b"", CLEAN)
+
+    def _link(
+        self, kind: FindingKind, target: bytes, fragment: bytes, text: bytes, mode: Mode, digest: bytes, lead: bytes
+    ) -> Link:
+        if mode == "clean":
+            return self._clean_link(kind, target, text, lead)
         # A form that is sent as a query drops the query of its action, so in readable mode it gets a field instead.
         if mode == "off" or (mode == "readable" and kind == "form-get"):
             return ()
@@ -472,22 +657,27 @@ class PageRewriter:
         """
         Return the address of a form that names none, and so goes to the page's own address, whatever its base is.
 
-        Where the page was asked for by an opaque link the browser has that address already. Where the base is another
-        site, nothing of ours leads back.
+        Where the page was asked for by an opaque link the browser has that address already; but a form that is sent as
+        a query would add to the query of that address. Where the base is another site, nothing of ours leads back.
         """
-        if self.is_marked or self._is_fragment or self._is_elsewhere:
+        if (self.is_marked and kind != "form-get") or self._is_fragment or self._is_elsewhere:
             return ()
-        return self._marked(kind, [(self.location.target, b"")])[0]
+        if self._modes_of([self.location.target.decode("latin-1")]) == ["clean"]:
+            return ()
+        return self._marked(kind, [(self.location.target, b"")], [b""])[0]
 
     def _form_field(self, action: bytes) -> Sequence[Segment]:
         """Return the hidden field that carries the token of a form in readable mode which is sent as a query."""
         if self._is_elsewhere or (self._is_fragment and not _ABSOLUTE.match(action)):
             return ()
         found = resolve(action, self._base) if action else (self.location.target, b"")
-        if found is None or self._modes_of([found[0].decode("latin-1")]) != ["readable"]:
+        mode = self._modes_of([found[0].decode("latin-1")])[0] if found is not None else "off"
+        if found is None or mode not in {"readable", "clean"}:
             return ()
         path = found[0].partition(b"?")[0].decode("latin-1")
         opening = b'<input type="hidden" name="' + PARAMETER + b'" value="'
+        if mode == "clean":
+            return (opening, "mark", KIND_CODES["form"] + path.encode("latin-1")), (b'">', "", b"")
         return (opening, "token", KIND_CODES["form"] + page_digest(path)), (b'">', "", b"")
 
     def _new_base(self, text: bytes) -> Sequence[Segment]:
@@ -499,7 +689,7 @@ class PageRewriter:
         if found is None:
             if text.strip():
                 self._is_elsewhere = True
-                self._relative_to = self.location.host + b" elsewhere"
+                self._relative_to = _origin(self.location) + b" elsewhere"
             return ()
         self._base = self.location._replace(target=found[0])
         self._relative_to = _folder(self._base)
@@ -508,8 +698,9 @@ class PageRewriter:
     def _inner_page(self, text: bytes) -> Sequence[Segment]:
         """Return the page inside a `srcdoc` attribute, with all that an attribute needs escaped."""
         inner = PageRewriter(
-            self._base, self._rules, self._prefix, self._cache, self.codec, self.issued_to, self.parent
-        )
+            self._base, self._rules, self._prefix, self._cache, self.codec, self.issued_to, self.parent,
+            at=self._at, generation=self._generation,
+        )  # fmt: skip
         inner._is_fragment = self._is_fragment
         inner._begin()
         inner._is_elsewhere, inner._relative_to = self._is_elsewhere, self._relative_to

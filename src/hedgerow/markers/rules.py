@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
 from hedgerow.core.request_kind import kind_of
 
-Mode = Literal["opaque", "readable", "off"]
+Mode = Literal["clean", "opaque", "readable", "off"]
 Placement = Literal["spread", "links", "end"]
 """
 Where hidden links stand. "links": after the first link, after every n-th, and at the end. "spread": the same, but
 ever further apart, because a page of a thousand links needs no hundred traps. "end": only at the end.
 """
 LinkShape = tuple[bytes, int]
-"""How a hidden link imitates the link before it: the start of its address, and how many bytes its token seals."""
+"""
+How a hidden link imitates the link before it: the start of its address, and how many bytes its token seals; CLEAN where
+it has a clean mark.
+"""
+CLEAN = -1
 Link = tuple[bytes, bytes, bytes, LinkShape] | tuple[()]
 """
-The new value of a link's attribute: the text before its token, the bytes that the token seals, the text after it, and
-its shape. Empty where the link stays as it is.
+The new value of a link's attribute: the text before its token or mark, the bytes that this seals, the text after it,
+and its shape. Empty where the link stays as it is.
 """
 LinkCache = dict["bytes | tuple[bytes, bytes]", Link]
 """Links by their address as it is written; relative ones also by what they are relative to."""
 
+PAGE_SUFFIXES = frozenset({
+    "html", "htm", "xhtml", "xht", "shtml", "shtm", "php", "php3", "php4", "php5", "php7", "php8", "phtml", "asp",
+    "aspx", "jsp", "jspx", "jsf", "do", "action", "cgi", "fcgi", "pl", "py", "rb", "cfm", "nsf", "page", "wiki",
+})  # fmt: skip
+"""Suffixes of pages. A link to a name with any other suffix leads to a file, which must keep its name."""
+# Not a version: one letter at least.
+_SUFFIX = re.compile(r"\.(?=[0-9]*[A-Za-z])([A-Za-z0-9]{1,8})\Z")
 # A client chooses how long a target is: only short ones are cached, or the cache would have no bound.
 _LONGEST_CACHED = 200
 
@@ -55,15 +66,34 @@ class Patterns:
         return [found.lastindex if found else None for found in map(self._match, targets)]
 
 
+def may_be_page(target: str) -> bool:
+    """
+    Return whether a link to *target* may lead to a page: its name has no suffix, or one that pages have.
+
+    >>> [may_be_page(target) for target in ("/a/", "/a.PHP?x", "/v1.2", "/report.docx", "/feed/", "/a.tar.zst")]
+    [True, True, True, False, False, False]
+    """
+    name = target.partition("?")[0].rpartition("/")[2]
+    suffix = _SUFFIX.search(name)
+    return (suffix is None or suffix[1].lower() in PAGE_SUFFIXES) and kind_of("GET", target) == "page"
+
+
 class Rules:
     """
     Which links are marked, and how: the first of *patterns* that fits a path decides; else pages are marked in *mode*.
 
+    *closed* tells which targets open only by a marked link. Links to them are marked even if their name is that of a
+    file, because a page may have any name. They keep that name.
+
     Also remembers what links became on earlier pages: the pages of a site share most of their links.
     """
 
-    def __init__(self, mode: Mode, patterns: Sequence[tuple[str, Mode]] = ()) -> None:
+    def __init__(
+        self, mode: Mode, patterns: Sequence[tuple[str, Mode]] = (), closed: Callable[[str], bool] | None = None
+    ) -> None:
         self._mode = mode
+        self._closed = closed
+        self._mode_of_closed_files: Mode = "clean" if mode == "opaque" else mode
         self._patterns = Patterns(text for text, _ in patterns)
         self._modes = [mode for _, mode in patterns]
         self._cached_mode = lru_cache(maxsize=1 << 13)(lambda target: self.modes_of([target])[0])
@@ -72,6 +102,12 @@ class Rules:
         """The same on pages that a script has taken over, where no link is opaque."""
         self.marks = mode != "off" or any(mode != "off" for mode in self._modes)
         """Whether any link is marked."""
+        self.closes_pages = closed is not None
+        """Whether some pages open only by a marked link: then no mark may be missing."""
+        self.is_clean = mode == "clean"
+        """Whether links have clean marks unless a pattern says otherwise."""
+        self.modes = frozenset({mode, *self._modes, *([self._mode_of_closed_files] if closed is not None else ())})
+        """All modes that some link has."""
 
     def mode_of(self, target: str) -> Mode:
         """Return how links to *target* are marked."""
@@ -81,8 +117,12 @@ class Rules:
         """Return how links to each of *targets* are marked."""
         numbers = self._patterns.first(targets)
         others = [target for target, number in zip(targets, numbers, strict=True) if number is None]
-        kinds = iter([kind_of("GET", target) for target in others])
-        return [
-            self._modes[number - 1] if number is not None else self._mode if next(kinds) == "page" else "off"
-            for number in numbers
-        ]
+        found = iter([self._mode if may_be_page(target) else self._mode_of_file(target) for target in others])
+        return [self._modes[number - 1] if number is not None else next(found) for number in numbers]
+
+    def _mode_of_file(self, target: str) -> Mode:
+        return self._mode_of_closed_files if self._closed is not None and self._closed(target) else "off"
+
+    def is_closed(self, target: str) -> bool:
+        """Return whether *target* opens only by a marked link. One to which no link is marked is open."""
+        return self._closed is not None and self._closed(target) and self.mode_of(target) != "off"

@@ -19,14 +19,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
+from hedgerow.markers.encoding import TO_URL
+
 _BLOCK = 16
 _ZERO = bytes(_BLOCK)
 _END = b"\x80"
 _CARRY = 0x87
 # SIV clears these bits of the tag before it counts up from it, so no sum carries from one half into the next.
 _CLEAR = bytes.fromhex("ffffffffffffffff7fffffff7fffffff")
-TO_URL = bytes.maketrans(b"+/", b"-_")
-"""Translates base64 into that of URLs."""
 MEMORY_PER_TEXT = 400
 """About how many bytes of memory a text takes in a plan."""
 

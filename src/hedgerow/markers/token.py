@@ -12,10 +12,9 @@ only whether they are the ones that the holder has in mind.
 
 from __future__ import annotations
 
-import binascii
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from threading import Lock
 
@@ -24,23 +23,20 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from hedgerow.core.visit import Marker, MarkerKind
-from hedgerow.markers.siv_batch import TO_URL, Blocks, SivPlan
+from hedgerow.markers.clean import CleanCodec
+from hedgerow.markers.encoding import KIND_CODES, KINDS, PAGE_BYTES, VISITOR_BYTES, decode, encode
+from hedgerow.markers.siv_batch import Blocks, SivPlan
 
 KEY_BYTES = 64
-VISITOR_BYTES = 6
-PAGE_BYTES = 6
 _TAG_BYTES = 16
 _LONGEST_CACHED = 500
+# Characters of base64 for three whole bytes.
+_GROUP = 4
 _OVERHEAD = 1 + _TAG_BYTES + 1 + VISITOR_BYTES + PAGE_BYTES
 NOBODY = bytes(VISITOR_BYTES)
 """In place of a visitor in links that anybody may use: those of a folder marked by `hedgerow mark`."""
 
-_KINDS: tuple[MarkerKind, ...] = ("page", "form", "frame", "trap", "maze", "visitor")
-KIND_CODES: dict[MarkerKind, bytes] = {kind: bytes((number,)) for number, kind in enumerate(_KINDS, 1)}
-"""The byte that stands for a kind at the start of what a token seals."""
 _KIND_AT = VISITOR_BYTES + PAGE_BYTES
-# The other two characters of base64 are invalid here: a token has only one spelling.
-_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 SHORTEST = -(-_OVERHEAD * 4 // 3)
 """Characters in the shortest token."""
@@ -115,15 +111,35 @@ class TokenCodec:
     Keys are derived from the site's name: a token of one site never opens at another.
     """
 
-    def __init__(self, keys: Sequence[Key], site: str = "") -> None:
+    def __init__(self, keys: Sequence[Key], site: str = "", *, purpose: bytes = b"hedgerow-site") -> None:
         if not keys:
             raise ValueError("a seal needs a key")
+        self._keys = keys
+        self._site = site
         # Made once: making a cipher costs four times as much as using it.
-        self._ciphers = {key.number: AESSIV(_derive(key.secret, site)) for key in keys}
+        self._ciphers = {key.number: AESSIV(_derive(key.secret, site, purpose)) for key in keys}
         newest = max(keys, key=lambda key: key.made_at)
-        self._blocks = Blocks(_derive(newest.secret, site))
+        self._blocks = Blocks(_derive(newest.secret, site, purpose))
         self._number = bytes((newest.number,))
         self._newest = self._ciphers[newest.number]
+
+    @cached_property
+    def clean(self) -> CleanCodec:
+        """The clean marks of the same site."""
+        ring = sorted(self._keys, key=lambda key: key.made_at)
+        return CleanCodec([(key.number, _derive(key.secret, self._site, b"hedgerow-clean")) for key in ring])
+
+    @cached_property
+    def handed_on(self) -> TokenCodec:
+        """
+        The codec for tokens of a later generation than 0, see `Marker`.
+
+        A token has no room for a number, so it has another key instead: `unseal` tells both apart.
+        """
+        codec = TokenCodec(self._keys, self._site, purpose=b"hedgerow-onward")
+        # The plan of a page's clean marks is for one codec.
+        codec.clean = self.clean
+        return codec
 
     def plan(self, contents: Sequence[bytes], places: Sequence[int]) -> SivPlan:
         """
@@ -140,7 +156,7 @@ class TokenCodec:
         encrypt, number = self._newest.encrypt, self._number
 
         def seal(contents: Sequence[bytes]) -> list[bytes]:
-            return [_encode(number + encrypt(start + content, None)) for content in contents]
+            return [encode(number + encrypt(start + content, None)) for content in contents]
 
         return seal
 
@@ -150,53 +166,46 @@ class TokenCodec:
 
     def unseal(self, token: str) -> Marker | None:
         """
-        Return the marker in *token*, or None where one bit of it is not ours.
+        Return the marker in *token*, or None where one bit of it is not ours. Its generation is 0 or 1.
 
         Every kind of bad token takes the same path through this function, so that its time tells nothing.
         """
-        raw = token.encode("ascii", "replace").translate(_FROM_URL)
-        try:
-            sealed = binascii.a2b_base64(raw + b"=" * (-len(raw) % 4), strict_mode=True)
-        except binascii.Error:
-            sealed = bytes(_OVERHEAD)
-        cipher = self._ciphers.get(sealed[0]) if sealed else None
+        sealed = decode(token) or bytes(_OVERHEAD)
+        return self.open(sealed) or self.handed_on.open(sealed, 1)
+
+    def open(self, sealed: bytes, generation: int = 0) -> Marker | None:
+        """Return the marker in the bytes of a token of this codec's own, or None."""
+        cipher = self._ciphers.get(sealed[0])
         try:
             payload = (cipher or self._newest).decrypt(sealed[1:].ljust(_OVERHEAD - 1, b"\0"), None)
         except InvalidTag:
             return None
         kind = payload[_KIND_AT]
-        if cipher is None or not 0 < kind <= len(_KINDS) or _encode(sealed) != token.encode("ascii", "replace"):
-            # base64 has spare bits at its end: only one spelling of them is ours.
+        if cipher is None or not 0 < kind <= len(KINDS):
             return None
         return Marker(
-            _KINDS[kind - 1],
+            KINDS[kind - 1],
             payload[:VISITOR_BYTES],
             payload[VISITOR_BYTES:_KIND_AT],
             payload[_KIND_AT + 1 :].decode("latin-1"),
+            generation,
         )
 
     def is_outdated(self, token: str) -> bool:
         """Return whether *token* names a key that is not in the ring, such as one that was dropped."""
-        start = token[:4].encode("ascii", "replace").translate(_FROM_URL)
-        try:
-            return binascii.a2b_base64(start, strict_mode=True)[0] not in self._ciphers
-        except (binascii.Error, IndexError):
-            return False
+        start = decode(token[:_GROUP]) if len(token) >= _GROUP else None
+        return start is not None and start[0] not in self._ciphers
 
 
 def _site(host: str) -> str:
     return host.lower().rpartition("]")[0] if host.startswith("[") else host.lower().partition(":")[0]
 
 
-def _encode(sealed: bytes) -> bytes:
-    return binascii.b2a_base64(sealed, newline=False).translate(TO_URL).rstrip(b"=")
-
-
-def _derive(secret: bytes, site: str) -> bytes:
+def _derive(secret: bytes, site: str, purpose: bytes = b"hedgerow-site") -> bytes:
     """Derive the key of one site from a secret."""
     if len(secret) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes, this one has {len(secret)}")
-    return blake2b(site.encode("utf-8", "surrogateescape"), key=secret, person=b"hedgerow-site").digest()
+    return blake2b(site.encode("utf-8", "surrogateescape"), key=secret, person=purpose).digest()
 
 
 class TokenCodecs:

@@ -1,9 +1,13 @@
 """
 Weights of evidence add up, within a visit and over the visits of a visitor, and the sum decides what is done.
 
-Evidence that alone is enough (a trap, an exceeded rate limit) leads to a block. Weaker evidence adds to the visitor's
-score, which fades. A visitor with a high enough score, or with too many suspicious visits in a day, is a suspect and is
-challenged. A suspect who needs too many challenges in a day is blocked.
+Evidence that alone is enough (a trap) leads to a block. A browser that exceeds a rate limit is challenged first. Weaker
+evidence adds to the visitor's score, which fades. A visitor with a high enough score, or with too many suspicious
+visits in a day, is a suspect and is challenged. A suspect who needs too many challenges in a day is blocked.
+
+The first challenges of a visitor with a clearance are silent: its visits pass, and the script of the page solves the
+challenge. Only if that does not happen within a few pages does the visitor get to see it. So a person who is taken for
+a crawler now and then notices nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +19,9 @@ import msgspec
 
 from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import (
+    ATTENDED,
+    ISSUED_TO_ANOTHER,
+    JUDGED_PERSON,
     PASS,
     Block,
     Decision,
@@ -24,11 +31,22 @@ from hedgerow.core.decision import (
     ScoreUpdate,
     VisitorScore,
 )
-from hedgerow.core.state import StateReply, prefix_key
-from hedgerow.core.visit import Visit
+from hedgerow.core.state import ACCOUNT, CLEARANCE, StateReply, prefix_key
+from hedgerow.core.visit import ANSWERED, Visit
 from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
 
 DAY = 86_400.0
+_SHOWN_AT = 3.0
+"""The score, in units of what makes a suspect, at which a challenge that the script has not solved is shown."""
+_FEW_LINKS = 3
+_PER_PAGE = 0.1
+"""What each page adds to the score of a visitor that has a challenge to solve."""
+_UNPAID_PAGES = 10
+"""
+Pages today without a clearance, from which on an address is challenged for its path.
+
+Where a browser keeps no cookies, its script solves a calculation for each page, and such pages do not count.
+"""
 _ORDINALS = ("a second", "a third", "a fourth", "a fifth", "a sixth", "a seventh", "an eighth", "a ninth", "a tenth")
 _UNDECLARED = PolicyRule("refuse", 0.0)
 """For evidence of a group that no detector declares: this visit is refused and nobody is blocked."""
@@ -48,7 +66,8 @@ class PolicyThresholds(msgspec.Struct, frozen=True):
     From *refuse_at* on, the evidence of one visit is enough for a block. A visitor is a suspect whose score reaches
     *suspect_at*, or who has made *wrong_visits* suspicious visits in a day; a visit is suspicious when its weights
     reach *wrong_from*. A score halves every *half_life* seconds. After *challenges* in a day comes a block of
-    *block_for* seconds. *suspects* is what suspects get.
+    *block_for* seconds; a visitor with a clearance or an account has *silent* more before these, which it does not see.
+    *suspects* is what suspects get.
     """
 
     refuse_at: float = 1.0
@@ -57,6 +76,7 @@ class PolicyThresholds(msgspec.Struct, frozen=True):
     wrong_from: float = 0.05
     wrong_visits: int = 30
     challenges: int = 2
+    silent: int = 3
     block_for: float = DAY
     suspects: Literal["challenge", "refuse", "pass"] = "challenge"
 
@@ -152,16 +172,21 @@ class DecisionPolicy:
         weight = self.thresholds.suspect_at / 20
         return ScoreUpdate(key, at, self.day_of(at), self.thresholds.half_life, weight=weight, codes=(code,))
 
-    def flag(self, key: str, at: float, identity: Identity, code: str) -> ScoreUpdate:
+    def flag(self, key: str, at: float, identity: Identity, code: str, *, share: float = 1.0) -> ScoreUpdate:
         """
         Make a visitor a suspect whom the watch recognised as a crawler or as a member of a campaign.
 
-        It is challenged at its next visit, and cleared when it solves the challenge. The weight fades to the threshold
-        within one half-life.
+        It is challenged at its next visit, and cleared when it solves the challenge. With a *share* below 1, it only
+        becomes a suspect if more comes together.
         """
+        limits = self.thresholds
+        if share < 1:
+            weight = share * limits.suspect_at
+            return ScoreUpdate(key, at, self.day_of(at), limits.half_life, weight=weight, codes=(code,))
+        # A little more than makes a suspect: the score fades until the next visit.
         return ScoreUpdate(
-            key, at, self.day_of(at), self.thresholds.half_life,
-            weight=2 * self.thresholds.suspect_at, codes=(code,), identity=identity, challenged=True,
+            key, at, self.day_of(at), limits.half_life,
+            weight=1.5 * limits.suspect_at, codes=(code,), identity=identity, challenged=True,
         )  # fmt: skip
 
     def annotate(self, key: str, at: float, code: str) -> ScoreUpdate:
@@ -171,9 +196,17 @@ class DecisionPolicy:
     def _turn_away(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence], heaviest: Evidence) -> Outcome:
         """Apply the rule of the heaviest evidence."""
         rule = self._rules.get(heaviest.detector, _UNDECLARED)
+        score = memory.score
+        if rule.challenges_first and (change := self._first_challenge(visit, score, heaviest)) is not None:
+            return Outcome(Decision("challenge", tuple(evidence), change=change, price=self._price(visit, score)))
+        if rule.action == "challenge" and self._silent(visit) >= self._price(visit, score):
+            change = self._first_challenge(visit, score, heaviest)
+            if change is not None:
+                return self._silently(visit, evidence, change, updated_score(score, change), self._price(visit, score))
         if not rule.block_for:
             # Only this visit is declined.
-            return Outcome(Decision(rule.action, tuple(evidence), visit.at))
+            change = self._change(visit, [heaviest], rule.adds) if rule.adds else None
+            return Outcome(Decision(rule.action, tuple(evidence), visit.at + rule.retry_after, change))
         key = heaviest.key or visit.visitor
         if visit.visitor != visit.prefix and key == visit.visitor and memory.strikes + 1 >= self._strikes:
             key = prefix_key(visit.prefix)
@@ -182,6 +215,45 @@ class DecisionPolicy:
         block = Block(key, visit.prefix, visit.at, until, rule.action, heaviest, offence)
         return Outcome(Decision(rule.action, tuple(evidence), until), block)
 
+    def _first_challenge(self, visit: Visit, score: VisitorScore | None, heaviest: Evidence) -> ScoreUpdate | None:
+        """Make a visitor a suspect instead of blocking it. Returns None if it has had all challenges of the day."""
+        limits, day = self.thresholds, self.day_of(visit.at)
+        is_new = score is None or score.identity == "person"
+        if limits.suspects != "challenge" or self._price(visit, score) > limits.challenges + self._silent(visit):
+            return None
+        if ANSWERED in visit.anomalies:
+            return None
+        missing = max(0.0, limits.suspect_at - score_at(score, visit.at, limits.half_life))
+        return ScoreUpdate(
+            visit.visitor, visit.at, day, limits.half_life, missing, (heaviest.code,), suspicious=True,
+            challenged=is_new, identity="suspect" if is_new else "",
+        )  # fmt: skip
+
+    def _silent(self, visit: Visit) -> int:
+        """Return how many challenges a day the visitor does not get to see."""
+        return self.thresholds.silent if visit.visitor.startswith((CLEARANCE, ACCOUNT)) else 0
+
+    def _price(self, visit: Visit, score: VisitorScore | None) -> int:
+        """Return the number of the challenge that the visitor is about to get, or has not solved yet, in its day."""
+        is_new = score is None or score.identity == "person"
+        return challenges_on(score, self.day_of(visit.at)) + is_new
+
+    def _silently(
+        self, visit: Visit, evidence: Sequence[Evidence], change: ScoreUpdate | None, after: VisitorScore, price: int
+    ) -> Outcome:
+        """Let a visitor with a challenge pass, for a few pages, until the script of the page has solved it."""
+        limits = self.thresholds
+        if score_at(after, visit.at, limits.half_life) >= _SHOWN_AT * limits.suspect_at:
+            return Outcome(Decision("challenge", tuple(evidence), change=change, price=price))
+        if visit.kind == "page":
+            change = change or self._blank(visit)
+            change = msgspec.structs.replace(change, weight=change.weight + _PER_PAGE * limits.suspect_at)
+        return Outcome(Decision("pass", tuple(evidence), change=change, owes=True, price=price))
+
+    def with_entry(self, visit: Visit, change: ScoreUpdate | None, entry: str) -> ScoreUpdate:
+        """Return *change* with another entry."""
+        return msgspec.structs.replace(change or self._blank(visit), entry=entry)
+
     def _blank(self, visit: Visit) -> ScoreUpdate:
         return ScoreUpdate(visit.visitor, visit.at, self.day_of(visit.at), self.thresholds.half_life)
 
@@ -189,7 +261,7 @@ class DecisionPolicy:
         """Return what a visit's evidence adds to its visitor's score."""
         entry = ""
         for one in evidence:
-            if one.detector in self._entry_groups:
+            if one.details and one.detector in self._entry_groups:
                 entry = one.details
                 break
         if not weight and not entry:
@@ -250,12 +322,17 @@ class DecisionPolicy:
         after: VisitorScore,
     ) -> Outcome:
         limits = self.thresholds
-        before, day = memory.score, self.day_of(visit.at)
+        before, price, silent = memory.score, self._price(visit, memory.score), self._silent(visit)
         why = Evidence("suspicion", "suspect", score_at(after, visit.at, limits.half_life), explained(after))
         is_new = before is None or before.identity == "person"
         # A visitor flagged by the watch already has the challenge counted that it is about to get.
-        if challenges_on(before, day) + is_new > limits.challenges:
-            text = f"{_needed(limits.challenges)} in one day. {why.text}"
+        if not silent and 0 < memory.today < _UNPAID_PAGES and _is_judged_by_path_alone(after):
+            return Outcome(_passed(evidence, change))
+        if silent and _is_judged_by_path_alone(after) and any(one.code == ATTENDED for one in evidence):
+            # Somebody reads in the order of a crawler, by hand: the first challenge again, and no other.
+            price = 1
+        if price > silent + limits.challenges:
+            text = f"{_needed(silent + limits.challenges)} in one day. {why.text}"
             why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
             return self._turn_away(visit, memory, (*evidence, why), why)
         if is_new:
@@ -263,7 +340,23 @@ class DecisionPolicy:
         if visit.kind == "asset":
             # Images of a page that the visitor already has. A page cannot pass as an asset: see `Gate.correct`.
             return Outcome(_passed(evidence, change))
-        return Outcome(Decision(limits.suspects, (*evidence, why), change=change))
+        if price <= silent and limits.suspects == "challenge":
+            return self._silently(visit, (*evidence, why), change, after, price)
+        return Outcome(Decision(limits.suspects, (*evidence, why), change=change, price=price))
+
+
+def _is_judged_by_path_alone(score: VisitorScore) -> bool:
+    """
+    Tell whether only the order of its pages makes a suspect.
+
+    A few links of others do not count: people who share several addresses use those of one another.
+    """
+    return all(
+        code.startswith(("path-", "window-"))
+        or code == JUDGED_PERSON
+        or (code == ISSUED_TO_ANOTHER and times <= _FEW_LINKS and len(score.reasons) > 1)
+        for code, times in score.reasons
+    )
 
 
 def _needed(most: int) -> str:

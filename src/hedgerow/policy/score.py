@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hedgerow.core.decision import Identity, ScoreUpdate, VisitorScore
+from hedgerow.core.decision import JUDGED_PERSON, Identity, ScoreUpdate, VisitorScore
 
 _UNKNOWN = VisitorScore()
 _MOST_REASONS = 8
 _LEAST = 1e-6
+_FRESH = 2.0
+"""Seconds after a solved challenge in which no new one begins."""
 
 
 def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
@@ -33,20 +35,31 @@ def challenges_on(score: VisitorScore | None, day: int) -> int:
 def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorScore:
     """Return the score after *change*. A late change, of a visit before the last one, counts as if it were the last."""
     before = score or _UNKNOWN
+    if _is_cleared_just_now(before, change):
+        return before
     at, day = max(before.at, change.at), max(before.day, change.day)
     # A suspect already has its challenge counted.
     challenges = challenges_on(before, day) + (change.challenged and before.identity == "person")
     if change.cleared:
         return VisitorScore("person", 0.0, at, day, 0, challenges, ())
+    left = score_at(before, at, change.half_life)
+    # What makes a suspect of a visitor makes no more of one: it may be about to solve its challenge.
+    is_suspect_again = change.identity not in {"", "person"} and before.identity != "person"
     return VisitorScore(
         _named(before.identity, change.identity) if change.identity else before.identity,
-        score_at(before, at, change.half_life) + change.weight,
+        max(left, change.weight) if is_suspect_again else left + change.weight,
         at,
         day,
         suspicious_visits_on(before, day) + change.suspicious,
         challenges,
         _with_codes(before.reasons, change.codes) if change.codes else before.reasons,
     )
+
+
+def _is_cleared_just_now(before: VisitorScore, change: ScoreUpdate) -> bool:
+    """Tell whether the visitor was judged for what it did before it solved a challenge: many tabs open at once."""
+    is_fresh = before.challenges > 0 and not before.total and not before.reasons and before.identity == "person"
+    return is_fresh and change.challenged and change.identity != "" and change.at - before.at < _FRESH
 
 
 def _named(before: Identity, after: Identity) -> Identity:
@@ -71,7 +84,8 @@ def explained(score: VisitorScore) -> str:
     >>> explained(VisitorScore(reasons=(("unmarked", 1), ("tampered", 7))))
     'Suspected for tampered (7 times), unmarked.'
     """
-    if not score.reasons:
-        return "Suspected."
-    ranked = sorted(score.reasons, key=lambda reason: -reason[1])
+    against = [reason for reason in score.reasons if reason[0] != JUDGED_PERSON]
+    if not against:
+        return "Judged a person by its path." if score.reasons and score.identity == "person" else "Suspected."
+    ranked = sorted(against, key=lambda reason: -reason[1])
     return "Suspected for " + ", ".join(f"{code} ({n} times)" if n > 1 else code for code, n in ranked) + "."

@@ -12,15 +12,18 @@ complete.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 from hedgerow.errors import UpstreamError
-from hedgerow.proxy.upstream.message import HOP_BY_HOP, RequestBody, UpstreamResponse, named_by_connection
-from hedgerow.proxy.upstream.pool import Upstream
+from hedgerow.proxy.own_address import OwnAddresses
 from hedgerow.proxy.websocket import WebsocketProxy
 from hedgerow.web.asgi_types import Receive, Scope, Send
+from hedgerow.web.http_client.connection import HOP_BY_HOP, UpstreamResponse, named_by_connection
+from hedgerow.web.http_client.pool import RequestBody, Upstream
+from hedgerow.web.response_headers import header
 
 Pair = tuple[bytes, bytes]
 
@@ -34,16 +37,13 @@ _NO_BODY: Final = -1
 _KEEP: Final = 0
 _DROP: Final = 1
 _FORWARDED: Final = 2  # describes the client; accepted only from a trusted peer
-_HOST: Final = 3
-_CONNECTION: Final = 4
-_LENGTH: Final = 5
-_CODING: Final = 6
+_FRAMING: Final = 3  # is interpreted here, and sent anew
 
 _OWN_ROLES = {
-    b"host": _HOST,
-    b"connection": _CONNECTION,
-    b"content-length": _LENGTH,
-    b"transfer-encoding": _CODING,
+    b"host": _FRAMING,
+    b"connection": _FRAMING,
+    b"content-length": _FRAMING,
+    b"transfer-encoding": _FRAMING,
     b"expect": _DROP,
     b"http2-settings": _DROP,
     b"forwarded": _FORWARDED,
@@ -63,44 +63,35 @@ class _Roles(dict[bytes, int]):
     MAX_LENGTH = 64
 
     def __missing__(self, name: bytes) -> int:
-        role = _role_of(name)
+        dashed = name.replace(b"_", b"-")
+        is_dropped = name in HOP_BY_HOP or dashed == b"proxy" or dashed.startswith(b"proxy-")
+        role = _OWN_ROLES.get(name, _DROP if is_dropped else _KEEP)
+        if dashed.startswith(b"x-forwarded-") or _OWN_ROLES.get(dashed) == _FORWARDED:
+            role = _FORWARDED
         if len(self) < self.MAX_NAMES and len(name) <= self.MAX_LENGTH:
             self[name] = role
         return role
-
-
-def _role_of(name: bytes) -> int:
-    dashed = name.replace(b"_", b"-")
-    if dashed.startswith(b"x-forwarded-") or _OWN_ROLES.get(dashed) == _FORWARDED:
-        return _FORWARDED
-    if name in _OWN_ROLES:
-        return _OWN_ROLES[name]
-    if name in HOP_BY_HOP or dashed == b"proxy" or dashed.startswith(b"proxy-"):
-        return _DROP
-    return _KEEP
 
 
 class _ClientGone(Exception):  # noqa: N818 - not an error: somebody closed a tab
     """The client has disconnected, and no response is needed."""
 
 
+@dataclass(slots=True, eq=False)
 class _ActiveRequest:
     """
     A request in progress, which notices that its client has disconnected.
 
-    Watching for that needs a task, so only requests that take a while are watched. A request is not watched while its
-    body is received: that shows a disconnect as well.
+    Watching for that needs a task, so only long requests are watched. A request is not watched while its body is
+    received: that shows a disconnect as well.
     """
 
-    __slots__ = ("checked", "gone", "receive", "receiving", "task", "watcher")
-
-    def __init__(self, receive: Receive) -> None:
-        self.receive = receive
-        self.receiving = False
-        self.task = cast("asyncio.Task[Any]", asyncio.current_task())
-        self.watcher: asyncio.Task[None] | None = None
-        self.checked = False
-        self.gone = False
+    receive: Receive
+    task: asyncio.Task[Any]
+    receiving: bool = False
+    watcher: asyncio.Task[None] | None = None
+    checked: bool = False
+    gone: bool = False
 
     def check(self) -> None:
         """Start to watch the client from the second call on. Called at intervals."""
@@ -144,11 +135,9 @@ class _RequestChunks(AsyncIterator[bytes]):
 
 class Proxy:
     """
-    Forwards all requests to *upstream*.
+    Forwards all requests to *upstream*. With *preserve_host* it gets the `Host` of the client, otherwise its own.
 
-    With *preserve_host* the upstream sees the `Host` of the client, otherwise its own. A websocket message may have
-    *message_limit* bytes. *open_timeout* and *close_timeout* are seconds for websocket handshakes. A connection without
-    an answer to a ping within *ping_interval* seconds is closed.
+    *own_addresses* are replaced by their paths in headers of responses; None: they stay.
     """
 
     def __init__(
@@ -156,21 +145,14 @@ class Proxy:
         upstream: Upstream,
         *,
         preserve_host: bool = True,
-        message_limit: int = 16_777_216,
-        open_timeout: float = 10.0,
-        close_timeout: float = 10.0,
-        ping_interval: float | None = 20.0,
+        own_addresses: OwnAddresses | None = None,
+        **websocket_options: Any,
     ) -> None:
         self.upstream = upstream
+        self._own_addresses = own_addresses
         self._authority = upstream.origin.authority
         self._preserve_host = preserve_host
-        self._websockets = WebsocketProxy(
-            upstream,
-            message_limit=message_limit,
-            open_timeout=open_timeout,
-            close_timeout=close_timeout,
-            ping_interval=ping_interval,
-        )
+        self._websockets = WebsocketProxy(upstream, **websocket_options)
         self._roles = _Roles()
         self._active: set[_ActiveRequest] = set()
         self._watch_timer: asyncio.TimerHandle | None = None
@@ -194,7 +176,7 @@ class Proxy:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, length = self._request_headers(scope)
-        request = _ActiveRequest(receive)
+        request = _ActiveRequest(receive, cast("asyncio.Task[Any]", asyncio.current_task()))
         body = None if length == _NO_BODY else RequestBody(_RequestChunks(request, length), length)
         self._active.add(request)
         if self._watch_timer is None:
@@ -203,6 +185,9 @@ class Proxy:
             method = scope["method"].encode("ascii")
             response = await self.upstream.request(method, _target(scope), headers, body)
             try:
+                if self._own_addresses is not None:
+                    host = header(scope["headers"], b"host")
+                    response.headers = self._own_addresses.rewritten(response.headers, host)
                 await _relay(response, send)
             finally:
                 response.close()
@@ -232,32 +217,26 @@ class Proxy:
         again for the upstream, so the upstream cannot interpret it differently.
         """
         roles = self._roles
-        host, chunked = b"", False
-        lengths: set[bytes] = set()
-        hop_by_hop: frozenset[bytes] = frozenset()
         headers: list[Pair] = []
         forwarded: list[Pair] = []
+        framing: dict[bytes, list[bytes]] = {}
         for pair in scope["headers"]:
             role = roles[pair[0]]
             if role == _KEEP:
                 headers.append(pair)
-            elif role == _HOST:
-                host = pair[1]
+            elif role == _FRAMING:
+                framing.setdefault(pair[0], []).append(pair[1])
             elif role == _FORWARDED:
                 forwarded.append(pair)
-            elif role == _CONNECTION:
-                hop_by_hop |= named_by_connection(pair[1])
-            elif role == _LENGTH:
-                lengths.add(pair[1])
-            elif role == _CODING:
-                chunked = True
-        if hop_by_hop:
-            headers = [pair for pair in headers if pair[0] not in hop_by_hop]
+        for value in framing.get(b"connection", ()):
+            if named := named_by_connection(value):
+                headers = [pair for pair in headers if pair[0] not in named]
+        host = framing[b"host"][-1] if b"host" in framing else b""
         headers.append((b"host", host if host and self._preserve_host else self._authority))
         if not scope.get("hedgerow", {}).get("peer_trusted", False):
             forwarded = []
         headers += _forwarded(scope, host, forwarded)
-        return headers, _body_length(lengths, chunked=chunked)
+        return headers, _body_length(framing)
 
 
 async def _relay(response: UpstreamResponse, send: Send) -> None:
@@ -279,14 +258,14 @@ async def _relay(response: UpstreamResponse, send: Send) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-def _body_length(lengths: set[bytes], *, chunked: bool) -> int | None:
+def _body_length(framing: Mapping[bytes, Sequence[bytes]]) -> int | None:
     """Return the request's length if it has exactly one, in digits; None means chunked encoding."""
-    if not lengths and not chunked:
-        return _NO_BODY
-    if chunked or len(lengths) > 1:
+    if b"transfer-encoding" in framing:
         return None
-    length = lengths.pop()
-    return int(length) if length.isdigit() else None
+    if b"content-length" not in framing:
+        return _NO_BODY
+    length, *others = set(framing[b"content-length"])
+    return int(length) if not others and length.isdigit() else None
 
 
 def _target(scope: Scope) -> bytes:
@@ -300,32 +279,20 @@ def _path(scope: Scope) -> bytes:
 
 
 def _forwarded(scope: Scope, host: bytes, received: list[Pair]) -> list[Pair]:
-    """
-    Return the forwarding headers; *received* are those that a trusted peer sent.
-
-    A trusted peer knows the scheme and host that the visitor used. Its own address is the last one that the request
-    came through.
-    """
-    client = scope.get("client")
+    """Return the forwarding headers. *received* are those of a trusted peer, which knows the visitor's address."""
+    client, scheme = scope.get("client"), (b"x-forwarded-proto", _PROTO_OF[scope["scheme"]])
     if not received and client and host:
-        return [
-            (b"x-forwarded-for", client[0].encode("ascii")),
-            (b"x-forwarded-proto", _PROTO_OF[scope["scheme"]]),
-            (b"x-forwarded-host", host),
-        ]
-    passed, via, known = [], [], set()
-    for pair in received:
-        if pair[0] == b"x-forwarded-for":
-            via.append(pair[1])
-        else:
-            passed.append(pair)
-            known.add(pair[0])
+        # Nearly every request.
+        return [(b"x-forwarded-for", client[0].encode("ascii")), scheme, (b"x-forwarded-host", host)]
+    via = [value for name, value in received if name == b"x-forwarded-for"]
+    passed = [pair for pair in received if pair[0] != b"x-forwarded-for"]
+    known = {name for name, _ in passed}
     if client:
         via.append(client[0].encode("ascii"))
     if via:
         passed.append((b"x-forwarded-for", b", ".join(via)))
     if b"x-forwarded-proto" not in known:
-        passed.append((b"x-forwarded-proto", _PROTO_OF[scope["scheme"]]))
+        passed.append(scheme)
     if host and b"x-forwarded-host" not in known:
         passed.append((b"x-forwarded-host", host))
     return passed

@@ -37,33 +37,19 @@ def make_server(
     """
     limits = limits or ServerLimits()
     config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        loop="uvloop",
+        app, host=host, port=port, loop="uvloop", interface="asgi3", lifespan="on" if lifespan else "off",
         http=cast("type[asyncio.Protocol]", partial(ServerProtocol, limits=limits)),
-        ws=_Websocket,
-        ws_max_size=limits.message,
-        interface="asgi3",
-        lifespan="on" if lifespan else "off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_graceful_shutdown=grace_period,
-    )
+        ws=_Websocket, ws_max_size=limits.message, timeout_graceful_shutdown=grace_period,
+        log_config=None, access_log=False, proxy_headers=False, server_header=False, date_header=False,
+    )  # fmt: skip
     return _Server(config)
 
 
 class _Server(uvicorn.Server):
-    """
-    uvicorn's server, with a sweep for overdue connections.
-
-    The program handles signals. uvicorn would raise them again after a graceful shutdown and kill the process.
-    """
+    """uvicorn's server, with a sweep for overdue connections."""
 
     def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        # The program handles signals. uvicorn would raise them again after its shutdown and kill the process.
         return contextlib.nullcontext()
 
     async def on_tick(self, counter: int) -> bool:

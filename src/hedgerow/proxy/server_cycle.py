@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -19,20 +18,13 @@ _log = logging.getLogger("hedgerow.server")
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection"})
 _WITHOUT_BODY = frozenset({204, 304})
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-
-
-def _status_lines() -> Iterator[tuple[int, bytes]]:
-    for status in range(200, 600):
-        phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-        yield status, f"HTTP/1.1 {status} {phrase}".encode("ascii")
-
-
-_STATUS_LINES = dict(_status_lines())
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_STATUS_LINES = {n: f"HTTP/1.1 {n} {_PHRASES.get(n, '')}".encode("ascii") for n in range(200, 600)}
 
 
 def plain_response(status: int) -> bytes:
     """Return a complete response that contains only its status."""
-    phrase = HTTPStatus(status).phrase
+    phrase = _PHRASES[status]
     body = f"{status} {phrase}\n"
     return (
         f"HTTP/1.1 {status} {phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
@@ -55,12 +47,7 @@ class RequestCycle(RequestResponseCycle):
     _head = b""
 
     async def run_asgi(self, app: Any) -> None:
-        """
-        Run the application.
-
-        A failure of the upstream after the start of the response is logged without a traceback. The connection is then
-        closed before the announced end, so that the client notices that the response is incomplete.
-        """
+        """Run the application. A failure of the upstream is logged without a traceback."""
         try:
             await app(self.scope, self.receive, self.send)
         except HedgerowError as error:
@@ -93,6 +80,9 @@ class RequestCycle(RequestResponseCycle):
             raise RuntimeError(f"the application sent {kind!r} out of turn")
 
     def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        if self.waiting_for_100_continue and self.more_body:
+            # The client does not send its body after this response, so the next request would be read as that body.
+            self.keep_alive = False
         lines = [_STATUS_LINES[status], *map(b": ".join, headers)]
         if self.default_headers:
             lines += map(b": ".join, self.default_headers)

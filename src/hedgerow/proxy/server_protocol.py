@@ -265,18 +265,11 @@ class ServerProtocol(HttpToolsProtocol):
         """Run the application for a complete head, or queue the request behind earlier ones."""
         previous = cast("RequestCycle | None", self.cycle)
         cycle = self.cycle = RequestCycle(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=keep_alive,
+            scope=self.scope, transport=self.transport, flow=self.flow, logger=self.logger,
+            access_logger=self.access_logger, access_log=False, default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(), expect_100_continue=self.expect_100_continue, keep_alive=keep_alive,
             on_response=self.on_response_complete,
-        )
+        )  # fmt: skip
         cycle.tasks = self.tasks
         if previous is None or previous.response_complete:
             self._run(cycle)
@@ -291,11 +284,7 @@ class ServerProtocol(HttpToolsProtocol):
         self.tasks.add(task)
 
     def _limit_incomplete(self) -> None:
-        """
-        Limit size and time of an incomplete message until it makes progress.
-
-        Blank lines before a request are no progress, and do not move the deadline.
-        """
+        """Limit size and time of an incomplete message. Blank lines before a request do not move the deadline."""
         limits = self._limits
         if self._in_head and len(self.headers) > limits.header_count:
             self._refuse(_Refusal(431, "too many headers"))
@@ -321,12 +310,7 @@ class ServerProtocol(HttpToolsProtocol):
             self._refuse(_Refusal(408, "the request's body took too long"))
 
     def _refuse(self, refusal: _Refusal) -> None:
-        """
-        End the connection because of what the client sent.
-
-        Responses to earlier requests are still sent. The refusal itself is dropped then, because it must not land in
-        the middle of another response.
-        """
+        """End the connection. Responses to earlier requests are still sent, but then the refusal is not."""
         _log.info("%s: refused with %d: %s", self._client_name(), refusal.status, refusal)
         self._closing = True
         self._unparsed = 0

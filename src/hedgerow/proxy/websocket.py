@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -13,32 +14,30 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.frames import EXTERNAL_CLOSE_CODES, Close, CloseCode
 from websockets.uri import WebSocketURI
 
-from hedgerow.proxy.upstream.message import HOP_BY_HOP
-from hedgerow.proxy.upstream.pool import Upstream
+from hedgerow.web.asgi import refuse_websocket
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
+from hedgerow.web.http_client.connection import HOP_BY_HOP
+from hedgerow.web.http_client.pool import Upstream
+from hedgerow.web.response_pages import ResponsePage
 
 Pair = tuple[bytes, bytes]
 
-_MAX_STATUS = 599
+_STATUSES = range(200, 600)
 
 
+@dataclass(frozen=True)
 class WebsocketProxy:
-    """Forwards websockets to *upstream*; the limits are those of `Proxy`."""
+    """
+    Forwards websockets to *upstream*. A message may have *message_limit* bytes.
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        *,
-        message_limit: int,
-        open_timeout: float,
-        close_timeout: float,
-        ping_interval: float | None,
-    ) -> None:
-        self._upstream = upstream
-        self._message_limit = message_limit
-        self._open_timeout = open_timeout
-        self._close_timeout = close_timeout
-        self._ping_interval = ping_interval
+    Timeouts are in seconds. A connection without an answer to a ping within *ping_interval* is closed.
+    """
+
+    upstream: Upstream
+    message_limit: int = 16_777_216
+    open_timeout: float = 10.0
+    close_timeout: float = 10.0
+    ping_interval: float | None = 20.0
 
     async def forward(self, scope: Scope, path: bytes, headers: list[Pair], receive: Receive, send: Send) -> None:
         """Connect to the upstream with *headers* and relay messages, or refuse the client's handshake."""
@@ -48,17 +47,20 @@ class WebsocketProxy:
             remote = await self._connect(scope, path, headers)
         except InvalidStatus as refusal:
             response = refusal.response
-            response_headers = _client_headers(response.headers.raw_items())
-            await _refuse(scope, send, response.status_code, response_headers, bytes(response.body or b""))
+            status = response.status_code if response.status_code in _STATUSES else HTTPStatus.BAD_GATEWAY
+            headers = _client_headers(response.headers.raw_items())
+            page = ResponsePage(status, headers, bytes(response.body or b""))
         except TimeoutError:
-            await _refuse(scope, send, HTTPStatus.GATEWAY_TIMEOUT)
+            page = ResponsePage(HTTPStatus.GATEWAY_TIMEOUT, [], b"")
         except (OSError, InvalidHandshake, ValueError):
-            await _refuse(scope, send, HTTPStatus.BAD_GATEWAY)
+            page = ResponsePage(HTTPStatus.BAD_GATEWAY, [], b"")
         else:
             await _MessageRelay(remote, receive, send).run()
+            return
+        await refuse_websocket(scope, send, page, CloseCode.INTERNAL_ERROR)
 
     async def _connect(self, scope: Scope, path: bytes, headers: list[Pair]) -> ClientConnection:
-        origin = self._upstream.origin
+        origin = self.upstream.origin
         texts = [(name.decode("ascii"), value.decode("latin-1")) for name, value in headers]
         host = next(value for name, value in texts if name == "host")
         forwarded = [pair for pair in texts if pair[0] != "host" and not pair[0].startswith("sec-websocket-")]
@@ -66,21 +68,14 @@ class WebsocketProxy:
         if origin.path:
             address = {"unix": True, "path": origin.path}
         elif origin.secure:
-            address |= {"ssl": self._upstream.tls, "server_hostname": origin.host}
+            address |= {"ssl": self.upstream.tls, "server_hostname": origin.host}
         handshake = _Handshake(
             "wss://localhost/" if origin.secure else "ws://localhost/",
-            additional_headers=forwarded,
-            subprotocols=scope.get("subprotocols") or None,
-            user_agent_header=None,
-            compression=None,
-            proxy=None,
-            max_size=self._message_limit,
-            open_timeout=self._open_timeout,
-            close_timeout=self._close_timeout,
-            ping_interval=self._ping_interval,
-            ping_timeout=self._ping_interval,
-            **address,
-        )
+            additional_headers=forwarded, subprotocols=scope.get("subprotocols") or None,
+            user_agent_header=None, compression=None, proxy=None,
+            max_size=self.message_limit, open_timeout=self.open_timeout, close_timeout=self.close_timeout,
+            ping_interval=self.ping_interval, ping_timeout=self.ping_interval, **address,
+        )  # fmt: skip
         # Set rather than parsed from an address: parsing would remove the parameters of a path (`;a=b`).
         name, port = _split_host(host, 443 if origin.secure else 80)
         query = scope["query_string"].decode("ascii")
@@ -95,14 +90,14 @@ class _Handshake(connect):
         return exc
 
 
+@dataclass
 class _MessageRelay:
     """Relays the messages of two websockets to each other until one of them closes."""
 
-    def __init__(self, remote: ClientConnection, receive: Receive, send: Send) -> None:
-        self._remote = remote
-        self._receive = receive
-        self._send = send
-        self._client_left = False
+    _remote: ClientConnection
+    _receive: Receive
+    _send: Send
+    _client_left: bool = False
 
     async def run(self) -> None:
         remote = self._remote
@@ -172,17 +167,6 @@ def _client_headers(headers: Iterable[tuple[str, str]]) -> list[Pair]:
     pairs = ((name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers)
     dropped = HOP_BY_HOP | {b"content-length"}
     return [pair for pair in pairs if pair[0] not in dropped and not pair[0].startswith(b"sec-websocket-")]
-
-
-async def _refuse(scope: Scope, send: Send, status: int, headers: list[Pair] | None = None, body: bytes = b"") -> None:
-    """Respond to a handshake with *status*, or close it if the server supports no response."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        await send({"type": "websocket.close", "code": CloseCode.INTERNAL_ERROR})
-        return
-    if not HTTPStatus.OK <= status <= _MAX_STATUS:
-        status = HTTPStatus.BAD_GATEWAY
-    await send({"type": "websocket.http.response.start", "status": status, "headers": headers or []})
-    await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
 
 
 def _split_host(host: str, default_port: int) -> tuple[str, int]:

@@ -1,14 +1,13 @@
-"""Listing: the crawlers of a report as entries of the black list, to be exported or applied."""
+"""Blocklist: the crawlers of a report as entries of the black list, to export or to apply."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hedgerow.lists.model import Listing, parse_subject
+from hedgerow.lists.model import OWN_AUTHOR, Listing, parse_subject
 from hedgerow.report.result import Report
 from hedgerow.report.source_labels import CRAWLER
 
-AUTHOR = "hedgerow report"
 SURE = 0.9
 """The score from which on a crawler is listed."""
 _LONGEST_REASON = 200
@@ -16,10 +15,10 @@ _LONGEST_REASON = 200
 
 def listings(report: Report, *, since: float, until: float, sure: float = SURE) -> Iterator[Listing]:
     """
-    An entry for each crawler with a score of at least *sure*, from *since* to *until* (0: for good).
+    Yield an entry for each crawler with a score of at least *sure*, valid from *since* to *until* (0: for ever).
 
-    What is no address, no network and no account cannot be listed and is left out. A bot that the table of known bots
-    welcomes once it is verified is left out, too, unless its claim is known to be false: not looked is not proven.
+    A source that is no address, network or account cannot be listed. A bot that is welcome once verified is left out
+    unless its claim is known to be false: a claim that nobody checked is not a lie.
     """
     judgements = report.judgements
     ranked = report.ranked
@@ -30,4 +29,4 @@ def listings(report: Report, *, since: float, until: float, sure: float = SURE) 
         except ValueError:
             continue
         reason = " ".join(evidence.text for evidence in source.evidence[:2])[:_LONGEST_REASON]
-        yield Listing("black", subject, reason, AUTHOR, since, until)
+        yield Listing("black", subject, reason, OWN_AUTHOR, since, until)

@@ -1,7 +1,7 @@
 """
-Picture: what is drawn of a report, in numbers; `html` draws it.
+Chart data: what a report draws, in numbers; `html.charts` draws it.
 
-Everything is brought to a size that a page can hold, however long the log is and however many sources it has.
+All data are reduced to what a page can hold, whatever the length of the log and the number of sources.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from hedgerow.report.result import CampaignResult, Report, SourceResult
 from hedgerow.report.shape.autocorrelation import Levels, autocorrelation, runs_of, standard_errors
-from hedgerow.report.shape.decomposition import decompose, operators
-from hedgerow.report.shape.series import SIX_HOURS, Counts, SeriesPlan, plan_of
+from hedgerow.report.shape.series import SIX_HOURS, Counts, SeriesPlan, decompose, operators, plan_of
 from hedgerow.report.source_labels import CRAWLER, LABELS
 
 Floats = NDArray[np.float64]
@@ -62,8 +61,8 @@ class Portrait(msgspec.Struct, frozen=True):
 
 class Overlay(msgspec.Struct, frozen=True):
     """
-    A campaign, and of some members the share of its own requests in each interval; those that are in step only once
-    they are shifted, shifted.
+    A campaign, and for some members the share of its own requests in each interval. Series that match only when shifted
+    are shifted.
     """
 
     campaign: CampaignResult
@@ -74,7 +73,7 @@ class Overlay(msgspec.Struct, frozen=True):
 
 def step_of(span: float, most: int = _BARS) -> float:
     """
-    The seconds of an interval, so that a log of *span* seconds has at most *most*.
+    Return the seconds of an interval, so that a log of *span* seconds has at most *most* intervals.
 
     >>> step_of(7 * 86400), step_of(365 * 86400)
     (3600, 172800)
@@ -98,7 +97,7 @@ def traffic_of(report: Report) -> Traffic:
 
 
 def portraits_of(report: Report, most: int = PORTRAITS) -> tuple[SeriesPlan, list[Portrait]]:
-    """How series were made of this log, and the crawlers with the most requests."""
+    """Return the plan of the series, and portraits of the crawlers with the most requests."""
     tables = report.tables
     plan = plan_of(tables.origin, tables.origin + tables.span)
     ranked = report.ranked
@@ -131,7 +130,7 @@ def portraits_of(report: Report, most: int = PORTRAITS) -> tuple[SeriesPlan, lis
 
 
 def overlays_of(report: Report, most: int = OVERLAYS) -> list[Overlay]:
-    """The campaigns, the largest first, as lines on top of each other."""
+    """Return the largest campaigns as overlaid lines."""
     tables = report.tables
     places = {name: place for place, name in enumerate(tables.sources)} if report.campaigns else {}
     found = []
@@ -152,7 +151,7 @@ def overlays_of(report: Report, most: int = OVERLAYS) -> list[Overlay]:
 
 
 def _asked(report: Report, chosen: Ints, origin: float, step: float) -> Counts:
-    """The requests of the sources at *chosen* places in intervals of *step* seconds from *origin* on."""
+    """Return the requests of the sources at *chosen* in intervals of *step* seconds from *origin* on."""
     tables = report.tables
     times = round(origin * _MICROSECONDS), round(step * _MICROSECONDS)
     found = tables.store.series_of(tables.figures.sources[chosen], *times)
@@ -161,7 +160,7 @@ def _asked(report: Report, chosen: Ints, origin: float, step: float) -> Counts:
 
 
 def _busiest(counts: Counts, plan: SeriesPlan) -> Ints:
-    """Where the window of each source begins in which it sent most; of equals the first."""
+    """Return the start of each source's busiest window, the first of equals."""
     best = np.zeros(counts.size, np.int64)
     last = plan.bins - plan.points
     for row in range(counts.size):
@@ -177,7 +176,7 @@ def _busiest(counts: Counts, plan: SeriesPlan) -> Ints:
 
 
 def _peaks(significance: NDArray[np.bool_], coefficients: Floats) -> list[int]:
-    """The lags at which local spikes are highest: short significant runs, but not the one that begins at lag 1."""
+    """Return the lags of local spikes: the highest lag of each short significant run, except the run from lag 1."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], significance.astype(np.int8), [0]))))
     return [
         begin + int(np.abs(coefficients[begin:end]).argmax()) + 1

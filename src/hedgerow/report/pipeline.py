@@ -1,33 +1,42 @@
-"""Making: the stages of a report, one after the other, with what each took."""
+"""Pipeline: the stages of a report in order, with the time of each."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from hedgerow.report.browsing_features import BrowsingOpinion
-from hedgerow.report.campaign_search import campaigns
-from hedgerow.report.containment import contain, limits
-from hedgerow.report.declared_bots import DeclaredBots
-from hedgerow.report.heuristics import Votes
-from hedgerow.report.live_opinions import detector_opinions
-from hedgerow.report.path_opinion import PathOpinion
-from hedgerow.report.report_model import ReportModel, load
-from hedgerow.report.residual_traffic import residual_traffic
-from hedgerow.report.result import Report
-from hedgerow.report.shape.model_file import load as load_shape
-from hedgerow.report.shape_opinion import ShapeOpinion
-from hedgerow.report.source_labels import DeclarationOpinion, HeuristicsOpinion, Opinion, SourceLabels
+from hedgerow.core.rate_limit import RateLimit
+from hedgerow.report.campaigns.group_links import ROBOTS, Requests
+from hedgerow.report.campaigns.search import find
+from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
+from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
+from hedgerow.report.live_opinions import DeclarationOpinion, DeclaredBots, detector_opinions
+from hedgerow.report.model_opinions import PathOpinion, ShapeOpinion, WindowOpinion
+from hedgerow.report.rate_limit_proposal import Proposal
+from hedgerow.report.request_volumes import K1, K2
+from hedgerow.report.result import CampaignResult, Containment, Report
+from hedgerow.report.shape.classifiers import load as load_shape
+from hedgerow.report.source_labels import (
+    CRAWLER,
+    GOOD_BOT,
+    NOTHING,
+    PERSON,
+    UNKNOWN,
+    Opinion,
+    SourceLabels,
+    residual_traffic,
+)
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import BotProofs, Bots, NameLookup
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.load import Settings
 from hedgerow.watch.models.bundle import load as load_bundle
 from hedgerow.watch.models.bundle import load_window
 
@@ -40,12 +49,11 @@ OPINIONS = ("heuristics", "manner", "path", "shape", "declared", "window")
 
 class Options(msgspec.Struct, frozen=True):
     """
-    How a report is made.
+    Options of a report.
 
-    *ignore_agents* hides user agents from everything. *model* is a file of thresholds and weights, *paths*, *window*
-    and *shape* bundles for those; the ones that come with Hedgerow where there are none. *resolve* is where what is
-    known of names is kept, if bots are to be verified by the DNS, which *resolver* asks. *settings* are those of the
-    detectors. *told* says that all sources will be told of, in JSON: that is begun before campaigns are found.
+    *ignore_agents* hides user agents everywhere. *model* is a file of thresholds and weights; *paths*, *window* and
+    *shape* are model bundles; None stands for those of Hedgerow. *resolve* are the known proofs of bots, if bots are to
+    be verified by the DNS through *resolver*. *settings* are those of the detectors.
     """
 
     ignore_agents: bool = False
@@ -56,11 +64,10 @@ class Options(msgspec.Struct, frozen=True):
     window: Path | None = None
     shape: Path | None = None
     settings: Settings = Settings()
-    told: bool = False
 
 
 class _Watch:
-    """Seconds by what they went to."""
+    """Seconds by stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -77,7 +84,7 @@ class _Watch:
 def make(tables: Tables, bots: Bots, options: Options) -> Report:
     """The report of the log in *tables*."""
     watch = _Watch()
-    model = load(options.model)
+    model = load_model(options.model)
     silent = 0 if options.ignore_agents else _resolved(tables, bots, options)
     # What rests on figures alone is found beside what asks the store, which only one may do at a time.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-opinions") as beside:
@@ -90,17 +97,18 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         own = [name for name in OPINIONS if name in opinions]
         of_detectors = [name for name in opinions if name not in OPINIONS]
         in_turn = {name: opinions[name] for name in (*own[:2], *of_detectors, *own[2:])}
-        judgements = SourceLabels(tables.figures["pages"], in_turn, declared, trust=model.trust)
-        crowd = residual_traffic(judgements, shapes)
+        judgements = SourceLabels(
+            tables.figures["pages"], in_turn, None if declared is None else declared.state, trust=model.trust
+        )
+        crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
         tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent
     )  # fmt: skip
-    with report.telling_beside() if options.told else nullcontext():
-        with watch("containment"):
-            report.containment = contain(tables, judgements)
-            report.density = limits(tables, judgements, declared)
-        with watch("campaigns"):
-            report.join(campaigns(tables, judgements, shapes, declared))
+    with watch("containment"):
+        report.containment = contain(tables, judgements)
+        report.density = rate_limits(tables, judgements, declared)
+    with watch("campaigns"):
+        report.join(campaigns(tables, judgements, shapes, declared))
     report.timing |= watch.seconds
     return report
 
@@ -108,7 +116,7 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
 def _by_figures(
     tables: Tables, bots: Bots, model: ReportModel, options: Options, watch: _Watch
 ) -> tuple[Votes, DeclaredBots | None, dict[str, Opinion]]:
-    """The opinions that rest on the figures of sources; with them the votes and what sources declare."""
+    """Return the opinions that need only figures, with the votes and what sources declare."""
     figures = tables.figures
     opinions: dict[str, Opinion] = {}
     declared = None
@@ -133,11 +141,11 @@ def _by_figures(
 
 
 def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
-    """Ask for the names of who says it is a known bot, where that is wanted; how many had no answer."""
+    """Verify self-declared bots by the DNS if wanted. Return how many lookups got no answer."""
     proofs = options.resolve
     if proofs is None:
         return 0
-    from hedgerow.report.name_resolution import resolve
+    from hedgerow.report.live_opinions import resolve
     from hedgerow.web.lookups.dns import DnsResolver
 
     questions: list[NameLookup] = []
@@ -145,3 +153,166 @@ def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
     DeclaredBots(tables, bots)
     proofs.ask = None
     return resolve(questions, proofs, options.resolver or DnsResolver())
+
+
+FREE_TOUCHES = 0.01
+"""The share of the days of sources not held to be crawlers that k1 may touch."""
+
+MOST_TOUCHES = 0.001
+"""The same for k2."""
+
+_FEWEST_DAYS = 100
+_FEWEST_ORDINARY = 20
+_ABOVE, _MARGIN, _LEAST = 0.001, 1.5, 10
+_SPANS = (1.2, 3.0, 60.0, 600.0)
+
+
+def contain(tables: Tables, judgements: SourceLabels) -> Containment:
+    """
+    Count what the limits k1 and k2 would affect, and propose values that fit this log.
+
+    A source on one day counts once. Pages and calls count, assets do not. k1 should leave alone nearly all sources that
+    are not crawlers. k2 is for people who solved a challenge and continue: hardly any of them should reach it.
+    """
+    automatic = np.isin(judgements.label, (CRAWLER, GOOD_BOT))
+    days, requests, ordinary = tables.days(automatic)
+    grid = []
+    for k1 in K1:
+        for k2 in K2:
+            touched = (requests > k1) & (requests <= k2)
+            grid.append(
+                {
+                    "k1": k1,
+                    "k2": k2,
+                    "sources": int(days[touched].sum()),
+                    "requests": int((days * requests)[touched].sum()),
+                }
+            )
+    volumes = []
+    limit = 1
+    while len(requests):
+        within = requests <= limit
+        volumes.append(
+            {
+                "at_most": limit,
+                "sources": int(days[within].sum()),
+                "requests": int((days * requests)[within].sum()),
+            }
+        )
+        if within.all():
+            break
+        limit *= 2
+    enough = ordinary.sum() >= _FEWEST_DAYS
+    return Containment(
+        int(days.sum()),
+        int((days * requests).sum()),
+        volumes,
+        grid,
+        _smallest(K1, requests, ordinary, FREE_TOUCHES) if enough else None,
+        _smallest(K2, requests, ordinary, MOST_TOUCHES) if enough else None,
+    )
+
+
+def _smallest(limits: tuple[int, ...], requests: NDArray[np.int64], days: NDArray[np.int64], share: float) -> int:
+    """Return the smallest of *limits* that at most *share* of the days exceed, or else the largest."""
+    total = days.sum()
+    return next((limit for limit in limits if days[requests > limit].sum() <= share * total), limits[-1])
+
+
+def rate_limits(tables: Tables, judgements: SourceLabels, declared: DeclaredBots | None) -> list[Proposal]:
+    """
+    Return rate limits that fit this log, by the rule of `hedgerow replay --propose`.
+
+    Ordinary sources have at least two page visits, do not declare themselves and are not crawlers. If at least a tenth
+    of them load assets, only those count.
+    """
+    figures = tables.figures
+    automatic = np.isin(judgements.label, (CRAWLER, GOOD_BOT))
+    if declared is not None:
+        automatic |= declared.state != NOTHING
+    seen = (figures["pages"] > 1) & ~automatic
+    browsers = seen & (figures["assets"] > 0)
+    ordinary = browsers if 10 * browsers.sum() >= seen.sum() else seen
+    count = int(ordinary.sum())
+    if count < _FEWEST_ORDINARY:
+        return []
+    aside = max(int(np.ceil(count * _ABOVE)), min(3, int(np.ceil(count / 100))))
+    proposals = []
+    for k, span in enumerate(_SPANS):
+        peaks = figures[f"peak_{k}"]
+        reached = int(np.sort(peaks[ordinary])[-1 - aside])
+        limit = max(_LEAST, int(np.ceil(reached * _MARGIN)))
+        above = peaks > limit
+        touched = int(above.sum()), int((above & ordinary).sum())
+        proposals.append(Proposal(RateLimit(limit, span), count, reached, *touched))
+    return proposals
+
+
+MOST_SOURCES = 20_000
+"""Sources whose single requests are looked at: those with the most."""
+
+_EVEN = 0.5
+_LEAST_BROUGHT = 3
+_FIRST = 200
+"""Pages and calls of each that are looked at."""
+
+
+def campaigns(
+    tables: Tables, judgements: SourceLabels, shapes: ShapeOpinion, declared: DeclaredBots | None
+) -> list[CampaignResult]:
+    """
+    Return the campaigns, largest first.
+
+    Most people visit a page or two and stay unknown. A source that loads a page's images and styles, as a browser does,
+    or nothing else, counts as a person here; otherwise all users of the newest browser would be a campaign. Among the
+    addresses of a crawler it belongs to the crawler: some load a whole page now and then.
+    """
+    label = judgements.label
+    figures = tables.figures
+    least = np.where(figures["own"] + figures["foreign"] > 0, 1, _LEAST_BROUGHT)
+    browses = (judgements.score < _EVEN) & (figures["brought"] >= least)
+    like_one = np.where(figures["pages"] > 0, browses, figures["assets"] > 0)
+    doubtful = (label == UNKNOWN) & like_one
+    people = (label == PERSON) | doubtful
+    chosen = np.flatnonzero(~people)
+    chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
+    rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
+    pages, robots = _numbered(rows["page"].astype(np.uint64), tables.builder.key.digest(ROBOTS.encode()))
+    requests = Requests(
+        tables.places(rows["source"]),
+        rows["t"] / 1e6,
+        pages,
+        rows["shape"].astype(np.int64),
+        rows["status"].astype(np.int64),
+        robots,
+    )
+    names = tables.sources
+    agents = None if declared is None else declared.agents_of(np.arange(len(names)))
+    limits = SimilarityLimits(k=shapes.similarity)
+    found = find(
+        tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful
+    )
+    return [
+        CampaignResult(
+            f"c{number}",
+            one.kind,
+            [names[k] for k in one.members],
+            round(float(one.similarity), 4),
+            one.text,
+            {names[k]: later for k, later in one.shifts},
+        )
+        for number, one in enumerate(found, 1)
+    ]
+
+
+def _numbered(pages: NDArray[np.uint64], robots: int) -> tuple[NDArray[np.int64], int | None]:
+    """
+    Replace the digests *pages* by numbers in the order of their first appearance; also return the number of *robots*.
+
+    Digests differ in every run, and the result must not depend on their order.
+    """
+    different, first, which = np.unique(pages, return_index=True, return_inverse=True)
+    numbers = np.empty(len(different), np.int64)
+    numbers[np.argsort(first)] = np.arange(len(different))
+    found = np.flatnonzero(different == np.uint64(robots))
+    return numbers[which], int(numbers[found[0]]) if len(found) else None

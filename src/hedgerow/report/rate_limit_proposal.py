@@ -1,13 +1,12 @@
 """
-Limits proposed from the site's own log.
+Rate limits proposed from the site's own log.
 
-How fast people are differs from site to site: a forum's reader opens ten topics at once, a manual's opens
-one. So the log says what its ordinary visitors ever reach, and the limits are put above that.
+The speed of people differs from site to site: the reader of a forum opens ten topics at once, the reader of a manual
+one. So the log shows what its ordinary visitors reach, and the limits are put above that.
 
-A log holds crawlers too, and it is the fast ones that must not set the limit. Therefore visitors that declare
-themselves automatic are left out; so are those that never asked for an image, style or script, where the log
-shows that its visitors do; and among the others it is a percentile that counts and not the maximum, so that a
-few crawlers dressed as browsers change nothing.
+A log contains fast crawlers too, and they must not set the limit. So visitors that declare themselves automatic are
+left out, and visitors that never asked for an image, style or script, if others in the log do. Of the rest a percentile
+counts and not the maximum, so a few crawlers disguised as browsers change nothing.
 """
 
 from __future__ import annotations
@@ -22,38 +21,17 @@ import msgspec
 
 from hedgerow.core.rate_limit import RateLimit, add_hit, count_hits
 from hedgerow.core.visit import Visit
+from hedgerow.request.bots import declares_itself
 
-_AUTOMATIC = (
-    "bot", "crawl", "spider", "slurp", "scrapy", "curl", "wget", "python", "perl", "ruby", "java/", "php/", "go-http",
-    "okhttp", "httpclient", "headless", "monitor", "archiver", "feed", "fetch", "scan", "check", "preview", "http://",
-    "https://",
-)  # fmt: skip
-_TELEPHONE = "cubot"
-"""Its maker is no bot."""
 _SWEPT_AT_ONCE = 2
-
-
-def declares_itself(user_agent: str) -> bool:
-    """
-    Whether a user agent says that a program is asking: by a word such as "bot", or by naming a page about
-    itself.
-
-    An empty one is no person's either.
-
-    >>> declares_itself("Examplebot/2.1"), declares_itself("Mozilla/5.0 Firefox/140.0")
-    (True, False)
-    """
-    # One pattern for all of them would take ten times as long.
-    said = user_agent.lower().replace(_TELEPHONE, " ")
-    return not said or any(word in said for word in _AUTOMATIC)
 
 
 class Proposal(msgspec.Struct, frozen=True):
     """
-    A window for the settings, and what it rests on.
+    A rate limit for the settings, and its basis.
 
-    *ordinary* visitors were looked at, and nearly all of them stay at *reached* or below. The window would
-    have touched *touched* visitors of this log, *touched_ordinary* of them among the ordinary ones.
+    Nearly all of *ordinary* visitors stay at *reached* or below. The limit would have affected *touched* visitors of
+    this log, *touched_ordinary* of them ordinary.
     """
 
     window: RateLimit
@@ -64,7 +42,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class _Trace:
-    """What is kept of one visitor: page visits, the peak for each span, and what it shows of itself."""
+    """One visitor: page visits, the peak for each span, and what it shows of itself."""
 
     __slots__ = ("automatic", "brought_assets", "pages", "peaks")
 
@@ -77,11 +55,11 @@ class _Trace:
 
 class Peaks:
     """
-    The largest number of page visits that each visitor made within any of *spans* seconds.
+    The largest number of page visits of each visitor within any of *spans* seconds.
 
-    Memory is bounded: *most_visitors* are kept (those that come later are counted in `left_out`; the first
-    ones are sample enough), *most_hits* times of one visitor (a peak stops growing there) and *most_times* in
-    all; the times of a visitor that has been silent for the longest span are dropped, its peaks stay.
+    Memory is bounded: *most_visitors* are kept (visits of later ones are counted in `left_out`), *most_hits* times of
+    one visitor and *most_times* in all. The times of a visitor that is silent for the longest span are dropped; its
+    peaks stay.
     """
 
     def __init__(
@@ -104,7 +82,7 @@ class Peaks:
         self._hits: OrderedDict[str, array[float]] = OrderedDict()
 
     def add(self, visit: Visit) -> None:
-        """Count *visit*. Late ones (a log out of order) count where they belong."""
+        """Count *visit*. Late visits of an unsorted log count at their own time."""
         if visit.bot or visit.kind == "call":
             return
         visitor = visit.visitor
@@ -122,7 +100,7 @@ class Peaks:
         self._count(trace.peaks, self._hit(visitor, visit.at), visit.at)
 
     def _hit(self, visitor: str, at: float) -> array[float]:
-        """The visitor's times, *at* among them."""
+        """Return the visitor's times, including *at*."""
         hits = self._hits.pop(visitor, None)
         if hits is None:
             self._sweep(at)
@@ -146,7 +124,7 @@ class Peaks:
         self._times -= len(self._hits.pop(visitor))
 
     def _count(self, peaks: array[int], hits: array[float], at: float) -> None:
-        """Raise the peaks of the windows that end at *at* or, where it came late, at a hit after it."""
+        """Raise the peaks of windows that end at *at* or, for a late visit, at a later hit."""
         ends = (at,) if hits[-1] <= at else (at, *hits[bisect_right(hits, at) :])
         for n, span in enumerate(self.spans):
             for end in ends:
@@ -163,12 +141,11 @@ class Peaks:
         fewest: int = 20,
     ) -> list[Proposal]:
         """
-        A window for each span, from the ordinary visitors: see `_ordinary`.
+        Propose a limit for each span, from the ordinary visitors (`_ordinary`).
 
-        The share *above* of them (0.001: the 99.9th percentile) is set aside, and never fewer than three, or
-        one in a hundred where they are few: a small log has crawlers too. What the next one reached, times
-        *margin*, is the limit, and at least *least*. Where fewer than *fewest* ordinary visitors were seen
-        nothing can be said, and nothing is proposed.
+        The share *above* of them (0.001: the 99.9th percentile) is set aside, but at least three, or one in a hundred
+        of few: a small log has crawlers too. The limit is *margin* times what the next one reached, and at least
+        *least*. With fewer than *fewest* ordinary visitors nothing is proposed.
         """
         ordinary = self._ordinary()
         count = len(ordinary)
@@ -187,11 +164,9 @@ class Peaks:
 
     def _ordinary(self) -> list[_Trace]:
         """
-        Visitors that made at least two page visits, do not declare themselves automatic and brought assets
-        along.
+        Return visitors with two page visits or more that do not declare themselves automatic and loaded assets.
 
-        Where fewer than a tenth bring assets along (they are on another host, or not logged) that is not
-        asked for.
+        If fewer than a tenth load assets (they are on another host, or not logged), assets do not matter.
         """
         seen = [t for t in self._traces.values() if t.pages > 1 and not t.automatic]
         browsers = [t for t in seen if t.brought_assets]

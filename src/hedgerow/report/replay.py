@@ -1,8 +1,8 @@
 """
-Replay: the visits of a log go through the very same gate, and what it would have done is added up by visitor. The watch
-looks on as it does beside the gate: what it finds about a visitor counts from the visitor's next visit on.
+Replay: the visits of a log go through the live gate, and its decisions are summed up by visitor.
 
-Nothing is decided here, and no clock is asked but to say how long it took: a visit's own time is the time.
+The watch observes as it does live: its findings about a visitor count from the visitor's next visit on. Time is the
+time of the visit; the clock only measures the duration of the replay.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from hedgerow.core.gate import Gate, run_now
 from hedgerow.core.visit import Visit
 from hedgerow.logs.formats import iso
 from hedgerow.logs.reader import ReadCounts
-from hedgerow.watch.watch import Watch
+from hedgerow.watch.watch import DOUBTFUL, Watch
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 class Fate(msgspec.Struct, gc=False):
     """
-    What became of one visitor.
+    The decisions on one visitor.
 
-    *first* and *last* are its earliest and latest visit. *stopped_at* is the time of the first decision other
-    than to pass, or None, and *evidence* what it rested on; *pages_before* are the page visits that passed
-    before it.
+    *first* and *last* are its earliest and latest visit. *stopped_at* is the time of the first decision other than
+    pass, or None; *evidence* is its evidence, and *pages_before* are the page visits that passed before it.
     """
 
     first: float
@@ -80,7 +79,7 @@ class Fate(msgspec.Struct, gc=False):
 
 
 class Finding(msgspec.Struct):
-    """What the watch has found about one visitor: when first, and codes with how often each."""
+    """What the watch found about one visitor: when first, and how often each code."""
 
     at: float
     codes: dict[str, int] = {}
@@ -88,10 +87,9 @@ class Finding(msgspec.Struct):
 
 class Replay(msgspec.Struct):
     """
-    What the gate would have done: the fates by visitor, what the watch found, and how long it took to find out.
+    The decisions by visitor, the findings of the watch, and the duration.
 
-    *beyond* counts the requests of visitors for which there was no room; they were decided on, and that is
-    all.
+    *beyond* counts the requests of visitors beyond the limit of visitors: they were decided on, but not recorded.
     """
 
     fates: dict[str, Fate] = {}
@@ -104,11 +102,10 @@ class Replay(msgspec.Struct):
     campaigns: list[Campaign] = []
 
     def ranked(self) -> list[tuple[str, Fate]]:
-        """All visitors: those with the most stopped requests first, then by requests, then by name."""
+        """Return all visitors: most stopped requests first, then by requests, then by name."""
         return sorted(self.fates.items(), key=lambda item: (-item[1].stopped, -item[1].requests, item[0]))
 
     def totals(self) -> dict[str, Any]:
-        """Visitors, stopped visitors, requests, decisions."""
         fates = self.fates.values()
         decisions = dict.fromkeys(ACTIONS, 0)
         for fate in fates:
@@ -125,9 +122,9 @@ class Replay(msgspec.Struct):
 
 def likely_host(visits: Sequence[Visit]) -> str:
     """
-    The site's host, by what its images and styles name as the page they are on; "" where they do not say.
+    Return the site's host as named by the referrers of images and styles, "" if they do not agree.
 
-    Pages are led to from all over the world, assets hardly ever: most of those that say so are to name one host.
+    Pages have referrers from all over the world, assets hardly ever: most of them name the site itself.
     """
     places = Counter(
         visit.referrer.partition("://")[2].partition("/")[0].lower()
@@ -149,11 +146,10 @@ def replay(
     watch: Watch | None = None,
 ) -> Replay:
     """
-    Send *visits* through *gate* and add up what it decides; *watch*, where there is one, looks on.
+    Send *visits* through *gate* and sum up its decisions. *watch* may observe.
 
-    A visit from an access log may ask for one of our own links; under the site's key, and where the log names the
-    host, its marker opens here as it does at the gate, so a trap in a log is a trap. No more than *most_visitors*
-    fates are kept.
+    A visit in a log may use one of our own links. With the site's key, and if the log names the host, its marker opens
+    as it does live, so a trap in a log is a trap. At most *most_visitors* visitors are recorded.
     """
     result = Replay()
     fates = result.fates
@@ -187,8 +183,11 @@ def replay(
 
 
 def _take(result: Replay, gate: Gate, change: ScoreUpdate) -> None:
-    """What the watch says of a visitor: to the state, as it does live, and into the result."""
+    """Put what the watch found about a visitor into the state, as live, and into the result."""
     gate.state.update_score(change)
+    if all(code.endswith(DOUBTFUL) for code in change.codes):
+        # Not found yet: it only adds to the score.
+        return
     finding = result.found.get(change.key)
     if finding is None:
         finding = result.found[change.key] = Finding(change.at)
@@ -196,19 +195,19 @@ def _take(result: Replay, gate: Gate, change: ScoreUpdate) -> None:
         finding.codes[code] = finding.codes.get(code, 0) + 1
 
 
-def to_json(result: Replay, tally: ReadCounts) -> dict[str, Any]:
-    """The replay as plain data for JSON; the same log gives the same data, timing apart."""
+def to_json(result: Replay, read_counts: ReadCounts) -> dict[str, Any]:
+    """Return the replay as plain data for JSON. The same log gives the same data, except for the timing."""
     seconds = result.seconds
     return {
         "log": {
-            "lines": tally.lines,
-            "parsed": tally.parsed,
-            "bad": tally.bad,
-            "from": iso(tally.first),
-            "to": iso(tally.last),
-            "format": ", ".join(tally.formats),
-            "samples": tally.samples,
-            "damage": tally.damage,
+            "lines": read_counts.lines,
+            "parsed": read_counts.parsed,
+            "bad": read_counts.bad,
+            "from": iso(read_counts.first),
+            "to": iso(read_counts.last),
+            "format": ", ".join(read_counts.formats),
+            "samples": read_counts.samples,
+            "damage": read_counts.damage,
         },
         "visitors": [_visitor(name, fate) for name, fate in result.ranked()],
         "totals": result.totals(),
@@ -222,7 +221,7 @@ def to_json(result: Replay, tally: ReadCounts) -> dict[str, Any]:
         },
         "timing": {
             "seconds": round(seconds, 3),
-            "lines_per_second": round(tally.lines / seconds) if seconds else 0,
+            "lines_per_second": round(read_counts.lines / seconds) if seconds else 0,
         },
     }
 

@@ -1,9 +1,9 @@
 """
-What containment would touch: PubCrawl's table 9, for a log of one's own.
+Request volumes: what containment would affect in a log (PubCrawl, table 9).
 
-A source is an address prefix on one day. For each k1 and k2 those with more than k1 and at most k2 requests are
-counted, and how many requests are theirs: the paper's "impacted" share. Beside it stands what Hedgerow's containment
-would do: every request of a source behind its k1-th, however many it makes, until it has solved a challenge.
+A source is an address prefix on one day. For each k1 and k2, sources with more than k1 and at most k2 requests are
+counted, and their requests: the paper's "impacted" share. Beside it is what Hedgerow's containment would stop: every
+request of a source after its k1-th, until it solves a challenge.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ K2 = (100, 500, 1000, 2000, 5000, 10_000)
 
 
 class RequestVolumes:
-    """How many requests each source has made on each day; *day_of* tells a time's day."""
+    """Requests of each source on each day. *day_of* gives the day of a time."""
 
     def __init__(self, day_of: Callable[[float], int], *, pages_only: bool = False) -> None:
         self._day_of = day_of
@@ -32,7 +32,7 @@ class RequestVolumes:
 
     @property
     def sources(self) -> int:
-        """Sources, each counted once for each day."""
+        """Sources, counted once for each day."""
         return len(self._counts)
 
     @property
@@ -40,12 +40,12 @@ class RequestVolumes:
         return self._counts.total()
 
     def touched(self, k1: int, k2: int) -> tuple[int, int]:
-        """Sources with more than *k1* and at most *k2* requests in a day, and their requests (table 9)."""
+        """Return sources with more than *k1* and at most *k2* requests in a day, and their requests (table 9)."""
         found = [count for count in self._counts.values() if k1 < count <= k2]
         return len(found), sum(found)
 
     def behind(self, k1: int) -> tuple[int, int]:
-        """Sources with more than *k1* requests in a day, and those of their requests that come after the *k1*-th."""
+        """Return sources with more than *k1* requests in a day, and their requests after the *k1*-th."""
         found = [count - k1 for count in self._counts.values() if count > k1]
         return len(found), sum(found)
 

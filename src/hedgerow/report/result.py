@@ -1,16 +1,14 @@
 """
-Result: the report as a whole, as arrays; and as JSON, source by source.
+Result: the whole report as arrays, and as JSON with one line per source.
 
-The same log gives the same bytes. How long it took is no part of that: it stands under "timing", and only where it was
-asked for.
+The same log gives the same bytes. Times are not part of that: they are under "timing", and only on request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -18,17 +16,119 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.decision import Evidence
-from hedgerow.logs.formats import iso
+from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import ReadCounts
-from hedgerow.report.containment import Containment, to_json
-from hedgerow.report.declared_bots import DeclaredBots
-from hedgerow.report.forked_writer import ForkedWriter
 from hedgerow.report.heuristics import Votes
-from hedgerow.report.json_rows import NAMED, campaign, dump, halves, shown
+from hedgerow.report.live_opinions import DeclaredBots
 from hedgerow.report.rate_limit_proposal import Proposal
-from hedgerow.report.residual_traffic import ResidualTraffic
-from hedgerow.report.source_labels import LABELS, SourceLabels
+from hedgerow.report.source_labels import LABELS, ResidualTraffic, SourceLabels, rounded
 from hedgerow.report.tables.source_tables import Tables
+
+NAMED = ("account", "session")
+"""What sources may be that have a name of their own, and no address in it."""
+
+_FIRST, _BEYOND = (int(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in ("0001", "10000"))
+_ENCODER = msgspec.json.Encoder()
+_readable = lru_cache(maxsize=1 << 14)(readable)
+"""For texts that come again and again."""
+
+
+def dump(data: Any) -> str:
+    return _ENCODER.encode(data).decode("utf-8")
+
+
+def shown(name: str) -> str:
+    """Return the name of a source in printable form."""
+    return name if name.isascii() and name.isprintable() else readable(name)
+
+
+def _all_shown(names: list[str]) -> list[str]:
+    """Return many names in printable form. Usually all of them are printable already."""
+    together = "".join(names)
+    return names if together.isascii() and together.isprintable() else [shown(name) for name in names]
+
+
+def _json_lines(
+    some: NDArray[np.int64],
+    tables: Tables,
+    judgements: SourceLabels,
+    declared: DeclaredBots | None,
+    campaign_of: Mapping[str, str],
+) -> list[str]:
+    """
+    Return the sources at the places *some* as lines of JSON, built column by column. Common texts are encoded once.
+    """
+    figures = tables.figures
+    names = [tables.sources[place] for place in some.tolist()]
+    columns = zip(
+        _dumped(_all_shown(names)),
+        _dumped(figures["requests"][some].tolist()),
+        [LABELS[label] for label in judgements.label[some].tolist()],
+        _dumped(rounded(judgements.score[some], 4).tolist()),
+        _evidence(some, judgements),
+        [campaign_of.get(name, "null") for name in names],
+        _dumped(_isos(figures.first[some])),
+        _dumped(_isos(figures.last[some])),
+        _dumped(figures["pages"][some].tolist()),
+        _more(some, names, tables, declared),
+        strict=True,
+    )
+    return [
+        f'{{"source":{name},"requests":{requests},"label":"{label}","score":{score},"evidence":[{evidence}],'
+        f'"campaign":{campaign},"first":{first},"last":{last},"pages":{pages}{more}}}'
+        for name, requests, label, score, evidence, campaign, first, last, pages, more in columns
+    ]
+
+
+def _dumped(column: Sequence[Any]) -> list[str]:
+    """Return each value as JSON without newlines."""
+    return _ENCODER.encode_lines(column).decode("utf-8").split("\n")[:-1]
+
+
+def _evidence(some: NDArray[np.int64], judgements: SourceLabels) -> list[str]:
+    """Return the evidence about each source, as the elements of a JSON list."""
+    whom, kind, weight, text = judgements.findings(some)
+    begins = [f'{{"detector":{dump(detector)},"code":{dump(code)},"weight":' for detector, code in judgements.kinds]
+    sentences = list(set(text))
+    encoded = dict(zip(sentences, _dumped(sentences), strict=True))
+    columns = zip(kind.tolist(), _dumped(weight.tolist()), text, strict=True)
+    pieces = [f'{begins[kind]}{weight},"text":{encoded[text]}}}' for kind, weight, text in columns]
+    bounds = np.searchsorted(whom, np.arange(len(some) + 1)).tolist()
+    return [",".join(pieces[begin:end]) for begin, end in pairwise(bounds)]
+
+
+def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: DeclaredBots | None) -> Iterable[str]:
+    """
+    Return what only some sources have: an address beside the name, a user agent, the bot that a source claims to be.
+    """
+    places = some.tolist()
+    found = [""] * len(places)
+    if declared is not None:
+        found = list(map(_says, declared.agents_of(some), map(declared.bot, places)))
+    if tables.by in NAMED:
+        own = [tables.addresses[place] for place in places]
+        return map(_beside_its_name, names, own, found)
+    return found
+
+
+def _beside_its_name(name: str, address: str, more: str) -> str:
+    return f',"address":{dump(address)}{more}' if address not in {"", name} else more
+
+
+@lru_cache(maxsize=1 << 14)
+def _says(agent: str, bot: str) -> str:
+    extra = f',"user_agent":{dump(_readable(agent))}' if agent else ""
+    return f'{extra},"bot":{dump(bot)}' if bot else extra
+
+
+def _isos(times: NDArray[np.int64]) -> list[str | None]:
+    """Return what `iso` gives for each of *times*, in microseconds."""
+    texts = np.datetime_as_string((times // 1000).astype("datetime64[ms]"), timezone="UTC").tolist()
+    # Before and after these a year has not four digits, and none of ours.
+    if len(times) and times.min() >= _FIRST and times.max() < _BEYOND:
+        return list(texts)
+    return [text if _FIRST <= at < _BEYOND else None for text, at in zip(texts, times.tolist(), strict=True)]
+
 
 _SORTS = {
     "visitor": "", "address": "Sources are addresses.", "prefix": "Sources are IPv4 addresses and IPv6 /64.",
@@ -47,12 +147,10 @@ _ADVICE = {
 }
 
 _AT_ONCE = 2048
-_MANY = 5000
-"""Sources from which on it is worth another process to tell of them."""
 
 
 class SourceResult(msgspec.Struct, frozen=True):
-    """One source as the report has it; *address* is the first of one that is told by its name."""
+    """One source of the report. *address* is the first address of a source that is known by a name."""
 
     source: str
     requests: int
@@ -69,7 +167,7 @@ class SourceResult(msgspec.Struct, frozen=True):
 
 
 class CampaignResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Sources that belong together, and a sentence why; *shifts* as in `campaigns.similarity.Found`."""
+    """Sources that belong together, and a sentence that says why; *shifts* as in `SimilarGroups`."""
 
     id: str
     kind: str
@@ -79,12 +177,37 @@ class CampaignResult(msgspec.Struct, frozen=True, omit_defaults=True):
     shifts: dict[str, float] = {}
 
 
+class Containment(msgspec.Struct, frozen=True):
+    """
+    What the limits k1 and k2 would affect in this log (PubCrawl, figures 6 and 7, table 9).
+
+    *volumes*: how many source-days have at most 1, 2, 4, ... requests, and how many requests these are. *grid*: table
+    9. *k1* and *k2* are proposals, None if the log is too small.
+    """
+
+    sources: int
+    requests: int
+    volumes: list[dict[str, int]]
+    grid: list[dict[str, int]]
+    k1: int | None
+    k2: int | None
+
+
+def _containment_json(found: Containment, windows: list[Proposal]) -> dict[str, Any]:
+    proposed = [
+        {"count": one.window.count, "seconds": one.window.seconds, "reached": one.reached, "touched": one.touched,
+         "touched_ordinary": one.touched_ordinary}
+        for one in windows
+    ]  # fmt: skip
+    result: dict[str, Any] = msgspec.to_builtins(found)
+    return result | {"density": proposed}
+
+
 class Report:
     """
-    What a log tells: *tally*, *tables*, *judgements*, *campaigns*.
+    The report on a log: *read_counts*, *tables*, *judgements*, *campaigns*.
 
-    `source` gives one of the sources by its place, `sources_at` many; `ranked` are all places, those with the most
-    crawled requests first.
+    `ranked` has the places of all sources. `source` returns the source at a place, `sources_at` many.
     """
 
     def __init__(
@@ -99,7 +222,7 @@ class Report:
         silent: int = 0,
     ) -> None:
         self.tables = tables
-        self.tally: ReadCounts = tables.tally
+        self.read_counts: ReadCounts = tables.read_counts
         self.judgements = judgements
         self.campaigns: list[CampaignResult] = []
         self.containment: Containment | None = None
@@ -119,21 +242,20 @@ class Report:
         self._first, self._last = tables.first, tables.last
         self._requests = tables.requests
         self._campaign_of: dict[str, str] = {}
-        self._told: list[bytes] | None = None
 
     def join(self, campaigns: Sequence[CampaignResult]) -> None:
-        """Say which sources belong together."""
+        """Set the campaigns."""
         self.campaigns = list(campaigns)
         self._campaign_of = {name: campaign.id for campaign in campaigns for name in campaign.members}
 
     @cached_property
     def ranked(self) -> NDArray[np.int64]:
-        """The places of all sources: crawlers first, then good bots, unknown and people, by requests."""
+        """The places of all sources: crawlers, good bots, unknown, people; each by requests."""
         rank = np.array([0, 3, 1, 2])[self.judgements.label]
         return np.lexsort((np.arange(len(rank)), -self.tables.requests, rank))
 
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Sources and requests by label."""
+        """Return sources and requests by label."""
         label = self.judgements.label
         sources = np.bincount(label, minlength=len(LABELS))
         requests = np.bincount(label, weights=self.tables.requests, minlength=len(LABELS)).astype(np.int64)
@@ -141,7 +263,7 @@ class Report:
 
     @property
     def sort(self) -> str:
-        """What sources are, in a sentence; "" where that is as usual."""
+        """A sentence that says what a source is; "" for the default."""
         by = self.tables.by
         if by in NAMED and not any(name.startswith(f"{by}:") for name in reversed(self.tables.sources)):
             return f"No line of this log names {'an' if by == 'account' else 'a'} {by}: sources are addresses."
@@ -149,16 +271,16 @@ class Report:
 
     @property
     def advice(self) -> str:
-        """What to do where most of the log could not be read; "" where that is not so."""
-        tally = self.tally
-        if 2 * tally.bad <= tally.lines:
+        """What to do if most of the log could not be read; else ""."""
+        read_counts = self.read_counts
+        if 2 * read_counts.bad <= read_counts.lines:
             return ""
-        if tally.samples[0].startswith(_UTF16):
+        if read_counts.samples[0].startswith(_UTF16):
             return _ADVICE["utf-16"]
-        return next((_ADVICE[name] for name in tally.formats if name in _ADVICE), _ADVICE["unknown"])
+        return next((_ADVICE[name] for name in read_counts.formats if name in _ADVICE), _ADVICE["unknown"])
 
     def may_be_welcome(self, place: int) -> bool:
-        """Whether a source says it is a bot that is welcome, and nobody has shown that it lies."""
+        """Return whether a source claims to be a welcome bot and the claim is not known to be false."""
         return self._declared is not None and self._declared.may_be_welcome(place)
 
     def source(self, place: int) -> SourceResult:
@@ -166,7 +288,6 @@ class Report:
         return one
 
     def sources_at(self, places: Sequence[int]) -> Iterator[SourceResult]:
-        """The sources at *places*, which may be very many."""
         for begin in range(0, len(places), _AT_ONCE):
             chosen = places[begin : begin + _AT_ONCE]
             yield from map(self._source, chosen, self.judgements.evidence(np.array(chosen, np.int64)))
@@ -190,70 +311,35 @@ class Report:
         )
 
     def to_json(self, *, timing: bool = False) -> Iterator[str]:
-        """The report as JSON, in pieces."""
-        tally = self.tally
+        """Yield the report as JSON, in pieces."""
+        counts = self.read_counts
         head: dict[str, Any] = {
-            "lines": tally.lines, "parsed": tally.parsed, "bad": tally.bad, "from": iso(tally.first),
-            "to": iso(tally.last), "format": ", ".join(tally.formats), "samples": tally.samples,
-            "damage": tally.damage, "hosts": self.tables.hosts, "by": self.tables.by,
+            "lines": counts.lines, "parsed": counts.parsed, "bad": counts.bad, "from": iso(counts.first),
+            "to": iso(counts.last), "format": ", ".join(counts.formats), "samples": counts.samples,
+            "damage": counts.damage, "hosts": self.tables.hosts, "by": self.tables.by,
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
         yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"sources": ['
-        yield from self._told_before() if self._told else self._told_now()
+        yield from self._lines()
         yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:
             yield f',\n"crowd": {dump(_crowd(self.crowd))}'
         if self.containment is not None:
-            yield f',\n"containment": {dump(to_json(self.containment, self.density))}'
-        told = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
-        yield f',\n"timing": {dump(told)}}}\n'
+            yield f',\n"containment": {dump(_containment_json(self.containment, self.density))}'
+        timings = {name: round(seconds, 3) for name, seconds in self.timing.items()} if timing else {}
+        yield f',\n"timing": {dump(timings)}}}\n'
 
-    @contextmanager
-    def telling_beside(self) -> Iterator[None]:
-        """Meanwhile another process tells of the sources, but for their campaigns, if they are many."""
-        if len(self.ranked) < _MANY:
-            yield
-            return
-        with ForkedWriter("\n".join(chain(*block)) for block in self._halves()) as beside:
-            yield
-            self._told = beside.pieces()
-
-    def _told_before(self) -> Iterator[str]:
-        """What was told of all sources beside, with their campaigns; nothing where nothing was."""
-        blocks, self._told = self._told or [], None
-        blocks.reverse()
-        both = (blocks.pop().decode().split("\n") for _ in range(len(blocks)))
-        return self._lines_of((halves[: len(halves) // 2], halves[len(halves) // 2 :]) for halves in both)
-
-    def _told_now(self) -> Iterator[str]:
-        """All sources, a line each."""
-        return self._lines_of(self._halves())
-
-    def _halves(self) -> Iterator[tuple[list[str], list[str]]]:
-        """What is told of all sources, but for their campaigns: two halves of each, some thousands at a time."""
-        ranked = self.ranked
-        for begin in range(0, len(ranked), _AT_ONCE):
-            yield halves(ranked[begin : begin + _AT_ONCE], self.tables, self.judgements, self._declared)
-
-    def _lines_of(self, blocks: Iterable[tuple[list[str], list[str]]]) -> Iterator[str]:
-        """Of all halves the lines with their campaigns."""
-        names, ranked, told = self.tables.sources, self.ranked, 0
-        campaign_of: Callable[[str], str | None] = self._campaign_of.get
-        said = {None: campaign(None)} | {one.id: campaign(one.id) for one in self.campaigns}
-        for before, behind in blocks:
-            # Put together as a whole: there are very many.
-            count = len(before)
-            pieces = [",\n"] * (4 * count)
-            pieces[1::4] = before
-            pieces[2::4] = [said[campaign_of(names[place])] for place in ranked[told : told + count].tolist()]
-            pieces[3::4] = behind
-            pieces[0] = ",\n" if told else "\n"
-            told += count
-            yield "".join(pieces)
+    def _lines(self) -> Iterator[str]:
+        """Yield all sources as lines, some thousands at a time."""
+        campaign_of = {name: dump(one.id) for one in self.campaigns for name in one.members}
+        for begin in range(0, len(self.ranked), _AT_ONCE):
+            some = self.ranked[begin : begin + _AT_ONCE]
+            lines = _json_lines(some, self.tables, self.judgements, self._declared, campaign_of)
+            yield ("," if begin else "") + "\n" + ",\n".join(lines)
 
 
 def _named(one: CampaignResult) -> dict[str, Any]:
-    """A campaign with its members named as the sources are."""
+    """Return a campaign with printable names of its members."""
     return {**msgspec.to_builtins(one), "members": [shown(name) for name in one.members]}
 
 

@@ -1,41 +1,80 @@
 """
-Judging: opinions about a source become one score and one label.
+Source labels: the opinions about a source become one score and one label.
 
-An opinion is a probability that the source is a crawler, with the evidence it rests on. Opinions are added as odds,
-each as far as it is trusted: two that agree are surer than one, and one that does not know changes nothing.
+An opinion is a probability that the source is a crawler, with the evidence for it. The log odds of all opinions are
+added, each multiplied by its trust. Two opinions that agree give more certainty than one; an opinion that does not know
+changes nothing. Evidence is handled in columns: asking for each source alone would take far longer than finding it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.decision import Evidence
-from hedgerow.report.declared_bots import FALSE, NOTHING, PROGRAM, VERIFIED, DeclaredBots
-from hedgerow.report.evidence_columns import Findings, rounded
-from hedgerow.report.heuristics import NAMES, YES, Votes
+from hedgerow.report.shape.series import HALF_HOUR, Counts, DailyRhythm, SeriesPlan, rhythm
 
 Label = Literal["crawler", "person", "good-bot", "unknown"]
 LABELS: tuple[Label, ...] = ("crawler", "person", "good-bot", "unknown")
 CRAWLER, PERSON, GOOD_BOT, UNKNOWN = range(4)
 
+NOTHING, PROGRAM, FALSE, VERIFIED = range(4)
+"""What a source declares: nothing; that it is a program; a bot that it is not; a bot that it is, as was verified."""
+
 LEAST_PAGES = 5
 """Page visits from which on a source is judged."""
 
-_SUREST = 0.999
+SUREST = 0.999
 _EVEN = 0.5
+_HALFWAY = 0.5
+_NEARLY = 1e-6
+_MAX_BINS = 20 * 366 * 48
+"""Twenty years. A log that claims to span more has wrong times."""
+
+
+class Findings(NamedTuple):
+    """
+    Evidence about many sources, one row for each piece.
+
+    *whom*: position among the requested sources. *kind*: position in the codes of the opinion, or in the kinds of all
+    opinions (`SourceLabels`).
+    """
+
+    whom: NDArray[np.int64]
+    kind: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    text: Sequence[str]
+
+
+def one_each(weight: NDArray[np.float64], text: Sequence[str]) -> Findings:
+    """Return one piece of evidence for each source, all of the first kind."""
+    return Findings(np.arange(len(text)), np.zeros(len(text), np.int64), weight, text)
+
+
+def rounded(values: NDArray[np.float64], digits: int) -> NDArray[np.float64]:
+    """
+    Return what Python's `round` gives for each of *values* (0 to 1).
+
+    Numpy rounds some values near the middle of two results wrongly, so Python rounds those.
+    """
+    scale = 10**digits
+    scaled = values * scale
+    found = np.asarray(np.rint(scaled) / scale, np.float64)
+    doubtful = np.flatnonzero(np.abs(scaled - np.floor(scaled) - _HALFWAY) < _NEARLY)
+    found[doubtful] = [round(value, digits) for value in values[doubtful].tolist()]
+    return found
 
 
 class Opinion(Protocol):
     """
-    What one way of looking says about all sources; nan where it says nothing.
+    An opinion about all sources: the probability of a crawler, nan if unknown.
 
-    *speaks*: of which there is evidence; about others `evidence` is not asked. They are few, and a report tells of very
-    many. The evidence bears *detector* and one of *codes*.
+    *speaks* marks the sources with evidence; `evidence` is not asked about others. The evidence has *detector* and one
+    of *codes*.
     """
 
     @property
@@ -53,61 +92,25 @@ class Opinion(Protocol):
     def evidence(self, some: NDArray[np.int64]) -> Findings: ...
 
 
-class HeuristicsOpinion:
-    """The vote of the seven heuristics."""
-
-    detector, codes = "heuristics", NAMES
-
-    def __init__(self, votes: Votes) -> None:
-        self._votes = votes
-        # Rule of succession: two of three is less sure than four of six.
-        self.probability: NDArray[np.float64] = np.where(votes.said > 1, (votes.yes + 0.5) / (votes.said + 1), np.nan)
-        self.speaks: NDArray[np.bool_] = votes.yes > 0
-
-    def evidence(self, some: NDArray[np.int64]) -> Findings:
-        votes = self._votes
-        whom, kind = np.nonzero(votes.votes[some] == YES)
-        who = some[whom]
-        return Findings(whom, kind, 1 / votes.said[who], votes.sentences(who, kind))
-
-
-class DeclarationOpinion:
-    """What a source says of itself: who says it is a program is one."""
-
-    detector, codes = "declared", ("declared-bot", "false-bot", "verified-bot")
-    _KINDS: Mapping[int, int] = {PROGRAM: 0, FALSE: 1, VERIFIED: 2}
-
-    def __init__(self, declared: DeclaredBots) -> None:
-        self._declared = declared
-        self.probability: NDArray[np.float64] = np.where(declared.state == NOTHING, np.nan, _SUREST)
-        self.probability[declared.state == VERIFIED] = np.nan
-        self.speaks: NDArray[np.bool_] = declared.state != NOTHING
-
-    def evidence(self, some: NDArray[np.int64]) -> Findings:
-        state = self._declared.state[some]
-        kind = np.array([self._KINDS[one] for one in state.tolist()], np.int64)
-        weight = np.where(state == VERIFIED, 0.0, 1.0)
-        return Findings(np.arange(len(some)), kind, weight, list(map(self._declared.sentence, some.tolist())))
-
-
 def log_odds(probability: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The logarithm of the odds; 0 where nothing is said."""
-    p = np.clip(np.where(np.isnan(probability), 0.5, probability), 1 - _SUREST, _SUREST)
+    """Return the logarithm of the odds, 0 where the probability is unknown."""
+    p = np.clip(np.where(np.isnan(probability), 0.5, probability), 1 - SUREST, SUREST)
     return np.asarray(np.log(p / (1 - p)), np.float64)
 
 
 class SourceLabels:
     """
-    *score* and *label* (a place in `LABELS`) of each source, and the evidence behind them, which has *kinds*.
+    *score* and *label* (a place in `LABELS`) of each source, and the evidence for them, which is of *kinds*.
 
-    The odds of each opinion are multiplied by how far it is trusted (*trust*, 1 where that does not say) and added.
+    The log odds of each opinion are multiplied by its *trust* (default 1) and added. *declared* is what each source
+    declares.
     """
 
     def __init__(
         self,
         pages: NDArray[np.int64],
         opinions: Mapping[str, Opinion],
-        declared: DeclaredBots | None,
+        declared: NDArray[np.int8] | None,
         *,
         trust: Mapping[str, float],
     ) -> None:
@@ -123,12 +126,12 @@ class SourceLabels:
         self.label: NDArray[np.int8] = np.where(self.score >= _EVEN, CRAWLER, PERSON).astype(np.int8)
         self.label[~known | (pages < LEAST_PAGES)] = UNKNOWN
         if declared is not None:
-            self.label[declared.state == VERIFIED] = GOOD_BOT
-            self.label[(declared.state != NOTHING) & (declared.state != VERIFIED)] = CRAWLER
-            self.score[declared.state == FALSE] = 1.0
+            self.label[declared == VERIFIED] = GOOD_BOT
+            self.label[(declared != NOTHING) & (declared != VERIFIED)] = CRAWLER
+            self.score[declared == FALSE] = 1.0
 
     def findings(self, some: NDArray[np.int64]) -> Findings:
-        """What speaks about the sources at the places *some*: in their turn, of each the weightiest first."""
+        """Return the evidence about the sources at the places *some*, in this order, heaviest first."""
         found = [self._findings(opinion, some) for opinion in self._opinions.values()]
         whom = np.concatenate([one.whom for one in found])
         kind = np.concatenate([one.kind for one in found])
@@ -138,16 +141,48 @@ class SourceLabels:
         return Findings(whom[order], kind[order], weight[order], [text[k] for k in order.tolist()])
 
     def _findings(self, opinion: Opinion, some: NDArray[np.int64]) -> Findings:
-        """The same by one of the opinions, as it comes."""
+        """Return the evidence of one opinion, unsorted."""
         spoken = np.flatnonzero(opinion.speaks[some])
         whom, kind, weight, text = opinion.evidence(some[spoken])
         kinds = np.array([self.kinds.index((opinion.detector, code)) for code in opinion.codes])
         return Findings(spoken[whom], kinds[kind], weight, text)
 
     def evidence(self, some: NDArray[np.int64]) -> Iterator[list[Evidence]]:
-        """What speaks about each of the sources at the places *some*, the weightiest first."""
+        """Yield the evidence about each source at the places *some*, heaviest first."""
         whom, kind, weight, text = self.findings(some)
         kinds = (self.kinds[k] for k in kind.tolist())
         found = [Evidence(*one, *more) for one, *more in zip(kinds, weight.tolist(), text, strict=True)]
         for begin, end in pairwise(np.searchsorted(whom, np.arange(len(some) + 1)).tolist()):
             yield found[begin:end]
+
+
+class ResidualTraffic(NamedTuple):
+    """
+    All sources that are neither crawlers nor good bots together: how many, their requests, and their daily rhythm.
+
+    A scraper that is spread over a million addresses, with a page or two each, cannot be recognised by any single
+    address. But all of them together do not sleep.
+    """
+
+    sources: int
+    requests: int
+    rhythm: DailyRhythm
+
+    @property
+    def text(self) -> str:
+        """A sentence about it, "" if nothing is known."""
+        if self.rhythm.crawl is None:
+            return ""
+        who = f"The {self.sources:,} sources that are not held to be crawlers or good bots, taken together:"
+        hides = " A crawler that is spread over many sources may hide among them." if self.rhythm.crawl else ""
+        return f"{who} {self.rhythm.text[0].lower()}{self.rhythm.text[1:]}{hides}"
+
+
+def residual_traffic(labels: SourceLabels, counts: Counts, plan: SeriesPlan, night: float) -> ResidualTraffic | None:
+    """Return the residual traffic of a log, or None if its series are not in half-hours or are implausibly long."""
+    if plan.interval != HALF_HOUR or plan.bins > _MAX_BINS:
+        return None
+    inside = np.isin(labels.label, (PERSON, UNKNOWN))
+    mine = inside[counts.rows]
+    series = np.bincount(counts.bins[mine], counts.values[mine], plan.bins)
+    return ResidualTraffic(int(inside.sum()), int(series.sum()), rhythm(series, night))

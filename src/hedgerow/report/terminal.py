@@ -1,4 +1,4 @@
-"""Terminal: the report as a person reads it in twenty seconds."""
+"""Terminal: a short summary of the report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_CAMPAIGNS = 3
 
 
 def print_report(console: Console, report: Report, *, top: int = 10) -> None:
-    """Print what was read, who is what, and the *top* crawlers with why."""
+    """Print what was read, the totals by label, and the *top* crawlers with reasons."""
     _print_log(console, report)
     totals = report.totals()
     requests = max(1, sum(count for _, count in totals.values()))
@@ -39,25 +39,25 @@ def print_report(console: Console, report: Report, *, top: int = 10) -> None:
 
 
 def _print_log(console: Console, report: Report) -> None:
-    tally = report.tally
-    lines = "1 line" if tally.lines == 1 else f"{tally.lines:,} lines"
-    text = f"{lines} ({', '.join(tally.formats)}): {tally.parsed:,} read, {tally.bad:,} bad"
-    if tally.first is not None and tally.last is not None:
-        days = timedelta(seconds=tally.last - tally.first) / timedelta(days=1)
-        text += f"; {_moment(tally.first)} to {_moment(tally.last)} UTC, {days:,.1f} days"
+    read_counts = report.read_counts
+    lines = "1 line" if read_counts.lines == 1 else f"{read_counts.lines:,} lines"
+    text = f"{lines} ({', '.join(read_counts.formats)}): {read_counts.parsed:,} read, {read_counts.bad:,} bad"
+    if read_counts.first is not None and read_counts.last is not None:
+        days = timedelta(seconds=read_counts.last - read_counts.first) / timedelta(days=1)
+        text += f"; {_moment(read_counts.first)} to {_moment(read_counts.last)} UTC, {days:,.1f} days"
     console.print(Text(text))
     for sentence in filter(None, (report.sort, report.advice)):
         console.print(Text(sentence), soft_wrap=True)
-    for sample in tally.samples:
+    for sample in read_counts.samples:
         console.print(Text(f"  bad: {sample}" if sample else "  bad: an empty line"), soft_wrap=True)
-    for damage in tally.damage:
+    for damage in read_counts.damage:
         console.print(Text(f"  damaged: {damage}"), soft_wrap=True)
     if report.silent:
         console.print(f"The DNS gave no answer about {report.silent:,} addresses of bots: they are not verified.")
 
 
 def _print_top(console: Console, report: Report, top: int) -> None:
-    """The *top* crawlers, each with what speaks most against it; all of that is in the page and in the JSON."""
+    """Print the *top* crawlers with their strongest evidence; the page and the JSON have all of it."""
     ranked = report.ranked
     crawlers = ranked[report.judgements.label[ranked] == CRAWLER]
     if not len(crawlers):
@@ -83,7 +83,7 @@ def _print_top(console: Console, report: Report, top: int) -> None:
 
 
 def _strongest(evidence: Sequence[Evidence]) -> str:
-    """What a person sees at once: a rule about the shape of traffic takes a minute to read."""
+    """Return evidence that a person understands at once. A rule about the shape of traffic takes a minute to read."""
     plain = [one.text for one in evidence if one.detector != "shape"]
     return next(iter([*plain, *(one.text for one in evidence)]), "")
 
@@ -94,7 +94,7 @@ def _moment(at: float) -> str:
 
 
 def _print_limits(console: Console, report: Report) -> None:
-    """One line each: what fits the log."""
+    """Print the limits that fit the log, one line each."""
     found = report.containment
     if found is not None and found.k1 is not None and found.k2 is not None:
         touched = next(one for one in found.grid if (one["k1"], one["k2"]) == (found.k1, found.k2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 
+from hedgerow.challenge.clearance import own_cookie
 from hedgerow.core.state import ACCOUNT
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -28,6 +29,11 @@ def cookie_value(header: bytes, name: bytes) -> bytes:
         if key.strip() == name:
             return value.strip().strip(b'"')
     return b""
+
+
+def own_cookie_value(header: bytes, name: bytes) -> bytes:
+    """Return the value of one of Hedgerow's cookies, by its name over https or, from before, over http."""
+    return cookie_value(header, own_cookie(name, secure=True)) or cookie_value(header, name)
 
 
 def visitor_of(account: str, prefix: str) -> str:

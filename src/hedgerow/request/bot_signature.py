@@ -344,8 +344,9 @@ class Signatures:
             bot = KnownBot(signer, "other", signer=signer)
         if bot is None:
             return None, None, "unknown"
-        key = self._keys.find(signer, signed.key_id, request.at)
-        return bot, key, "unknown" if self._keys.is_read(signer) else "pending"
+        # Before `find`, which requests the keys: they may arrive in the background before it returns.
+        outcome: SignatureOutcome = "unknown" if self._keys.is_read(signer) else "pending"
+        return bot, self._keys.find(signer, signed.key_id, request.at), outcome
 
     @staticmethod
     def _is_current(at: float, signed: _Input, key: PublicKey) -> bool:

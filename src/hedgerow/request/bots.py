@@ -1,5 +1,5 @@
 """
-Known bots: which one a user agent claims to be, and whether the address confirms the claim.
+Known bots: which one a user agent claims to be, and whether address, signature and robots.txt compliance confirm it.
 
 `data/bots.toml` lists the bots. A published address range, the host name of the address or a signature proves a claim.
 Host names are looked up in the background and stored in `BotProofs`. Until the answer arrives the claim is pending: it
@@ -13,12 +13,17 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
 from hedgerow.core.address import Networks
 from hedgerow.core.visit import Proof
+
+if TYPE_CHECKING:
+    # Without the packages behind them: reports of logs need no signatures.
+    from hedgerow.request.bot_signature import Request, Signatures
+    from hedgerow.request.robots_compliance import RobotsCompliance
 
 Category = Literal[
     "search", "ai-training", "ai-search", "ai-assistant", "archive", "monitoring", "preview", "feed", "seo", "other"
@@ -37,6 +42,10 @@ RANGES_FRESH_FOR = 30 * 86_400.0
 
 _MAX_CACHED_LENGTH = 400
 _MAX_PROOFS = 20_000
+_ROBOTS_SIGN = ("robots",)
+_SIGNATURE_SIGNS = {
+    "forged": ("signature-forged",), "replayed": ("signature-replayed",), "expired": ("signature-expired",),
+}  # fmt: skip
 
 
 class Bot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -251,3 +260,105 @@ class Bots:
         else:
             proof = "unprovable"
         return "unprovable" if proof == "false" and bot.lenient else proof
+
+
+_PROGRAM_WORDS = (
+    "bot", "crawl", "spider", "slurp", "scrapy", "curl", "wget", "python", "perl", "ruby", "java/", "php/", "go-http",
+    "okhttp", "httpclient", "headless", "monitor", "archiver", "feed", "fetch", "scan", "check", "preview", "http://",
+    "https://",
+)  # fmt: skip
+_PHONE_MAKER = "cubot"
+
+
+def declares_itself(user_agent: str) -> bool:
+    """
+    Return whether a user agent names a program: by a word such as "bot", or by the address of a page about itself.
+
+    An empty one is not a person's either.
+
+    >>> declares_itself("Examplebot/2.1"), declares_itself("Mozilla/5.0 Firefox/140.0")
+    (True, False)
+    """
+    # One pattern for all words would take ten times as long.
+    text = user_agent.lower().replace(_PHONE_MAKER, " ")
+    return not text or any(word in text for word in _PROGRAM_WORDS)
+
+
+class BotMatch(NamedTuple):
+    """*bot* is the name of a verified bot that may pass, or "". The other fields are those of `Visit`."""
+
+    bot: str
+    claim: str = ""
+    proof: Proof = ""
+    anomalies: tuple[str, ...] = ()
+
+
+_NO_MATCH = BotMatch("")
+
+
+class BotVerifier:
+    """
+    Recognises bots.
+
+    Without *signatures* none is checked. Without *robots_compliance* no bot has to obey robots.txt.
+    """
+
+    def __init__(
+        self,
+        bots: Bots | None = None,
+        signatures: Signatures | None = None,
+        robots_compliance: RobotsCompliance | None = None,
+    ) -> None:
+        self.bots = Bots() if bots is None else bots
+        self.robots_compliance = robots_compliance
+        self._signatures = signatures
+        self._any_bots = bool(self.bots)
+
+    def match(self, request: Request, address: str, user_agent: str, target: str) -> BotMatch:
+        """
+        Return the bot that sent a request. *target* is the requested page without any marker.
+
+        A valid signature decides. Without one, the claim in the user agent is checked by address.
+        """
+        signed = self._signatures.check(request) if self._signatures is not None else None
+        if signed is None:
+            return self.match_address(request.at, address, user_agent, request.host, target)
+        if signed.bot is not None and signed.outcome == "verified":
+            return self._verified(signed.bot, request.at, request.host, target)
+        by_address = self.match_address(request.at, address, user_agent, request.host, target)
+        if by_address.bot or signed.bot is None:
+            return by_address
+        anomalies = by_address.anomalies + _SIGNATURE_SIGNS.get(signed.outcome, ())
+        if not by_address.claim:
+            pending = signed.outcome == "pending"
+            return BotMatch("", signed.bot.name, "pending" if pending else "unprovable", anomalies)
+        return by_address._replace(anomalies=anomalies)
+
+    def match_address(self, at: float, address: str, user_agent: str, host: str = "", target: str = "") -> BotMatch:
+        """Return the bot with this address and user agent. Log lines have no more than these."""
+        if not self._any_bots:
+            return _NO_MATCH
+        name = self.bots.verified(address, user_agent)
+        bot = self.bots.claimed(user_agent)
+        if name or bot is None:
+            return BotMatch(name) if name else _NO_MATCH
+        proof = self.bots.prove(bot, address, at)
+        if proof == "verified":
+            return self._verified(bot, at, host, target)
+        anomalies = _ROBOTS_SIGN if proof == "unprovable" and self._disobeys(bot, at, host, target) else ()
+        return BotMatch("", bot.name, proof, anomalies)
+
+    def _verified(self, bot: KnownBot, at: float, host: str, target: str) -> BotMatch:
+        anomalies: tuple[str, ...] = ()
+        if self.robots_compliance is not None:
+            if self._disobeys(bot, at, host, target):
+                anomalies = _ROBOTS_SIGN
+                self.robots_compliance.revoke(bot.name, at)
+            if self.robots_compliance.is_revoked(bot.name, at):
+                return BotMatch("", bot.name, "verified", anomalies)
+        return BotMatch(bot.name if self.bots.allows(bot) else "", bot.name, "verified", anomalies)
+
+    def _disobeys(self, bot: KnownBot, at: float, host: str, target: str) -> bool:
+        return bool(
+            self.robots_compliance and bot.robots and self.robots_compliance.disobeys(host, bot.robots, target, at)
+        )

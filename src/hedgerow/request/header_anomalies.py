@@ -39,6 +39,8 @@ _HEADER_ORDERS = {
     "chrome": (b"user-agent", b"accept", b"accept-encoding", b"accept-language"),
     "firefox": (b"user-agent", b"accept", b"accept-language", b"accept-encoding"),
 }
+_WORKERS = frozenset({b"worker", b"sharedworker", b"serviceworker"})
+"""What Chromium loads with its headers in another order."""
 _SECURE = frozenset({"https", "wss"})
 
 
@@ -118,6 +120,7 @@ def _transport_contradictions(fields: Mapping[bytes, bytes], browser: str, versi
     order = tuple(filter(_ORDERED.__contains__, fields))
     # Missing headers do not affect the order.
     expected = tuple(name for name in _HEADER_ORDERS.get(browser, order) if name in order)
-    if order != expected and b"Brave" not in fields.get(b"sec-ch-ua", b""):
+    is_usual = fields.get(b"sec-fetch-dest") not in _WORKERS and b"Brave" not in fields.get(b"sec-ch-ua", b"")
+    if order != expected and is_usual:
         codes.append("browser-order")
     return codes

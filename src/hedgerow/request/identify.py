@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -12,23 +14,39 @@ import msgspec
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.core.address import Proxies, parse_address, prefix_of
-from hedgerow.core.request_kind import kind_of, origin_of_referrer
-from hedgerow.core.visit import Marker, Visit
-from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, TokenCodecs, may_be_token, page_digest
-from hedgerow.request.account import Accounts, cookie_value, visitor_of
+from hedgerow.core.request_kind import is_prefetch, is_subresource, kind_claimed, kind_of, origin_of, origin_of_referrer
+from hedgerow.core.state import ACCOUNT
+from hedgerow.core.visit import BY_PROGRAM, HIDDEN_KINDS, NO_NAVIGATION, WRONG_COOKIE, Kind, Marker, Origin, Visit
+from hedgerow.markers.clean import OpenedView, split_mark
+from hedgerow.markers.encoding import VISITOR_BYTES
+from hedgerow.markers.token import TokenCodec, TokenCodecs, may_be_token, page_digest
+from hedgerow.request.account import Accounts, own_cookie_value
 from hedgerow.request.bot_signature import Request
-from hedgerow.request.bot_verifier import BotVerifier
-from hedgerow.request.bots import Bots
-from hedgerow.request.header_facts import parse_headers
+from hedgerow.request.bots import Bots, BotVerifier
+from hedgerow.request.client_kind import METHODS_OF_BROWSERS, client_kind
+from hedgerow.request.header_anomalies import find_anomalies
+from hedgerow.request.path_cookies import restored_cookies
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 VISITOR_COOKIE = b"hedgerow"
 """The cookie that holds, encrypted, the visitors that a browser was before."""
 
-_WITHOUT_TARGET = frozenset({"trap", "maze"})
+_IN_QUERY = ("~=", "%7E=")
+# A token, a clean mark, or most of one: a mail program may have cut it off. A shorter value may be the site's own.
+_MARK = re.compile(r"(?:~|%7E)=[A-Za-z0-9_-]{20,}(?:\.[A-Za-z0-9_-]*)?\Z", re.ASCII)
 _MAX_FINGERPRINT_LENGTH = 100
 _MAX_CACHED_LENGTH = 500
+_RELEVANT = (
+    b"user-agent", b"host", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
+    b"sec-fetch-dest", b"sec-fetch-site", b"sec-purpose", b"purpose", b"x-moz", b"upgrade",
+)  # fmt: skip
+_MAX_ENTRIES = 1 << 12
+# A client chooses the length of its headers. Long ones are not cached, so that the caches' memory is bounded.
+_MAX_VALUES_LENGTH = 1500
+_MAX_NAMES_LENGTH = 1000
+
+_Fields = Mapping[bytes, bytes]
 
 
 class Identifier:
@@ -40,15 +58,17 @@ class Identifier:
         bots: Bots | None = None,
         bot_verifier: BotVerifier | None = None,
         tls_header: str = "",
-        seals: TokenCodecs,
+        tokens: TokenCodecs,
         prefix: str,
         clearances: Clearances | None = None,
     ) -> None:
         self._proxies = proxies or Proxies()
+        self._has_proxies = bool(self._proxies)
         self._accounts = accounts or Accounts()
+        self._has_accounts = bool(self._accounts)
         self.bot_verifier = bot_verifier or BotVerifier(bots)
         self._tls_header = tls_header.lower().encode()
-        self._codecs = seals
+        self._codecs = tokens
         self._prefix = prefix
         self._clearances = clearances
         self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
@@ -80,14 +100,13 @@ class Identifier:
         which the client sent them.
         """
         fields = dict(headers)
-        trusted = self._proxies.trusts(peer)
+        trusted = self._has_proxies and self._proxies.trusts(peer)
         address = peer
         if trusted:
             address = self._proxies.client(peer, _joined(headers, self._proxies.header.encode()))
         elif ":" in peer:
             address = parse_address(peer) or peer
-        prefix = prefix_of(address)
-        account = self._accounts.account(headers, trusted=trusted) if self._accounts else ""
+        prefix = prefix_of(address) if ":" in address else address
         fingerprint = ""
         if trusted:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
@@ -96,8 +115,11 @@ class Identifier:
         user_agent, host, prefetch, kind, origin, anomalies = parse_headers(
             fields, scheme, version, direct=in_order and not trusted
         )
+        if method not in METHODS_OF_BROWSERS and BY_PROGRAM not in anomalies:
+            anomalies += (BY_PROGRAM,) if client_kind(method, fields) == "program" else ()
         asked = target
         target, marker, tampered = self.unmark(asked, host)
+        account = self._account(headers, asked, target, trusted=trusted) if self._has_accounts else ""
         target_kind = kind_of(method, target)
         referrer = fields.get(b"referer", b"").decode("latin-1")
         if b"signature-input" in fields:
@@ -109,12 +131,17 @@ class Identifier:
         linked: tuple[bytes, ...] = ()
         if VISITOR_COOKIE in cookie:
             # A browser sends the same cookie with every request.
-            linked = (self._linked if len(cookie) + len(host) <= _MAX_CACHED_LENGTH else self._read_linked)(
-                cookie, host
-            )
+            read = self._linked if len(cookie) + len(host) <= _MAX_CACHED_LENGTH else self._read_linked
+            named = read(cookie, host)
+            if named is None:
+                anomalies = (*anomalies, WRONG_COOKIE)
+            else:
+                linked = named
+        if marker is not None and marker.kind in HIDDEN_KINDS and is_subresource(fields):
+            anomalies = (*anomalies, NO_NAVIGATION)
         # Positional arguments: keywords take ten times as long.
         visit = Visit(
-            at, address, visitor_of(account, prefix), prefix, method, target,
+            at, address, ACCOUNT + account if account else prefix, prefix, method, target,
             kind if target_kind == "page" else target_kind, account, host, user_agent,
             self._referrer(referrer, host), origin or origin_of_referrer(referrer, host), prefetch, bot, marker, 0,
             asked if asked != target else "", tampered,
@@ -124,10 +151,20 @@ class Identifier:
             visit = self._cleared(visit, fields, self._clearances)
         return visit, trusted
 
+    def _account(self, headers: RawHeaders, asked: str, target: str, *, trusted: bool) -> str:
+        path = target.partition("?")[0]
+        if asked.partition("?")[0] != path:
+            # The site's cookies for this path come as copies.
+            headers = [
+                (name, restored_cookies(value, path.encode("latin-1"), hidden=True) if name == b"cookie" else value)
+                for name, value in headers
+            ]
+        return self._accounts.account(headers, trusted=trusted)
+
     @staticmethod
     def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances) -> Visit:
         """Return the visit under its clearance if that is valid, with the anomalies of the clearance."""
-        value = cookie_value(fields[b"cookie"], CLEARANCE_COOKIE).decode("latin-1")
+        value = own_cookie_value(fields[b"cookie"], CLEARANCE_COOKIE).decode("latin-1")
         language = fields.get(b"accept-language", b"").decode("latin-1")
         status = clearances.check(value, visit, visit.at, language=language)
         return msgspec.structs.replace(
@@ -140,7 +177,8 @@ class Identifier:
         """
         Split a requested address into target, marker, and whether a marker was present but invalid.
 
-        The query of an opaque address replaces that of its target: a GET form replaces the query of its action.
+        What follows the "?" of an opaque address is added to the query of its target, such as `utm_source`. A form that
+        is sent as a query replaces the query of its action.
         """
         if not self._may_be_marked(asked):
             return asked, None, False
@@ -156,39 +194,54 @@ class Identifier:
             marker = _unseal(self._codecs.of(host), token)
             if marker is None or marker.kind == "visitor":
                 return asked, None, True
-            if marker.kind in _WITHOUT_TARGET:
+            if marker.kind in HIDDEN_KINDS:
                 return asked, marker, False
             if not marker.target.startswith("/"):
                 return asked, None, True
-            target = marker.target.partition("?")[0] + question + query if question else marker.target
-            return target, marker, False
-        if "~=" in asked or "%7E=" in asked:
-            return self._unmark_readable(asked, host)
-        return asked, None, False
+            if not question:
+                return marker.target, marker, False
+            path, _, own = marker.target.partition("?")
+            return path + "?" + (f"{own}&{query}" if own and marker.kind != "form" else query), marker, False
+        return self._unmark_query(asked, host)
 
-    def _unmark_readable(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
+    def _unmark_query(self, asked: str, host: str) -> tuple[str, Marker | None, bool]:
         """
-        Split an address whose token is a query parameter.
+        Split an address whose token or clean mark is a query parameter.
+
+        What was added after the mark, such as `utm_source`, stays in the target. A site may have a parameter `~` of its
+        own: one without the form of a mark stays, too.
+        """
+        path, _, query = asked.partition("?")
+        parts = query.split("&") if "~=" in query or "%7E=" in query else []
+        marks = [at for at, part in enumerate(parts) if part.startswith(_IN_QUERY) and _MARK.match(part)]
+        if not marks:
+            return asked, None, False
+        # Of several the last is the link's own: the others stood in the address that it leads to.
+        last = marks[-1]
+        value = parts[last].partition("=")[2]
+        before, rest = ([part for at, part in enumerate(some) if at not in marks] for some in (parts[:last], parts))
+        target, added_to = _with_query(path, rest), _with_query(path, before)
+        codec = self._codecs.of(host)
+        if may_be_token(value):
+            return target, *self._readable_marker(codec, value, path, target)
+        marker = _open_mark(codec, value, path, added_to)
+        return target, marker, marker is None and not codec.is_outdated(value)
+
+    def _readable_marker(self, codec: TokenCodec, token: str, path: str, target: str) -> tuple[Marker | None, bool]:
+        """
+        Return the marker of a token in a query, and whether it is invalid.
 
         A valid token of another address gives no marker and is not held against anybody: people edit addresses by hand.
         The same holds for a token under a dropped key, such as one in an old bookmark.
         """
-        path, _, query = asked.partition("?")
-        parts = query.split("&")
-        tokens = [part.partition("=")[2] for part in parts if part.startswith(("~=", "%7E="))]
-        if len(tokens) != 1 or not may_be_token(tokens[0]):
-            return asked, None, False
-        rest = "&".join(part for part in parts if not part.startswith(("~=", "%7E=")))
-        target = path + "?" + rest if rest else path
-        codec = self._codecs.of(host)
-        marker = _unseal(codec, tokens[0])
+        marker = _unseal(codec, token)
         if marker is None or marker.kind == "visitor":
-            return target, None, marker is not None or not codec.is_outdated(tokens[0])
-        if marker.kind not in _WITHOUT_TARGET:
+            return None, marker is not None or not codec.is_outdated(token)
+        if marker.kind not in HIDDEN_KINDS:
             marked = path if marker.kind == "form" else target
             if marker.target.encode("latin-1") != page_digest(marked):
-                return target, None, False
-        return target, marker, False
+                return None, False
+        return marker, False
 
     def _may_be_marked(self, text: str) -> bool:
         """Return whether an address can contain a marker, opaque or readable, escaped or not."""
@@ -204,11 +257,15 @@ class Identifier:
             return referrer
         return start + separator + site + self.unmark(slash + target, host)[0]
 
-    def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...]:
-        token = cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
-        marker = self._codecs.of(host).unseal(token) if token else None
-        if marker is None or marker.kind != "visitor":
+    def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...] | None:
+        """Return the visitors that the cookie names; None if the cookie is not one of ours. An old key is no fault."""
+        token = own_cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
+        if not token:
             return ()
+        codec = self._codecs.of(host)
+        marker = codec.unseal(token)
+        if marker is None or marker.kind != "visitor":
+            return () if codec.is_outdated(token) else None
         digests = marker.target.encode("latin-1")
         return tuple(digests[at : at + VISITOR_BYTES] for at in range(0, len(digests), VISITOR_BYTES))
 
@@ -223,5 +280,100 @@ def _unseal_cached(codec: TokenCodec, token: str) -> Marker | None:
     return codec.unseal(token)
 
 
+def _with_query(path: str, parts: Sequence[str]) -> str:
+    return path + "?" + "&".join(parts) if parts else path
+
+
+def _open_mark(codec: TokenCodec, mark: str, path: str, target: str) -> Marker | None:
+    """Return the marker of a clean mark on a link to *target*, or None if it is damaged or stood on another link."""
+    parts = split_mark(mark)
+    view = _open_view(codec, parts[0]) if parts is not None else None
+    if parts is None or view is None:
+        return None
+    kind = codec.clean.kind(view, parts[1], target, path)
+    if kind is None:
+        return None
+    return Marker(kind, view.issued_to, view.parent, "" if kind in HIDDEN_KINDS else target, view.generation)
+
+
+@lru_cache(maxsize=1 << 12)
+def _open_view(codec: TokenCodec, text: str) -> OpenedView | None:
+    # Cached: all links of a page have the same view.
+    return codec.clean.open(text)
+
+
 def _joined(headers: RawHeaders, name: bytes) -> str:
     return ",".join(value.decode("latin-1") for key, value in headers if key == name)
+
+
+# ---- What follows from the headers alone
+#
+# It depends on a few header values, which repeat, and on the order of header names, which repeats as well. So it is
+# computed once per combination. The names in order (the shape) determine which values to extract.
+
+
+class HeaderFacts(NamedTuple):
+    """
+    What follows from the headers alone.
+
+    *kind* is for a target that looks like a page. *origin* is "" if it depends on the referrer.
+    """
+
+    user_agent: str
+    host: str
+    prefetch: bool
+    kind: Kind
+    origin: Origin | Literal[""]
+    anomalies: tuple[str, ...]
+
+
+_shapes: dict[tuple[bytes, ...], Callable[[_Fields], Any]] = {}
+"""Extractor of the relevant values by the names of all headers. Cleared when full."""
+_cache: dict[tuple[Any, ...], HeaderFacts] = {}
+"""Results by shape and values. Cleared when full."""
+
+
+def parse_headers(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
+    """
+    Parse *fields*, the headers of a request in the order received.
+
+    *scheme* is the client's ("" if unknown), *version* that of HTTP. *direct* is true if no proxy of the site stands in
+    between.
+    """
+    names = tuple(fields)
+    shape = _shapes.get(names)
+    if shape is None:
+        if sum(map(len, names)) > _MAX_NAMES_LENGTH:
+            return _parse(fields, scheme, version, direct=direct)
+        shape = _extractor(fields)
+        if len(_shapes) >= _MAX_ENTRIES:
+            _shapes.clear()
+        _shapes[names] = shape
+    combination = (shape, shape(fields), scheme, version, direct)
+    facts = _cache.get(combination)
+    if facts is None:
+        facts = _parse(fields, scheme, version, direct=direct)
+        if len(scheme) + sum(len(fields.get(name, b"")) for name in _RELEVANT) <= _MAX_VALUES_LENGTH:
+            if len(_cache) >= _MAX_ENTRIES:
+                _cache.clear()
+            _cache[combination] = facts
+    return facts
+
+
+def _extractor(fields: _Fields) -> Callable[[_Fields], Any]:
+    names = [name for name in _RELEVANT if name in fields]
+    return itemgetter(*names) if names else lambda _: ()
+
+
+def _parse(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
+    host = fields.get(b"host", b"").decode("latin-1")
+    prefetch = is_prefetch(fields)
+    anomalies = find_anomalies(fields, scheme=scheme, host=host, version=version, direct=direct)
+    return HeaderFacts(
+        fields.get(b"user-agent", b"").decode("latin-1"),
+        host,
+        prefetch,
+        kind_claimed("page", fields, prefetch=prefetch),
+        origin_of(fields, host) if b"sec-fetch-site" in fields else "",
+        (*anomalies, BY_PROGRAM) if client_kind("GET", fields) == "program" else anomalies,
+    )

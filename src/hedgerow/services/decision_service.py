@@ -1,4 +1,4 @@
-"""The application of `hedgerow serve`: forward-auth for servers that ask, and the lists for ban-list clients."""
+"""The application of `hedgerow serve`: forward-auth for other servers, and the endpoint for ban-list clients."""
 
 from __future__ import annotations
 
@@ -14,33 +14,26 @@ from hedgerow.web.asgi_types import Receive, Scope, Send
 
 
 class DecisionService:
-    """Who asks for a path of the ban-list clients goes to the desk, everybody else to forward-auth."""
-
     def __init__(
         self, site: Site, clock: Callable[[], float] = time.time, *, spoe: socket.socket | None = None
     ) -> None:
         self.auth = ForwardAuth(site=site, clock=clock)
-        self.desk = BanlistEndpoint(site, clock)
-        self._site = site
-        self.spoe = Spoe(self.auth.question, self._trusts)
+        self.banlist = BanlistEndpoint(site, clock)
+        self.spoe = Spoe(self.auth.question, lambda peer: site.app.gate.identifier.trusts(peer))  # noqa: PLW0108 - reload
         self._spoe_socket = spoe
-
-    def _trusts(self, peer: str) -> bool:
-        """By the settings as they are now: they may be read again."""
-        return self._site.app.gate.identifier.trusts(peer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PATH):
-            await self.desk(scope, receive, send)
+            await self.banlist(scope, receive, send)
             return
         if scope["type"] != "lifespan":
             await self.auth(scope, receive, send)
             return
-        self.desk.open()
+        self.banlist.open()
         if self._spoe_socket is not None:
             await self.spoe.start(self._spoe_socket)
         try:
             await self.auth(scope, receive, send)
         finally:
             await self.spoe.close()
-            self.desk.close()
+            self.banlist.close()

@@ -1,9 +1,9 @@
 """
-HAProxy asks: its Stream Processing Offload Protocol (SPOP 2.0), as far as one question needs it.
+Questions of HAProxy by its Stream Processing Offload Protocol (SPOP 2.0), as far as one question needs it.
 
-HAProxy sends method, address and headers of a request in a NOTIFY and gets an ACK that sets a variable: `ref`, where
-the visit is not let in; its answer is then at /answer of the service (`forward_auth`), as it is for nginx. Frames come
-one after the other on a connection; HAProxy opens as many as it needs.
+HAProxy sends method, address and headers of a request in a NOTIFY frame. If the visit is not let in, the ACK sets the
+variable `ref`, with which HAProxy fetches the response from /answer (`forward_auth`), as nginx does. Frames come one
+after the other on a connection, and HAProxy opens as many connections as it needs.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ log = logging.getLogger(__name__)
 
 Value = bytes | int | bool | str | None
 Question = Callable[[Scope], Awaitable[str]]
-"""The name under which the answer to a visit waits, or "" where it is let in."""
+"""Returns the reference of the response to a request, or "" if it is let in."""
 
 _HELLO, _BYE, _NOTIFY, _AGENT_HELLO, _AGENT_BYE, _ACK = 1, 2, 3, 101, 102, 103
 _FIN = b"\x00\x00\x00\x01"
-_LARGEST: Final = 65_536
-_SHORTEST_FRAME = 7
-_ONE_BYTE = 240
-_SET_VAR, _THREE_ARGUMENTS, _OF_THE_TRANSACTION = 1, 3, 2
-_VERSION, _SIZE, _ABILITIES = b"version", b"max-frame-size", b"capabilities"
-_NOT_OF_THE_VISITOR = frozenset({b"x-hedgerow-ref"})
+_MAX_FRAME: Final = 65_536
+_MIN_FRAME = 7
+_MIN_LONG = 240
+_MORE = 128
+"""The highest bit of a byte says that another one follows."""
+_MAX_SHIFT = 64
+_SET_VAR, _THREE_ARGUMENTS, _TRANSACTION_SCOPE = 1, 3, 2
 
 
 class FrameError(Exception):
-    """What came is no frame, or none that we know."""
+    """The data is not a frame, or one of an unknown kind."""
 
 
 class FrameReader:
-    """Reads what a frame holds, from the left."""
+    """Reads the content of a frame from the left."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -57,23 +58,20 @@ class FrameReader:
 
     def number(self) -> int:
         """
-        A number as SPOP writes it: one byte up to 239, else 4 bits in the first and 7 in each of the next.
+        Read a number as in SPOP: one byte up to 239, else 4 bits in the first byte and 7 in each of the next.
 
         >>> [FrameReader(bytes(data)).number() for data in ([239], [240, 0], [255, 128, 0])]
         [239, 240, 2303]
         """
         value = self.take(1)[0]
-        if value < _ONE_BYTE:
+        if value < _MIN_LONG:
             return value
-        shift = 4
-        while True:
+        for shift in range(4, _MAX_SHIFT + 1, 7):
             byte = self.take(1)[0]
             value += byte << shift
-            shift += 7
-            if byte < 128:  # noqa: PLR2004 - the highest bit says that more follows
+            if byte < _MORE:
                 return value
-            if shift > 64:  # noqa: PLR2004 - no number is longer
-                raise FrameError("a number has no end")
+        raise FrameError("a number has no end")
 
     def text(self) -> bytes:
         return self.take(self.number())
@@ -87,30 +85,36 @@ class FrameReader:
                 return bool(kind & 0x10)
             case 2 | 3 | 4 | 5:
                 return self.number()
-            case 6:
-                return str(ipaddress.IPv4Address(self.take(4)))
-            case 7:
-                return str(ipaddress.IPv6Address(self.take(16)))
+            case 6 | 7 as version:
+                return str(ipaddress.ip_address(self.take(4 if version == 6 else 16)))  # noqa: PLR2004 - SPOP
             case 8 | 9:
                 return self.text()
             case _:
                 raise FrameError("a value of an unknown kind")
 
+    def pairs(self) -> dict[bytes, Value]:
+        """Read names and values until the end."""
+        pairs = {}
+        while self:
+            name = self.text()
+            pairs[name] = self.value()
+        return pairs
+
 
 def number(value: int) -> bytes:
     """
-    The other way.
+    Encode a number; see `FrameReader.number`.
 
     >>> [list(number(n)) for n in (239, 240, 2303)]
     [[239], [240, 0], [255, 128, 0]]
     """
-    if value < _ONE_BYTE:
+    if value < _MIN_LONG:
         return bytes([value])
-    out = [value & 0xFF | _ONE_BYTE]
-    value = (value - _ONE_BYTE) >> 4
-    while value >= 128:  # noqa: PLR2004 - see above
-        out.append(value & 0x7F | 128)
-        value = (value - 128) >> 7
+    out = [value & 0xFF | _MIN_LONG]
+    value = (value - _MIN_LONG) >> 4
+    while value >= _MORE:
+        out.append(value & 0x7F | _MORE)
+        value = (value - _MORE) >> 7
     return bytes([*out, value])
 
 
@@ -118,60 +122,62 @@ def text(value: bytes) -> bytes:
     return number(len(value)) + value
 
 
-def frame(kind: int, stream: int, place: int, payload: bytes) -> bytes:
-    body = bytes([kind]) + _FIN + number(stream) + number(place) + payload
+def frame(kind: int, stream: int, number_in_stream: int, payload: bytes) -> bytes:
+    body = bytes([kind]) + _FIN + number(stream) + number(number_in_stream) + payload
     return len(body).to_bytes(4, "big") + body
 
 
 class Spoe:
-    """Answers HAProxy's questions on a listening socket; *trusts* says whose."""
+    """Answers the questions of HAProxy on a listening socket. *trusts* tells whether a peer may ask."""
 
     def __init__(self, question: Question, trusts: Callable[[str], bool]) -> None:
         self._question = question
         self._trusts = trusts
         self._server: asyncio.Server | None = None
-        self._talks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, bound: socket.socket) -> None:
-        self._server = await asyncio.start_server(self._talk, sock=bound, limit=2 * _LARGEST)
+        self._server = await asyncio.start_server(self._serve, sock=bound, limit=2 * _MAX_FRAME)
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-            for talk in self._talks:
-                talk.cancel()
-            await asyncio.gather(*self._talks, return_exceptions=True)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._talks.add(task)
+        self._tasks.add(task)
         peer = (writer.get_extra_info("peername") or ("",))[0]
         try:
             if not self._trusts(peer):
-                log.warning("%s asks by SPOE, and trusted_proxies does not name it: hung up", ascii(peer))
+                log.warning("refused %s at SPOE, which trusted_proxies does not name", ascii(peer))
                 return
             while True:
-                writer.write(await self._answer(await _frame_from(reader)))
+                writer.write(await self._reply(await _read_frame(reader)))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except FrameError as broken:
-            log.warning("HAProxy at %s is not understood: %s", ascii(peer), broken)
+            log.warning("invalid data from HAProxy at %s: %s", ascii(peer), broken)
         finally:
-            self._talks.discard(task)
+            self._tasks.discard(task)
             writer.close()
             with suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    async def _answer(self, data: bytes) -> bytes:
-        """What is said to a frame."""
+    async def _reply(self, data: bytes) -> bytes:
         read = FrameReader(data)
         kind = read.take(1)[0]
         flags = int.from_bytes(read.take(4), "big")
-        stream, place = read.number(), read.number()
+        stream, number_in_stream = read.number(), read.number()
         if kind == _HELLO:
-            return _hello(read)
+            theirs = read.pairs().get(b"max-frame-size")
+            size = min(theirs, _MAX_FRAME) if isinstance(theirs, int) else _MAX_FRAME
+            version = text(b"version") + b"\x08" + text(b"2.0") + text(b"max-frame-size") + b"\x03" + number(size)
+            return frame(_AGENT_HELLO, 0, 0, version + text(b"capabilities") + b"\x08" + text(b""))
         if kind == _BYE:
             return frame(_AGENT_BYE, 0, 0, text(b"status-code") + b"\x03\x00" + text(b"message") + b"\x08\x00")
         if kind != _NOTIFY or not flags & 1:
@@ -180,35 +186,20 @@ class Spoe:
         while read:
             read.text()
             arguments = {read.text(): read.value() for _ in range(read.take(1)[0])}
-            reference = await self._question(_asked(arguments)) or reference
-        return frame(_ACK, stream, place, _set(b"ref", reference.encode()) if reference else b"")
+            reference = await self._question(_request(arguments)) or reference
+        set_ref = bytes([_SET_VAR, _THREE_ARGUMENTS, _TRANSACTION_SCOPE]) + text(b"ref") + b"\x08"
+        return frame(_ACK, stream, number_in_stream, set_ref + text(reference.encode()) if reference else b"")
 
 
-async def _frame_from(reader: asyncio.StreamReader) -> bytes:
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
     size = int.from_bytes(await reader.readexactly(4), "big")
-    if not _SHORTEST_FRAME <= size <= _LARGEST:
+    if not _MIN_FRAME <= size <= _MAX_FRAME:
         raise FrameError("a frame of a wrong size")
     return await reader.readexactly(size)
 
 
-def _hello(read: FrameReader) -> bytes:
-    said: dict[bytes, Value] = {}
-    while read:
-        name = read.text()
-        said[name] = read.value()
-    theirs = said.get(_SIZE)
-    size = min(theirs, _LARGEST) if isinstance(theirs, int) else _LARGEST
-    told = text(_VERSION) + b"\x08" + text(b"2.0") + text(_SIZE) + b"\x03" + number(size)
-    return frame(_AGENT_HELLO, 0, 0, told + text(_ABILITIES) + b"\x08" + text(b""))
-
-
-def _set(name: bytes, value: bytes) -> bytes:
-    """The action that sets a variable of the transaction."""
-    return bytes([_SET_VAR, _THREE_ARGUMENTS, _OF_THE_TRANSACTION]) + text(name) + b"\x08" + text(value)
-
-
-def _asked(arguments: dict[bytes, Value]) -> Scope:
-    """The visitor's request. HAProxy's peer is the peer: who it is behind other proxies is told apart as ever."""
+def _request(arguments: dict[bytes, Value]) -> Scope:
+    """Return the visitor's request. Its peer is the peer of HAProxy, which may itself be a trusted proxy."""
     source, method, uri, block = (arguments.get(name) for name in (b"src", b"method", b"uri", b"headers"))
     if not (isinstance(source, str) and isinstance(method, bytes) and isinstance(uri, bytes)):
         raise FrameError("the message needs src, method and uri")
@@ -226,10 +217,10 @@ def _asked(arguments: dict[bytes, Value]) -> Scope:
 
 
 def _headers(block: bytes) -> list[tuple[bytes, bytes]]:
-    """What `req.hdrs_bin` gives: names and values in turn, then two that are empty."""
+    """Parse the result of `req.hdrs_bin`: names and values in turn, then two empty ones."""
     read, headers = FrameReader(block), []
     while read:
         name, value = read.text().lower(), read.text()
-        if name and name not in _NOT_OF_THE_VISITOR:
+        if name and name != b"x-hedgerow-ref":
             headers.append((name, value))
     return headers

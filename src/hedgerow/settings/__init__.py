@@ -1,12 +1,11 @@
 """
 Settings: every setting with its default and checks, and the reading of `hedgerow.toml` and the environment.
 
-Owns one module per table, `schema` (all tables together) and `load` (all faults at once, each with its line). Detectors
-declare their own tables. `docs/settings.md` explains every setting. Never opens a store or a socket. Called by `cli`,
-`web` and `services`. Tests: `tests/settings/`, with sample files in `good/` and `bad/` there.
+Owns `tables` and `store_tables` (every table with its checks) and `load` (all tables together, and every fault with its
+line). Detectors declare their own tables. `docs/settings.md` explains every setting. Never opens a store or a socket.
+Called by `cli`, `web` and `services`. Tests: `tests/settings/`, with sample files in `good/` and `bad/` there.
 """
 
-from hedgerow.settings.load import load_settings, read_settings
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.load import Settings, load_settings, read_settings
 
 __all__ = ["Settings", "load_settings", "read_settings"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from hedgerow.core.address import check_network
-from hedgerow.core.settings_table import Faults
+from hedgerow.core.ledger import POSTGRESQL_SCHEMES
+from hedgerow.core.settings_table import Faults, Table
 
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?", re.ASCII)
 _MAX_PORT = 65535
@@ -53,9 +55,16 @@ def network_faults(name: str, networks: tuple[str, ...]) -> Faults:
 
 
 def postgresql_faults(url: str) -> Faults:
-    if url and not url.startswith(("postgresql://", "postgres://")):
+    if url and not url.startswith(POSTGRESQL_SCHEMES):
         # The URL is not repeated here: it may contain a password.
         yield "url", "is not an address such as postgresql://hedgerow@127.0.0.1/hedgerow"
+
+
+def minimum_faults(table: Table, reason: str = "", **minimums: float) -> Faults:
+    for name, minimum in minimums.items():
+        value = getattr(table, name)
+        if not (value >= minimum and math.isfinite(value)):
+            yield name, f"must be at least {minimum}, is {value:{'g' if isinstance(value, float) else ''}}{reason}"
 
 
 def token_faults(token: str) -> Faults:
@@ -64,9 +73,7 @@ def token_faults(token: str) -> Faults:
 
 
 def is_path_start(text: str) -> bool:
-    """
-    Return whether links may start with *text*. Clients resolve the segments `.` and `..`, and some drop empty ones.
-    """
+    """Return whether links may start with *text*. Clients resolve `.` and `..`, and some drop empty segments."""
     segments = text.split("/")
     return (
         len(text) > 1

@@ -1,5 +1,5 @@
 """
-Reading of settings from a TOML file and the environment: every fault at once, each with file and line.
+All settings, and how they are read from a TOML file and the environment: every fault at once, each with file and line.
 
 The TOML parser of the standard library keeps no line numbers. `_Lines` finds them by scanning the file for table
 headers and keys.
@@ -13,13 +13,19 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from hedgerow.core.settings_table import Table
-from hedgerow.errors import SettingsError
-from hedgerow.settings.schema import Settings
+from hedgerow.detectors.containment import ContainmentSettings
+from hedgerow.detectors.rate_limit import DensitySettings
+from hedgerow.detectors.registry import registry
+from hedgerow.detectors.rotating_addresses import RotatingAddressesSettings
+from hedgerow.detectors.trap import TrapSettings
+from hedgerow.errors import DetectorError, SettingsError
+from hedgerow.settings import store_tables, tables
 
 ENVIRONMENT_PREFIX = "HEDGEROW__"
 
@@ -29,6 +35,77 @@ _DECODE_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 Path_ = tuple[str, ...]
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """
+    The top level of the file, with the tables that do not belong to a detector alone.
+
+    `Settings` adds the tables that detectors declare. Only tables check their values.
+    """
+
+    observe: bool | Literal["links"] = False
+    directory: str = ""
+    proxy: tables.ProxySettings = tables.ProxySettings()
+    identity: tables.IdentitySettings = tables.IdentitySettings()
+    bots: tables.BotsSettings = tables.BotsSettings()
+    density: DensitySettings = DensitySettings()
+    marker: tables.MarkerSettings = tables.MarkerSettings()
+    policy: tables.PolicySettings = tables.PolicySettings()
+    lists: store_tables.ListsSettings = store_tables.ListsSettings()
+    traps: TrapSettings = TrapSettings()
+    containment: ContainmentSettings = ContainmentSettings()
+    rotating: RotatingAddressesSettings = RotatingAddressesSettings()
+    detain: tables.DetainSettings = tables.DetainSettings()
+    challenge: tables.ChallengeSettings = tables.ChallengeSettings()
+    responses: tables.ResponseSettings = tables.ResponseSettings()
+    state: store_tables.StateSettings = store_tables.StateSettings()
+    ledger: store_tables.LedgerSettings = store_tables.LedgerSettings()
+    watch: tables.WatchSettings = tables.WatchSettings()
+    campaigns: tables.CampaignSettings = tables.CampaignSettings()
+    logs: tables.LogsSettings = tables.LogsSettings()
+    admin: tables.AdminSettings = tables.AdminSettings()
+    serve: tables.ServeSettings = tables.ServeSettings()
+
+    @property
+    def is_neutral(self) -> bool:
+        """Whether the site observes without changing any response."""
+        return self.observe is True
+
+    @property
+    def clears_silently(self) -> bool:
+        """Whether pages get the script by which browsers obtain a clearance."""
+        changes_pages = self.traps.enabled or self.marker.mode != "off" or bool(self.marker.rules)
+        return self.challenge.silent and changes_pages and not self.is_neutral
+
+    def without_clearances(self) -> Settings:
+        """Return settings for visits whose browsers cannot obtain a clearance silently."""
+        return msgspec.structs.replace(self, challenge=msgspec.structs.replace(self.challenge, silent=False))
+
+    def table(self, kind: type[T]) -> T:
+        """Return the table of the class *kind*."""
+        for name in self.__struct_fields__:
+            if isinstance(table := getattr(self, name), kind):
+                return table
+        raise LookupError(f"no settings table is a {kind.__name__}")
+
+
+def _detector_tables() -> list[tuple[str, type[Table], Table]]:
+    """Return the tables that detectors declare, except those with a field in `_Settings`."""
+    fixed = {field.name: field.type for field in msgspec.structs.fields(_Settings)}
+    declared = registry().tables()
+    for name, kind in declared.items():
+        if fixed.get(name, kind) is not kind:
+            raise DetectorError(f"the settings table {name!r} cannot be a detector's: choose another name")
+    return [(name, kind, kind()) for name, kind in declared.items() if name not in fixed]
+
+
+if TYPE_CHECKING:
+    Settings = _Settings
+else:
+    Settings = msgspec.defstruct(
+        "Settings", _detector_tables(), bases=(_Settings,), module=__name__, frozen=True, forbid_unknown_fields=True
+    )  # fmt: skip
 
 
 class _Lines:
@@ -56,11 +133,7 @@ class _Lines:
 
     def line(self, path: Path_) -> int:
         """Return the line of the setting at *path*, or of the nearest table around it."""
-        while path:
-            if path in self._at:
-                return self._at[path]
-            path = path[:-1]
-        return 1
+        return next((self._at[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._at), 1)
 
 
 def _names(dotted: str) -> Path_:
@@ -76,26 +149,27 @@ class _Reader:
     def table(self, kind: type[T], raw: object, path: Path_) -> T | None:
         """Return a table of *kind*, or None after recording a fault."""
         if not isinstance(raw, Mapping):
-            self._fault(path, f"must be a table, is {_describe(raw)}")
+            self.faults.append((path, f"must be a table, is {_describe(raw)}"))
             return None
         fields = {field.name: field for field in msgspec.structs.fields(kind)}
         values: dict[str, Any] = {}
         for name, value in raw.items():
             if name not in fields:
-                self._fault((*path, name), _unknown(name, fields))
+                self.faults.append(((*path, name), _unknown(name, fields)))
             else:
                 values[name] = self.value(fields[name].type, value, (*path, name))
-        missing = [n for n, f in fields.items() if f.required and n not in values]
-        for name in missing:
-            self._fault(path, f"needs {name}")
+        required = [name for name, field in fields.items() if field.required]
+        for name in required:
+            if name not in values:
+                self.faults.append((path, f"needs {name}"))
         good = {name: value for name, value in values.items() if value is not None}
-        if any(f.required and n not in good for n, f in fields.items()):
+        if not good.keys() >= set(required):
             return None
         # Checked even if a neighbour is wrong, with its default, so that all faults are reported at once.
         table = kind(**good)
         if isinstance(table, Table):
             for name, sentence in table.faults():
-                self._fault((*path, *name.split(".")), sentence)
+                self.faults.append(((*path, *name.split(".")), sentence))
         return table if len(good) == len(values) else None
 
     def value(self, kind: Any, raw: object, path: Path_) -> Any:
@@ -106,19 +180,15 @@ class _Reader:
         element = get_args(kind)[0] if get_origin(kind) is tuple else None
         if isinstance(element, type) and issubclass(element, msgspec.Struct):
             if not isinstance(raw, list):
-                self._fault(path, f"must be a list of tables, is {_describe(raw)}")
+                self.faults.append((path, f"must be a list of tables, is {_describe(raw)}"))
                 return None
             tables = [self.table(element, item, (*path, str(n))) for n, item in enumerate(raw)]
             return None if any(item is None for item in tables) else tuple(tables)
         try:
             return msgspec.convert(raw, kind)
         except msgspec.ValidationError as error:
-            choices = get_args(kind) if get_origin(kind) is Literal else ()
-            self._fault(path, _sentence(str(error), raw, choices))
+            self.faults.append((path, _sentence(str(error), raw, _choices(kind))))
             return None
-
-    def _fault(self, path: Path_, sentence: str) -> None:
-        self.faults.append((path, sentence))
 
 
 def _describe(raw: object) -> str:
@@ -127,10 +197,24 @@ def _describe(raw: object) -> str:
     return f"{msgspec.json.encode(raw).decode() if isinstance(raw, str | int | float | bool) else type(raw).__name__}"
 
 
-def _sentence(message: str, raw: object, choices: tuple[object, ...]) -> str:
+def _choices(kind: Any) -> tuple[str, ...]:
+    """
+    Return the possible values of a setting as they are written, or nothing if there is no end of them.
+
+    >>> _choices(Literal["a", "b"]), _choices(bool | Literal["links"]), _choices(str)
+    (("'a'", "'b'"), ('true', 'false', "'links'"), ())
+    """
+    if get_origin(kind) is Literal:
+        return tuple(map(repr, get_args(kind)))
+    if get_origin(kind) not in {Union, UnionType}:
+        return ()
+    return tuple(text for part in get_args(kind) for text in (("true", "false") if part is bool else _choices(part)))
+
+
+def _sentence(message: str, raw: object, choices: tuple[str, ...]) -> str:
     """Rewrite an error of msgspec, such as "Expected `int`, got `str`"."""
     if choices:
-        return f"must be one of {', '.join(map(repr, choices))}, is {_describe(raw)}"
+        return f"must be one of {', '.join(choices)}, is {_describe(raw)}"
     expected = re.search(r"Expected `([^`]+)`", message)
     words = {"int": "a whole number", "float": "a number", "str": "text in quotes", "bool": "true or false",
              "array": "a list"}  # fmt: skip

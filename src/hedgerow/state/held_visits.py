@@ -1,11 +1,13 @@
 """
-Visits that were not let in and whose answer a front has not come for yet: held until it does, bounded.
+Visits that were not let in, held until the front server fetches their response.
 
-One process keeps them in memory; workers share those of `lmdb.held_visits`.
+Their number is bounded. One process holds them in memory, several workers in `lmdb.shared_stores`.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -16,7 +18,7 @@ from hedgerow.core.visit import Visit
 
 
 class HeldVisit(msgspec.Struct, frozen=True, array_like=True):
-    """A request as its front told it, the visit that it is, and what was decided."""
+    """A request as the front server described it, its visit, and the decision."""
 
     method: str
     path: str
@@ -31,10 +33,27 @@ class HeldVisit(msgspec.Struct, frozen=True, array_like=True):
 
 class HeldVisits(Protocol):
     def hold(self, held: HeldVisit, most: int) -> tuple[str, Sequence[HeldVisit]]:
-        """The name to come back with, and what is given up for it: at most *most* are held."""
+        """Hold a visit, and return its reference and the oldest visits, which are dropped if there are over *most*."""
 
     def take(self, reference: str) -> HeldVisit | None:
-        """What is held under this name, once; None where there is nothing."""
+        """Remove and return the visit with this reference, or return None."""
 
     def leave(self) -> Sequence[HeldVisit]:
-        """Give up all that this process has held and nobody has come for."""
+        """Remove and return all visits that this process holds."""
+
+
+class MemoryHeldVisits:
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, HeldVisit] = OrderedDict()
+
+    def hold(self, held: HeldVisit, most: int) -> tuple[str, Sequence[HeldVisit]]:
+        reference = secrets.token_urlsafe(16)
+        self._held[reference] = held
+        return reference, [self._held.popitem(last=False)[1]] if len(self._held) > most else []
+
+    def take(self, reference: str) -> HeldVisit | None:
+        return self._held.pop(reference, None)
+
+    def leave(self) -> Sequence[HeldVisit]:
+        dropped, self._held = list(self._held.values()), OrderedDict()
+        return dropped

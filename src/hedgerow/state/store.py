@@ -1,4 +1,4 @@
-"""The protocol of state stores: what they offer to the site that owns them, besides `core.state.State`."""
+"""The protocol of state stores: what they offer to the site that owns them, in addition to `core.state.State`."""
 
 from __future__ import annotations
 
@@ -11,40 +11,37 @@ from hedgerow.core.state import State
 from hedgerow.state.sqlite.journal import SqliteJournal
 
 RunBlocking = Callable[[Callable[[], Any], float], Awaitable[Any]]
-"""Makes a function that blocks, for at most so many seconds, awaitable."""
+"""Makes a function awaitable that blocks for at most so many seconds."""
 
 
 class StateStore(State, Protocol):
-    """
-    A state store that a site owns.
-
-    *spent* is how many bytes the counters take. *forgotten* is how many visitors were forgotten for lack of room. Its
-    length is the number of keys that have counters.
-    """
+    """A state store that a site owns. Its length is the number of keys that have counters."""
 
     @property
-    def spent(self) -> int: ...
+    def bytes_used(self) -> int:
+        """The bytes that the counters take in this process or file."""
 
     @property
-    def forgotten(self) -> int: ...
+    def forgotten(self) -> int:
+        """The number of visitors that were forgotten for lack of room."""
 
     @property
     def alone(self) -> int:
-        """Visits that were answered without what other processes know, because that could not be reached."""
+        """The number of visits that were decided without the other servers, because Redis was unavailable."""
 
     def __len__(self) -> int: ...
 
-    def use(self, windows: Sequence[RateLimit]) -> None:
-        """Count for these windows from now on: settings were read again. What is remembered stays."""
+    def use_limits(self, windows: Sequence[RateLimit]) -> None:
+        """Count for these windows from now on. What is known stays."""
 
-    def keep_in(self, journal: SqliteJournal) -> None:
-        """Have what changes in blocks and standings noted in *journal*."""
+    def use_journal(self, journal: SqliteJournal) -> None:
+        """Report changes of blocks and scores to *journal*."""
 
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
-        """Take over what was remembered before a restart."""
+        """Take over what was known before a restart."""
 
     def use_threads(self, run: RunBlocking) -> None:
-        """Answer threads that have no event loop: *run* makes what blocks them awaitable."""
+        """Answer threads without an event loop. *run* makes blocking functions awaitable."""
 
     async def disconnect(self) -> None:
         """Close what belongs to the running event loop."""

@@ -13,8 +13,9 @@ from typing import Annotated
 
 import msgspec
 
-from hedgerow.markers.token import VISITOR_BYTES
-from hedgerow.watch.sessions.lru import forget_oldest
+from hedgerow.markers.encoding import VISITOR_BYTES
+from hedgerow.watch.sessions.lru import LruDict
+from hedgerow.watch.sessions.path import find_record
 
 PUBLIC_USERS = 4
 """A link with this many users is public. No more users of a link are recorded."""
@@ -87,6 +88,10 @@ class VisitorNode(msgspec.Struct, gc=False, eq=False):
         """Yield each visitor that used a link issued to this one, and when it last did, oldest first."""
         return _USER.iter_unpack(self._users)
 
+    def links_of(self, issuer: bytes) -> set[int]:
+        """Return the links of *issuer* that this visitor used."""
+        return {link for link, _, of in self.used_links() if of == issuer}
+
     def add_used_link(self, link: int, at: float, issuer: bytes) -> None:
         record = _USED_LINK.pack(link, _second(at), issuer)
         records = _without(self._used_links, _LINK.pack(link), _USED_LINK.size) + record
@@ -143,8 +148,7 @@ class LinkUsers:
     """The visitors that used each link issued to another. At most *max_links*; the least recently used are dropped."""
 
     def __init__(self, max_links: int) -> None:
-        self._max_links = max_links
-        self._users: dict[int, bytes] = {}
+        self._users: LruDict[int, bytes] = LruDict(max_links)
 
     def __len__(self) -> int:
         return len(self._users)
@@ -152,11 +156,10 @@ class LinkUsers:
     def add(self, link: int, user: bytes) -> bool:
         """Record that *user* used *link*. Return false if it had used the link before."""
         users = self._users.pop(link, b"")
-        is_new = _find_record(users, user, VISITOR_BYTES) < 0
+        is_new = find_record(users, user, VISITOR_BYTES) < 0
         if is_new and len(users) < PUBLIC_USERS * VISITOR_BYTES:
             users += user
-        if len(self._users) >= self._max_links:
-            forget_oldest(self._users)
+        self._users.make_room()
         self._users[link] = users
         return is_new
 
@@ -166,17 +169,9 @@ class LinkUsers:
         return 1 / users if 0 < users < PUBLIC_USERS else 0.0
 
 
-def _find_record(records: bytes, key: bytes, width: int) -> int:
-    """Return the offset of the record that begins with *key*, or -1."""
-    offset = records.find(key)
-    while offset % width and offset != -1:
-        offset = records.find(key, offset + 1)
-    return offset
-
-
 def _without(records: bytes, key: bytes, width: int) -> bytes:
-    offset = _find_record(records, key, width)
-    return records if offset < 0 else records[:offset] + records[offset + width :]
+    number = find_record(records, key, width)
+    return records if number < 0 else records[: number * width] + records[(number + 1) * width :]
 
 
 def _second(at: float) -> int:

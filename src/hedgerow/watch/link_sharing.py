@@ -19,7 +19,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +27,7 @@ from hedgerow.core.decision import Campaign
 from hedgerow.core.visit import Visit
 from hedgerow.markers.token import NOBODY, visitor_digest
 from hedgerow.watch.link_graph import LinkGroup, LinkUsers, NodeSnapshot, VisitorNode
-from hedgerow.watch.sessions.lru import forget_oldest
+from hedgerow.watch.sessions.lru import LruDict
 
 _MAX_PAGES = 64.0
 _MAX_CHANCE = 1e-6
@@ -37,13 +36,15 @@ _MERGE_AFTER_CROSSINGS = 3
 _MAX_CAMPAIGNS = 256
 _MAX_MEMBERS = 10_000
 _MIN_PAGES = 3
+_TIMES_FOR_TWO = 2
 
 
 class SharingLimits(msgspec.Struct, frozen=True):
     """
     The limits that define a campaign.
 
-    A campaign has at least *members* sharers that used *links* foreign links in total. For each sharer, foreign links
+    A campaign has at least *members* sharers that used *links* foreign links in total; fewer sharers, but two at least,
+    are one if they used twice as many. For each sharer, foreign links
     are at least *share* of its marked pages. *chance* is the share that people use by chance. A sharer whose own links
     nobody uses has used *heavy_use* foreign links. All counts halve every *half_life* seconds.
     """
@@ -88,28 +89,32 @@ def poisson_tail(count: float, expected: float) -> float:
     return min(1.0, term)
 
 
-class LinkSharing:
+def _divide(one: VisitorNode, other: VisitorNode, issuer: bytes) -> bool:
     """
-    Finds campaigns among visitors that share links.
+    Return whether two visitors have divided the links of *issuer* among themselves: few were used by both.
 
-    At most *max_visitors* and *max_links* are in memory. The visitors and links that were idle longest are forgotten
-    first.
+    Crawlers do that. Readers of a newsletter, and servers that show previews, use the same links.
     """
+    if other.campaign is not None:
+        return True
+    mine, others = one.links_of(issuer), other.links_of(issuer)
+    return 2 * len(mine & others) < min(len(mine), len(others))
+
+
+class LinkSharing:
+    """Finds campaigns among visitors that share links. The visitors and links idle longest are forgotten first."""
 
     def __init__(
         self, limits: SharingLimits | None = None, *, max_visitors: int = 100_000, max_links: int = 50_000
     ) -> None:
         self.limits = limits or SharingLimits()
-        self._max_visitors = max_visitors
-        self._nodes: dict[bytes, VisitorNode] = {}
+        self._nodes: LruDict[bytes, VisitorNode] = LruDict(max_visitors)
         self._links = LinkUsers(max_links)
         self._groups: OrderedDict[str, LinkGroup] = OrderedDict()
-        self._changed: set[bytes] | None = None
 
-    def keep(self) -> None:
-        """Start to record which visitors change, for `changed`."""
-        if self._changed is None:
-            self._changed = set()
+    def record_changes(self) -> None:
+        """Record from now on which visitors change, for `changed`."""
+        self._nodes.record_changes()
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -129,37 +134,24 @@ class LinkSharing:
                 node.join(group)
 
     def changed(self, limit: int | None = None) -> dict[bytes, tuple[float, bytes] | None]:
-        """
-        Return at most *limit* of the visitors that changed since the last call.
-
-        Each value is when the visitor was last seen, and its serialised node. The value is None if the visitor is
-        forgotten or has only just begun.
-        """
-        names = list(islice(self._changed or (), limit))
-        (self._changed or set()).difference_update(names)
+        """Return last time and serialised node of visitors that changed; None if forgotten or only just begun."""
         changed: dict[bytes, tuple[float, bytes] | None] = {}
-        for visitor in names:
+        for visitor in self._nodes.take_changed(limit):
             node = self._nodes.get(visitor)
             is_significant = node is not None and (node.pages >= _MIN_PAGES or node.is_connected)
             changed[visitor] = (node.at, node.to_bytes()) if is_significant and node is not None else None
         return changed
 
     def restore_ties(self, snapshots: Sequence[tuple[bytes, bytes]]) -> None:
-        """
-        Restore visitors and their link use, oldest first. Call it after `restore`.
-
-        The users of a link are rebuilt from the visitors that used it. Links used by members of a campaign are not
-        known any more, but the campaign is.
-        """
-        for visitor, value in snapshots[-self._max_visitors :]:
+        """Restore visitors and the users of their links, oldest first, after `restore`."""
+        for visitor, value in snapshots[-self._nodes.limit :]:
             snapshot = NodeSnapshot.from_bytes(value)
             if snapshot is not None:
                 node = self._node(visitor, snapshot.at)
                 node.restore(snapshot)
                 for link, _, _ in node.used_links():
                     self._links.add(link, visitor)
-        if self._changed is not None:
-            self._changed.clear()
+        self._nodes.forget_changes(*self._nodes)
 
     def see(self, visit: Visit, issuer: bytes | None) -> SharingFinding | None:
         """
@@ -205,17 +197,7 @@ class LinkSharing:
         return SharingFinding(self._to_campaign(group), (), (other.id if group is mine else mine.id,))
 
     def _node(self, visitor: bytes, at: float) -> VisitorNode:
-        node = self._nodes.pop(visitor, None)
-        if node is None:
-            node = VisitorNode(at)
-            if len(self._nodes) >= self._max_visitors:
-                forgotten = forget_oldest(self._nodes)
-                if self._changed is not None:
-                    self._changed.update(forgotten)
-        self._nodes[visitor] = node
-        if self._changed is not None:
-            self._changed.add(visitor)
-        return node
+        return self._nodes.use(visitor, lambda: VisitorNode(at))
 
     def _decay(self, since: float, at: float) -> float:
         return math.exp2(-max(0.0, at - since) / self.limits.half_life)
@@ -242,22 +224,19 @@ class LinkSharing:
     def _foreign_links(self, node: VisitorNode, at: float) -> float:
         return sum(self._links.weight(link) * self._decay(since, at) for link, since, _ in node.used_links())
 
-    def _is_heavy_user(self, node: VisitorNode, at: float) -> bool:
-        """Return whether a visitor used so many foreign links that nobody need use its own."""
-        if node.campaign is not None:
-            return True
-        used_links = self._foreign_links(node, at)
-        return used_links >= self.limits.heavy_use and used_links >= self.limits.share * self._pages(node, at)
+    def _is_sharer(self, node: VisitorNode, at: float, *, heavy: bool = False) -> bool:
+        """
+        Return whether a visitor is a sharer, or a *heavy* one: nobody need use its own links.
 
-    def _is_sharer(self, node: VisitorNode, at: float) -> bool:
-        """Return whether a visitor is a sharer. Every member of a campaign is one."""
+        Every member of a campaign is a heavy sharer.
+        """
         if node.campaign is not None:
             return True
         used_links = self._foreign_links(node, at)
         if not used_links or used_links < self.limits.share * self._pages(node, at):
             return False
         oldest = at - _FORGET_AFTER_HALF_LIVES * self.limits.half_life
-        has_users = any(since > oldest for _, since in node.users())
+        has_users = not heavy and any(since > oldest for _, since in node.users())
         return has_users or used_links >= self.limits.heavy_use
 
     def _find_campaign(self, node: VisitorNode, visitor: bytes, at: float) -> SharingFinding | None:
@@ -270,10 +249,8 @@ class LinkSharing:
         if met:
             group = self._merge(met)
         else:
-            limits = self.limits
-            if len(community) < limits.members or links < limits.links:
-                return None
-            if poisson_tail(links, limits.chance * pages) > _MAX_CHANCE:
+            is_small = links < self._links_needed(len(community))
+            if is_small or poisson_tail(links, self.limits.chance * pages) > _MAX_CHANCE:
                 return None
             group = self._new_group(community, at)
         group.links += links
@@ -283,20 +260,21 @@ class LinkSharing:
         for one in community:
             if len(group.members) < _MAX_MEMBERS:
                 one.join(group)
-                if self._changed is not None:
-                    self._changed.add(visitor_digest(one.name))
+                self._nodes.mark_changed(visitor_digest(one.name))
                 if one.name not in group.members:
                     group.members[one.name] = None
                     joined.append(one.name)
         merged = tuple(one.id for one in met if one is not group)
         return SharingFinding(self._to_campaign(group), tuple(joined), merged) if joined else None
 
-    def _community(self, node: VisitorNode, visitor: bytes, at: float) -> tuple[list[VisitorNode], list[LinkGroup]]:
-        """
-        Return the sharers connected to one, and the campaigns that some of them are already in.
+    def _links_needed(self, members: int) -> float:
+        """Return the number of links that make a campaign of this many members. Two need more than a crowd."""
+        if members >= self.limits.members:
+            return self.limits.links
+        return _TIMES_FOR_TWO * self.limits.links if members > 1 else math.inf
 
-        The search stops at members of campaigns. Other sharers are few, or they would be a campaign.
-        """
+    def _community(self, node: VisitorNode, visitor: bytes, at: float) -> tuple[list[VisitorNode], list[LinkGroup]]:
+        """Return the sharers connected to one without passing a campaign, and the campaigns next to them."""
         seen, pending = {visitor}, [node]
         community: list[VisitorNode] = []
         met: dict[str, LinkGroup] = {}
@@ -323,7 +301,7 @@ class LinkSharing:
 
         Heavy users of the same issuer are also connected, even if the issuer only collects links and hands them out.
         """
-        is_heavy = self._is_heavy_user(node, at)
+        is_heavy = self._is_sharer(node, at, heavy=True)
         for link, _, issuer in node.used_links():
             if not self._links.weight(link):
                 continue
@@ -331,7 +309,10 @@ class LinkSharing:
             owner = self._nodes.get(issuer)
             if is_heavy and owner is not None:
                 known = [key for key, _ in owner.users() if key in self._nodes]
-                yield from [key for key in known if self._is_heavy_user(self._nodes[key], at)]
+                yield from [
+                    key for key in known
+                    if self._is_sharer(self._nodes[key], at, heavy=True) and _divide(node, self._nodes[key], issuer)
+                ]  # fmt: skip
         yield from [key for key, _ in node.users()]
 
     def _new_group(self, community: Sequence[VisitorNode], at: float) -> LinkGroup:

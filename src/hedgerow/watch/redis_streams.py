@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from threading import Event
 from zlib import crc32
@@ -26,7 +27,7 @@ from hedgerow.state.redis.address import RedisAddress, RedisUnavailable
 from hedgerow.state.redis.scripts import Command, Scripts, text
 from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.watch.relay import Seen, decode, encode
-from hedgerow.watch.snapshot import WatchSnapshot
+from hedgerow.watch.session_store import WatchSnapshot
 from hedgerow.watch.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -61,38 +62,38 @@ def part_of(visitor: str) -> int:
 class Streams:
     """Puts visits into the streams; `deliver` is the delivery function of a `Relay`."""
 
-    def __init__(self, address: RedisAddress, prefix: str, *, max_entries: int = _MAX_WAITING) -> None:
+    def __init__(self, address: RedisAddress, prefix: str) -> None:
         self._prefix = prefix
-        self._max_entries = max_entries
-        self._connection = ThreadConnection(address, lambda: (), patience=_TIMEOUT)
+        self._redis = ThreadConnection(address, lambda: (), timeout=_TIMEOUT)
 
     def deliver(self, seen: Sequence[Seen], missed: Sequence[str]) -> bool:
         """Add visits to the streams. Return false if Redis is unavailable. A full stream drops its oldest."""
-        parts: dict[int, tuple[list[Seen], list[str]]] = {}
+        parts: defaultdict[int, tuple[list[Seen], list[str]]] = defaultdict(lambda: ([], []))
         for one in seen:
             visit = one[0]
             if visit.bot or not visit.visitor:
                 continue
-            parts.setdefault(part_of(visit.visitor), ([], []))[0].append(one)
-            if visit.marker is not None and visit.kind == "page":
-                parts.setdefault(SHARING, ([], []))[0].append(one)
+            parts[part_of(visit.visitor)][0].append(one)
+            is_marked_page = visit.marker is not None and visit.kind == "page"
+            if is_marked_page or one[1].action == "challenge":
+                parts[SHARING][0].append(one)
         for visitor in missed:
-            parts.setdefault(part_of(visitor), ([], []))[1].append(visitor)
+            parts[part_of(visitor)][1].append(visitor)
         commands: list[Command] = []
         for part, (visits, missed_visitors) in parts.items():
             key = f"{self._prefix}visits:{part}"
-            commands.append(("XADD", key, "MAXLEN", "~", self._max_entries, "*", "b", encode(visits, missed_visitors)))
+            commands.append(("XADD", key, "MAXLEN", "~", _MAX_WAITING, "*", "b", encode(visits, missed_visitors)))
             commands.append(("EXPIRE", key, _DAY))
         if not commands:
             return True
         try:
-            self._connection.ask_all([("MULTI",), *commands, ("EXEC",)])
+            self._redis.ask_all([("MULTI",), *commands, ("EXEC",)])
         except RedisUnavailable:
             return False
         return True
 
     def close(self) -> None:
-        self._connection.close()
+        self._redis.close()
 
 
 WatchFactory = Callable[[Callable[[ScoreUpdate], None]], tuple[Watch, Watch]]
@@ -104,19 +105,15 @@ class LeaseLostError(Exception):
 
 
 class SharedWatch:
-    """
-    Watches the streams that it holds leases on, with one watch for paths and one for link sharing from *factory*.
-
-    *scripts* are those of the state; they apply score updates.
-    """
+    """Watches the streams that it holds leases on. *scripts* are those of the state; they apply score updates."""
 
     def __init__(self, address: RedisAddress, scripts: Scripts, factory: WatchFactory) -> None:
         self._prefix = scripts.prefix
         self._scripts = scripts
         self._factory = factory
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self._connection = ThreadConnection(
-            address, lambda: [("SCRIPT", "LOAD", scripts.amend_script.text)], patience=_TIMEOUT
+        self._redis = ThreadConnection(
+            address, lambda: [("SCRIPT", "LOAD", scripts.amend_script.text)], timeout=_TIMEOUT
         )
         self._renewed = 0.0
         self._next_factory: WatchFactory | None = None
@@ -127,16 +124,15 @@ class SharedWatch:
     def _reset(self) -> None:
         """Start with empty watches and no leases. If the watches cannot be made, nothing changes."""
         updates: list[ScoreUpdate] = []
-        paths, sharing = self._factory(updates.append)
+        self.paths, self.sharing = self._factory(updates.append)
         self.held: set[int] = set()
         # Streams with entries claimed from another watch. These are read before new entries.
         self._unfinished: set[int] = set()
         self._updates = updates
         self._campaigns: dict[str, Campaign | None] = {}
-        self.paths, self.sharing = paths, sharing
         self.sharing.note = self._campaigns.__setitem__
         for watch in (self.paths, self.sharing):
-            watch.keep()
+            watch.record_changes()
 
     def use(self, factory: WatchFactory) -> None:
         """Continue with watches of a new factory, after a reload of the settings. All data is in Redis."""
@@ -159,13 +155,12 @@ class SharedWatch:
     def _restart(self, stop: Event) -> None:
         """Reset as soon as that is possible: a model bundle may be broken at the moment."""
         self._renewed = 0.0
-        while True:
+        while not stop.is_set():
             try:
                 self._reset()
             except HedgerowError as error:
                 log.error("the watch cannot start, will retry: %s", error)  # noqa: TRY400 - a fault of the operator
-                if stop.wait(_RETRY_AFTER):
-                    return
+                stop.wait(_RETRY_AFTER)
             else:
                 return
 
@@ -213,70 +208,57 @@ class SharedWatch:
         """Release all streams, so that other watches can take them at once."""
         try:
             for part in self.held:
-                self._connection.ask(("EVAL", _LUA_LEAVE, "0", self._lease_key(part), self.name))
-            self._connection.ask(("ZREM", self._prefix + "watches", self.name))
+                self._redis.ask(self._lease_command(_LUA_LEAVE, part))
+            self._redis.ask(("ZREM", self._prefix + "watches", self.name))
         except RedisUnavailable:
             pass
-        self._connection.close()
+        self._redis.close()
 
     # ---- Leases
 
     def _lease_key(self, part: int) -> str:
         return f"{self._prefix}lease:{part}"
 
+    def _lease_command(self, script: str, part: int) -> Command:
+        return ("EVAL", script, "0", self._lease_key(part), self.name, int(_LEASE * 1000))
+
     def _stream_key(self, part: int) -> str:
         return f"{self._prefix}visits:{part}"
 
     def _renew_leases(self) -> None:
         """Renew held leases, take free streams, and release those above a fair share of live watches."""
-        milliseconds = int(_LEASE * 1000)
-        seconds, _ = self._connection.ask(("TIME",))
-        now = int(seconds)
-        _, _, _, watches = self._connection.ask_all(
-            [
-                ("ZADD", self._prefix + "watches", now, self.name),
-                ("ZREMRANGEBYSCORE", self._prefix + "watches", "-inf", now - int(_LEASE)),
-                ("EXPIRE", self._prefix + "watches", _DAY),
-                ("ZCARD", self._prefix + "watches"),
-            ]
+        now, names = int(self._redis.ask(("TIME",))[0]), self._prefix + "watches"
+        expired: Command = ("ZREMRANGEBYSCORE", names, "-inf", now - int(_LEASE))
+        *_, watches = self._redis.ask_all(
+            [("ZADD", names, now, self.name), expired, ("EXPIRE", names, _DAY), ("ZCARD", names)]
         )
         fair = -(-_STREAMS // max(1, int(watches)))
-        renewed = self._connection.ask_all(
-            [("EVAL", _LUA_RENEW, "0", self._lease_key(p), self.name, milliseconds) for p in sorted(self.held)]
-        )
-        if not all(renewed):
+        if not all(self._redis.ask_all([self._lease_command(_LUA_RENEW, part) for part in sorted(self.held)])):
             raise LeaseLostError
         for part in sorted(self.held)[fair:]:
             # All its data is committed: that happens at the end of each `process`.
             self._release(part)
-            self._connection.ask(("EVAL", _LUA_LEAVE, "0", self._lease_key(part), self.name))
+            self._redis.ask(self._lease_command(_LUA_LEAVE, part))
         first = crc32(self.name.encode()) % _STREAMS
         for part in [(first + n) % _STREAMS for n in range(_STREAMS)]:
             if len(self.held) >= fair:
                 return
-            if part not in self.held and self._connection.ask(
-                ("EVAL", _LUA_TAKE, "0", self._lease_key(part), self.name, milliseconds)
-            ):
+            if part not in self.held and self._redis.ask(self._lease_command(_LUA_TAKE, part)):
                 self._take_over(part)
 
     def _take_over(self, part: int) -> None:
         """Take a stream over: claim the entries that another watch read and did not finish."""
         stream = self._stream_key(part)
-        replies = self._connection.ask_all(
-            [("XGROUP", "CREATE", stream, _GROUP, "0", "MKSTREAM"), ("EXPIRE", stream, _DAY)]
-        )
+        replies = self._redis.ask_all([("XGROUP", "CREATE", stream, _GROUP, "0", "MKSTREAM"), ("EXPIRE", stream, _DAY)])
         if isinstance(replies[0], Exception) and not str(replies[0]).startswith("BUSYGROUP"):
             raise RedisUnavailable
-        start: str | bytes = "0-0"
-        while True:
-            start, *_ = self._connection.ask(
-                ("XAUTOCLAIM", stream, _GROUP, self.name, 0, start, "COUNT", 1000, "JUSTID")
-            )
-            if start == b"0-0":
-                break
+        start: bytes | None = None
+        while start != b"0-0":
+            claim = ("XAUTOCLAIM", stream, _GROUP, self.name, 0, start or b"0-0", "COUNT", 1000, "JUSTID")
+            start, *_ = self._redis.ask(claim)
         if part == SHARING:
-            stored = self._connection.ask(("HVALS", self._prefix + "campaigns"))
-            nodes = self._connection.ask(("HGETALL", self._prefix + "ties"))
+            stored = self._redis.ask(("HVALS", self._prefix + "campaigns"))
+            nodes = self._redis.ask(("HGETALL", self._prefix + "ties"))
             campaigns = [msgspec.json.decode(one, type=Campaign) for one in stored]
             self.sharing.restore(WatchSnapshot(ties=list(zip(nodes[::2], nodes[1::2], strict=True))), campaigns)
         self._unfinished.add(part)
@@ -301,7 +283,7 @@ class SharedWatch:
             )
             for part in parts
         ]  # fmt: skip
-        for part, reply in zip(parts, self._connection.ask_all(commands), strict=True):
+        for part, reply in zip(parts, self._redis.ask_all(commands), strict=True):
             if isinstance(reply, Exception):
                 raise LeaseLostError
             entries = reply[0][1] if reply else []
@@ -314,7 +296,7 @@ class SharedWatch:
         missing = [visitor for visitor in visitors if not self.paths.holds(visitor)]
         if not missing:
             return
-        stored = self._connection.ask(("MGET", *(self._session_key(visitor) for visitor in missing)))
+        stored = self._redis.ask(("MGET", *(self._session_key(visitor) for visitor in missing)))
         sessions = [(visitor, data) for visitor, data in zip(missing, stored, strict=True) if data is not None]
         self.paths.restore(WatchSnapshot(sessions))
 
@@ -325,31 +307,28 @@ class SharedWatch:
         """Write sessions, findings and acknowledgements in one transaction, or nothing if the lease is lost."""
         self.sharing.note_campaigns()
         parts = sorted({part for part, _ in processed})
-        owners = self._connection.ask_all(
-            [("WATCH", *map(self._lease_key, parts)), ("MGET", *map(self._lease_key, parts))]
-        )[1]
+        owners = self._redis.ask_all([("WATCH", *map(self._lease_key, parts)), ("MGET", *map(self._lease_key, parts))])[
+            1
+        ]
         if any(owner != self.name.encode() for owner in owners):
             raise LeaseLostError
         commands: list[Command] = []
-        for visitor, session in self.paths.changed(least=1).sessions.items():
+        for visitor, session in self.paths.changed(min_steps=1).sessions.items():
             key = self._session_key(visitor)
             commands.append(("DEL", key) if session is None else ("SET", key, session[1], "EX", _DAY))
         table = self._prefix + "ties"
-        for visitor_digest, node in self.sharing.changed().ties.items():
-            commands.append(
-                ("HDEL", table, visitor_digest) if node is None else ("HSET", table, visitor_digest, node[1])
-            )
+        for user, node in self.sharing.changed().ties.items():
+            commands.append(("HDEL", table, user) if node is None else ("HSET", table, user, node[1]))
         commands.append(("EXPIRE", table, _DAY))
         commands += [self._scripts.update_score(change) for change in self._updates]
+        table = self._prefix + "campaigns"
         for name, campaign in self._campaigns.items():
-            encoded = msgspec.json.encode(campaign) if campaign is not None else None
-            table = self._prefix + "campaigns"
-            commands.append(("HDEL", table, name) if encoded is None else ("HSET", table, name, encoded))
-            commands.append(("EXPIRE", table, _WEEK))
+            stored = ("HDEL", table, name) if campaign is None else ("HSET", table, name, msgspec.json.encode(campaign))
+            commands += [stored, ("EXPIRE", table, _WEEK)]
         for part in parts:
             stream, ids = self._stream_key(part), [entry_id for of, entry_id in processed if of == part]
             commands += [("XACK", stream, _GROUP, *ids), ("XDEL", stream, *ids)]
-        replies = self._connection.ask_all([("MULTI",), *commands, ("EXEC",)])
+        replies = self._redis.ask_all([("MULTI",), *commands, ("EXEC",)])
         if replies[-1] is None or isinstance(replies[-1], Exception):
             raise LeaseLostError
         self._updates.clear()

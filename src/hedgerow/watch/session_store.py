@@ -1,18 +1,20 @@
-"""Pending sessions in the SQLite file of the state, so that they survive a restart. Written in batches."""
+"""Pending sessions: what survives a restart of a watch, and its store in the SQLite file of the state."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import msgspec
 
 from hedgerow.errors import StoreError
 from hedgerow.state.sqlite.journal import connect
 from hedgerow.watch.models.panel import PanelRecord
-from hedgerow.watch.snapshot import SnapshotChanges, WatchSnapshot
+from hedgerow.watch.sessions.path import PathSession
+from hedgerow.watch.sessions.window import SessionWindow
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (key BLOB PRIMARY KEY, at REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
@@ -47,13 +49,9 @@ class SqliteSessions:
     def write(
         self, changes: SnapshotChanges, records: Sequence[PanelRecord] = (), position: tuple[str, int] | None = None
     ) -> None:
-        """
-        Write changes and records in one transaction, so that a crash never leaves half of them.
-
-        *position* names a ledger and its last row that the sessions include.
-        """
+        """Write everything in one transaction. *position* is the ledger and its last row that the sessions include."""
         connection = self._connection
-        sessions = {_encode(key): value for key, value in changes.sessions.items()}
+        sessions = {key.encode("utf-8", "surrogateescape"): value for key, value in changes.sessions.items()}
         connection.execute("BEGIN IMMEDIATE")
         try:
             for table, changed in (("sessions", sessions), ("ties", changes.ties)):
@@ -90,5 +88,52 @@ def read_records(connection: sqlite3.Connection) -> list[PanelRecord]:
     return records
 
 
-def _encode(key: str) -> bytes:
-    return key.encode("utf-8", "surrogateescape")
+_LENGTH = 2
+
+
+class PendingSession(msgspec.Struct, gc=False, eq=False):
+    """A visitor's *path* and *window*; None where the watch does not use it."""
+
+    path: PathSession | None = None
+    window: SessionWindow | None = None
+
+    @property
+    def latest(self) -> float:
+        return self.path.latest if self.path is not None else self.window.latest if self.window is not None else 0.0
+
+    @property
+    def size(self) -> int:
+        return max(self.path.size if self.path is not None else 0, self.window.size if self.window is not None else 0)
+
+    def to_bytes(self) -> bytes:
+        path = self.path.to_bytes() if self.path is not None else b""
+        return len(path).to_bytes(_LENGTH, "big") + path + (self.window.to_bytes() if self.window is not None else b"")
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, paths: type[PathSession] = PathSession, windows: type[SessionWindow] = SessionWindow
+    ) -> Self | None:
+        """Return the session in *data*, or None if neither path nor window is valid."""
+        end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+        if len(data) < max(end, _LENGTH):
+            return None
+        path, window = paths.from_bytes(data[_LENGTH:end]), windows.from_bytes(data[end:])
+        return cls(path, window) if path is not None or window is not None else None
+
+
+class SnapshotChanges(NamedTuple):
+    """Sessions by visitor and link records by visitor digest: (last seen, value), or None if removed."""
+
+    sessions: Mapping[str, tuple[float, bytes] | None]
+    ties: Mapping[bytes, tuple[float, bytes] | None]
+
+    def __len__(self) -> int:
+        return len(self.sessions) + len(self.ties)
+
+
+class WatchSnapshot(NamedTuple):
+    """Sessions and link records from before a restart, oldest first, and the records of the model panels."""
+
+    sessions: Sequence[tuple[str, bytes]] = ()
+    ties: Sequence[tuple[bytes, bytes]] = ()
+    records: Sequence[PanelRecord] = ()

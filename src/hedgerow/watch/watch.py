@@ -13,120 +13,119 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
-from itertools import islice
-from typing import Literal, Protocol
+from typing import Literal
 
-from hedgerow.core.decision import Campaign, Decision, Identity, ScoreUpdate
-from hedgerow.core.visit import Visit
+from hedgerow.core.decision import JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
+from hedgerow.core.state import ACCOUNT, CLEARANCE
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.models.panel import Panel, PanelRecord
-from hedgerow.watch.sessions.lru import forget_oldest
-from hedgerow.watch.sessions.path import PREFIXES, PathSession, step_of
-from hedgerow.watch.sessions.pending import PendingSession
-from hedgerow.watch.sessions.window import SessionWindow, access_of
-from hedgerow.watch.snapshot import SnapshotChanges, WatchSnapshot
+from hedgerow.watch.rotating_addresses import RotatingAddresses
+from hedgerow.watch.session_store import PendingSession, SnapshotChanges, SqliteSessions, WatchSnapshot
+from hedgerow.watch.sessions.lru import LruDict
+from hedgerow.watch.sessions.path import PathLengths, PathSession, path_sessions, step_of
+from hedgerow.watch.sessions.window import SessionWindow, WindowLengths, access_of, session_windows
 
 log = logging.getLogger(__name__)
+
+DOUBTFUL = "-doubtful"
+"""The end of codes for a judgement below the threshold, which only adds to the score: `path-doubtful`."""
 
 Response = Literal["challenge", "record"]
 """What a recognised visitor gets: a challenge, or a note in its score that weighs nothing."""
 
-_MOST_MISSED = 100_000
-_AT_ONCE = 8
-_MOST_AT_ONCE = 16
+_SHARE_WITHOUT_CLEARANCE = 0.6
+"""What one judgement weighs, as a share of what makes a suspect, for a visitor without a clearance."""
+_SHARE_BELOW = 0.3
+"""What a judgement just below the threshold weighs. It grows with the square of the nearness to the threshold."""
+_MIN_NEARNESS = 0.3
+"""The nearness to the threshold below which a judgement weighs nothing: most people never come that near."""
+_MAX_MISSED = 100_000
+_MIN_BATCH = 8
+_MAX_BATCH = 16
 _PAUSE = 0.05
 _IDLE = 10.0
-_BREATH = 0.00005
+_YIELD = 0.00005
 _SAVE_EVERY = 30.0
-_LEAST_STEPS = 3
-_MOST_SAVED = 5_000
-_SAVED_AT_ONCE = 200
+_MIN_STEPS = 3
+_MAX_SAVED = 5_000
+_SAVE_BATCH = 200
 
 
-class Sessions(Protocol):
-    """Where pending sessions survive a restart."""
-
-    def read(self) -> WatchSnapshot: ...
-
-    def write(self, changes: SnapshotChanges, records: Sequence[PanelRecord] = ()) -> None: ...
-
-    def close(self) -> None: ...
-
-
+@dataclass(eq=False)
 class Watch:
     """
     Analyses visits. *update_score* changes a score in the state, *note* stores a campaign.
 
-    *paths* judges a session at 10, 20, ... 60 steps; *windows* judges a window at 27 visits and after each further 27.
-    Without both there are no sessions. At most *most_sessions* are pending. Not thread-safe.
+    *paths* judges a session at 10, 20, ... 60 steps; *windows* judges a window at 27 visits and after each further 27,
+    unless `set_lengths` says otherwise. Without both there are no sessions. A whole session of a person is noted in the
+    score. At most *max_sessions* are pending. Not thread-safe.
     """
 
-    def __init__(
-        self,
-        policy: DecisionPolicy,
-        update_score: Callable[[ScoreUpdate], None],
-        *,
-        sharing: LinkSharing | None = None,
-        paths: Panel | None = None,
-        windows: Panel | None = None,
-        on_campaign: Response = "challenge",
-        on_path: Response = "record",
-        on_window: Response = "record",
-        observe: bool = False,
-        host: str = "",
-        note: Callable[[str, Campaign | None], None] | None = None,
-        most_sessions: int = 50_000,
-    ) -> None:
-        self.policy = policy
-        self.update_score = update_score
-        self.sharing = sharing
-        self.paths = paths
-        self.windows = windows
-        self.on_campaign: Response = on_campaign
-        self.on_path: Response = on_path
-        self.on_window: Response = on_window
-        self.observe = observe
-        self.host = host
-        """The site's host, for visits that do not name it, such as those of a log."""
-        self.note = note
-        self._most = most_sessions
-        self._sessions: dict[str, PendingSession] = {}
-        self._changed: set[str] | None = None
-        self.seen = 0
-        """Number of visits analysed."""
-        self.found: Counter[str] = Counter()
-        """How often sessions and windows were judged to be what, and the number of members of campaigns."""
+    policy: DecisionPolicy
+    update_score: Callable[[ScoreUpdate], None]
+    _: KW_ONLY
+    sharing: LinkSharing | None = None
+    paths: Panel | None = None
+    windows: Panel | None = None
+    on_campaign: Response = "challenge"
+    on_path: Response = "challenge"
+    on_window: Response = "challenge"
+    observe: bool = False
+    """Whether visits from a time in which the site only observed count. Otherwise they must have no consequences."""
+    host: str = ""
+    """The site's host, for visits that do not name it, such as those of a log."""
+    note: Callable[[str, Campaign | None], None] | None = None
+    max_sessions: InitVar[int] = 50_000
+    seen: int = 0
+    """Number of visits analysed."""
+    found: Counter[str] = field(default_factory=Counter)
+    """How often sessions and windows were judged to be what, and the number of members of campaigns."""
+
+    def __post_init__(self, max_sessions: int) -> None:
+        self._sessions: LruDict[str, PendingSession] = LruDict(max_sessions)
+        self.rotating = RotatingAddresses()
+        self._path_class, self._window_class = PathSession, SessionWindow
+
+    def set_lengths(self, paths: PathLengths, window: WindowLengths) -> None:
+        """Set the lengths of sessions. Pending sessions of other lengths are dropped."""
+        classes = path_sessions(paths), session_windows(window)
+        if classes != (self._path_class, self._window_class):
+            self._path_class, self._window_class = classes
+            self.forget(lambda _: True)
 
     @property
     def pending(self) -> int:
-        """Number of pending sessions."""
         return len(self._sessions)
 
     def see(self, visit: Visit, decision: Decision) -> None:
         self.seen += 1
-        if visit.bot or not visit.visitor:
+        if visit.bot or not visit.visitor or (decision.observed and not self.observe):
             return
         if self.sharing is not None:
             self._see_sharing(self.sharing, visit, decision)
-        if (decision.action == "pass" or self.observe) and not visit.tampered:
+            self._see_rotating(visit, decision)
+        if decision.lets_in and not visit.is_page_unknown:
             self._see_path(visit)
 
     def miss(self, visitor: str) -> None:
         """Drop the session of a visitor of whom visits were skipped: a session with gaps cannot be judged."""
-        if self._sessions.pop(visitor, None) is not None and self._changed is not None:
-            self._changed.add(visitor)
+        if self._sessions.pop(visitor, None) is not None:
+            self._sessions.mark_changed(visitor)
 
-    def keep(self) -> None:
-        """Track changes from now on, for `changed`."""
-        if self._changed is None:
-            self._changed = set()
+    def record_changes(self) -> None:
+        """Record changes from now on, for `changed`."""
+        self._sessions.record_changes()
         if self.sharing is not None:
-            self.sharing.keep()
+            self.sharing.record_changes()
 
     def campaigns(self) -> Sequence[Campaign]:
-        return self.sharing.campaigns() if self.sharing is not None else ()
+        if self.sharing is None:
+            return ()
+        return sorted([*self.sharing.campaigns(), *self.rotating.campaigns()], key=lambda campaign: campaign.since)
 
     def note_campaigns(self) -> None:
         """Store the current state of all campaigns."""
@@ -141,49 +140,40 @@ class Watch:
     def records(self) -> Sequence[PanelRecord]:
         return [panel.record for panel in self.panels]
 
-    def restore(self, kept: WatchSnapshot, campaigns: Sequence[Campaign] = ()) -> None:
-        """Restore what was pending before a restart."""
-        for visitor, session in kept.sessions[-self._most :]:
-            pending = PendingSession.from_bytes(session)
+    def restore(self, snapshot: WatchSnapshot, campaigns: Sequence[Campaign] = ()) -> None:
+        for visitor, session in snapshot.sessions[-self._sessions.limit :]:
+            pending = PendingSession.from_bytes(session, self._path_class, self._window_class)
             if pending is not None:
                 self._sessions[visitor] = pending
         for panel in self.panels:
-            for record in kept.records:
+            for record in snapshot.records:
                 panel.restore(record)
         if self.sharing is not None:
-            self.sharing.restore(campaigns)
-            self.sharing.restore_ties(kept.ties)
+            self.sharing.restore([one for one in campaigns if one.kind == "sharing"])
+            self.rotating.restore([one for one in campaigns if one.kind == "rotating"])
+            self.sharing.restore_ties(snapshot.ties)
 
-    def forget(self, whose: Callable[[str], bool]) -> None:
-        """Drop the sessions of these visitors: another watch takes them over."""
-        for visitor in [name for name in self._sessions if whose(name)]:
+    def forget(self, is_forgotten: Callable[[str], bool]) -> None:
+        """Drop the sessions of some visitors: another watch takes them over."""
+        for visitor in [name for name in self._sessions if is_forgotten(name)]:
             del self._sessions[visitor]
-            if self._changed is not None:
-                self._changed.discard(visitor)
+            self._sessions.forget_changes(visitor)
 
     def holds(self, visitor: str) -> bool:
         return visitor in self._sessions
 
-    def changed(self, most: int | None = None, *, least: int = _LEAST_STEPS) -> SnapshotChanges:
-        """
-        Return what has changed since the last call, at most *most* of each kind.
-
-        A session is None if it is gone, or has fewer than *least* steps so far.
-        """
-        if self._changed is None:
-            return SnapshotChanges({}, {})
-        names = list(islice(self._changed, most))
-        self._changed.difference_update(names)
+    def changed(self, limit: int | None = None, *, min_steps: int = _MIN_STEPS) -> SnapshotChanges:
+        """Return at most *limit* changes of each kind. A session that is gone or too short to store is None."""
         changed: dict[str, tuple[float, bytes] | None] = {}
-        for name in names:
+        for name in self._sessions.take_changed(limit):
             session = self._sessions.get(name)
-            worth = session is not None and session.size >= least
-            changed[name] = (session.latest, session.to_bytes()) if worth and session is not None else None
+            is_stored = session is not None and session.size >= min_steps
+            changed[name] = (session.latest, session.to_bytes()) if is_stored and session is not None else None
         if self.sharing is None:
             return SnapshotChanges(changed, {})
         # A reload may have switched it on since.
-        self.sharing.keep()
-        return SnapshotChanges(changed, self.sharing.changed(most))
+        self.sharing.record_changes()
+        return SnapshotChanges(changed, self.sharing.changed(limit))
 
     def _see_sharing(self, sharing: LinkSharing, visit: Visit, decision: Decision) -> None:
         issuer = next((e.issued_to for e in decision.evidence if e.issued_to), None) if decision.evidence else None
@@ -198,11 +188,20 @@ class Watch:
             for gone in found.merged:
                 self.note(gone, None)
         for member in found.joined:
-            self._tell(member, visit.at, "suspect", "campaign", self.on_campaign)
+            self._report(member, visit.at, "suspect", "campaign", self.on_campaign)
+
+    def _see_rotating(self, visit: Visit, decision: Decision) -> None:
+        campaign = self.rotating.see(visit, decision)
+        if campaign is not None:
+            self.found["rotating"] += 1
+            log.info("campaign %s: %s", campaign.id, campaign.text)
+            if self.note is not None:
+                self.note(campaign.id, campaign)
 
     def _see_path(self, visit: Visit) -> None:
         paths, windows = self.paths, self.windows
-        if paths is None and windows is None:
+        # What scripts fetch, often all links of a page at once, says nothing about how somebody reads.
+        if (paths is None and windows is None) or BY_SCRIPT in visit.anomalies:
             return
         step = step_of(visit, self.host)
         if step is None:
@@ -210,49 +209,48 @@ class Watch:
             if session is not None and session.path is not None:
                 session.path.add_side_request()
             return
-        session = self._pending(visit.visitor)
+        session = self._sessions.use(visit.visitor, PendingSession)
         if paths is not None:
             path = session.path
             if path is None:
-                path = session.path = PathSession()
+                path = session.path = self._path_class()
             path.add(*step)
-            if path.size in PREFIXES:
+            if path.size in path.lengths.judge_at:
                 self._judge(paths, path, visit, "path", self.on_path)
         if windows is not None:
             window = session.window
             if window is None:
-                window = session.window = SessionWindow()
+                window = session.window = self._window_class()
             window.add(access_of(visit, step, self.host))
             if window.is_due:
                 window.fresh = 0
                 self._judge(windows, window, visit, "window", self.on_window)
 
-    def _pending(self, visitor: str) -> PendingSession:
-        """Return the session of a visitor for changing; the session idle for longest makes room for a new one."""
-        changed = self._changed
-        session = self._sessions.pop(visitor, None)
-        if session is None:
-            session = PendingSession(None, None)
-            if len(self._sessions) >= self._most:
-                gone = forget_oldest(self._sessions)
-                if changed is not None:
-                    changed.update(gone)
-        self._sessions[visitor] = session
-        if changed is not None:
-            changed.add(visitor)
-        return session
-
     def _judge(
         self, panel: Panel, session: PathSession | SessionWindow, visit: Visit, what: str, response: Response
     ) -> None:
-        identity = panel.judge(session, visit.visitor, visit.at)
+        judgement = panel.judge(session, visit.visitor, visit.at)
+        identity = judgement.identity
         self.found[identity if what == "path" else f"{what}-{identity}"] += 1
+        # A program cannot show that it is a person. What it may do is another detector's business.
+        response = "record" if BY_PROGRAM in visit.anomalies else response
         if identity != "person":
-            self._tell(visit.visitor, visit.at, identity, f"{what}-{identity}", response)
+            self._report(visit.visitor, visit.at, identity, f"{what}-{identity}", response)
+        elif response == "challenge" and judgement.nearness >= _MIN_NEARNESS:
+            share = _SHARE_BELOW * judgement.nearness**2
+            self.update_score(self.policy.flag(visit.visitor, visit.at, "suspect", what + DOUBTFUL, share=share))
+        elif visit.visitor.startswith(CLEARANCE) and (
+            session.size >= self._path_class.lengths.long or self.paths is None
+        ):
+            # Above k2 this decides: see `detectors.containment`.
+            self.update_score(self.policy.annotate(visit.visitor, visit.at, JUDGED_PERSON))
 
-    def _tell(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
+    def _report(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
         if response == "challenge":
-            self.update_score(self.policy.flag(visitor, at, identity, code))
+            # Without a clearance, people without JavaScript among them, one judgement is not enough.
+            is_certain = code == "campaign" or visitor.startswith((CLEARANCE, ACCOUNT))
+            share = 1.0 if is_certain else _SHARE_WITHOUT_CLEARANCE
+            self.update_score(self.policy.flag(visitor, at, identity, code, share=share))
         else:
             self.update_score(self.policy.annotate(visitor, at, code))
 
@@ -265,7 +263,7 @@ class WatchThread:
     The thread ends when it is idle.
     """
 
-    def __init__(self, watch: Watch, *, queue: int = 10_000, sessions: Sessions | None = None) -> None:
+    def __init__(self, watch: Watch, *, queue: int = 10_000, sessions: SqliteSessions | None = None) -> None:
         self.watch = watch
         self._queue = queue
         self._sessions = sessions
@@ -279,12 +277,11 @@ class WatchThread:
         self.left_out = 0
         """Number of visits skipped because the watch fell behind."""
         if sessions is not None:
-            watch.keep()
-            self._guard(self._restore)
+            watch.record_changes()
+            self._guard(lambda: watch.restore(sessions.read()))
 
     @property
     def waiting(self) -> int:
-        """Number of visits in the queue."""
         return len(self._waiting)
 
     def add(self, visit: Visit, decision: Decision) -> None:
@@ -292,8 +289,7 @@ class WatchThread:
         waiting = len(self._waiting)
         if waiting * 2 >= self._queue and self._is_left_out(visit.visitor, waiting):
             self.left_out += 1
-            if len(self._missed) < _MOST_MISSED:
-                self._missed.add(visit.visitor)
+            self.miss(visit.visitor)
             return
         self._waiting.append((visit, decision))
         if self._thread is None:
@@ -303,7 +299,7 @@ class WatchThread:
 
     def miss(self, visitor: str) -> None:
         """Note that visits of this visitor were lost."""
-        if len(self._missed) < _MOST_MISSED:
+        if len(self._missed) < _MAX_MISSED:
             self._missed.add(visitor)
 
     def _is_left_out(self, visitor: str, waiting: int) -> bool:
@@ -329,7 +325,7 @@ class WatchThread:
         if thread is not None:
             thread.join()
         while self._waiting:
-            self._guard(self._look)
+            self._guard(self._process_batch)
         self._save(None)
         if self._sessions is not None:
             self._sessions.close()
@@ -345,11 +341,11 @@ class WatchThread:
         while not self._stop:
             self._wake.clear()
             while self._waiting:
-                self._guard(self._look)
+                self._guard(self._process_batch)
                 # Yields to threads that answer requests.
-                time.sleep(_BREATH)
+                time.sleep(_YIELD)
             if time.monotonic() - self._saved_at > _SAVE_EVERY:
-                self._save(_MOST_SAVED)
+                self._save(_MAX_SAVED)
             # Visits often come in bursts: do not wake up for each of them.
             time.sleep(_PAUSE)
             if not self._waiting and not self._wake.wait(_IDLE):
@@ -359,38 +355,34 @@ class WatchThread:
                         self._thread = None
                         return
 
-    def _look(self) -> None:
+    def _process_batch(self) -> None:
         watch, waiting, missed = self.watch, self._waiting, self._missed
         # The longer the queue, the larger the batch: switching threads costs more than analysing a visit.
-        at_once = max(_AT_ONCE, min(len(waiting) // _AT_ONCE, _MOST_AT_ONCE))
-        for _ in range(min(at_once, len(waiting))):
+        batch = max(_MIN_BATCH, min(len(waiting) // _MIN_BATCH, _MAX_BATCH))
+        for _ in range(min(batch, len(waiting))):
             visit, decision = waiting.popleft()
             if missed and visit.visitor in missed:
                 missed.discard(visit.visitor)
                 watch.miss(visit.visitor)
             watch.see(visit, decision)
 
-    def _restore(self) -> None:
-        if self._sessions is not None:
-            self.watch.restore(self._sessions.read())
-
-    def _save(self, most: int | None) -> None:
-        """Save at most *most* changes, a few at a time, so that requests do not wait."""
+    def _save(self, limit: int | None) -> None:
+        """Save at most *limit* changes, a few at a time, so that requests do not wait."""
         self._saved_at = time.monotonic()
         self._guard(self.watch.note_campaigns)
         if self._sessions is not None:
             self._guard(partial(self._sessions.write, SnapshotChanges({}, {}), self.watch.records()))
-        while self._sessions is not None and (changed := self.watch.changed(_SAVED_AT_ONCE)):
+        while self._sessions is not None and (changed := self.watch.changed(_SAVE_BATCH)):
             self._guard(partial(self._sessions.write, changed))
-            if most is not None:
-                most -= len(changed)
-                if most <= 0:
+            if limit is not None:
+                limit -= len(changed)
+                if limit <= 0:
                     return
-                time.sleep(_BREATH)
+                time.sleep(_YIELD)
 
     def _guard(self, do: Callable[[], None]) -> None:
         """Log any failure and go on: the watch must survive for the next visits."""
         try:
             do()
         except Exception:
-            log.exception("the watch has failed at something, and goes on")
+            log.exception("the watch failed and continues")

@@ -1,6 +1,6 @@
 """
 Web: Hedgerow around an application: middleware, response rewriting, refusal and challenge pages, the admin listener.
 
-Builds everything from settings (`site`, `build`). Acts on decisions and never makes them. Called by
+Builds everything from settings (`app`). Acts on decisions and never makes them. Called by
 `hedgerow.asgi`, `hedgerow.wsgi`, `proxy`, `services` and `cli`. Tests: `tests/web/`.
 """

@@ -1,67 +1,62 @@
 """
 The composition root: from settings to everything that serves a site.
 
-`build_app` makes an `App`, which never changes, from one set of settings. A `Site` is what lives longer: stores,
-threads and counters. To reload, it builds a second `App` and swaps it with the first; requests under way keep theirs.
+`build_app` makes an immutable `App` from one set of settings. A `Site` has what outlives it: stores, threads and
+counters. To reload, a site builds a second `App` and swaps it with the first; requests in progress keep theirs.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Event, Thread
+from typing import Protocol
 
 import msgspec
 
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.challenge.interfaces import ChallengeHooks
-from hedgerow.core.decision import Campaign
+from hedgerow.core.daily_limits import DailyLimits
+from hedgerow.core.decision import Block, Campaign, Decision
 from hedgerow.core.gate import Gate, OnDecision
-from hedgerow.core.ledger import Ledger
+from hedgerow.core.ledger import Ledger, NoLedger
+from hedgerow.core.page_times import PageTimes
+from hedgerow.core.visit import Visit
 from hedgerow.lists.model import Lists
 from hedgerow.markers.rewrite import SkeletonCache
 from hedgerow.markers.rules import Rules
 from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.request.account import AccountOf
-from hedgerow.request.bot_verifier import BotCache
+from hedgerow.request.bot_cache import BotCache
 from hedgerow.settings import Settings
-from hedgerow.settings.bots import BotsSettings
 from hedgerow.settings.checks import split_listen
+from hedgerow.settings.tables import BotsSettings
 from hedgerow.state.store import StateStore
 from hedgerow.traps.maze import Maze
 from hedgerow.traps.tarpit import Tarpit
 from hedgerow.watch.relay import Intake
-from hedgerow.watch.snapshot import WatchSnapshot
+from hedgerow.watch.session_store import WatchSnapshot
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web.bots import refused_bots
 from hedgerow.web.challenge.endpoint import ChallengeEndpoint
-from hedgerow.web.gate import build_engine, build_identifier, build_policy, build_rules, configure_bot_cache
+from hedgerow.web.daily_limits import DailyLimitsThread
+from hedgerow.web.gate import build_engine, build_identifier, build_policy, build_rules, configure_bot_cache, unmarked
+from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 from hedgerow.web.metrics import SiteCounters, SiteMetrics, sum_metrics
-from hedgerow.web.stores import SiteStores, build_list_follower, build_stores, build_token_codecs, rate_limits
+from hedgerow.web.stores import (
+    SiteStores,
+    build_list_follower,
+    build_state,
+    build_stores,
+    build_token_codecs,
+    rate_limits,
+)
+from hedgerow.web.sync_driver import ThreadWaiter
 from hedgerow.web.waiter import ON_LOOP, Waiter
 from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What an `App` is given, and what the next one is given again after a reload."""
-
-    stores: SiteStores
-    lists: Lists
-    tokens: TokenCodecs | None
-    """Those to use, or None if they are read from the key file anew with each reload."""
-    account_of: AccountOf | None
-    hooks: ChallengeHooks | None
-    """What is told of challenges, in place of the gate."""
-    on_decision: OnDecision | None
-    waiter: Waiter
-    bot_cache: BotCache
-    pages: PageDigests
-    counters: SiteCounters
 
 
 @dataclass(frozen=True)
@@ -83,118 +78,164 @@ class App:
     """Whether pages get bait or marked links; robots.txt then tells polite bots to keep off these."""
     changes_robots: bool
     counters: SiteCounters
+    page_times: PageTimes
+    """How long the site takes for its pages."""
 
 
-def build_app(settings: Settings, given: Surroundings, previous: App | None = None) -> App:
-    """Build an application. It changes nothing that *previous* uses, so a fault in the settings does no harm."""
-    stores = given.stores
-    tokens = build_token_codecs(settings) if given.tokens is None else given.tokens
-    rules = build_rules(settings)
+class SupportsClose(Protocol):
+    def close(self) -> None: ...
+
+
+StoreFactory = Callable[[Settings, Ledger | None], SiteStores]
+"""Builds the stores for settings, with the ledger if there is one already."""
+
+
+@dataclass(frozen=True)
+class _Backend:
+    """The stores of a site and its watch. A site that observes has others than one that enforces."""
+
+    stores: SiteStores
+    watch: WatchThread | None
+    shared_watch: Thread | None
+    on_decision: OnDecision | None
+
+
+def build_app(settings: Settings, site: Site, previous: App | None = None) -> App:
+    """Build an application. It changes nothing that *previous* uses, so faulty settings do no harm."""
+    stores, counters = site.stores, site.counters
+    effective = unmarked(settings) if settings.is_neutral else settings
+    tokens = build_token_codecs(settings) if site.tokens is None else site.tokens
+    rules = build_rules(effective)
     clearances = Clearances(tokens, seconds=settings.challenge.clear_for, clearance_usage=stores.clearance_usage)
     gate = Gate(
-        build_engine(settings, given.pages, rules, given.lists),
-        stores.state,
-        stores.ledger,
-        build_identifier(settings, tokens, given.bot_cache, given.account_of, clearances),
-        given.pages,
-        given.counters.decided,
-    )
+        build_engine(
+            effective, site.pages, rules, site.lists, page_times=site.page_times, daily_limits=site.daily_limits
+        ),
+        stores.state, stores.ledger,
+        build_identifier(settings, tokens, site.bot_cache, site.account_of, clearances), site.pages, counters.decided,
+        counters.would_have,
+    )  # fmt: skip
+    gate.observes = "neutral" if settings.is_neutral else "links" if settings.observe else ""
     gate.needs_ledger = settings.ledger.on_failure == "closed"
-    gate.on_decision = given.on_decision
+    gate.on_decision = site.on_decision
     detain = settings.detain
     if previous is not None:
-        gate.blocked = previous.gate.blocked
+        gate.blocked, gate.would_have_blocked = previous.gate.blocked, previous.gate.would_have_blocked
     if previous is not None and previous.settings.detain == detain:
         tarpit = previous.tarpit
     else:
         tarpit = Tarpit(detain.connections, detain.memory, detain.seconds)
-    # A maze takes 30 ms to lay out, so there is one only if somebody may be led into it.
-    detains = gate.engine.policy.detains
     refused_agents = tuple(bot.robots for bot in refused_bots(settings) if bot.robots)
-    changes_pages = settings.traps.enabled or rules.marks
+    changes_pages = effective.traps.enabled or rules.marks
     return App(
         settings=settings,
         gate=gate,
         tokens=tokens,
         rules=rules,
         challenges=ChallengeEndpoint(
-            settings, tokens, stores.used_challenges, given.hooks or gate, clearances,
-            given.counters.challenges, given.waiter,
+            settings,
+            tokens,
+            stores.used_challenges,
+            site.hooks or gate,
+            clearances,
+            counters.challenges,
+            site.waiter,
+            gate.reported,
         ),
         tarpit=tarpit,
-        maze=Maze(settings.marker.prefix, tokens.seed) if detains else None,
+        # A maze takes 30 ms to generate, so there is one only if somebody may be led into it.
+        maze=Maze(settings.marker.prefix, tokens.seed) if gate.engine.policy.detains else None,
         # Its entries depend on the rules and the prefix.
         skeletons=SkeletonCache(),
         refused_agents=refused_agents,
         changes_pages=changes_pages,
-        changes_robots=changes_pages or bool(refused_agents),
-        counters=given.counters,
-    )  # fmt: skip
+        changes_robots=changes_pages or (bool(refused_agents) and not settings.is_neutral),
+        counters=counters,
+        page_times=site.page_times,
+    )
 
 
 class Site:
     """
     A site that is served: its stores, threads and counters, and the `App` of the current settings.
 
-    Without *lists* they are those of the settings' store, followed as they change. Whoever passes a *state* closes it.
+    Without *tokens* the key file is read, again with each reload. *hooks* receives the outcomes of challenges instead
+    of the gate. Without *lists* those of the settings' store are used, as they change. A passed *state* is not closed.
+
+    What the site finds while it observes is in stores of its own, and the watch of that time has sessions of its own.
+    So none of it has consequences when a reload or a restart ends the observing.
     """
 
     def __init__(
         self,
         settings: Settings,
         *,
-        seals: TokenCodecs | None = None,
-        stores: SiteStores | None = None,
+        tokens: TokenCodecs | None = None,
+        stores: StoreFactory | None = None,
         state: StateStore | None = None,
         ledger: Ledger | None = None,
         account_of: AccountOf | None = None,
         hooks: ChallengeHooks | None = None,
         lists: Lists | None = None,
     ) -> None:
-        if seals is None:
+        if tokens is None:
             # Before anything is opened: a faulty key file stops the start.
             build_token_codecs(settings)
-        self.stores = build_stores(settings, state=state, ledger=ledger) if stores is None else stores
-        self._owns_state = state is None
+        self.tokens = tokens
+        self.account_of = account_of
+        self.hooks = hooks
+        self.waiter: Waiter = ON_LOOP
+        self._passed_state = state
+        self._store_factory = self._build_stores if stores is None else stores
+        self._stop_watching = Event()
+        # By whether the site observes.
+        self._backends: dict[bool, _Backend] = {}
+        self._backend = self._backend_for(settings, ledger)
         self.closed = False
         self.closing = False
-        """Set when the site is about to stop: nobody is detained any longer."""
+        """Set when the site is about to stop, so that detained clients are released."""
         self.follower = build_list_follower(settings) if lists is None else None
         if self.follower is not None:
             self.follower.start()
             lists = self.follower.lists
         self.lists = Lists() if lists is None else lists
+        self.pages = PageDigests()
         self.bot_cache = BotCache()
-        self.bot_cache.robots_compliance.revoked_bots = self.stores.revoked_bots
         self.counters = SiteCounters()
+        self.page_times = PageTimes()
+        self.daily_limits = DailyLimits()
+        self._limits_thread = self._start_limits(settings)
         self.lookups = self._start_lookups(settings.bots)
-        self.watch = self._start_watch(settings)
-        """The watch of this process, if it runs here and is not shared."""
-        self._stop_watching = Event()
-        self._shared_watch = self._start_shared_watch()
-        self._surroundings = Surroundings(
-            stores=self.stores,
-            lists=self.lists,
-            tokens=seals,
-            account_of=account_of,
-            hooks=hooks,
-            on_decision=self._on_decision(),
-            waiter=ON_LOOP,
-            bot_cache=self.bot_cache,
-            pages=PageDigests(),
-            counters=self.counters,
-        )
-        self.app = build_app(settings, self._surroundings)
+        self.app = build_app(settings, self)
         self._configure(settings)
         self._intake: Intake | None = None
         if self.stores.visit_socket is not None and self.watch is not None:
-            self._intake = Intake(self.stores.visit_socket, self.watch.add, self.watch.miss)
+            self._intake = Intake(self.stores.visit_socket, self._take_in, self._miss)
+
+    @property
+    def stores(self) -> SiteStores:
+        return self._backend.stores
+
+    @property
+    def watch(self) -> WatchThread | None:
+        """The watch of this process, if it runs here and is not shared."""
+        return self._backend.watch
+
+    @property
+    def on_decision(self) -> OnDecision | None:
+        return self._backend.on_decision
 
     def reload(self, settings: Settings) -> None:
-        """Go on under other settings, with the keys as they are now. After an exception the old settings hold."""
+        """Apply other settings and read the keys again. After an exception the old settings stay in force."""
         panels = build_panels(settings) if self.watch is not None else None
-        previous, app = self.app, build_app(settings, self._surroundings, self.app)
-        # Nothing fails from here on.
+        previous, backend = self.app, self._backend
+        try:
+            self._backend = self._backend_for(settings, self.stores.ledger)
+            app = build_app(settings, self, self.app)
+        except BaseException:
+            self._backend = backend
+            raise
+        # Nothing can fail from here on.
         if settings.bots != previous.settings.bots:
             self.lookups.close()
             self.lookups = self._start_lookups(settings.bots)
@@ -207,26 +248,68 @@ class Site:
         previous.challenges.close()
 
     def set_waiter(self, waiter: Waiter) -> None:
-        """Wait in this way from now on; the default is that of an event loop."""
-        if waiter is self._surroundings.waiter:
+        """Use another waiter than that of an event loop."""
+        if waiter is self.waiter:
             return
-        self._surroundings = replace(self._surroundings, waiter=waiter)
-        self.stores.state.use_threads(waiter.run)
-        previous, self.app = self.app, build_app(self.app.settings, self._surroundings, self.app)
+        self.waiter = waiter
+        if isinstance(waiter, ThreadWaiter):
+            self.stores.state.use_threads(waiter.run_blocking)
+        previous, self.app = self.app, build_app(self.app.settings, self, self.app)
         previous.challenges.close()
 
     def _configure(self, settings: Settings) -> None:
-        """Have what outlives a reload follow these settings."""
-        self.stores.state.use(rate_limits(settings))
+        """Apply the settings to everything that outlives a reload."""
+        self.bot_cache.robots_compliance.revoked_bots = self.stores.revoked_bots
+        self.stores.state.use_limits(rate_limits(settings))
         self.stores.clearance_usage.configure(
             networks=settings.challenge.networks, window=settings.challenge.share_window
         )  # fmt: skip
         configure_bot_cache(self.bot_cache, settings)
 
+    # ---- Stores
+
+    def _build_stores(self, settings: Settings, ledger: Ledger | None) -> SiteStores:
+        if self._passed_state is None:
+            return build_stores(settings, ledger=ledger)
+        # The passed state is that of the first settings.
+        return build_stores(
+            settings, state=build_state(settings) if self._backends else self._passed_state, ledger=ledger
+        )
+
+    def _backend_for(self, settings: Settings, ledger: Ledger | None) -> _Backend:
+        """Return the stores and the watch for these settings, and start them if they are not in use yet."""
+        observes = bool(settings.observe)
+        if observes not in self._backends:
+            stores = self._store_factory(settings, ledger)
+            if isinstance(self.waiter, ThreadWaiter):
+                stores.state.use_threads(self.waiter.run_blocking)
+            watch = _start_watch(settings, stores)
+            observer = watch if stores.relay is None else stores.relay
+            self._backends[observes] = _Backend(
+                stores, watch, self._start_shared_watch(stores), observer.add if observer is not None else None
+            )
+        return self._backends[observes]
+
+    async def disconnect(self) -> None:
+        """Close what belongs to the running event loop."""
+        for backend in self._backends.values():
+            await backend.stores.state.disconnect()
+
     # ---- Threads
 
+    def _take_in(self, visit: Visit, decision: Decision) -> None:
+        """Pass a visit of another process on to the watch of its kind. Processes do not reload at the same moment."""
+        backend = self._backends.get(decision.observed != "")
+        if backend is not None and backend.watch is not None:
+            backend.watch.add(visit, decision)
+
+    def _miss(self, visitor: str) -> None:
+        for backend in self._backends.values():
+            if backend.watch is not None:
+                backend.watch.miss(visitor)
+
     def _start_lookups(self, bots: BotsSettings) -> LookupThread:
-        """Answer questions about bots in the background, those that the settings allow."""
+        """Start the lookups about bots that the settings allow."""
         resolver = DnsResolver(split_listen(bots.resolver) if bots.resolver else None)
         lookups = LookupThread(self.bot_cache, resolver, insecure=bots.insecure_directories)
         if not (bots.enabled and bots.dns):
@@ -235,35 +318,29 @@ class Site:
             self.bot_cache.keys.ask = None
         return lookups
 
-    def _start_watch(self, settings: Settings) -> WatchThread | None:
-        """Start the watch with what was known before a restart, if this process keeps that."""
-        stores = self.stores
-        if not stores.runs_watch or stores.shared_watch is not None:
+    def _start_limits(self, settings: Settings) -> DailyLimitsThread | None:
+        """Derive the limits of the budget: not in workers, but in their background process, which writes no ledger."""
+        if self._passed_state is not None or not settings.ledger.enabled:
             return None
-        watch = build_watch(settings, build_policy(settings), stores.state.update_score)
-        if stores.journal is None:
-            return WatchThread(watch, queue=settings.watch.queue)
-        watch.note = stores.journal.note_campaign
-        watch.restore(WatchSnapshot(), stores.journal.campaigns(time.time()))
-        return WatchThread(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
+        counts = self.stores.worker_metrics is None or isinstance(self.stores.ledger, NoLedger)
+        return DailyLimitsThread(settings, self.daily_limits, counts=counts, also=review_own)
 
-    def _start_shared_watch(self) -> Thread | None:
-        shared = self.stores.shared_watch
-        if not self.stores.runs_watch or shared is None:
+    def _start_shared_watch(self, stores: SiteStores) -> Thread | None:
+        shared = stores.shared_watch if stores.runs_watch else None
+        if shared is None:
             return None
-        thread = Thread(target=partial(shared.run, self._stop_watching), name="hedgerow-watch", daemon=True)
+        thread = Thread(target=shared.run, args=(self._stop_watching,), name="hedgerow-watch", daemon=True)
         thread.start()
         return thread
 
-    def _on_decision(self) -> OnDecision | None:
-        if self.stores.relay is not None:
-            return self.stores.relay.add
-        return self.watch.add if self.watch is not None else None
-
     # ---- What an operator sees
 
+    def blocks(self, at: float) -> Sequence[Block]:
+        """Return the blocks in force: none while the site only observes."""
+        return () if self.app.settings.observe else self.stores.state.blocks(at)
+
     def campaigns(self) -> Sequence[Campaign]:
-        """Return all known campaigns, whichever process found them, the oldest first."""
+        """Return the known campaigns of all processes, the oldest first."""
         if self.stores.shared_watch is not None:
             return self.stores.shared_watch.campaigns()
         if self.watch is not None:
@@ -271,51 +348,61 @@ class Site:
         return self.stores.journal.campaigns(time.time()) if self.stores.journal is not None else ()
 
     def own_metrics(self) -> SiteMetrics:
-        """Return what this process has counted."""
+        """Return the metrics of this process."""
         counters, state, tarpit, relay = self.counters, self.stores.state, self.app.tarpit, self.stores.relay
         left_out = relay.left_out if relay is not None else self.watch.left_out if self.watch is not None else 0
         return SiteMetrics(
             decided=dict(counters.decided), untouched=dict(counters.skipped),
             upstream_errors=dict(counters.upstream_errors), challenges=dict(counters.challenges),
+            would_have=dict(counters.would_have), would_have_blocked=self.app.gate.would_have_blocked,
             blocked=self.app.gate.blocked, lost=self.stores.ledger.lost, forgotten=state.forgotten,
             left_out=left_out, inside=tarpit.inside, admitted=tarpit.admitted, turned_away=tarpit.turned_away,
             alone=state.alone,
         )  # fmt: skip
 
     def metrics(self) -> SiteMetrics:
-        """Return what all processes of this site have counted."""
+        """Return the metrics of all processes of this site."""
         others = self.stores.worker_metrics
         return self.own_metrics() if others is None else sum_metrics(self.own_metrics(), others.all())
 
     def publish_metrics(self) -> None:
-        """Tell the process beside the workers what this one has counted."""
+        """Store the metrics of this process for the side process."""
         if self.stores.worker_metrics is not None:
             self.stores.worker_metrics.put(msgspec.msgpack.encode(self.own_metrics()))
 
     def close(self) -> None:
-        """Stop all threads and write what waits."""
+        """Stop all threads and write everything that is pending."""
         if self.closed:
             return
         self.closed = True
-        stores = self.stores
-        if self._intake is not None:
-            self._intake.close()
         self._stop_watching.set()
-        if self._shared_watch is not None:
-            self._shared_watch.join()
-        if stores.relay is not None:
-            stores.relay.close()
-        if self.watch is not None:
-            # Before the journal, which keeps what the watch still finds.
-            self.watch.close()
-        if self.follower is not None:
-            self.follower.close()
-        self.lookups.close()
-        stores.ledger.close()
-        if stores.journal is not None:
-            stores.journal.close()
-        self.app.challenges.close()
-        stores.used_challenges.close()
-        if self._owns_state:
-            self.publish_metrics()
-            stores.state.close()
+        for backend in self._backends.values():
+            if backend.shared_watch is not None:
+                backend.shared_watch.join()
+        _close(self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
+        for backend in self._backends.values():
+            stores = backend.stores
+            # The watch closes before the journal, which stores its last findings.
+            _close(stores.relay, backend.watch, stores.ledger, stores.journal, stores.used_challenges)
+        self.publish_metrics()
+        for backend in self._backends.values():
+            if backend.stores.state is not self._passed_state:
+                backend.stores.state.close()
+
+
+def _start_watch(settings: Settings, stores: SiteStores) -> WatchThread | None:
+    """Start the watch, with the campaigns and sessions of the last run if this process stores them."""
+    if not stores.runs_watch or stores.shared_watch is not None:
+        return None
+    watch = build_watch(settings, build_policy(settings), stores.state.update_score)
+    if stores.journal is None:
+        return WatchThread(watch, queue=settings.watch.queue)
+    watch.note = stores.journal.note_campaign
+    watch.restore(WatchSnapshot(), stores.journal.campaigns(time.time()))
+    return WatchThread(watch, queue=settings.watch.queue, sessions=build_sessions(settings))
+
+
+def _close(*parts: SupportsClose | None) -> None:
+    for part in parts:
+        if part is not None:
+            part.close()

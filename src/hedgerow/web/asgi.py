@@ -16,38 +16,46 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
+from hedgerow.challenge.clearance import own_cookie
 from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import Decision
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import BY_PROGRAM, HIDDEN_KINDS, Visit
 from hedgerow.errors import UpstreamError
 from hedgerow.markers.html.content_coding import known_codings
 from hedgerow.request.account import AccountOf
 from hedgerow.request.identify import VISITOR_COOKIE
+from hedgerow.request.path_cookies import restored_cookies
+from hedgerow.request.robots_compliance import RobotsCompliance
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web import response_pages as pages
 from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
+from hedgerow.web.program_response import ProgramResponseRewriter
 from hedgerow.web.response import ResponseRewriter
 from hedgerow.web.response_headers import header, restored_etags
-from hedgerow.web.robots_fetch import read_robots
-from hedgerow.web.robots_response import RobotsResponseRewriter
+from hedgerow.web.response_pages import PageRequest, ResponsePage
+from hedgerow.web.robots import RobotsResponseRewriter, read_robots, without_body
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 _CLIENT_LEFT = 499
+_OK = 200
+_REDIRECTION = 300
 _INTERNAL_ERROR = 500
+_BAD_GATEWAY = 502
 _POLICY_VIOLATION = 1008
 _ROBOTS = "/robots.txt"
 # A robots.txt is always asked for as a whole and uncompressed.
 _PARTIAL = frozenset({b"range", b"if-range", b"if-none-match", b"if-modified-since", b"accept-encoding"})
 _RANGE = frozenset({b"range", b"if-range"})
-_NOWHERE = frozenset({"trap", "maze"})
-# Extensions by which an application sends a body past the middleware: they are not offered to it.
+_OWN_COOKIES = frozenset(
+    own_cookie(name, secure=secure) for name in (CLEARANCE_COOKIE, VISITOR_COOKIE) for secure in (False, True)
+)
+# Extensions by which an application could send a body past the middleware.
 _UNSEEN_BODIES = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 _DRIP_HEADERS = [
     (b"content-type", b"text/html; charset=utf-8"),
@@ -69,26 +77,21 @@ class Exchange:
     receive: Receive
     send: Send
 
-    @property
-    def preferences(self) -> dict[str, Any]:
-        """What decides in which form this client is answered."""
-        return {
-            "accept": header(self.headers, b"accept").decode("latin-1"),
-            "kind": self.visit.kind,
-            "method": self.visit.method,
-        }
+    def page_request(self, reference: str = "") -> PageRequest:
+        """Return what the form of a page for this client depends on."""
+        accept, contact = header(self.headers, b"accept").decode("latin-1"), self.app.settings.responses.contact
+        return PageRequest(accept, self.visit.kind, self.visit.method, reference, contact)
 
 
 class Hedgerow:
     """
-    Stands around an ASGI application.
+    Protects an ASGI application.
 
-    *settings* or the file *config* configure it; without either the defaults and the environment do. *clock* gives the
-    time of a visit in seconds since 1970.
+    *settings* or the file *config* configure it, otherwise the defaults and the environment. *clock* returns the time
+    of a visit in seconds since 1970.
     """
 
     waiter: Waiter = ON_LOOP
-    """How it waits; without an event loop in another way."""
     in_order = True
     """Whether the server passes headers on in the order in which the client sent them."""
 
@@ -124,7 +127,7 @@ class Hedgerow:
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
             if message["type"].startswith("lifespan.shutdown."):
-                await self.site.stores.state.disconnect()
+                await self.site.disconnect()
                 self.site.close()
             await send(message)
 
@@ -151,9 +154,14 @@ class Hedgerow:
             scheme=scope.get("scheme", ""), version=scope.get("http_version", ""),
             in_order=self.in_order,
         )  # fmt: skip
-        scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted}
-        if visit.raw_target:
-            # The application sees the page that is meant, without its marker.
+        scheme = scope.get("scheme", "http")
+        if trusted:
+            # In front of a proxy that speaks TLS the browser uses https. If the proxy does not say, nobody knows.
+            forwarded = header(scope["headers"], b"x-forwarded-proto").decode("latin-1").strip().lower()
+            scheme = forwarded if forwarded in {"http", "https"} else ""
+        scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted, "scheme": scheme}
+        if visit.raw_target and not _signs_mark(visit, scope["headers"]):
+            # The application gets the address without its marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
             scope["raw_path"], scope["query_string"] = path, query
             scope["path"] = unquote_to_bytes(path).decode("utf-8", "replace")
@@ -162,30 +170,36 @@ class Hedgerow:
     # ---- Respond
 
     async def _respond(self, exchange: Exchange) -> None:
-        """Carry out a decision. Observed only, every visit passes."""
+        """
+        Carry out a decision. If the site only observes, every visit passes.
+
+        If it also changes nothing, even Hedgerow's own paths and links without a page are the application's.
+        """
         app, visit, decision = exchange.app, exchange.visit, exchange.decision
         action = "pass" if app.settings.observe else decision.action
-        if visit.target.startswith(app.settings.challenge.path) and action in {"pass", "challenge"}:
-            # What a challenged visitor needs to answer.
+        if app.settings.is_neutral:
+            await self._pass_on(exchange)
+        elif visit.target.startswith(app.settings.challenge.path) and action in {"pass", "challenge"}:
+            # A challenged visitor needs these paths for the answer.
             await self._serve_challenge(exchange)
         elif lets_in(app, visit, decision):
             await self._pass_on(exchange)
         elif action != "pass":
             await self._turn_away(exchange)
         elif _leads_nowhere(visit):
-            await self._send_page(exchange, pages.not_found(**exchange.preferences))
+            await self._send_page(exchange, pages.not_found(exchange.page_request()))
         else:
             # A good bot has been shown a marked link: it is sent to the page's own address.
-            await self._send_page(exchange, pages.moved(visit.target))
+            await self._send_page(exchange, pages.redirect(301, visit.target))
 
     async def _turn_away(self, exchange: Exchange) -> None:
-        """Challenge, or detain where that was decided and there is room; else refuse."""
+        """Challenge or detain a visitor as decided; refuse if there is no room to detain."""
         app, visit, action = exchange.app, exchange.visit, exchange.decision.action
         if action == "challenge":
             reference = new_reference()
             page = await app.challenges.challenge(
                 visit, exchange.decision, exchange.headers, exchange.receive, reference
-            )
+            )  # fmt: skip
             await self._send_page(exchange, page, reference)
             return
         if action == "detain" and visit.method == "GET" and app.maze is not None:
@@ -200,10 +214,10 @@ class Hedgerow:
 
     async def _drip(self, pieces: Iterator[tuple[float, bytes]], receive: Receive, send: Send) -> None:
         """Send a page slowly, and stop as soon as the client has left or the site is about to close."""
-        async with self.waiter.watch_disconnect(receive) as watcher:
+        async with self.waiter.watch_disconnect(receive) as wait:
             await send({"type": "http.response.start", "status": 200, "headers": _DRIP_HEADERS})
             for pause, piece in pieces:
-                if await watcher.wait(pause) or self.site.closing:
+                if await wait(pause) or self.site.closing:
                     return
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
@@ -219,11 +233,11 @@ class Hedgerow:
         reference = new_reference()
         page = await exchange.app.challenges.serve(
             exchange.visit, exchange.decision, exchange.headers, exchange.receive, reference,
-            secure=exchange.scope.get("scheme") == "https",
+            secure=exchange.scope["hedgerow"]["scheme"] == "https",
         )  # fmt: skip
         await self._send_page(exchange, page, reference)
 
-    async def _send_page(self, exchange: Exchange, page: pages.ResponsePage, reference: str = "") -> None:
+    async def _send_page(self, exchange: Exchange, page: ResponsePage, reference: str = "") -> None:
         exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference)
         await exchange.send({"type": "http.response.start", "status": page.status, "headers": page.headers})
         await exchange.send({"type": "http.response.body", "body": page.body})
@@ -231,30 +245,33 @@ class Hedgerow:
     # ---- Rewrite
 
     async def _pass_on(self, exchange: Exchange) -> None:
-        """Have the application answer; its page is rewritten on its way out."""
+        """Let the application respond, and rewrite its page on its way out."""
         app, visit, decision, scope = exchange.app, exchange.visit, exchange.decision, exchange.scope
         headers, receive, send = exchange.headers, exchange.receive, exchange.send
-        scheme = scope.get("scheme", "http")
+        scheme = scope["hedgerow"]["scheme"]
         if "extensions" in scope:
             scope["extensions"] = {k: v for k, v in (scope["extensions"] or {}).items() if k not in _UNSEEN_BODIES}
-        if visit.claim:
-            self._fetch_robots(app, visit, scope)
+        compliance = app.gate.identifier.bot_verifier.robots_compliance if visit.claim else None
+        if compliance is not None and compliance.due(visit.host, visit.at):
+            self._read_robots(compliance, visit, scope)
         if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and app.changes_robots:
-            rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send)
+            rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send, scheme=scheme)
             inner: Scope = {**scope, "method": "GET", "headers": _application_headers(headers, visit, drop=_PARTIAL)}
         else:
-            rewriter = ResponseRewriter(app, visit, decision, send, scheme=scheme, request_headers=headers)
-            scope["headers"] = _application_headers(headers, visit)
+            rewrite = ProgramResponseRewriter if BY_PROGRAM in visit.anomalies else ResponseRewriter
+            rewriter = rewrite(app, visit, decision, send, scheme=scheme, request_headers=headers)
+            scope["headers"] = _application_headers(headers, visit, is_rewritten=app.changes_pages)
             inner = scope
         unchanged = dict(inner)
         answered = False
+        asked_at = time.perf_counter()
         try:
-            await self.app(inner, receive, rewriter)
+            await rewriter.request(self.app, inner, receive)
             if rewriter.is_range:
                 # Part of a page cannot be rewritten, and a crawler could ask for parts alone: it gets the whole page.
-                rewriter = ResponseRewriter(app, visit, decision, send, scheme=scheme)
+                rewriter = type(rewriter)(app, rewriter.visit, rewriter.decision, send, scheme=scheme)
                 whole = {**unchanged, "headers": _application_headers(headers, visit, drop=_RANGE)}
-                await self.app(whole, _without_body(receive), rewriter)
+                await self.app(whole, without_body(receive), rewriter)
             if rewriter.is_stopped:
                 answered = True
                 await self._turn_away(replace(exchange, visit=rewriter.visit, decision=rewriter.decision))
@@ -264,23 +281,21 @@ class Hedgerow:
                 raise
             answered = True
             reference = new_reference()
-            page = pages.unavailable(
-                error.kind, reference=reference, contact=app.settings.responses.contact, **exchange.preferences
-            )
+            page = pages.unavailable(error.kind, exchange.page_request(reference))
             await self._send_page(replace(exchange, visit=rewriter.visit, decision=rewriter.decision), page, reference)
         except Exception:
             rewriter.status = rewriter.status if rewriter.started else _INTERNAL_ERROR
             raise
         finally:
+            if rewriter.answered_at and rewriter.visit.kind == "page" and rewriter.status == _OK:
+                app.page_times.add(rewriter.answered_at - asked_at)
             if not answered:
+                rewriter.finish()
                 app.gate.record(rewriter.visit, rewriter.decision, rewriter.status or _CLIENT_LEFT)
 
-    def _fetch_robots(self, app: App, visit: Visit, scope: Scope) -> None:
-        """A bot is here: read its host's robots.txt in the background, if it is not known."""
-        robots_compliance = app.gate.identifier.bot_verifier.robots_compliance
-        if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
-            return
-        task = asyncio.ensure_future(read_robots(self.app, scope, robots_compliance, visit))
+    def _read_robots(self, compliance: RobotsCompliance, visit: Visit, scope: Scope) -> None:
+        """Read the robots.txt of a host in the background."""
+        task = asyncio.ensure_future(read_robots(self.app, scope, compliance, visit, self.waiter))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -292,18 +307,42 @@ class Hedgerow:
         decision = await app.gate.decide(visit)
         if decision.action == "pass" or app.settings.observe:
             app.gate.record(visit, decision, 101)
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, _without_pages(send))
             return
         await receive()
         reference = new_reference()
         page = _refusal(Exchange(app, visit, decision, scope, scope["headers"], receive, send), reference)
         app.gate.record(visit, decision, page.status, reference)
-        if "websocket.http.response" in (scope.get("extensions") or {}):
-            start = {"type": "websocket.http.response.start", "status": page.status, "headers": page.headers}
-            await send(start)
-            await send({"type": "websocket.http.response.body", "body": page.body})
-        else:
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        await refuse_websocket(scope, send, page, _POLICY_VIOLATION)
+
+
+async def refuse_websocket(scope: Scope, send: Send, page: ResponsePage, code: int) -> None:
+    """Respond to a handshake with *page*, or close it with *code* if the server supports no response."""
+    if "websocket.http.response" in (scope.get("extensions") or {}):
+        await send({"type": "websocket.http.response.start", "status": page.status, "headers": page.headers})
+        await send({"type": "websocket.http.response.body", "body": page.body})
+    else:
+        await send({"type": "websocket.close", "code": code})
+
+
+def _without_pages(send: Send) -> Send:
+    """
+    Return a `send` for a websocket that turns a successful response without a websocket into an empty 502.
+
+    Browsers show no such response to anybody. To a crawler it would be a page that was neither counted nor marked.
+    """
+    is_page = False
+
+    async def sent(message: Message) -> None:
+        nonlocal is_page
+        if message["type"] == "websocket.http.response.start" and message["status"] < _REDIRECTION:
+            is_page = True
+            message = {**message, "status": _BAD_GATEWAY, "headers": []}
+        elif message["type"] == "websocket.http.response.body" and is_page:
+            message = {**message, "body": b""}
+        await send(message)
+
+    return sent
 
 
 def new_reference() -> str:
@@ -314,66 +353,68 @@ def new_reference() -> str:
 
 def lets_in(app: App, visit: Visit, decision: Decision) -> bool:
     """Return whether a visit goes on to the application, unless it is to a reserved path."""
-    return (
-        (decision.action == "pass" or app.settings.observe)
+    return app.settings.is_neutral or (
+        (decision.action == "pass" or bool(app.settings.observe))
         and not _leads_nowhere(visit)
         and not (visit.bot and visit.raw_target)
     )
 
 
 def _leads_nowhere(visit: Visit) -> bool:
-    """Return whether a visit asks for a link of ours without a page: a changed one, or a trap that was forgiven."""
-    return visit.tampered or (visit.marker is not None and visit.marker.kind in _NOWHERE)
+    """Return whether a visit uses a marked link without a page: a changed one, or a trap that was forgiven."""
+    return visit.is_page_unknown or (visit.marker is not None and visit.marker.kind in HIDDEN_KINDS)
 
 
-def _refusal(exchange: Exchange, reference: str) -> pages.ResponsePage:
-    responses = exchange.app.settings.responses
+def _signs_mark(visit: Visit, headers: RawHeaders) -> bool:
+    """
+    Return whether the client's Digest authentication signs the address with its mark.
+
+    Then the application must get that address, with one parameter more, or the signature would not fit.
+    """
+    authorization = header(headers, b"authorization")
+    if authorization[:7].lower() != b"digest ":
+        return False
+    signed = visit.raw_target.encode("latin-1")
+    is_same_path = visit.raw_target.partition("?")[0] == visit.target.partition("?")[0]
+    return is_same_path and b'uri="%b"' % signed in authorization
+
+
+def _refusal(exchange: Exchange, reference: str) -> ResponsePage:
+    visit, settings = exchange.visit, exchange.app.settings
     return pages.refusal(
-        exchange.decision,
-        at=exchange.visit.at,
-        reference=reference,
-        contact=responses.contact,
-        site=responses.site or exchange.visit.host,
-        **exchange.preferences,
-    )
+        exchange.decision, exchange.page_request(reference), at=visit.at, site=settings.responses.site or visit.host,
+        start=next((entry for entry in settings.marker.entries if "*" not in entry), ""),
+    )  # fmt: skip
 
 
-def _application_headers(headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset()) -> RawHeaders:
+def _application_headers(
+    headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
+) -> RawHeaders:
     """
-    Return the headers as the application is to see them.
+    Return headers for the application: its own ETags and addresses, no cookie of ours, no unknown codings.
 
-    They have its own ETags, its own addresses as referrers, no cookie of ours, and no coding that cannot be undone.
+    A page that is not rewritten may have any coding. A copy with links that were marked earlier is not confirmed.
     """
+    if header(headers, b"service-worker"):
+        # Something is added to a service worker, which must not be compressed for that.
+        drop |= {b"accept-encoding"}
     changed = []
     for pair in headers:
         name, value = pair
         if name in drop:
             continue
-        if name == b"accept-encoding":
+        if name == b"accept-encoding" and is_rewritten:
             changed.append((name, known_codings(value)))
-        elif name in {b"if-none-match", b"if-match"}:
+        elif name == b"if-match" or (name == b"if-none-match" and is_rewritten):
             changed.append((name, restored_etags(value)))
         elif name == b"referer":
             changed.append((name, visit.referrer.encode("latin-1")))
         elif name == b"cookie" and VISITOR_COOKIE in value:
-            # The name of one cookie is the beginning of the other's.
-            cookies = _without_cookie(_without_cookie(value, CLEARANCE_COOKIE), VISITOR_COOKIE)
-            if cookies:
+            # One cookie's name is part of the others'.
+            others = [one for one in value.split(b";") if one.partition(b"=")[0].strip() not in _OWN_COOKIES]
+            path, cookies = visit.path.encode("latin-1"), b";".join(others).strip()
+            if cookies := restored_cookies(cookies, path, hidden=visit.is_path_hidden):
                 changed.append((name, cookies))
         else:
             changed.append(pair)
     return changed
-
-
-def _without_cookie(value: bytes, name: bytes) -> bytes:
-    return b";".join(pair for pair in value.split(b";") if pair.partition(b"=")[0].strip() != name).strip()
-
-
-def _without_body(receive: Receive) -> Receive:
-    """Return a `receive` for an application that is asked a second time: the first time took the empty body."""
-    messages: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def received() -> Message:
-        return messages.pop() if messages else await receive()
-
-    return received

@@ -7,11 +7,15 @@ from datetime import datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.core.address import Proxies
+from hedgerow.core.daily_limits import DailyLimits
 from hedgerow.core.engine import Engine
 from hedgerow.core.gate import Gate
 from hedgerow.core.ledger import Ledger
+from hedgerow.core.page_times import PageTimes
 from hedgerow.core.state import State
 from hedgerow.detectors.registry import registry
 from hedgerow.detectors.spec import DetectorContext
@@ -20,29 +24,39 @@ from hedgerow.markers.rules import Patterns, Rules
 from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy, PolicyThresholds
 from hedgerow.request.account import AccountOf, Accounts
+from hedgerow.request.bot_cache import BotCache
 from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, thumbprint
-from hedgerow.request.bot_verifier import BotCache, BotVerifier
-from hedgerow.request.bots import KnownBot
+from hedgerow.request.bots import BotVerifier, KnownBot
 from hedgerow.request.identify import Identifier
-from hedgerow.settings.marker import SCRIPTED_RULES
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.load import Settings
+from hedgerow.settings.tables import SCRIPTED_RULES
 from hedgerow.web.bots import all_bots, build_bots, refused_bots
 from hedgerow.web.stores import build_ledger, build_state, build_token_codecs
+
+
+def unmarked(settings: Settings) -> Settings:
+    """Return settings under which no response is changed: no marks, and nobody is expected to follow marked links."""
+    replace = msgspec.structs.replace
+    marker = replace(settings.marker, mode="off", rules=(), strict=False, closed=())
+    return replace(settings, marker=marker, traps=replace(settings.traps, enabled=False))
 
 
 def build_rules(settings: Settings) -> Rules:
     """Build the rules that say which links are marked, and how."""
     marker = settings.marker
     rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
-    return Rules(marker.mode, [(rule.path, rule.mode) for rule in rules])
+    closed, entries = Patterns(["*"] if marker.strict else marker.closed), Patterns(marker.entries)
+    return Rules(
+        marker.mode, [(rule.path, rule.mode) for rule in rules],
+        (lambda target: closed.match(target) and not entries.match(target)) if marker.strict or marker.closed else None,
+    )  # fmt: skip
 
 
 def build_bot_verifier(settings: Settings, bot_cache: BotCache) -> BotVerifier:
     bots = settings.bots
     known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
-    signatures = Signatures(
-        bot_cache.keys, known, any_signer=bots.signatures == "any", insecure=bots.insecure_directories
-    )  # fmt: skip
+    any_signer, insecure = bots.signatures == "any", bots.insecure_directories
+    signatures = Signatures(bot_cache.keys, known, any_signer=any_signer, insecure=insecure)
     return BotVerifier(
         build_bots(settings, bot_cache.proofs),
         signatures if bots.enabled and bots.signatures != "off" else None,
@@ -51,7 +65,7 @@ def build_bot_verifier(settings: Settings, bot_cache: BotCache) -> BotVerifier:
 
 
 def configure_bot_cache(bot_cache: BotCache, settings: Settings) -> None:
-    """Have what is remembered about bots follow these settings."""
+    """Apply the settings to the cached facts about bots."""
     bots, robots_compliance = settings.bots, bot_cache.robots_compliance
     bot_cache.keys.configured = {
         thumbprint(x.rstrip("=")): (KnownBot(one.name, one.category, signer=one.host), PublicKey(key))
@@ -64,53 +78,49 @@ def configure_bot_cache(bot_cache: BotCache, settings: Settings) -> None:
 
 
 def build_engine(
-    settings: Settings, pages: PageDigests, rules: Rules, lists: Lists | None = None, *, entries: bool = True
+    settings: Settings,
+    pages: PageDigests,
+    rules: Rules,
+    lists: Lists | None = None,
+    *,
+    entries: bool = True,
+    page_times: PageTimes | None = None,
+    daily_limits: DailyLimits | None = None,
 ) -> Engine:
-    open_to_all = Patterns(settings.marker.entries)
     refused = [bot.name for bot in refused_bots(settings)]
     context = DetectorContext(
         settings=settings,
         page_name=pages.name,
         marks_links=rules.marks,
         is_marked=lambda target: rules.mode_of(target) != "off",
-        is_closed=lambda target: settings.marker.strict and not open_to_all.match(target),
+        is_closed=rules.is_closed,
         refused_bots=refused if settings.bots.enabled else None,
         access_log=not entries,
+        clears_silently=entries and settings.clears_silently,
+        page_times=page_times,
+        daily_limits=daily_limits,
     )
     detectors, needs = registry().build(context)
     contain = settings.containment
+    contains = context.clears_silently if contain.enabled == "auto" else contain.enabled
     return Engine(
         detectors, build_policy(settings), needs=needs, weights=settings.policy.weights, lists=lists,
-        white_volume=contain.white_volume if contain.enabled else 0,
+        white_volume=contain.white_volume if contains else 0, browser_signs=context.browser_signs,
     )  # fmt: skip
 
 
 def build_policy(settings: Settings) -> DecisionPolicy:
     policy = settings.policy
-    thresholds = PolicyThresholds(
-        refuse_at=policy.refuse_at,
-        suspect_at=policy.suspect_at,
-        half_life=policy.half_life,
-        wrong_from=policy.wrong_from,
-        wrong_visits=policy.wrong_visits,
-        challenges=policy.challenges,
-        block_for=policy.block_for,
-        suspects=policy.suspects,
-    )
     return DecisionPolicy(
-        registry().rules(settings),
-        thresholds,
-        renew=settings.density.renew,
-        strikes=settings.identity.strikes,
-        day_of=day_of(ZoneInfo(policy.timezone)),
-        lengthen=policy.lengthen,
-        longest=policy.longest_block,
-    )
+        registry().rules(settings), msgspec.convert(policy, PolicyThresholds, from_attributes=True),
+        renew=settings.density.renew, strikes=settings.identity.strikes, day_of=day_of(ZoneInfo(policy.timezone)),
+        lengthen=policy.lengthen, longest=policy.longest_block,
+    )  # fmt: skip
 
 
 def day_of(zone: ZoneInfo) -> Callable[[float], int]:
     """Return a function from a time to the number of its day in *zone*."""
-    # A busy site asks for the same second many times, and within one the day is the same wherever that is.
+    # Cached by second: a busy site asks for the same second many times, and no time zone changes the day within one.
     day_of_second = lru_cache(maxsize=64)(lambda second: datetime.fromtimestamp(second, zone).toordinal())
     return lambda at: day_of_second(at // 1)
 
@@ -128,7 +138,7 @@ def build_identifier(
         accounts=Accounts(cookie=identity.account_cookie, header=identity.account_header, callable_=account_of),
         bot_verifier=build_bot_verifier(settings, bot_cache),
         tls_header=identity.tls_header,
-        seals=tokens,
+        tokens=tokens,
         prefix=settings.marker.prefix,
         clearances=clearances,
     )
@@ -137,28 +147,22 @@ def build_identifier(
 def build_gate(
     settings: Settings,
     *,
-    seals: TokenCodecs | None = None,
+    tokens: TokenCodecs | None = None,
     state: State | None = None,
     ledger: Ledger | None = None,
     account_of: AccountOf | None = None,
     entries: bool = True,
     lists: Lists | None = None,
 ) -> Gate:
-    """
-    Build a gate that stands alone, without a site: for a replay, and for tests.
-
-    *entries* is false for an access log, where a visit without a marker means nothing. Without *lists* none are used.
-    """
+    """Build a gate without a site. *entries* is false for an access log, in which a missing marker means nothing."""
     bot_cache, pages = BotCache(), PageDigests()
     configure_bot_cache(bot_cache, settings)
-    tokens = build_token_codecs(settings) if seals is None else seals
+    tokens = build_token_codecs(settings) if tokens is None else tokens
+    # Not `state or ...`: an empty store may be false.
     gate = Gate(
         build_engine(settings, pages, build_rules(settings), lists, entries=entries),
-        # Not `state or ...`: stores that hold nothing yet may be false.
-        build_state(settings) if state is None else state,
-        build_ledger(settings) if ledger is None else ledger,
-        build_identifier(settings, tokens, bot_cache, account_of),
-        pages,
-    )
+        build_state(settings) if state is None else state, build_ledger(settings) if ledger is None else ledger,
+        build_identifier(settings, tokens, bot_cache, account_of), pages,
+    )  # fmt: skip
     gate.needs_ledger = settings.ledger.on_failure == "closed"
     return gate

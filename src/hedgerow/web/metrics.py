@@ -1,4 +1,4 @@
-"""What a site counts: in one process, and in all its workers together."""
+"""The metrics of a site: of one process, and of all its workers together."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SiteCounters:
-    """Counts since the start of this process, which go on when settings are reloaded."""
+    """Counts since the start of this process, which a reload does not reset. Their meaning is that of `SiteMetrics`."""
 
     decided: Counter[str] = field(default_factory=Counter)
-    """Visits by action, and those that were not passed by code."""
+    would_have: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
-    """Pages passed on without bait, by reason."""
     upstream_errors: Counter[str] = field(default_factory=Counter)
     challenges: Counter[str] = field(default_factory=Counter)
 
     def count_skipped(self, reason: str, target: str) -> None:
-        """Count a page that could not be read; the first of its kind is logged."""
+        """Count a page that could not be read, and log the first for each reason."""
         self.skipped[reason] += 1
         if self.skipped[reason] == 1:
             log.warning("pages are passed on without hidden links (%s), the first of them %s", reason, ascii(target))
@@ -33,11 +32,11 @@ class SiteCounters:
 
 class SiteMetrics(msgspec.Struct):
     """
-    Counts since the start, as processes tell them to each other.
+    Counts since the start, as processes send them to each other.
 
-    *decided* has visits by action, and those that were not passed by code. *untouched* are pages passed on without
-    bait, by reason. *inside* are the clients detained now, and *alone* the visits that were decided without the state
-    that all gates share.
+    *decided* has visits by action, and those that were not passed by code. *would_have* has the same for what would
+    have been done while the site only observed; those visits passed. *untouched* are pages without bait, by
+    reason. *inside* are the clients detained now. *alone* are visits decided while the shared state was unreachable.
     """
 
     decided: dict[str, int] = {}
@@ -45,6 +44,8 @@ class SiteMetrics(msgspec.Struct):
     upstream_errors: dict[str, int] = {}
     challenges: dict[str, int] = {}
     blocked: int = 0
+    would_have: dict[str, int] = {}
+    would_have_blocked: int = 0
     lost: int = 0
     forgotten: int = 0
     left_out: int = 0
@@ -54,24 +55,21 @@ class SiteMetrics(msgspec.Struct):
     alone: int = 0
 
 
-_MAPS = frozenset({"decided", "untouched", "upstream_errors", "challenges"})
-
-
 def sum_metrics(own: SiteMetrics, others: Mapping[int, bytes]) -> SiteMetrics:
-    """Add those of other processes, by process id, to *own*. In a process that has ended nobody is detained."""
+    """Add the metrics of other processes, by process id, to *own*. A process that has ended detains nobody."""
     total = msgspec.structs.replace(own)
     for process, data in others.items():
-        tally = msgspec.msgpack.decode(data, type=SiteMetrics)
+        counted = msgspec.msgpack.decode(data, type=SiteMetrics)
         for name in SiteMetrics.__struct_fields__:
-            value, more = getattr(total, name), getattr(tally, name)
-            if name in _MAPS:
+            value, more = getattr(total, name), getattr(counted, name)
+            if isinstance(value, dict):
                 setattr(total, name, dict(Counter(value) + Counter(more)))
-            elif name != "inside" or _lives(process):
+            elif name != "inside" or _is_running(process):
                 setattr(total, name, value + more)
     return total
 
 
-def _lives(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except OSError:

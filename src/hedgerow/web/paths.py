@@ -1,11 +1,14 @@
-"""The files of a site. Imports little, because commands that read one file use it too."""
+"""The files of a site. This module imports little, because commands that read only one file use it too."""
 
 from __future__ import annotations
 
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from hedgerow.settings.schema import Settings
+from hedgerow.settings.load import Settings
 
 
 def state_directory(settings: Settings) -> Path:
@@ -27,15 +30,44 @@ def ledger_path(settings: Settings) -> Path:
 
 
 def state_path(settings: Settings) -> Path:
-    """Return the file of blocks, scores, campaigns and pending sessions."""
-    return state_directory(settings) / "state.sqlite"
+    """
+    Return the file of blocks, scores, campaigns and pending sessions.
+
+    What a site finds while it observes is in another file, so that it never has consequences.
+    """
+    return state_directory(settings) / ("observed.sqlite" if settings.observe else "state.sqlite")
 
 
 def shared_path(settings: Settings) -> Path:
     """Return the file that workers share."""
-    return state_directory(settings) / "state.lmdb"
+    return state_directory(settings) / ("observed.lmdb" if settings.observe else "state.lmdb")
+
+
+def redis_prefix(settings: Settings) -> str:
+    """Return what all keys in Redis start with."""
+    return settings.state.prefix + ("observed:" if settings.observe else "")
+
+
+def limits_path(settings: Settings) -> Path:
+    """Return the file of the limits that were derived from the days of people."""
+    return state_directory(settings) / "limits.json"
 
 
 def ranges_path(settings: Settings) -> Path:
     """Return the file of address ranges that bots' operators publish."""
     return state_directory(settings) / "ranges.json"
+
+
+@contextmanager
+def temporary_file(path: Path, data: bytes) -> Iterator[Path]:
+    """Write a file next to *path*, to be moved there in one step. Whatever is left of it is removed."""
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)

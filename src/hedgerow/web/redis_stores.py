@@ -10,16 +10,15 @@ from hedgerow.core.decision import Campaign, ScoreUpdate
 from hedgerow.core.ledger import Ledger
 from hedgerow.settings import Settings
 from hedgerow.state.redis.address import RedisAddress, RedisUnavailable, parse_redis_address
-from hedgerow.state.redis.clearance_usage import RedisClearanceUsage
-from hedgerow.state.redis.revoked_bots import RedisRevokedBots
 from hedgerow.state.redis.scripts import Scripts
+from hedgerow.state.redis.shared_stores import RedisClearanceUsage, RedisRevokedBots, RedisUsedChallenges
 from hedgerow.state.redis.state import RedisState
-from hedgerow.state.redis.used_challenges import RedisUsedChallenges
 from hedgerow.watch.redis_streams import SharedWatch, Streams, WatchFactory
 from hedgerow.watch.relay import Relay
 from hedgerow.watch.watch import Watch
 from hedgerow.web.gate import build_policy
-from hedgerow.web.stores import SiteStores, rate_limits
+from hedgerow.web.paths import redis_prefix
+from hedgerow.web.stores import SiteStores, rate_limits, state_limits
 from hedgerow.web.watch import build_watch
 
 
@@ -27,25 +26,20 @@ def build_address(settings: Settings) -> RedisAddress:
     return parse_redis_address(settings.state.url, password=settings.state.password, ca_file=settings.state.ca_file)
 
 
-def build_redis(settings: Settings, *, patience: float | None = None) -> RedisState:
-    """Build the state; it waits for Redis as long as the settings say, or for *patience* seconds."""
+def build_redis(settings: Settings, *, timeout: float | None = None) -> RedisState:
+    """Build the state. It waits for Redis for *timeout* seconds, by default as long as the settings say."""
     state = settings.state
     return RedisState(
-        build_address(settings),
-        rate_limits(settings),
-        prefix=state.prefix,
-        memory=state.memory,
-        most_blocks=state.blocks,
-        remember=settings.policy.remember,
-        closed=state.on_failure == "closed",
-        patience=state.timeout if patience is None else patience,
-    )
+        build_address(settings), rate_limits(settings), prefix=redis_prefix(settings),
+        closed=state.on_failure == "closed", timeout=state.timeout if timeout is None else timeout,
+        **state_limits(settings),
+    )  # fmt: skip
 
 
 def build_redis_stores(settings: Settings, *, ledger: Ledger) -> SiteStores:
     """Build the stores of one gate of any number."""
     state = build_redis(settings)
-    streams = Streams(build_address(settings), settings.state.prefix)
+    streams = Streams(build_address(settings), redis_prefix(settings))
     return SiteStores(
         state, ledger,
         RedisUsedChallenges(state, most=settings.challenge.spent, closed=settings.state.on_failure == "closed"),
@@ -67,16 +61,15 @@ def _watch_maker(settings: Settings) -> WatchFactory:
 
 
 class SiteWatch(SharedWatch):
-    """The watch of a site under *settings*, divided between processes; *state* has what all of them have found."""
+    """The watch of a site, divided between processes; *state* has the findings of all of them."""
 
     def __init__(self, settings: Settings, state: RedisState) -> None:
-        own = settings.state
-        scripts = Scripts(own.prefix, (), memory=own.memory, most_blocks=own.blocks, remember=settings.policy.remember)
+        scripts = Scripts(redis_prefix(settings), (), **state_limits(settings))
         super().__init__(build_address(settings), scripts, _watch_maker(settings))
         self._state = state
 
     def reload(self, settings: Settings) -> None:
-        """Go on under these settings."""
+        """Continue under these settings."""
         self.use(_watch_maker(settings))
 
     def campaigns(self) -> Sequence[Campaign]:

@@ -1,69 +1,85 @@
 """
-Rewrite a response on its way to the client, message by message.
+Rewrites a response on its way to the client, message by message.
 
-A `ResponseRewriter` takes the place of the server's `send`. Most messages go straight through. The start of a page is
-held back until its first bytes are there: only then is it known whether the page can be rewritten, whether these bytes
-are all of it, and so what its headers must say.
+A `ResponseRewriter` takes the place of the server's `send` and forwards most messages unchanged. It holds the start of
+a page until the first bytes of the body have arrived. Only then is it known whether the page can be rewritten, whether
+these bytes are all of it, and what its headers must be.
 
-Only `text/html` is rewritten, and only where its content coding and its charset can be undone and done again. Every
-other body is passed on byte for byte.
+Only `text/html` is rewritten, and only if its content coding and charset can be decoded and encoded again. Every other
+body is forwarded byte for byte.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
-from hedgerow.core.decision import Decision
+from hedgerow.challenge.clearance import own_cookie
+from hedgerow.core.decision import CLOSED, Decision
 from hedgerow.core.request_kind import kind_of
 from hedgerow.core.visit import Kind, Visit
+from hedgerow.detectors.driven_browser import SignsSettings
+from hedgerow.detectors.marker_integrity import next_generation
+from hedgerow.markers.clean import SCRIPT_HASH
+from hedgerow.markers.encoding import VISITOR_BYTES
 from hedgerow.markers.html.charset import carried_charset, from_utf8, tells_charset, to_utf8
 from hedgerow.markers.html.content_coding import BrokenCoding, Decoder, Encoder, codec
+from hedgerow.markers.html.csp import forbids_scripts
+from hedgerow.markers.html.listing import is_listing
 from hedgerow.markers.resolve import PageLocation, resolve
 from hedgerow.markers.rewrite import PageRewriter, readable_address
-from hedgerow.markers.token import VISITOR_BYTES, TokenCodec, page_digest, visitor_digest
+from hedgerow.markers.scripts import LINKS_HASH, WORKER_SCRIPT
+from hedgerow.markers.token import TokenCodec, page_digest, visitor_digest
+from hedgerow.request.browser_signs import asks_for_privacy, is_page_view
+from hedgerow.request.client_kind import claims_styles
 from hedgerow.request.identify import VISITOR_COOKIE
+from hedgerow.request.path_cookies import COPY, spread_cookie
 from hedgerow.traps.bait import Bait
 from hedgerow.web.app import App
-from hedgerow.web.asgi_types import Message, Send
+from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
+from hedgerow.web.challenge.pages import CLEARANCE_SCRIPT
 from hedgerow.web.response_headers import (
+    POLICIES,
     Headers,
     changed_headers,
     has_our_etag,
     header,
+    is_attachment,
     is_html,
     marked_headers,
+    page_script,
     permitting_headers,
     private_headers,
 )
 
+_OK = 200
 _SUCCESS = range(200, 300)
 _PARTIAL = 206
 _FOUND = 302
 _NOT_MODIFIED = 304
 _NO_BODY = frozenset({204, 205})
 _PARTS = b"multipart/byteranges"
+_HTML_PART = re.compile(rb"\ncontent-type[\t ]*:[\t ]*text/html", re.IGNORECASE)
 _XHTML = b"application/xhtml+xml"
 
-# What may stand before a page proper. Atomic and possessive: otherwise a few dozen comments in a row could be split in
-# millions of ways.
+# What may precede a page. Atomic and possessive: otherwise a few dozen comments could be split in millions of ways.
 _PREAMBLE = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\t\n\f\r ]++|(?><!--.*?-->)|<\?[^>]*+>)*+", re.DOTALL)
 # Some minifiers write "<!doctypehtml>", and browsers accept it.
 _ROOT = re.compile(rb"<(?:!doctype|html(?=[\t\n\f\r />]))", re.IGNORECASE)
 _UTF_8 = re.compile(rb"text/html; ?charset=utf-8", re.IGNORECASE)
 _MAY_BEGIN = (b"<!doctype", b"<html ", b"<!--", b"<?")
-_LONGEST_START = 8_192
-_LARGEST_CARRIED = 1_048_576
-_MOST_HELD = 2_097_152
-
-_MOST_LINKED_VISITORS = 4
+_MAX_START = 8_192
+_MAX_TRANSCODED = 1_048_576
+_MAX_HELD = 2_097_152
+_MAX_LINKED_VISITORS = 4
 _COOKIE_AGE = 30 * 86_400
 
 
 class _NotRewritable(Exception):  # noqa: N818 - an outcome, not a fault
-    """The body must be passed on as it is; nothing of it has been sent yet."""
+    """The body must be forwarded unchanged; nothing of it has been sent yet."""
 
     def __init__(self, reason: Literal["coding", "broken", "charset", "fragment"]) -> None:
         self.reason = reason
@@ -72,9 +88,9 @@ class _NotRewritable(Exception):  # noqa: N818 - an outcome, not a fault
 
 def beginning_of(start: bytes, *, final: bool) -> Literal["document", "fragment", "text"] | None:
     """
-    Tell by its *start* whether a body is a whole page, a fragment of one, or no HTML, such as JSON under a wrong type.
+    Tell by its *start* whether a body is a page, a fragment of one, or no HTML, such as JSON with a wrong type.
 
-    None where more must come to tell; with *final* nothing more comes.
+    Returns None if more bytes are needed; with *final* there are no more.
     """
     preamble = _PREAMBLE.match(start)
     begins_at = preamble.end() if preamble else 0
@@ -96,22 +112,21 @@ def _decoded(decoder: Decoder, data: bytes, *, final: bool) -> Iterator[bytes]:
 
 @lru_cache(maxsize=1 << 12)
 def _cookie_of(codec: TokenCodec, issued_to: bytes, visitors: bytes, *, secure: bool) -> bytes:
-    """Return the cookie that names *visitors*. A client that does not keep it gets the same one with every page."""
+    """Return the cookie that names *visitors*. A client that drops it gets the same one with every page."""
     token = codec.seal("visitor", issued_to, bytes(VISITOR_BYTES), visitors)
-    more = b"; Secure" if secure else b""
-    return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (VISITOR_COOKIE, token, _COOKIE_AGE, more)
+    name, more = own_cookie(VISITOR_COOKIE, secure=secure), b"; Secure" if secure else b""
+    return b"%b=%b; Path=/; Max-Age=%d; HttpOnly; SameSite=Lax%b" % (name, token, _COOKIE_AGE, more)
 
 
 class ResponseRewriter:
     """
-    Passes one response on; where it is a page, its links are marked and it gets hidden links.
+    Forwards one response; if it is a page, its links are marked and hidden links are added.
 
-    *request_headers* tell whether the client has the rewritten page and asks if it is still valid. Where the
-    application answers with a part of a page, `is_range` is set and nothing is passed on: the caller must ask for the
-    whole page.
+    *request_headers* show whether the client has the rewritten page and asks if it is still valid. If the application
+    responds with a part of a page, `is_range` is set and nothing is forwarded: the caller must request the whole page.
 
-    A visit that claimed to want an image, and is answered with a page, is decided on again as what it is: `visit` and
-    `decision` then change. Where `is_stopped` is set, nothing has been passed on: the caller must refuse the visit.
+    A visit that claimed to want an image, and is answered with a page, is decided on again as a page view: `visit` and
+    `decision` then change. If `is_stopped` is set, nothing has been forwarded: the caller must refuse the visit.
     """
 
     def __init__(
@@ -127,6 +142,7 @@ class ResponseRewriter:
         self.visit = visit
         self.decision = decision
         self.status = 0
+        self.answered_at = 0.0
         self.started = False
         self.is_range = False
         self.is_stopped = False
@@ -135,15 +151,18 @@ class ResponseRewriter:
         self._secure = scheme == "https"
         self._request_headers = request_headers
         self._page = self._page_rewriter(scheme) if app.changes_pages and not visit.bot else None
-        # The start of a page, as long as it is held back, and the body that has come since.
+        # The start of a page while it is held, and the body received since.
         self._start: Message | None = None
         self._held: list[bytes] = []
         self._is_rewriting = False
         self._is_over = False
+        # What follows the body of a response that is forwarded.
+        self._suffix = b""
 
     def _page_rewriter(self, scheme: str) -> PageRewriter:
         app, visit = self._app, self.visit
         prefix = app.settings.marker.prefix
+        is_opaque = visit.marker is not None and visit.raw_target.startswith(prefix)
         return PageRewriter(
             PageLocation(scheme.encode(), visit.host.encode("latin-1"), visit.target.encode("latin-1")),
             app.rules,
@@ -152,19 +171,24 @@ class ResponseRewriter:
             app.tokens.of(visit.host),
             visitor_digest(visit.visitor),
             app.gate.pages.remember(visit.target),
+            at=visit.at,
+            generation=next_generation(visit),
             # A readable address shows where the page is.
-            shown_at=visit.raw_target.encode("latin-1")
-            if visit.marker and visit.raw_target.startswith(prefix)
-            else b"",
+            shown_at=visit.raw_target.encode("latin-1") if is_opaque else b"",
         )
+
+    async def request(self, app: AsgiApp, scope: Scope, receive: Receive) -> None:
+        """Let the application respond."""
+        await app(scope, receive, self)
 
     async def __call__(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.start":
-            # ASGI lets headers be missing, or be any iterable.
+            # In ASGI the headers may be missing, or any iterable.
             message = {**message, "headers": list(message.get("headers", ()))}
-            self.status = message["status"]
-            if await self._must_hold(message):
+            self.status, self.answered_at = message["status"], time.perf_counter()
+            await self._refuse_closed(message["headers"])
+            if not self.is_stopped and await self._must_hold(message):
                 self._start = message
                 return
             self.started = not self.is_stopped
@@ -175,33 +199,52 @@ class ResponseRewriter:
         elif kind == "http.response.body" and self._is_rewriting:
             await self._go_on(message)
             return
+        elif kind == "http.response.body" and self._suffix and not message.get("more_body", False):
+            message = {**message, "body": message.get("body", b"") + self._suffix}
         if not (self.is_range or self.is_stopped or self._is_over):
             await self._send(message)
 
+    def finish(self) -> None:
+        """Complete `decision` when the response is over, or its client has left."""
+
     # ---- The start of a response
 
+    async def _refuse_closed(self, headers: Headers) -> None:
+        """Stop HTML of a page that opens only by a marked link, whatever the request says that the HTML is for."""
+        visit = self.visit
+        if visit.marker is None and not visit.bot and self._app.rules.is_closed(visit.target):
+            content_type = header(headers, b"content-type")
+            if is_html(content_type) or content_type[: len(_XHTML)].lower() == _XHTML:
+                await self._count_as_page()
+
     async def _must_hold(self, start: Message) -> bool:
-        """Return whether the response is a page to rewrite. The headers of one without a body are changed here."""
+        """Return whether the response is a page to rewrite. The headers of a page without a body are changed here."""
         page = self._page
-        if page is not None and self._app.rules.marks:
-            start["headers"] = marked_headers(start["headers"], page.mark)
+        self._mark_headers(start)
         headers: Headers = start["headers"]
         if self.visit.bot:
             return False
         if self.status == _NOT_MODIFIED:
             if has_our_etag(header(self._request_headers, b"if-none-match")):
-                start["headers"] = changed_headers(headers)
+                # The page in the browser's cache came with a policy that allows our style: it stays.
+                start["headers"] = [pair for pair in changed_headers(headers) if pair[0].lower() not in POLICIES]
             return False
         content_type = header(headers, b"content-type")
-        if not (is_html(content_type) or self._may_be_parts_of_page(content_type)):
-            # A page in XHTML is not rewritten, and is a page all the same.
+        if page is not None and self._is_service_worker(headers, content_type):
+            self._suffix = WORKER_SCRIPT
+            start["headers"] = changed_headers(headers)
+            return False
+        if self._may_be_parts_of_page(content_type):
+            return True
+        if not is_html(content_type) or is_attachment(headers):
+            # XHTML is not rewritten, but counts as a page.
             is_xhtml = content_type[: len(_XHTML)].lower() == _XHTML
             if self.visit.kind == "page" and self.visit.method == "GET" and self.status in _SUCCESS and not is_xhtml:
-                # Its address looked like a page's: an API, a download, git. Such visits come by the hundred.
+                # Only the address looked like a page's: an API, a download, git. Such visits come by the hundred.
                 await self._decide_again("asset")
             return False
         if page is None:
-            # The body is not read, so a fragment cannot be told from a page; but an image is never HTML.
+            # Without reading the body, a fragment looks like a page; but an image is never HTML.
             if self.visit.kind == "asset":
                 await self._count_as_page()
             return False
@@ -211,8 +254,43 @@ class ResponseRewriter:
         self.is_range = self.status == _PARTIAL and self.visit.method == "GET"
         return True
 
+    def _is_service_worker(self, headers: Headers, content_type: bytes) -> bool:
+        """Return whether the response is a service worker, which must not take two marks for two pages."""
+        return (
+            "clean" in self._app.rules.modes
+            and header(self._request_headers, b"service-worker") == b"script"
+            and (self.visit.method, self.status) == ("GET", _OK)
+            and b"javascript" in content_type.lower()
+            and header(headers, b"content-encoding").strip().lower() in {b"", b"identity"}
+        )
+
+    def _spread_cookies(self, headers: Headers) -> Headers:
+        """Return the headers with cookies that also reach opaque addresses, if the browser may have some."""
+        cookies, hidden = header(self._request_headers, b"cookie"), self.visit.is_path_hidden
+        if not (hidden or "opaque" in self._app.rules.modes or COPY in cookies):
+            return headers
+        path = self.visit.path.encode("latin-1")
+        spread: Headers = []
+        for pair in headers:
+            if pair[0].lower() == b"set-cookie":
+                values = spread_cookie(pair[1], path, cookies, self.visit.at, hidden=hidden)
+                spread += [(pair[0], value) for value in values]
+            else:
+                spread.append(pair)
+        return spread
+
+    def _mark_headers(self, start: Message) -> None:
+        if self._page is None or not self._app.rules.marks:
+            return
+        headers: Headers = start["headers"]
+        # A script reads where its request ended, and may show that address or compare it with others.
+        rules = self._app.rules
+        if self.visit.kind != "call" or not rules.is_clean or rules.closes_pages:
+            headers = marked_headers(headers, self._page.mark, self.status)
+        start["headers"] = self._spread_cookies(headers)
+
     def _may_be_parts_of_page(self, content_type: bytes) -> bool:
-        """Return whether the response may be several parts of a page: the type of the parts is in the body."""
+        """Return whether the response may be several parts of a page. Their type is in the body, before the first."""
         is_multipart = self.status == _PARTIAL and content_type[: len(_PARTS)].lower() == _PARTS
         return is_multipart and kind_of(self.visit.method, self.visit.target) == "page"
 
@@ -220,16 +298,15 @@ class ResponseRewriter:
         """
         Decide again on a visit that claimed to be something else and is answered with a page.
 
-        Error pages do not count: a person whose fifty images are missing gets fifty of them. Only a GET is stopped;
-        any other request has been carried out, and its response is due.
+        Error pages do not count: a person whose fifty images are missing gets fifty of them. Only a GET is stopped,
+        because any other request has been carried out already. A closed page is not shown in any case.
         """
         kind: Kind = "prefetch" if self.visit.prefetch else "page"
         if self.visit.kind == kind or self.status not in _SUCCESS:
             return
         await self._decide_again(kind)
-        self.is_stopped = (
-            self.decision.action != "pass" and self.visit.method == "GET" and not self._app.settings.observe
-        )
+        is_refused = self.decision.action != "pass" and (self.visit.method == "GET" or self.decision.code == CLOSED)
+        self.is_stopped = is_refused and not self._app.settings.observe
 
     async def _decide_again(self, kind: Kind) -> None:
         self.visit, self.decision = await self._app.gate.reclassify(self.visit, kind)
@@ -237,9 +314,12 @@ class ResponseRewriter:
     # ---- The body of a page
 
     async def _begin(self, message: Message, start: Message) -> None:
-        """Take the first body message of a page, and those after it until some of the page is settled."""
+        """Process the body messages of a page until there is output."""
         body: bytes = message.get("body", b"")
         more: bool = message.get("more_body", False)
+        if self._may_be_parts_of_page(header(start["headers"], b"content-type")):
+            await self._begin_parts(message, start)
+            return
         try:
             if not self._is_rewriting:
                 self._open(start["headers"])
@@ -266,6 +346,25 @@ class ResponseRewriter:
         await self._send({**start, "headers": self._headers})
         await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
+    async def _begin_parts(self, message: Message, start: Message) -> None:
+        """Forward several parts of a file. Parts of a page are not forwarded: the caller requests the whole page."""
+        held = b"".join([*self._held, message.get("body", b"")])
+        head, end, _ = held[:_MAX_START].lstrip(b"\r\n").partition(b"\r\n\r\n")
+        if not end and len(held) < _MAX_START and message.get("more_body", False):
+            self._held = [held]
+            return
+        if not _HTML_PART.search(head):
+            if self.visit.kind == "page":
+                await self._decide_again("asset")
+        elif self._page is not None:
+            self.is_range = True
+            return
+        else:
+            await self._count_as_page()
+            self._is_over = self.is_stopped
+        if not self._is_over:
+            await self._give_up(message, start, "fragment")
+
     async def _go_on(self, message: Message) -> None:
         more: bool = message.get("more_body", False)
         piece = self._rewrite(message.get("body", b""), final=not more)
@@ -273,7 +372,7 @@ class ResponseRewriter:
             await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
     async def _give_up(self, message: Message, start: Message, reason: str) -> None:
-        """Pass on what came, as it came."""
+        """Forward everything that was received, unchanged."""
         if reason != "fragment":
             self._app.counters.count_skipped(reason, self.visit.target)
         self._start = None
@@ -285,7 +384,7 @@ class ResponseRewriter:
 
     def _script_address(self) -> bytes:
         """
-        Return the readable address of a page that was asked for by an opaque one, but is owned by a script.
+        Return the readable address of a page that was requested by an opaque one, but is owned by a script.
 
         Such a script (Next, Nuxt, Angular, ...) reads from the address which page it is. b"" for all other pages.
         """
@@ -312,10 +411,14 @@ class ResponseRewriter:
         """Prepare to rewrite a page with these headers."""
         page, traps = self._page, self._app.settings.traps
         assert page is not None
-        bait = Bait(page.issued_to, page.parent) if traps.enabled else None
-        if bait is not None:
-            page.add_bait(bait.style, bait.link_start, traps.placement, traps.every)
-        self._headers = self._page_headers(page, headers, bait)
+        bait = None
+        if traps.enabled:
+            has_policy = any(name.lower() in POLICIES for name, _ in headers)
+            has_text = self._may_have_text_bait()
+            bait = Bait(page.issued_to, page.parent, has_text=has_text, has_policy=has_policy)
+            page.add_bait(bait.style, bait.link_start, traps.placement, traps.every, wrappers=bait.wrappers)
+        self._headers = self._page_headers(page, headers, bait, self._add_scripts(page, headers))
+        self._add_page_script(page)
         self._content_type = header(headers, b"content-type")
         content_encoding = header(headers, b"content-encoding").strip().lower()
         self._coding: tuple[Decoder, Encoder] | None = None
@@ -325,36 +428,111 @@ class ResponseRewriter:
                 raise _NotRewritable("coding")
         self._is_rewriting = True
         self._is_fragment = False
-        # How the body begins, until that tells what it is.
+        # The beginning of the body until its kind is known.
         self._beginning: bytes | None = b""
         self._has_output = False
         self._fed = 0
-        # A charset in which the body cannot be read as bytes, and the body so far.
+        # A charset in which the body cannot be scanned as bytes, and the body so far.
         self._charset: str | None = None
-        self._carried: list[bytes] = []
-        self._carried_size = 0
+        self._collected: list[bytes] = []
+        self._collected_size = 0
 
-    def _page_headers(self, page: PageRewriter, headers: Headers, bait: Bait | None = None) -> Headers:
-        headers = changed_headers(headers)
-        headers = permitting_headers(headers, bait.style_hash if bait is not None else None, base=page.needs_base)
+    def _may_have_text_bait(self) -> bool:
+        """
+        Return whether hidden links may have text: in a page that a browser with style sheets loads to show it.
+
+        Not in a page that a script requests: the script may take a part of it, without our style.
+        """
+        return (
+            self._app.settings.traps.text
+            and self.visit.kind in {"page", "prefetch"}
+            and claims_styles(
+                self.visit.user_agent,
+                header(self._request_headers, b"accept"),
+                header(self._request_headers, b"sec-fetch-dest"),
+            )
+        )
+
+    def _add_scripts(self, page: PageRewriter, headers: Headers) -> bytes:
+        """Add the scripts that hide clean marks; return what a content security policy must allow."""
+        if "clean" not in self._app.rules.modes or any(
+            name.lower() in POLICIES and forbids_scripts(value) for name, value in headers
+        ):
+            return b""
+        hashes = []
+        if self._shows_mark():
+            page.add_script()
+            hashes.append(SCRIPT_HASH)
+        if not self._app.rules.closes_pages:
+            page.add_links_script()
+            hashes.append(LINKS_HASH)
+        return b" ".join(hashes)
+
+    def _add_page_script(self, page: PageRewriter) -> None:
+        """Have a visitor without a clearance obtain one while it reads the page, and have the page report signs."""
+        app, own = self._app, self._app.settings.challenge
+        if not app.settings.clears_silently:
+            return
+        needs_clearance = app.gate.needs_clearance(self.visit, self.decision)
+        if self._reports_signs():
+            attributes = b" data-signs" if needs_clearance else b' data-signs="only"'
+        elif needs_clearance:
+            attributes = b""
+        else:
+            return
+        if needs_clearance and self.decision.owes:
+            attributes += b" data-urgent"
+        path = own.path.encode()
+        self._headers, element = page_script(
+            self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT, attributes
+        )
+        page.add_clearance_script(element)
+
+    def _reports_signs(self) -> bool:
+        """Return whether the page reports how it is used: in a window of a browser that does not ask otherwise."""
+        return (
+            self._app.settings.table(SignsSettings).enabled
+            and is_page_view(self.visit)
+            and self.visit.visitor != ""
+            and not asks_for_privacy(self._request_headers)
+        )
+
+    def _shows_mark(self) -> bool:
+        """Return whether the browser shows an address with a clean mark, or what is left of one."""
+        visit = self.visit
+        return visit.raw_target not in {"", visit.target} and not visit.raw_target.startswith(
+            self._app.settings.marker.prefix
+        )
+
+    def _page_headers(
+        self, page: PageRewriter, headers: Headers, bait: Bait | None = None, script_hashes: bytes = b""
+    ) -> Headers:
+        headers = permitting_headers(
+            changed_headers(headers), bait.style_hash if bait is not None else None,
+            base=page.needs_base, script_hash=script_hashes,
+        )  # fmt: skip
         if not self._app.rules.marks:
             return headers
         headers = private_headers(headers)
         linked = self.visit.linked
-        if page.issued_to not in linked:
-            # Links this visitor to those that the browser was before.
-            visitors = b"".join([*linked, page.issued_to][-_MOST_LINKED_VISITORS:])
-            headers.append((b"set-cookie", _cookie_of(page.codec, page.issued_to, visitors, secure=self._secure)))
+        name = own_cookie(VISITOR_COOKIE, secure=self._secure)
+        if page.issued_to not in linked or (self._secure and name not in header(self._request_headers, b"cookie")):
+            # Links this visitor to the earlier ones of the same browser, also to those from before https.
+            earlier = [one for one in linked if one != page.issued_to]
+            visitors = b"".join([*earlier, page.issued_to][-_MAX_LINKED_VISITORS:])
+            # That of the page may be for another generation.
+            of_site = self._app.tokens.of(self.visit.host)
+            headers.append((b"set-cookie", _cookie_of(of_site, page.issued_to, visitors, secure=self._secure)))
         return headers
 
     # ---- The bytes of a page
 
     def _rewrite(self, data: bytes, *, final: bool) -> bytes:
         """
-        Take the next bytes of the body and return what the client gets of it now.
+        Take the next bytes of the body and return the output for the client.
 
-        Raises `_NotRewritable` only as long as nothing has been returned, and BrokenCoding where a body turns out to be
-        damaged later: then the connection must be cut, as the upstream's would have been.
+        Raises `_NotRewritable` only before the first output. Raises BrokenCoding if the body is damaged later; then the
+        connection must be cut, as the upstream's would have been.
         """
         if self._coding is None:
             out = self._rewrite_text(data, final=final)
@@ -363,14 +541,14 @@ class ResponseRewriter:
         if out or final:
             self._has_output = True
         elif not self._has_output:
-            # All of it is held until something comes out, and a coded body may decode to nothing for ever.
+            # The input is held until there is output, and a coded body may decode to nothing for ever.
             self._fed += len(data)
-            if self._fed > _MOST_HELD:
+            if self._fed > _MAX_HELD:
                 raise _NotRewritable("broken")
         return out
 
     def _recode(self, decoder: Decoder, encoder: Encoder, data: bytes, *, final: bool) -> bytes:
-        """Decode, rewrite and encode *data*, in steps: however much it decodes to, only a part is in memory."""
+        """Decode, rewrite and encode *data* in steps, so that only a part of the decoded text is in memory."""
         out = []
         text: bytes | None = None
         try:
@@ -393,27 +571,31 @@ class ResponseRewriter:
         assert page is not None
         if self._beginning is not None:
             text = self._beginning + text
-            if not self._recognise(text, final=final or len(text) > _LONGEST_START):
+            is_enough = final or len(text) > _MAX_START
+            listing = is_listing(text, self.visit.target, final=is_enough)
+            if not self._recognise(text, final=is_enough) or listing is None:
                 self._beginning = text
                 return b""
             self._beginning = None
+            if listing:
+                page.remove_bait()
         if self._charset is None:
             return page.feed(text, final=final)
-        # Such a page is gathered, and rewritten in UTF-8 as a whole.
-        self._carried.append(text)
-        self._carried_size += len(text)
-        if self._carried_size > _LARGEST_CARRIED:
+        # Such a page is collected, and rewritten in UTF-8 as a whole.
+        self._collected.append(text)
+        self._collected_size += len(text)
+        if self._collected_size > _MAX_TRANSCODED:
             raise _NotRewritable("charset")
         if not final:
             return b""
-        whole = to_utf8(b"".join(self._carried), self._charset)
+        whole = to_utf8(b"".join(self._collected), self._charset)
         if whole is None:
             raise _NotRewritable("charset")
         self._check_beginning(whole, final=True)
         return from_utf8(page.feed(whole, final=True), self._charset)
 
     def _recognise(self, start: bytes, *, final: bool) -> bool:
-        """Find out how the body must be read; False where more must come first."""
+        """Find out how the body must be read; False if more bytes are needed."""
         if _ROOT.match(start) and _UTF_8.fullmatch(self._content_type):
             # Nearly every page.
             return True
@@ -424,9 +606,9 @@ class ResponseRewriter:
 
     def _check_beginning(self, start: bytes, *, final: bool) -> bool:
         """
-        Find out whether the body is rewritten, and as what; False where more must come first.
+        Find out whether the body is a page or a fragment; False if more bytes are needed.
 
-        A fragment that a script asked for goes into another page, named by the referrer, and is marked as part of it.
+        A fragment that a script requested becomes part of another page, named by the referrer, and is marked as such.
         """
         beginning = beginning_of(start, final=final)
         if beginning == "text":

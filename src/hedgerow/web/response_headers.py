@@ -1,6 +1,6 @@
 """
-Headers of a response whose body changes, or that carry addresses: ETag, Location, Refresh, Link, Set-Cookie,
-Referrer-Policy, Cache-Control, Content-Security-Policy.
+Headers of a response whose body changes, or that carry addresses: ETag, Location, Refresh, Link, Referrer-Policy,
+Cache-Control, Content-Security-Policy.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from hedgerow.markers.html.csp import allow_base, allow_style
+from hedgerow.markers.html.csp import allow_base, allow_files, allow_script, allow_style, script_nonce
 
 Headers = list[tuple[bytes, bytes]]
 Mark = Callable[[bytes], bytes | None]
@@ -18,19 +18,20 @@ Mark = Callable[[bytes], bytes | None]
 _OF_THE_BYTES = frozenset(
     {b"content-length", b"content-md5", b"digest", b"content-digest", b"repr-digest", b"accept-ranges"}
 )
+_ETAG = re.compile(rb'(W/)?"(.*)"', re.DOTALL)
 _OUR_ETAG = re.compile(rb'W/"([^"]*)-h([sw])"')
 _PARAMETER = rb"\s*+;\s*+[^\s;,=]++(?:\s*+=\s*+(?:\"(?:[^\"\\]++|\\.)*+\"|[^;,]*+))?+"
 _LINK = re.compile(rb"<([^<>]*+)>((?:" + _PARAMETER + rb")*+)")
 _EACH = re.compile(_PARAMETER)
 _REL = re.compile(rb"\s*+;\s*+rel\s*+=\s*+(?:\"([^\"]*+)\"|([^;,\s]*+))", re.IGNORECASE)
 _REFRESH = re.compile(rb"(\s*[\d.]*\s*[;,]\s*(?:url\s*=\s*)?)([\"']?)([^\"']+)\2", re.IGNORECASE)
-_COOKIE_PATH = re.compile(rb"(;\s*path\s*=)[^;]*", re.IGNORECASE)
 _SHARED = re.compile(rb"\s*(?:public|s-maxage\s*=\s*\d+|private|immutable)\s*\Z", re.IGNORECASE)
 _LOOSE = (b"unsafe-url", b"no-referrer-when-downgrade", b"origin-when-cross-origin")
 _STRICT = (b"no-referrer", b"same-origin", b"strict-origin", b"strict-origin-when-cross-origin", b"origin")
-_POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
-_PAGES = frozenset({b"next", b"prev", b"previous", b"first", b"last", b"up", b"index", b"contents", b"canonical",
-                    b"alternate", b"help", b"author", b"license", b"bookmark", b"shortlink"})  # fmt: skip
+POLICIES = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
+_PAGES = frozenset({b"next", b"prev", b"previous", b"first", b"last", b"up", b"index", b"contents", b"help", b"author",
+                    b"license", b"bookmark"})  # fmt: skip
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes:
@@ -45,40 +46,41 @@ def is_html(content_type: bytes) -> bool:
     return content_type[:9].lower() == b"text/html" and content_type[9:10] in b"; \t"
 
 
-# ---- A body that is no longer the upstream's to the byte
+def is_attachment(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return whether a client saves the response instead of showing it."""
+    return header(headers, b"content-disposition").lstrip()[:10].lower() == b"attachment"
+
+
+# ---- A body that differs from the upstream's
 
 
 def changed_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """
     Return the headers of a response whose body is changed.
 
-    Its ETag becomes a weak one with a suffix, so that the upstream's own can be restored when it comes back. Ranges are
-    not offered: those of the changed body are not those of the upstream's.
+    Its ETag becomes a weak one with a suffix, so that the upstream's own can be restored when a client sends it. Ranges
+    are not offered, because those of the changed body differ from the upstream's.
     """
-    pairs = [(key, key.lower(), value) for key, value in headers]
     return [
-        (key, _with_suffix(value) if name == b"etag" else value)
-        for key, name, value in pairs
-        if name not in _OF_THE_BYTES
+        (name, _with_suffix(value) if name.lower() == b"etag" else value)
+        for name, value in headers
+        if name.lower() not in _OF_THE_BYTES
     ]
 
 
 def _with_suffix(etag: bytes) -> bytes:
-    weak = etag.startswith(b"W/")
-    tag = etag.removeprefix(b"W/")
-    if len(tag) < 2 or not (tag.startswith(b'"') and tag.endswith(b'"')):  # noqa: PLR2004 - two quotes
-        return etag
-    return b"W/" + tag[:-1] + (b'-hw"' if weak else b'-hs"')
+    match = _ETAG.fullmatch(etag)
+    return etag if match is None else b'W/"%b-h%b"' % (match[2], b"w" if match[1] else b"s")
 
 
 def has_our_etag(value: bytes) -> bool:
-    """Return whether an If-None-Match names a body that was changed."""
+    """Return whether an If-None-Match header names a changed body."""
     return _OUR_ETAG.search(value) is not None
 
 
 def restored_etags(value: bytes) -> bytes:
     """
-    Return If-None-Match or If-Match as the upstream knows it.
+    Return If-None-Match or If-Match with the ETags of the upstream.
 
     >>> restored_etags(b'W/"a-hs", W/"b-hw", "c"')
     b'"a", W/"b", "c"'
@@ -89,25 +91,30 @@ def restored_etags(value: bytes) -> bytes:
 # ---- Addresses
 
 
-def marked_headers(headers: Headers, mark: Mark) -> Headers:
-    """Return the headers of any response, with its addresses marked."""
-    return [(name, _marked_header(name.lower(), value, mark)) for name, value in headers]
+def marked_headers(headers: Headers, mark: Mark, status: int) -> Headers:
+    """
+    Return the headers of any response, with those addresses marked that lead a person to a page.
+
+    Others name something for a program: what was created, where a body can be found, the next page of an API.
+    """
+    is_page = is_html(header(headers, b"content-type"))
+    return [(name, _marked_header(name.lower(), value, mark, status, is_page=is_page)) for name, value in headers]
 
 
-def _marked_header(name: bytes, value: bytes, mark: Mark) -> bytes:
-    if name in {b"location", b"content-location"}:
+def _marked_header(name: bytes, value: bytes, mark: Mark, status: int, *, is_page: bool) -> bytes:
+    if name == b"location" and status in REDIRECTS:
         marked = mark(value)
         return value if marked is None else marked
     if name == b"refresh":
         return marked_refresh(value, mark)
-    if name == b"link":
+    if name == b"link" and is_page:
         return marked_link(value, mark)
-    return widened_cookie(value) if name == b"set-cookie" else value
+    return value
 
 
 def marked_link(value: bytes, mark: Mark) -> bytes:
     """
-    Return a Link header with those links marked that lead to pages.
+    Return a Link header with its links to pages marked.
 
     >>> marked_link(b'</a>; rel=next, </s.css>; rel=preload', lambda url: b"/~" + url[1:])
     b'</~a>; rel=next, </s.css>; rel=preload'
@@ -134,30 +141,37 @@ def marked_refresh(value: bytes, mark: Mark) -> bytes:
     return value if match is None or marked is None else match[1] + marked
 
 
-def widened_cookie(value: bytes) -> bytes:
-    """
-    Return a Set-Cookie for the whole site: at a marked address no other path fits.
-
-    >>> widened_cookie(b"a=1; Path=/wiki/; HttpOnly"), widened_cookie(b"__Host-a=1; Path=/")
-    (b'a=1; Path=/; HttpOnly', b'__Host-a=1; Path=/')
-    """
-    name, _, attributes = value.partition(b";")
-    if _COOKIE_PATH.search(b";" + attributes):
-        return name + _COOKIE_PATH.sub(rb"\1/", b";" + attributes)
-    return value + b"; Path=/"
-
-
 # ---- A page that is rewritten for one visitor
 
 
-def permitting_headers(headers: Headers, style_hash: Callable[[], bytes] | None, *, base: bool) -> Headers:
-    """Return headers whose content security policies allow the style of hidden links, and our *base* element."""
-    if not any(name.lower() in _POLICIES for name, _ in headers):
+def permitting_headers(
+    headers: Headers, style_hash: Callable[[], bytes] | None, *, base: bool, script_hash: bytes = b""
+) -> Headers:
+    """Return headers whose content security policies allow the style of hidden links, our script and *base* element."""
+    if not any(name.lower() in POLICIES for name, _ in headers):
         return headers
-    if style_hash is not None:
-        allowed = style_hash()
-        headers = [(n, allow_style(v, allowed) if n.lower() in _POLICIES else v) for n, v in headers]
-    return [(n, allow_base(v) if n.lower() in _POLICIES else v) for n, v in headers] if base else headers
+    allowed = style_hash() if style_hash is not None else b""
+
+    def permitting(policy: bytes) -> bytes:
+        policy = allow_style(policy, allowed) if allowed else policy
+        policy = allow_script(policy, script_hash) if script_hash else policy
+        return allow_base(policy) if base else policy
+
+    return [(name, permitting(value) if name.lower() in POLICIES else value) for name, value in headers]
+
+
+def page_script(headers: Headers, host: bytes, path: bytes, script: bytes, attributes: bytes) -> tuple[Headers, bytes]:
+    """
+    Return headers whose policies allow our *script*, and the element that loads it, with *attributes*.
+
+    *path* is the path of all our files. A policy that demands a nonce of scripts gets the one that it names.
+    """
+    nonce = b""
+    if any(name.lower() in POLICIES for name, _ in headers):
+        nonce = next((found for n, v in headers if n.lower() in POLICIES and (found := script_nonce(v))), b"")
+        headers = [(n, allow_files(v, host + path) if n.lower() in POLICIES else v) for n, v in headers]
+    attributes = (b' nonce="%b"' % nonce if nonce else b"") + attributes
+    return headers, b'<script src="%b" async%b></script>' % (script, attributes)
 
 
 def private_headers(headers: Headers) -> Headers:
@@ -177,7 +191,7 @@ def private_headers(headers: Headers) -> Headers:
 
 def private(value: bytes) -> bytes:
     """
-    Return a Cache-Control for one visitor alone.
+    Return a Cache-Control that allows no shared cache.
 
     >>> private(b"public, max-age=60, s-maxage=600"), private(b"")
     (b'private, max-age=60', b'private')
@@ -189,7 +203,7 @@ def private(value: bytes) -> bytes:
 
 
 def keeps_referrers(policy: bytes) -> bool:
-    """Return whether a Referrer-Policy hides our addresses from other sites: the last known word counts."""
+    """Return whether a Referrer-Policy hides marked addresses from other sites. The last known word counts."""
     words = [word.strip().lower() for word in policy.split(b",")]
     known = [word for word in words if word in _STRICT or word in _LOOSE]
     return bool(known) and known[-1] in _STRICT

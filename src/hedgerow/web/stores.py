@@ -1,9 +1,9 @@
 """
 From settings to the stores of a site, for each form in which it runs.
 
-One process keeps its state in memory. Several workers of one machine share a file (`worker_stores`); the process beside
-them (`side_stores`) does once for all of them what must be done once: it runs the watch, keeps the journal, carries out
-operators' commands, and adds up what all of them count. Gates on several machines share a Redis (`redis_stores`).
+A single process keeps its state in memory. Workers on one machine share a file (`worker_stores`). A side process
+(`side_stores`) does what must be done once for all workers: it runs the watch, keeps the journal, carries out
+operators' commands, and adds up the workers' metrics. Gates on several machines share a Redis (`redis_stores`).
 """
 
 from __future__ import annotations
@@ -13,38 +13,35 @@ import socket
 import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hedgerow.challenge.clearance import ClearanceUsage
 from hedgerow.challenge.interfaces import UsedChallenges
 from hedgerow.core.decision import Block, ScoreUpdate
 from hedgerow.core.ledger import Ledger, NoLedger
 from hedgerow.core.rate_limit import RateLimit
+from hedgerow.detectors.rate_limit import counted_windows
 from hedgerow.errors import StoreError
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.lists.asn import AsnFile
-from hedgerow.lists.disk_copy import ListsCopy
-from hedgerow.lists.follower import Follower
+from hedgerow.lists.follower import AsnFile, Follower, ListsCopy
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
 from hedgerow.markers.token import TokenCodecs
 from hedgerow.request.robots_compliance import RevokedBots
 from hedgerow.settings import Settings
-from hedgerow.state.held_visits import HeldVisits
-from hedgerow.state.lmdb.clearance_usage import LmdbClearanceUsage
-from hedgerow.state.lmdb.held_visits import LmdbHeldVisits
-from hedgerow.state.lmdb.revoked_bots import LmdbRevokedBots
+from hedgerow.state.held_visits import HeldVisits, MemoryHeldVisits
+from hedgerow.state.lmdb.shared_stores import LmdbClearanceUsage, LmdbHeldVisits, LmdbRevokedBots, LmdbWorkerMetrics
 from hedgerow.state.lmdb.state import LmdbState, remove_environment
-from hedgerow.state.lmdb.worker_metrics import LmdbWorkerMetrics
-from hedgerow.state.memory.held_visits import MemoryHeldVisits
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.memory.used_challenges import MemoryUsedChallenges
 from hedgerow.state.sqlite.journal import SqliteJournal, connect, read
-from hedgerow.state.sqlite.used_challenges import SqliteUsedChallenges
 from hedgerow.state.store import StateStore
+from hedgerow.state.used_challenges import MemoryUsedChallenges, SqliteUsedChallenges
 from hedgerow.watch.relay import Relay, send_to
 from hedgerow.web.key_file import load_keys, read_keys
 from hedgerow.web.paths import key_path, ledger_path, shared_path, state_directory, state_path
@@ -58,9 +55,9 @@ class SiteStores:
     """
     The stores of one process.
 
-    *runs_watch*: the watch runs in this process, and visits of others come in by *visit_socket*. Otherwise they go to
-    it through *relay*, if there is one. *shared_watch* divides its work with the watches of other processes.
-    *held_visits* are answers that wait for a front server, *worker_metrics* what each worker has counted.
+    With *runs_watch* the watch runs in this process, and receives visits of other processes by *visit_socket*.
+    Otherwise *relay* sends visits to it, if there is one. *shared_watch* divides its work with the watches of other
+    processes. *held_visits* are responses that wait for a front server.
     """
 
     state: StateStore
@@ -80,26 +77,23 @@ class SiteStores:
 # ---- One store each
 
 
-def import_postgresql() -> ModuleType:
-    """Import what needs the extra `postgresql`."""
+def _import(module: str, user: str, extra: str) -> ModuleType:
     try:
-        from hedgerow.ledger import postgresql
+        return import_module(module)
     except ModuleNotFoundError as error:
-        raise StoreError(f"PostgreSQL needs {error.name}: pip install 'hedgerow[postgresql]'") from None
-    return postgresql
+        raise StoreError(f"{user} needs {error.name}: pip install 'hedgerow[{extra}]'") from None
+
+
+def import_postgresql() -> ModuleType:
+    return _import("hedgerow.ledger.postgresql", "PostgreSQL", "postgresql")
 
 
 def import_redis_stores() -> ModuleType:
-    """Import what needs the extra `redis`."""
-    try:
-        from hedgerow.web import redis_stores
-    except ModuleNotFoundError as error:
-        raise StoreError(f"state.url needs {error.name}: pip install 'hedgerow[redis]'") from None
-    return redis_stores
+    return _import("hedgerow.web.redis_stores", "state.url", "redis")
 
 
 def build_token_codecs(settings: Settings) -> TokenCodecs:
-    """Use the keys in `HEDGEROW_KEYS`, else those of the key file, which is made at the first start."""
+    """Use the keys in `HEDGEROW_KEYS`, else those of the key file, which is created at the first start."""
     if text := os.environ.get("HEDGEROW_KEYS"):
         return TokenCodecs(read_keys(text, "HEDGEROW_KEYS"))
     directory = state_directory(settings)
@@ -141,7 +135,7 @@ def build_list_store(settings: Settings) -> ListStore:
 
 
 def build_list_follower(settings: Settings) -> Follower | None:
-    """Build what keeps the lists as their store has them, not yet started; None if lists are switched off."""
+    """Build what updates the lists from their store, not yet started; None if lists are switched off."""
     lists = settings.lists
     if not lists.enabled:
         return None
@@ -151,33 +145,28 @@ def build_list_follower(settings: Settings) -> Follower | None:
 
 
 def rate_limits(settings: Settings) -> tuple[RateLimit, ...]:
-    """Return what the state must count for."""
-    return tuple(settings.density.windows) if settings.density.enabled else ()
+    """Return the limits that the state must count for."""
+    return counted_windows(settings.density)
+
+
+def state_limits(settings: Settings) -> dict[str, Any]:
+    """Return the options that all states have."""
+    state = settings.state
+    return {"memory": state.memory, "most_blocks": state.blocks, "remember": settings.policy.remember}
 
 
 def build_state(settings: Settings) -> MemoryState:
-    return MemoryState(
-        rate_limits(settings),
-        memory=settings.state.memory,
-        most_blocks=settings.state.blocks,
-        remember=settings.policy.remember,
-    )
+    return MemoryState(rate_limits(settings), **state_limits(settings))
 
 
 def build_lmdb(settings: Settings) -> LmdbState:
-    return LmdbState(
-        shared_path(settings),
-        rate_limits(settings),
-        memory=settings.state.memory,
-        most_blocks=settings.state.blocks,
-        remember=settings.policy.remember,
-    )
+    return LmdbState(shared_path(settings), rate_limits(settings), **state_limits(settings))
 
 
 def open_journal(settings: Settings, state: StateStore) -> SqliteJournal:
-    """Open the journal, which keeps what changes in *state* and carries out operators' commands there."""
+    """Open the journal, which stores the changes of *state* and carries out operators' commands there."""
     journal = SqliteJournal(state_path(settings))
-    state.keep_in(journal)
+    state.use_journal(journal)
 
     def obey(key: str, command: Block | ScoreUpdate | None) -> None:
         if isinstance(command, ScoreUpdate):
@@ -187,7 +176,7 @@ def open_journal(settings: Settings, state: StateStore) -> SqliteJournal:
         else:
             state.forgive(key)
 
-    journal.obey = obey
+    journal.on_command = obey
     return journal
 
 
@@ -195,14 +184,12 @@ def open_journal(settings: Settings, state: StateStore) -> SqliteJournal:
 
 
 def build_stores(settings: Settings, *, state: StateStore | None = None, ledger: Ledger | None = None) -> SiteStores:
-    """Build the stores of a site in one process. A *state* that is given is neither restored nor closed."""
-    # Not `ledger or ...`: a ledger that holds nothing yet may be false.
-    if ledger is None:
-        ledger = build_ledger(settings)
+    """Build the stores of a site in one process. A given *state* is neither restored nor closed."""
+    # Not `ledger or ...`: an empty ledger may be false.
+    ledger = build_ledger(settings) if ledger is None else ledger
     journal = None
     if state is None and settings.state.url:
-        stores: SiteStores = import_redis_stores().build_redis_stores(settings, ledger=ledger)
-        return stores
+        return _redis_stores(settings, ledger)
     if state is None:
         state = build_state(settings)
         if settings.state.durable:
@@ -213,44 +200,55 @@ def build_stores(settings: Settings, *, state: StateStore | None = None, ledger:
     )
 
 
+def _redis_stores(settings: Settings, ledger: Ledger) -> SiteStores:
+    stores: SiteStores = import_redis_stores().build_redis_stores(settings, ledger=ledger)
+    return stores
+
+
 def prepare_shared(settings: Settings) -> None:
-    """Make the file that workers share, with what was remembered before. Starts no thread, for workers are forked."""
-    for url in {settings.ledger.url, settings.lists.url} - {""}:
-        # Faults of the tables are reported once, and not by every worker again and again.
-        import_postgresql().check(url)
-    remove_environment(shared_path(settings))
-    with closing(build_lmdb(settings)) as state:
-        if settings.state.durable and not settings.state.url:
-            with closing(connect(state_path(settings))) as connection:
-                state.restore(*read(connection, time.time()))
-
-
-def worker_stores(settings: Settings, watch: socket.socket) -> SiteStores:
     """
-    Build the stores of one worker of several, which sends its visits by the socket *watch*.
+    Create the files that workers share, with the state of the last run. Starts no thread: workers are forks.
 
-    If the state is in Redis, workers are gates like any other, and share only their metrics and held visits.
+    Both files are needed: a reload may begin or end observing.
+    """
+    for url in {settings.ledger.url, settings.lists.url} - {""}:
+        # Faults of the tables are reported once, and not by every worker.
+        import_postgresql().check(url)
+    for observe in (False, True):
+        chosen = msgspec.structs.replace(settings, observe=observe)
+        remove_environment(shared_path(chosen))
+        with closing(build_lmdb(chosen)) as state:
+            if settings.state.durable and not settings.state.url and state_path(chosen).is_file():
+                with closing(connect(state_path(chosen))) as connection:
+                    state.restore(*read(connection, time.time()))
+
+
+def worker_stores(settings: Settings, watch: socket.socket, ledger: Ledger | None = None) -> SiteStores:
+    """
+    Build the stores of one of several workers, which sends its visits by the socket *watch*.
+
+    If the state is in Redis, each worker is a gate of its own. Workers then share only their metrics and held visits.
     """
     state = build_lmdb(settings)
     metrics, held = LmdbWorkerMetrics(state), LmdbHeldVisits(state)
+    ledger = build_ledger(settings) if ledger is None else ledger
     if settings.state.url:
-        stores: SiteStores = import_redis_stores().build_redis_stores(settings, ledger=build_ledger(settings))
+        stores = _redis_stores(settings, ledger)
         return replace(stores, runs_watch=False, worker_metrics=metrics, held_visits=held)
     relay = Relay(send_to(watch), queue=settings.watch.queue) if settings.watch.enabled else None
     return SiteStores(
-        state, build_ledger(settings), build_used_challenges(settings),
+        state, ledger, build_used_challenges(settings),
         LmdbClearanceUsage(state), LmdbRevokedBots(state),
         runs_watch=False, relay=relay, worker_metrics=metrics, held_visits=held,
     )  # fmt: skip
 
 
 def side_stores(settings: Settings, visit_socket: socket.socket) -> SiteStores:
-    """Build the stores of the process beside the workers, whose visits come in by *visit_socket*."""
+    """Build the stores of the side process, which receives the workers' visits by *visit_socket*."""
     state = build_lmdb(settings)
     metrics = LmdbWorkerMetrics(state)
     if settings.state.url:
-        stores: SiteStores = import_redis_stores().build_redis_stores(settings, ledger=NoLedger())
-        return replace(stores, worker_metrics=metrics)
+        return replace(_redis_stores(settings, NoLedger()), worker_metrics=metrics)
     journal = open_journal(settings, state) if settings.state.durable else None
     return SiteStores(
         state, NoLedger(), build_used_challenges(settings), LmdbClearanceUsage(state), LmdbRevokedBots(state),

@@ -1,56 +1,43 @@
 """
 Runs the middleware's coroutines without an event loop, in the thread of the WSGI server.
 
-The middleware never blocks between two awaits. A thread runs it step by step: each step under one lock, as it would run
-alone on an event loop. What blocks (the application, a pause, the client's body) runs between the steps, without the
-lock, so that other threads can go on.
+The middleware never blocks between two awaits. A thread runs it in steps, each under one lock, as it would run alone on
+an event loop. Whatever blocks (the application, a pause, the client's body) runs between the steps and without the
+lock, so that other threads can continue.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, Self, TypeVar
+from types import coroutine
+from typing import Any, TypeVar
 
 from hedgerow.web.asgi_types import Message, Receive
-from hedgerow.web.waiter import DisconnectWatcher
+from hedgerow.web.waiter import Wait, Waiter
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Blocking:
+@coroutine
+def blocking(function: Callable[[], T]) -> Generator[Callable[[], T], T, T]:
     """Await it to run a function that may block, between two steps."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-
-    def __await__(self) -> Generator[Blocking, Any, Any]:
-        return (yield self)
+    return (yield function)
 
 
-class _Sent:
-    """Await it to hand a message to the server."""
-
-    __slots__ = ("message",)
-
-    def __init__(self, message: Message) -> None:
-        self.message = message
-
-    def __await__(self) -> Generator[_Sent, None, None]:
-        yield self
-
-
-async def send(message: Message) -> None:
-    """The `send` of an ASGI application that is run by `drive`."""
-    await _Sent(message)
+@coroutine
+def send(message: Message) -> Generator[Message, None, None]:
+    """Hand a message to the server: the `send` of an ASGI application that is run by `drive`."""
+    yield message
 
 
 class StepLock:
@@ -76,26 +63,22 @@ class StepLock:
     def __exit__(self, *_: object) -> None:
         self._lock.release()
         if self._to_close:
-            self.close_given_up()
+            self.close_ended()
 
     def begin(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Expect the steps of a coroutine, in this thread."""
+        """Register a coroutine that this thread runs."""
         self._thread.runs_steps = True
         self._running.add(coroutine)
 
     def end(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Forget a coroutine that has run to its end."""
-        self._running.discard(coroutine)
-
-    def give_up(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Close a coroutine that has not run to its end."""
+        """Forget a coroutine. One that has not run to its end is closed first."""
         self._to_close.append(coroutine)
         if getattr(self._thread, "runs_steps", False):
-            self.close_given_up()
+            self.close_ended()
 
-    def close_given_up(self) -> None:
-        """Close what was given up, unless another thread holds the lock: that one closes it when it releases it."""
-        # Looked at again after each release: something may have been given up since the last look under the lock.
+    def close_ended(self) -> None:
+        """Close the coroutines that were ended. If another thread holds the lock, that thread does it."""
+        # Checked again after each release: another one may have been ended since the check under the lock.
         while self._to_close and self._lock.acquire(blocking=False):
             try:
                 while self._to_close:
@@ -114,63 +97,57 @@ def drive(coroutine: Coroutine[Any, Any, None], lock: StepLock) -> Generator[Mes
     """Run *coroutine* and yield each message that it sends, as soon as it is sent."""
     value: Any = None
     fault: Exception | None = None
-    ended = False
     lock.begin(coroutine)
     try:
         while True:
-            with lock:
-                try:
+            try:
+                with lock:
                     step = coroutine.send(value) if fault is None else coroutine.throw(fault)
-                except BaseException as end:
-                    ended = True
-                    if isinstance(end, StopIteration):
-                        return
-                    raise
+            except StopIteration:
+                return
             value = fault = None
-            if isinstance(step, Blocking):
+            if callable(step):
                 try:
-                    value = step.function()
+                    value = step()
                 except Exception as error:  # noqa: BLE001 - the coroutine that awaits it handles it
                     fault = error
             else:
-                yield step.message
+                yield step
     finally:
-        if ended:
-            lock.end(coroutine)
-        else:
-            lock.give_up(coroutine)
+        lock.end(coroutine)
 
 
-class ThreadWaiter:
+class ThreadWaiter(Waiter):
     """Waits in the thread of a coroutine that is run by `drive`."""
 
     async def sleep(self, seconds: float) -> None:
-        await Blocking(partial(time.sleep, seconds))
+        await blocking(partial(time.sleep, seconds))
 
-    async def run(self, do: Callable[[], T], seconds: float) -> T:  # noqa: ARG002 - *do* has its own time-out
-        done: T = await Blocking(do)
-        return done
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:  # noqa: ARG002 - a thread has no timeout
+        return nullcontext()
 
-    def watch_disconnect(self, receive: Receive) -> DisconnectWatcher:  # noqa: ARG002 - WSGI does not tell
-        return _NoDisconnectWatcher(self)
+    async def run_blocking(self, function: Callable[[], T], seconds: float) -> T:  # noqa: ARG002 - it has its own
+        return await blocking(function)
 
+    async def run_coroutine(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine in an event loop of its own, and in a thread of its own: this one may have a loop."""
 
-class _NoDisconnectWatcher:
-    """A WSGI server notices that a client has left when it writes; it then closes the response."""
+        def run() -> T:
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(lambda: asyncio.run(make())).result()
 
-    def __init__(self, waiter: ThreadWaiter) -> None:
-        self._waiter = waiter
+        return await blocking(run)
 
-    async def __aenter__(self) -> Self:
-        return self
+    @asynccontextmanager
+    async def watch_disconnect(self, receive: Receive) -> AsyncIterator[Wait]:  # noqa: ARG002 - WSGI reports no disconnect
+        """Only wait. A WSGI server notices that a client has left when it writes; it then closes the response."""
 
-    async def __aexit__(self, kind: type[BaseException] | None, fault: BaseException | None, where: object) -> None:
-        pass
+        async def wait(seconds: float) -> bool:
+            if seconds:
+                await self.sleep(seconds)
+            return False
 
-    async def wait(self, seconds: float) -> bool:
-        if seconds:
-            await self._waiter.sleep(seconds)
-        return False
+        yield wait
 
 
 IN_THREAD = ThreadWaiter()

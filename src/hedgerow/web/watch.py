@@ -5,40 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
+
+import msgspec
 
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import ModelError
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.settings import Settings
 from hedgerow.watch.link_sharing import LinkSharing, SharingLimits
-from hedgerow.watch.models.bundle import Bundle, load, shipped
-from hedgerow.watch.models.files import ModelFiles, kind_of
-from hedgerow.watch.models.panel import ModelKind, Panel
+from hedgerow.watch.models.bundle import SHIPPED, Bundle, ModelFiles, ModelKind, kind_of, load, shipped
+from hedgerow.watch.models.panel import Panel
 from hedgerow.watch.session_store import SqliteSessions
-from hedgerow.watch.watch import Watch
+from hedgerow.watch.sessions.path import PathLengths
+from hedgerow.watch.sessions.window import WindowLengths
+from hedgerow.watch.watch import Response, Watch
 from hedgerow.web.paths import state_directory, state_path
 
+Panels = tuple[Panel | None, Panel | None]
+"""The models of paths and of windows; None if the settings switch them off."""
 _SETTING_OF: dict[ModelKind, str] = {"paths": "model", "windows": "window_model"}
 
 
-class Panels(NamedTuple):
-    """The models in use: of paths and of windows, None where the settings switch them off."""
-
-    paths: Panel | None
-    windows: Panel | None
-
-
 def build_watch(settings: Settings, policy: DecisionPolicy, update_score: Callable[[ScoreUpdate], None]) -> Watch:
-    watch = Watch(policy, update_score, most_sessions=settings.watch.sessions)
+    watch = Watch(policy, update_score, max_sessions=settings.watch.sessions)
     configure_watch(watch, settings, policy, build_panels(settings))
     return watch
 
 
 def configure_watch(watch: Watch, settings: Settings, policy: DecisionPolicy, panels: Panels) -> None:
-    """Have a watch go on under these settings and with these models; what it knows stays."""
+    """Apply settings and models to a watch, which keeps its sessions and records."""
     own = settings.campaigns
-    limits = SharingLimits(own.members, own.links, own.share, own.chance, half_life=own.half_life)
+    limits = msgspec.convert(own, SharingLimits, from_attributes=True)
     if not own.enabled:
         watch.sharing = None
     elif watch.sharing is None:
@@ -47,43 +45,76 @@ def configure_watch(watch: Watch, settings: Settings, policy: DecisionPolicy, pa
         watch.sharing.limits = limits
     watch.policy = policy
     watch.on_campaign = own.response
-    watch.observe = settings.observe
+    watch.observe = bool(settings.observe)
+    watch.set_lengths(*session_lengths(settings))
     known = watch.records()
     watch.paths, watch.windows = panels
-    paths, windows = settings.watch.paths, settings.watch.windows
-    watch.on_path = paths if paths != "off" else "record"
-    watch.on_window = windows if windows != "off" else "record"
+    watch.on_path = response_to(settings, settings.watch.paths)
+    watch.on_window = response_to(settings, settings.watch.windows)
     for panel in watch.panels:
         for record in known:
             panel.restore(record)
 
 
+def response_to(settings: Settings, chosen: Literal["auto", "challenge", "record", "off"]) -> Response:
+    """Return what a recognised visitor gets. Where browsers obtain no clearance, a challenge would disturb people."""
+    if chosen == "auto":
+        return "challenge" if settings.clears_silently else "record"
+    return "record" if chosen == "off" else chosen
+
+
 def build_panels(settings: Settings) -> Panels:
-    """Load the models that the settings ask for; ModelError where one cannot be used."""
-    paths, windows = settings.watch.paths, settings.watch.windows
-    return Panels(
-        build_panel(settings, "paths") if paths != "off" else None,
-        build_panel(settings, "windows") if windows != "off" else None,
-    )
+    """Load the models that the settings ask for; ModelError if one cannot be used."""
+    own = settings.watch
+    paths = build_panel(settings, "paths") if own.paths != "off" else None
+    return paths, build_panel(settings, "windows") if own.windows != "off" else None
+
+
+def session_lengths(settings: Settings) -> tuple[PathLengths, WindowLengths]:
+    own = settings.watch
+    paths = PathLengths(own.long_session, own.short_session_gap, own.judge_at)
+    return paths, WindowLengths(own.window_min, own.window_max)
 
 
 def build_panel(settings: Settings, kind: ModelKind) -> Panel:
     """
-    Load the model in use and the one that is tried out in its shadow.
+    Load the model in use and its shadow, which is tried out beside it. ModelError if one cannot be used.
 
-    In use is the one that the settings name, else the site's own, else the one that comes with Hedgerow.
+    A shadow for other lengths of sessions is left out: it could not be compared.
     """
+    shadow = _shadow(settings, kind)
+    if shadow is not None and shadow.misfit(*session_lengths(settings)):
+        shadow = None
+    return Panel(kind, bundle_in_use(settings, kind), shadow)
+
+
+def bundle_in_use(settings: Settings, kind: ModelKind) -> Bundle:
+    """Return the model that the settings name, else the site's own, else the one that comes with Hedgerow."""
     own, files = settings.watch, model_files(settings)
     named = own.model if kind == "paths" else own.window_model
-    in_use = Path(named).expanduser() if named else files.current(kind)
-    bundle = load(in_use) if named or in_use.is_file() else _shipped(kind)
+    if named in SHIPPED:
+        bundle, where = shipped(named), named
+    else:
+        in_use = Path(named).expanduser() if named else files.current(kind)
+        bundle = load(in_use) if named or in_use.is_file() else _shipped(kind)
+        where = str(in_use) if named or in_use.is_file() else bundle.name
     if (judges := kind_of(bundle)) != kind:
-        raise ModelError(f"{str(in_use)!r} judges {judges}, not {kind}; set it as {_SETTING_OF[judges]}")
-    shadow_path = files.shadow(kind)
-    shadow = load(shadow_path) if shadow_path.is_file() else None
-    if own.shadow and kind_of(named_shadow := load(Path(own.shadow).expanduser())) == kind:
-        shadow = named_shadow
-    return Panel(kind, bundle, shadow)
+        raise ModelError(f"{where!r} judges {judges}, not {kind}; set it as {_SETTING_OF[judges]}")
+    if misfit := bundle.misfit(*session_lengths(settings)):
+        raise ModelError(
+            f"the model {where!r} was trained for {misfit}; change the lengths in [watch] back, or set {kind} to "
+            '"off", run hedgerow train with these settings and then hedgerow models promote'
+        )
+    return bundle
+
+
+def _shadow(settings: Settings, kind: ModelKind) -> Bundle | None:
+    own, path = settings.watch, model_files(settings).shadow(kind)
+    if own.shadow:
+        named = shipped(own.shadow) if own.shadow in SHIPPED else load(Path(own.shadow).expanduser())
+        if kind_of(named) == kind:
+            return named
+    return load(path) if path.is_file() else None
 
 
 @cache
@@ -97,5 +128,5 @@ def model_files(settings: Settings) -> ModelFiles:
 
 
 def build_sessions(settings: Settings) -> SqliteSessions | None:
-    """Build what keeps pending sessions over a restart; None if nothing is kept."""
+    """Build the store of pending sessions over a restart; None if the state is not durable."""
     return SqliteSessions(state_path(settings)) if settings.state.durable else None

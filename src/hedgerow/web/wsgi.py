@@ -13,7 +13,6 @@ has no websockets.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
@@ -27,14 +26,13 @@ from urllib.parse import quote, unquote_to_bytes
 
 from hedgerow.core.visit import Visit
 from hedgerow.request.account import AccountOf
+from hedgerow.request.robots_compliance import RobotsCompliance
 from hedgerow.settings import Settings, load_settings
 from hedgerow.web import asgi
-from hedgerow.web.app import App, Site
+from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
-from hedgerow.web.robots_fetch import KEPT, learn_robots
-from hedgerow.web.sync_driver import IN_THREAD, Blocking, StepLock, drive, send
-
-log = logging.getLogger(__name__)
+from hedgerow.web.robots import read_robots
+from hedgerow.web.sync_driver import IN_THREAD, StepLock, blocking, drive, send
 
 Environ = MutableMapping[str, Any]
 Write = Callable[[bytes], object]
@@ -54,11 +52,11 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 class Hedgerow:
     """
-    Stands around a WSGI application.
+    Protects a WSGI application.
 
-    *settings* or the file *config* say how; without either the defaults and the environment do. *clock* gives the time
-    of a visit in seconds since 1970. What it needs is opened at the first request, in the process that answers it: a
-    server may load the application first and divide into processes then. It is closed when the process ends.
+    *settings* or the file *config* configure it, otherwise the defaults and the environment. *clock* returns the time
+    of a visit in seconds since 1970. Stores are opened at the first request, in the process that handles it, because a
+    server may fork after it has loaded the application. They are closed when the process ends.
     """
 
     def __init__(
@@ -73,26 +71,26 @@ class Hedgerow:
     ) -> None:
         self.app = app
         if settings is None and site is None:
-            # Here and now: faults in the settings belong to the start.
+            # Faults in the settings must stop the start.
             settings = load_settings(Path(config) if config is not None else None)
-        self._make = partial(_Core, _Inner(app), settings=settings, account_of=account_of, site=site, clock=clock)
+        self._make = partial(_Core, _WsgiAsAsgi(app), settings=settings, account_of=account_of, site=site, clock=clock)
         self._lock = StepLock()
         self._core: _Core | None = None
         self._process = 0
 
     @property
     def site(self) -> Site:
-        """What stands behind it, in this process."""
+        """The site of this process."""
         return self._here().site
 
     def close(self) -> None:
-        """Write what waits, and stop."""
+        """Write everything that is pending, and stop."""
         with self._lock:
             core, self._core = self._core, None
         if core is not None and self._process == os.getpid():
             atexit.unregister(self.close)
-            self._lock.close_given_up()
-            # Under the lock: what the garbage collector closes meanwhile must not wait for a store that this closes.
+            self._lock.close_ended()
+            # Under the lock: a coroutine that the garbage collector closes now must not wait for a closing store.
             with self._lock:
                 core.site.close()
 
@@ -110,20 +108,18 @@ class Hedgerow:
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         core = self._here()
         closers: list[Callable[[], object]] = []
-        scope = scope_of(environ)
-        scope["hedgerow.environ"], scope["hedgerow.closers"] = environ, closers
-        messages = drive(core(scope, _received(environ), send), self._lock)
-        answer = _Answer(messages, closers)
+        scope = scope_of(environ) | {"hedgerow.environ": environ, "hedgerow.closers": closers}
+        response = _Response(drive(core(scope, _receive_from(environ), send), self._lock), closers)
         try:
-            answer.begin(start_response)
+            response.begin(start_response)
         except BaseException:
-            answer.close()
+            response.close()
             raise
-        return answer
+        return response
 
 
-class _Answer:
-    """The body on its way to the server, and what must be closed behind it."""
+class _Response:
+    """A response body, and what must be closed after it."""
 
     def __init__(self, messages: Generator[Message], closers: list[Callable[[], object]]) -> None:
         self._messages = messages
@@ -131,55 +127,49 @@ class _Answer:
         self._pieces: Iterator[bytes] = iter(())
 
     def begin(self, start_response: StartResponse) -> None:
-        """Have the answer begun, which may take all that the application does."""
+        """Run the application until the response has started."""
         start = next(self._messages)
         status: int = start["status"]
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-        # Not before the first piece is there: an application may fail until then, and its server shows that.
-        first = next(self._messages, None)
+        # Wait for the first piece: an application may fail until then, and its server reports that.
+        first = next(self._messages, {})
         start_response(f"{status} {_PHRASES.get(status, 'Unknown')}", headers)
-        pieces = (message.get("body", b"") for message in self._messages)
-        self._pieces = (piece for piece in chain([first.get("body", b"") if first else b""], pieces) if piece)
+        self._pieces = filter(None, (message.get("body", b"") for message in chain([first], self._messages)))
 
     def __iter__(self) -> Iterator[bytes]:
         return self._pieces
 
     def close(self) -> None:
-        """By the server, when the answer has been sent or its client has left."""
+        """Called by the server after the response is sent or its client has left."""
         self._messages.close()
         while self._closers:
             self._closers.pop()()
 
 
-def scope_of(environ: Environ) -> Scope:
-    """A request of WSGI as one of ASGI."""
+def scope_of(environ: Environ) -> dict[str, Any]:
+    """Return a WSGI request as an ASGI scope."""
     path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1") or b"/"
-    headers = [
-        (name[5:].replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
-        for name, value in environ.items()
-        if name.startswith("HTTP_")
-    ]
-    headers += [
-        (name.encode(), environ[key].encode("latin-1"))
-        for name, key in (("content-type", "CONTENT_TYPE"), ("content-length", "CONTENT_LENGTH"))
-        if environ.get(key)
-    ]
+    names = {name: name[5:] for name in environ if name.startswith("HTTP_")}
+    names |= {name: name for name in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(name)}
     peer = environ.get("REMOTE_ADDR") or ""
     return {
         "type": "http",
         "method": environ["REQUEST_METHOD"],
         "path": path.decode("utf-8", "replace"),
-        "raw_path": _as_sent(environ, path),
+        "raw_path": _raw_path(environ, path),
         "query_string": environ.get("QUERY_STRING", "").encode("latin-1"),
-        "headers": headers,
+        "headers": [
+            (name.replace("_", "-").lower().encode("latin-1"), environ[key].encode("latin-1"))
+            for key, name in names.items()
+        ],
         "client": (peer, 0) if peer else None,
         "scheme": environ.get("wsgi.url_scheme", "http"),
         "http_version": environ.get("SERVER_PROTOCOL", "").partition("/")[2],
     }
 
 
-def _as_sent(environ: Environ, path: bytes) -> bytes:
-    """The path as it was sent, where the server tells and nobody has changed it since; else as it is usually sent."""
+def _raw_path(environ: Environ, path: bytes) -> bytes:
+    """Return the path as it was sent, if the server provides it and nothing has changed it; else its usual encoding."""
     for name in _RAW:
         raw = environ.get(name, "").partition("?")[0].encode("latin-1", "replace")
         if raw.startswith(b"/") and unquote_to_bytes(raw) == path:
@@ -188,7 +178,7 @@ def _as_sent(environ: Environ, path: bytes) -> bytes:
 
 
 def environ_of(scope: Scope) -> Environ:
-    """The request as the application is to see it: without our markers, cookies and ETags."""
+    """Return the request for the application: without markers, and without cookies and ETags of the middleware."""
     before: Environ = scope["hedgerow.environ"]
     environ = {name: value for name, value in before.items() if not name.startswith("HTTP_")}
     for name, value in scope["headers"]:
@@ -205,6 +195,7 @@ def environ_of(scope: Scope) -> Environ:
         "SCRIPT_NAME": mount,
         "PATH_INFO": path[len(mount) :],
         "QUERY_STRING": query,
+        "wsgi.url_scheme": scope["scheme"],
         "hedgerow": scope.get("hedgerow", {}),
     }
     for name in _RAW:
@@ -213,8 +204,8 @@ def environ_of(scope: Scope) -> Environ:
     return environ
 
 
-def _received(environ: Environ) -> Receive:
-    """The request's body, for who must read it in the application's place."""
+def _receive_from(environ: Environ) -> Receive:
+    """Return a `receive` for the request's body, for pages that read it instead of the application."""
     length: int | None = None
     if environ.get("CONTENT_LENGTH", "").isdigit():
         length = int(environ["CONTENT_LENGTH"])
@@ -223,10 +214,10 @@ def _received(environ: Environ) -> Receive:
 
     async def receive() -> Message:
         nonlocal length
-        most = _PIECE if length is None else min(_PIECE, length)
-        body: bytes = await Blocking(partial(environ["wsgi.input"].read, most)) if most else b""
+        size = _PIECE if length is None else min(_PIECE, length)
+        body: bytes = await blocking(partial(environ["wsgi.input"].read, size)) if size else b""
         if length is not None:
-            if most and not body:
+            if size and not body:
                 return {"type": "http.disconnect"}
             length -= len(body)
         return {"type": "http.request", "body": body, "more_body": bool(body) if length is None else length > 0}
@@ -238,87 +229,61 @@ class _Core(asgi.Hedgerow):
     """The middleware itself, run by `sync_driver`."""
 
     waiter = IN_THREAD
-    # An environ is a dictionary: some servers sort it, and then every browser would look like a forged one.
+    # Some servers sort the environ, and then every browser would look forged.
     in_order = False
     lock: StepLock
 
-    def __init__(self, app: _Inner, **options: Any) -> None:
-        super().__init__(app, **options)
-        self._inner = app
+    def _read_robots(self, compliance: RobotsCompliance, visit: Visit, scope: Scope) -> None:
+        closers: list[Callable[[], object]] = []
 
-    def _fetch_robots(self, app: App, visit: Visit, scope: Scope) -> None:
-        robots_compliance = app.gate.identifier.bot_verifier.robots_compliance
-        if robots_compliance is None or not robots_compliance.due(visit.host, visit.at):
-            return
-        headers = [pair for pair in scope["headers"] if pair[0] in KEPT]
-        headers += [(b"user-agent", b"Hedgerow"), (b"accept", b"text/plain")]
-        inner = {
-            **scope, "method": "GET", "raw_path": b"/robots.txt", "query_string": b"", "headers": headers,
-            "hedgerow.closers": [],
-        }  # fmt: skip
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await self.app(scope, receive, send)
+            for close in closers:
+                await blocking(close)
 
-        def ask() -> None:
-            try:
-                messages = list(drive(self._inner(inner, _nothing, send), StepLock()))
-                for close in inner["hedgerow.closers"]:
-                    close()
-            except Exception as error:  # noqa: BLE001 - whatever the application breaks on, visits go on
-                log.info("the robots.txt of %s cannot be read: %s", ascii(visit.host), ascii(str(error)))
-                return
-            with self.lock:
-                learn_robots(
-                    robots_compliance, visit, messages[0]["status"], b"".join(m.get("body", b"") for m in messages)
-                )
-
-        threading.Thread(target=ask, name="hedgerow-robots", daemon=True).start()
+        reading = read_robots(app, {**scope, "hedgerow.closers": closers}, compliance, visit, self.waiter)
+        thread = threading.Thread(target=list, args=(drive(reading, self.lock),), name="hedgerow-robots", daemon=True)
+        thread.start()
 
 
-async def _nothing() -> Message:
-    return {"type": "http.request", "body": b"", "more_body": False}
-
-
-class _Inner:
-    """The application, as an ASGI application for the middleware to stand around."""
+class _WsgiAsAsgi:
+    """The application as an ASGI application, for the middleware."""
 
     def __init__(self, app: WsgiApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - it reads by itself
-        said: list[Any] = []
+        started: list[Any] = []
         written: list[bytes] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Write:
             if exc_info is not None and sent:
                 raise exc_info[1].with_traceback(exc_info[2])
-            said[:] = [int(status[:3]), [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers]]
+            started[:] = [int(status[:3]), [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers]]
             return written.append
 
         sent = False
-        result = await Blocking(partial(self._app, environ_of(scope), start_response))
+        result = await blocking(partial(self._app, environ_of(scope), start_response))
         if (close := getattr(result, "close", None)) is not None:
             scope["hedgerow.closers"].append(close)
         pieces = iter(result)
-        left: int | None = None
+        remaining: int | None = None
         while True:
-            piece = await Blocking(partial(next, pieces, None))
+            piece = await blocking(partial(next, pieces, None))
             body = b"".join((*written, piece or b""))
             written.clear()
             if not sent and (body or piece is None):
-                if not said:
+                if not started:
                     raise RuntimeError("the application has not called start_response")
                 sent = True
-                left = _length(said[1])
-                await send({"type": "http.response.start", "status": said[0], "headers": said[1]})
-            if left is not None:
-                left -= len(body)
-            if piece is None or (sent and left is not None and left <= 0):
-                # Where the application says how long it is, its last piece is known for the last.
+                length = next((value for name, value in started[1] if name.lower() == b"content-length"), b"")
+                remaining = int(length) if length.isdigit() else None
+                await send({"type": "http.response.start", "status": started[0], "headers": started[1]})
+            if remaining is not None:
+                remaining -= len(body)
+            if piece is None or (sent and remaining is not None and remaining <= 0):
+                # If the application has announced a length, its last piece is known to be the last.
                 await send({"type": "http.response.body", "body": body})
                 return
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-def _length(headers: list[tuple[bytes, bytes]]) -> int | None:
-    found = next((value for name, value in headers if name.lower() == b"content-length"), b"")
-    return int(found) if found.isdigit() else None

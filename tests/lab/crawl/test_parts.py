@@ -9,9 +9,8 @@ import pytest
 
 from hedgerow.core.visit import Visit
 from hedgerow.errors import HedgerowError, StoreError
-from hedgerow.lab.crawl.delay import parse_delay
-from hedgerow.lab.crawl.frontier import Frontier
 from hedgerow.lab.crawl.own_hosts import Origin, is_own, own_origin, source_address
+from hedgerow.lab.crawl.schedule import Frontier, parse_delay
 from hedgerow.ledger.labels import Label, add_label, label_of, labels_path, read_labels
 
 TREE = {"/": ["/a", "/b", "/c"], "/a": ["/a1", "/a2"], "/b": ["/b1", "/b2"], "/a1": ["/a11"]}
@@ -44,7 +43,7 @@ def test_random_order_returns_any_waiting_link():
 
 
 def test_the_frontier_is_bounded(monkeypatch):
-    monkeypatch.setattr("hedgerow.lab.crawl.frontier._MAX_LINKS", 10)
+    monkeypatch.setattr("hedgerow.lab.crawl.schedule._MAX_LINKS", 10)
     for order, first in (("depth", "/90"), ("breadth", "/0")):
         frontier = Frontier(order)
         for n in range(0, 100, 10):

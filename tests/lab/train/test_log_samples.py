@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
@@ -15,17 +16,16 @@ from hedgerow.core.decision import PASS
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Visit
 from hedgerow.errors import ModelError
-from hedgerow.lab.train.ledger_samples import label_crawls
-from hedgerow.lab.train.log_samples import gather, read_labels, train_from_logs
-from hedgerow.lab.train.samples import draw_crawlers, draw_people, draw_sites
-from hedgerow.lab.train.simulated_data import Size
+from hedgerow.lab.train.log_samples import gather, label_crawls, read_labels, train_for_site
+from hedgerow.lab.train.simulated_data import Size, draw_crawlers, draw_people, draw_sites
 from hedgerow.ledger.labels import Label, add_label, labels_path
 from hedgerow.ledger.labels import read_labels as read_crawls
 from hedgerow.ledger.sqlite import SqliteLedger
 from hedgerow.logs.reader import LogReader
-from hedgerow.watch.models.bundle import load
+from hedgerow.watch.models.bundle import load, shipped
 
 SITES = draw_sites(Random(1), 4)
+SMALL = Size(4, 60, 60)
 
 
 def visits_of(walks):
@@ -58,12 +58,13 @@ def test_a_bundle_is_trained_on_the_log_of_a_site():
     labels = {f"192.0.2.{40 + n}": walk.label for n, walk in enumerate(crawlers)}
     gathered = gather(visits_of([*people, *crawlers]), labels, load(), host="example.org")
     assert gathered.crawlers == 36
-    assert gathered.people + gathered.kept_out == 40
-    assert gathered.kept_out <= 4
-    bundle = train_from_logs(gathered, recipe="boosted", seed=1)
+    assert gathered.people + gathered.kept_out + gathered.doubtful == 40
+    assert gathered.kept_out + gathered.doubtful <= 4
+    bundle = train_for_site(gathered, recipe="boosted", start=load(), size=SMALL).bundle
     assert not list(bundle.faults())
-    assert "of this site" in bundle.provenance["people"]
-    assert "simulated" not in bundle.provenance["crawlers"]
+    assert bundle.provenance["people"].startswith(f"{gathered.people} of this site")
+    assert bundle.provenance["crawlers"] == "36 of this site, and 60 simulated"
+    assert [stage.size for stage in bundle.stages] == [10, 20, 30, 40, 50, 60], "no stage is dropped"
 
 
 def test_unlabelled_crawlers_are_filtered_out():
@@ -112,16 +113,25 @@ def test_train_with_simulated_visitors(tmp_path):
 
 
 def test_train_with_a_log(tmp_path, monkeypatch):
-    monkeypatch.setattr("hedgerow.lab.train.log_samples.Size", lambda: Size(4, 60, 60))
+    monkeypatch.setattr("hedgerow.lab.train.log_samples.SIMULATED", SMALL)
     log = tmp_path / "access.log"
     lines = [
-        f'192.0.2.1 - - [10/Oct/2020:13:{n // 60:02d}:{n % 60:02d} +0000] "GET /{n} HTTP/1.1" 200 5 "-" "Mozilla"'
+        f'192.0.2.77 - - [10/Oct/2020:13:{n // 60:02d}:{n % 60:02d} +0000] "GET /{n} HTTP/1.1" 200 5 "-" "Mozilla"'
         for n in range(70)
     ]
     log.write_text("\n".join(lines) + "\n")
     labels = tmp_path / "labels.csv"
-    labels.write_text("192.0.2.1,random-like\n")
-    result = CliRunner().invoke(app, ["train", str(log), "--labels", str(labels), "--json", "-"])
+    labels.write_text("192.0.2.77,random-like\n")
+    arguments = ["train", str(log), "--labels", str(labels), "--host", "example.org", "--json", "-"]
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, ModelError)
+    assert "no person has read 10 pages yet" in str(result.exception)
+    for visit in visits_of(draw_people(Random(5), SITES, 12, marked=False)):
+        at = datetime.fromtimestamp(visit.at, UTC).strftime("%d/%b/%Y:%H:%M:%S +0000")
+        referrer = visit.referrer or "-"
+        lines.append(f'{visit.address} - - [{at}] "GET {visit.target} HTTP/1.1" 200 5 "{referrer}" "Mozilla"')
+    log.write_text("\n".join(lines) + "\n")
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["provenance"]["crawlers"].startswith("1 of this site")
@@ -198,7 +208,7 @@ def test_a_custom_label_counts_as_suspect():
 
 
 def test_train_without_logs_uses_the_ledger_and_creates_a_shadow(crawled, monkeypatch):
-    monkeypatch.setattr("hedgerow.lab.train.log_samples.Size", lambda: Size(4, 60, 60))
+    monkeypatch.setattr("hedgerow.lab.train.log_samples.SIMULATED", SMALL)
     result = CliRunner().invoke(app, ["train"])
     assert result.exit_code == 0, result.output
     assert "6 crawls of hedgerow crawl" in result.output
@@ -206,7 +216,7 @@ def test_train_without_logs_uses_the_ledger_and_creates_a_shadow(crawled, monkey
     shadow = crawled.parent / "models" / "paths-shadow.json"
     bundle = load(shadow)
     assert bundle.provenance["crawlers"].startswith("6 of this site, and 60 simulated")
-    assert "simulated" not in bundle.provenance["people"]
+    assert bundle.provenance["people"].endswith("and 60 simulated")
     own = bundle.metrics["60"]["own"]
     assert (own["crawlers"], own["crawlers_found"]["of"]) == (6, 12)
     assert all(stage.bins for stage in bundle.stages)
@@ -216,7 +226,58 @@ def test_train_without_logs_uses_the_ledger_and_creates_a_shadow(crawled, monkey
 
 
 def test_windows_are_trained_from_a_ledger(crawled, monkeypatch):
-    monkeypatch.setattr("hedgerow.lab.train.log_samples.Size", lambda: Size(4, 60, 60))
+    monkeypatch.setattr("hedgerow.lab.train.log_samples.SIMULATED", SMALL)
+    out = crawled.parent / "models" / "windows-shadow.json"
     result = CliRunner().invoke(app, ["train", "--recipe", "window"])
-    assert result.exit_code == 0, result.output
-    assert load(crawled.parent / "models" / "windows-shadow.json").input == "window"
+    if isinstance(result.exception, ModelError):
+        # So few people and crawlers may make it worse; then nothing is replaced.
+        assert "rejected, nothing was replaced" in str(result.exception)
+        assert not out.exists()
+    else:
+        assert result.exit_code == 0, result.output
+        assert load(out).input == "window"
+
+
+def test_pathmarkers_models_are_trained_with_few_people_of_sixty_pages():
+    """Simulated people are added, and all numbers are of visitors with sixty pages."""
+    walks = draw_people(Random(5), SITES, 12, marked=False)
+    short = [walk._replace(strides=walk.strides[:30]) for walk in walks[4:]]
+    gathered = gather(visits_of([*walks[:4], *short]), {}, load(), host="example.org").with_pages(60)
+    assert 0 < gathered.people <= 4
+    adapted = train_for_site(gathered, recipe="pathmarker", start=shipped("pathmarker"), size=SMALL)
+    assert [stage.size for stage in adapted.bundle.stages] == [60]
+    assert adapted.bundle.metrics["60"]["own"]["people"] == gathered.people
+    nobody = gather(visits_of(short), {}, load(), host="example.org").with_pages(60)
+    with pytest.raises(ModelError, match="no person has read 60 pages yet"):
+        train_for_site(nobody, recipe="pathmarker", start=shipped("pathmarker"), size=SMALL)
+
+
+def test_people_whom_the_shipped_bundle_misjudges_once_stay_in_training():
+    walks = draw_people(Random(5), SITES, 12, marked=False)
+    severe = msgspec.structs.replace(
+        load(),
+        stages=tuple(
+            msgspec.structs.replace(stage, threshold=-1e9 if stage.size == 10 else 1e9) for stage in load().stages
+        ),
+    )
+    gathered = gather(visits_of(walks), {}, severe, host="example.org")
+    assert (gathered.people, gathered.suspected, gathered.doubtful) == (12, 12, 0)
+    always = msgspec.structs.replace(
+        severe, stages=tuple(msgspec.structs.replace(stage, threshold=-1e9) for stage in load().stages)
+    )
+    assert gather(visits_of(walks), {}, always, host="example.org").doubtful == 12
+    cleared = [msgspec.structs.replace(visit, visitor=f"clearance:{visit.visitor}") for visit in visits_of(walks)]
+    assert gather(cleared, {}, always, host="example.org").people == 12
+
+
+def test_a_bundle_that_is_worse_is_rejected_and_nothing_is_replaced(crawled, monkeypatch, tmp_path):
+    """The crawls are called people: a bundle that spares them no longer finds other crawlers."""
+    monkeypatch.setattr("hedgerow.lab.train.log_samples.SIMULATED", SMALL)
+    monkeypatch.setenv("HEDGEROW__WATCH__JUDGE_AT", "[60]")
+    labels_path(crawled).unlink()
+    (tmp_path / "labels.csv").write_text("127.0.0.1,person\n")
+    result = CliRunner().invoke(app, ["train", "--labels", str(tmp_path / "labels.csv")])
+    assert isinstance(result.exception, ModelError), result.output
+    assert str(result.exception).startswith("the new bundle was rejected, nothing was replaced: it ")
+    assert "\n" not in str(result.exception)
+    assert not (crawled.parent / "models").exists()

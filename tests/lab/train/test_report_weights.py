@@ -6,7 +6,7 @@ import pytest
 
 from hedgerow.errors import ModelError
 from hedgerow.lab.train.report_weights import train_report_model, training_log
-from hedgerow.report.report_model import encoded, load
+from hedgerow.report.heuristics import encode_model, load_model
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
 from hedgerow.watch.models.bundle import load_window, shipped
@@ -29,8 +29,8 @@ def test_a_held_out_log_is_classified_well(tmp_path):
     model = train_report_model(lessons(tmp_path))
     told = model.provenance["left_out"]["2.log"]
     assert told["crawlers_right"] == told["people_right"] == told["area"] == 1.0
-    (tmp_path / "model.json").write_bytes(encoded(model))
-    assert load(tmp_path / "model.json") == model
+    (tmp_path / "model.json").write_bytes(encode_model(model))
+    assert load_model(tmp_path / "model.json") == model
 
 
 def test_given_labels_replace_those_of_the_log(tmp_path):
@@ -64,4 +64,4 @@ def test_too_few_labelled_sources_are_an_error(tmp_path):
         train_report_model(lessons(tmp_path, labels={"192.0.2.1": "person"}, seeds=(1,)))
     (tmp_path / "bad.json").write_text('{"format": "x"}')
     with pytest.raises(ModelError, match="is no model of a report"):
-        load(tmp_path / "bad.json")
+        load_model(tmp_path / "bad.json")

@@ -9,10 +9,10 @@ from hedgerow.cli.main import main
 from hedgerow.core.visit import Visit
 from hedgerow.errors import ModelError
 from hedgerow.lab.train.cn2_rules import fit_rules
+from hedgerow.lab.train.samples import PERSON
 from hedgerow.lab.train.shape_model import (
     CRAWLER,
     MERGED,
-    PERSON,
     LabelledSource,
     bot_declaration,
     gather,
@@ -20,7 +20,7 @@ from hedgerow.lab.train.shape_model import (
     rows_of,
     train_shape,
 )
-from hedgerow.report.shape.model_file import load
+from hedgerow.report.shape.classifiers import load
 
 DAY = 86_400.0
 

@@ -9,11 +9,10 @@ import zlib
 
 import brotli
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.markers.html.content_coding import BrokenCoding, codec, known_codings
+from hedgerow.markers.html.content_coding import BrokenCoding, codec, known_codings, zstd
 
 BODIES = st.one_of(
     st.binary(max_size=300),
@@ -38,8 +37,8 @@ PACKERS = {
     "deflate": (b"deflate", zlib.compress),
     "deflate, raw": (b"deflate", raw_deflate),
     "br": (b"br", brotli.compress),
-    "zstd": (b"zstd", zstandard.compress),
-    "zstd, two frames": (b"zstd", lambda body: zstandard.compress(body[:9]) + zstandard.compress(body[9:])),
+    "zstd": (b"zstd", zstd.compress),
+    "zstd, two frames": (b"zstd", lambda body: zstd.compress(body[:9]) + zstd.compress(body[9:])),
 }  # fmt: skip
 
 

@@ -378,6 +378,7 @@ def fuzzed(seed: int, number: int) -> Iterator[bytes]:
         yield re.sub("%d", lambda _, numbers=numbers: str(next(numbers)), page).encode()
 
 
+@pytest.mark.slow
 def test_20000_fuzzed_documents(parser):
     name, parse = parser
     number, links, differences = compare(fuzzed(1, 20_000), parse)

@@ -8,11 +8,11 @@ import time
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hedgerow.markers.html import scanner as scan
 from hedgerow.markers.html.scanner import LONGEST_TAG, Finding, Scanner
+from property_tests import examples
 
 from .nasty import FRAGMENTS, pages, random_page
 
@@ -154,7 +154,7 @@ def test_a_select_has_no_sections():
 
 
 @given(pages, st.lists(st.integers(0, 1000)))
-@hypothesis_settings(max_examples=400)
+@examples(400)
 def test_the_finds_are_the_same_however_the_page_is_cut(page, places):
     assert feed(cut(page, places)) == (page, finds_of(page))
 

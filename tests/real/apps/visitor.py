@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Response, expect
 from playwright.sync_api import Error as PlaywrightError
 
+from hedgerow.markers.clean import without_marks
 from real.servers import PATIENCE
 
 PICTURE = base64.b64decode(
@@ -246,7 +247,7 @@ class Visitor:
     def _links(self, page: Page, listed: list[list[Any]]) -> list[Link]:
         source = _Source()
         with contextlib.suppress(KeyError, PlaywrightError):  # the browser may have dropped it
-            source.feed(self._documents[page.url.partition("#")[0]].text())
+            source.feed(self._documents[_without_mark(page.url)].text())
         return [
             Link(tag, written, url, text, visible, not source.values or written in source.values)
             for tag, written, url, text, visible in listed
@@ -267,7 +268,7 @@ class Visitor:
         request = response.request
         if request.is_navigation_request():
             self.record.documents.append(response.status)
-            self._documents[response.url] = response
+            self._documents[_without_mark(response.url)] = response
         if response.status >= 400:
             self.record.refused.append(f"{response.status} {request.method} {self._plain(response.url)}")
         decision = response.headers.get("hedgerow-decision")
@@ -305,11 +306,17 @@ def same_site(links: list[Link], base: str) -> list[Link]:
 
 
 def marker_of(url: str) -> str | None:
-    """How an address is marked: "opaque", "readable", or not at all."""
+    """How an address is marked: "opaque", "readable", "clean", or not at all."""
     where = urlsplit(url)
     if re.fullmatch(r"/~[\w-]{40,}", where.path):
         return "opaque"
-    return "readable" if re.search(r"(^|&)(~|%7E)=[\w-]{40,}", where.query) else None
+    mark = re.search(r"(?:^|&)(?:~|%7E)=[\w-]{40,}(\.[\w-]{5})?", where.query)
+    return None if mark is None else "clean" if mark[1] else "readable"
+
+
+def _without_mark(url: str) -> str:
+    """The address that the browser shows when the page has removed a clean mark from it."""
+    return without_marks(url.partition("#")[0].encode()).decode()
 
 
 def is_page(url: str) -> bool:

@@ -1,10 +1,16 @@
-"""Who stands in one network, eats the same, and divides the work; who leaves the same traces."""
+"""Sources in one network with the same page mix that divide the work, and sources with the same paths."""
+
+from collections import defaultdict
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hedgerow.report.campaigns import network_groups as company
-from hedgerow.report.campaigns import shared_paths as traces
+from hedgerow.report.campaigns.group_links import Requests, _met
+from hedgerow.report.campaigns.network_groups import full, network_of
 from hedgerow.report.campaigns.search import find
+from hedgerow.report.campaigns.shared_requests import find_shared_paths
 from hedgerow.report.shape.series import Counts, plan_of
 
 DAY = 86_400.0
@@ -44,7 +50,7 @@ def site():
     targets = sorted({page for _, _, page in rows})
     number = {page: n for n, page in enumerate(targets)}
     kept = [row for row in rows if not people[row[0]]]
-    requests = company.Requests.of_targets(
+    requests = Requests.of_targets(
         np.array([row[0] for row in kept]),
         np.array([row[1] for row in kept]),
         np.array([number[row[2]] for row in kept]),
@@ -82,7 +88,7 @@ def test_a_user_agent_that_no_person_has():
 def test_who_only_looks_like_a_person_among_ten_crawlers_is_one():
     names = [f"198.51.100.{n}" for n in range(12)] + [f"203.0.113.{n}" for n in range(6)]
     people = np.array([False] * 10 + [True] * 2 + [False] * 5 + [True])
-    none = company.Requests(np.zeros(0, int), np.zeros(0), *[np.zeros(0, int)] * 3)
+    none = Requests(np.zeros(0, int), np.zeros(0), *[np.zeros(0, int)] * 3)
     looks = people.copy()
     looks[11] = False
     found = company.find(names, people, none, doubtful=looks)
@@ -102,9 +108,9 @@ def test_the_same_walk_and_the_same_minutes():
     for source in range(7, 30):
         rows += [(source, at, int(chance.integers(0, 400))) for at in chance.uniform(0, 600_000, 12)]
     columns = [np.array(column) for column in zip(*sorted(rows), strict=True)]
-    found = traces.find(*columns)
+    found = find_shared_paths(*columns)
     assert [(one.kind, one.members) for one in found] == [("same walk", (0, 1, 2, 3)), ("same minutes", (4, 5, 6))]
-    assert traces.find(*(column[:0] for column in columns)) == []
+    assert find_shared_paths(*(column[:0] for column in columns)) == []
 
 
 def test_all_ways_together_and_no_people():
@@ -116,7 +122,7 @@ def test_all_ways_together_and_no_people():
     assert not any(people[member] for one in found for member in one.members)
     assert found == find(names, people, counts, plan, requests)
     instant = plan_of(0, 0)
-    nothing = company.Requests(np.zeros(0, int), np.zeros(0), *[np.zeros(0, int)] * 3)
+    nothing = Requests(np.zeros(0, int), np.zeros(0), *[np.zeros(0, int)] * 3)
     assert find(["a"], np.array([False]), Counts.of_times([0], [0.0], instant, 1), instant, nothing) == []
 
 
@@ -129,20 +135,20 @@ def test_groups_that_meet_again_and_again_are_one_campaign():
     rows += [(6 + int(chance.integers(0, 3)), at, 2) for at in chance.uniform(0, 150_000, 30)]
     sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
     people = np.zeros(len(names), dtype=bool)
-    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    found = company.find(names, people, Requests(sources, times, pages, pages, pages))
     assert [one.members for one in found] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
     assert "come within seconds of one another again and again" in found[0].text
     # Where everybody comes at the full hour, it is the clock that they meet.
     hours = [np.sort(chance.choice(100, 40, replace=False)) * 3600.0 + chance.uniform(0, 30, 40) for _ in range(3)]
     rows = [(int(chance.integers(0, 3)) + 3 * k, at, k) for k in range(3) for at in hours[k]]
     sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
-    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    found = company.find(names, people, Requests(sources, times, pages, pages, pages))
     assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
     # One long visit beside another is one meeting.
     burst = np.arange(60.0)
     rows = [(n % 3 + 3 * k, at, k) for k in range(2) for n, at in enumerate(burst)]
     sources, times, pages = (np.array(column) for column in zip(*sorted(rows), strict=True))
-    found = company.find(names, people, company.Requests(sources, times, pages, pages, pages))
+    found = company.find(names, people, Requests(sources, times, pages, pages, pages))
     assert sorted(one.members for one in found) == [(0, 1, 2), (3, 4, 5), (6, 7, 8)]
 
 
@@ -152,5 +158,54 @@ def test_who_has_met_whom_as_counted_one_by_one():
     for one, mine in enumerate(comings):
         for other, theirs in enumerate(comings):
             met = sum(any(abs(at - time) <= 20 for time in theirs) for at in mine)
-            assert company._met(comings)[one, other] == (met if one != other else 0)
-    assert company._met([]).shape == (0, 0)
+            assert _met(comings)[one, other] == (met if one != other else 0)
+    assert _met([]).shape == (0, 0)
+
+
+ADDRESSES = st.one_of(
+    st.builds("10.{}.{}.{}".format, st.integers(0, 1), st.integers(0, 40), st.integers(0, 255)),
+    st.builds("2001:db8:{:x}::{:x}".format, st.integers(0, 3), st.integers(1, 99)),
+    st.builds("2001:db{}::1".format, st.integers(0, 9)),
+    st.sampled_from(
+        ["", "x", "10.0.1.0/24", "10.0.0.256", "10.0.0.01", "account:10.0.0.1", "10.0.0.1\x00", "\u0661.0.0.1"]
+    ),
+)
+
+
+def test_network_of():
+    assert network_of("192.0.2.77") == network_of("192.0.2.0/24") == ("192.0.2.0/24", "192.0.0.0/20")
+    assert network_of("2001:db8:1:2::3") == ("2001:0db8:0001::/48", "2001:0db8::/32")
+    assert network_of("66.249.79.3") == ("66.249.79.0/24", "66.249.64.0/20")
+    assert network_of("2001:db8:7::1/64") == ("2001:0db8:0007::/48", "2001:0db8::/32")
+    assert network_of("Alice") == network_of("192.0.2.077") == network_of("account:192.0.2.7") == ("", "")
+
+
+CRAWLER, PERSON, DOUBTFUL = range(3)
+
+
+@given(st.lists(st.tuples(ADDRESSES, st.just(CRAWLER) | st.sampled_from([PERSON, DOUBTFUL])), max_size=60))
+def test_all_neighbours_of_a_full_network_that_people_leave_alone(sources):
+    names = [name for name, _ in sources]
+    kinds = np.array([kind for _, kind in sources], np.int64)
+    inside, crowd, looks = defaultdict(list), defaultdict(int), defaultdict(list)
+    for number, (name, kind) in enumerate(sources):
+        if kind == CRAWLER:
+            inside[network_of(name)].append(number)
+        else:
+            crowd[network_of(name)] += 1
+            if kind == DOUBTFUL:
+                looks[network_of(name)].append(number)
+    wider = defaultdict(list)
+    for key, members in inside.items():
+        if key[0] and crowd[key] <= 0.4 * (len(members) + crowd[key]):
+            wider[key[1]].append((key[0], members, looks[key] if len(members) >= 4 else []))
+    expected = [
+        (
+            tuple(sorted(network for network, _, _ in wider[wide])),
+            wide,
+            tuple(sorted(number for _, members, others in wider[wide] for number in members + others)),
+        )
+        for wide in sorted(wider)
+        if any(len(members) >= 3 for _, members, _ in wider[wide])
+    ]
+    assert full(names, kinds != CRAWLER, kinds == DOUBTFUL, members=3, share=0.4, around=4) == expected

@@ -14,8 +14,7 @@ import pytest
 from hedgerow.report.chart_data import overlays_of, portraits_of, step_of, traffic_of
 from hedgerow.report.html.charts import lasting, round_step
 from hedgerow.report.html.page import page
-from hedgerow.report.html.tables import Column, table, text
-from hedgerow.report.html.text import cut, escaped, percent
+from hedgerow.report.html.tables import Column, cut, escaped, percent, table, text
 from hedgerow.report.pipeline import Options, make
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.request.bots import Bots, known_bots
@@ -163,7 +162,7 @@ def test_portraits_add_up(busy):
             assert np.allclose(whole, one.counts, atol=1e-9)
             assert len(one.coefficients) == len(one.errors) == plan.lags
         traffic = traffic_of(report)
-        assert sum(map(sum, traffic.counts.values())) == report.tally.parsed
+        assert sum(map(sum, traffic.counts.values())) == report.read_counts.parsed
         for overlay in overlays_of(report):
             assert np.allclose(np.sum(overlay.series, axis=1), 1.0)
 

@@ -5,9 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hedgerow.report.shape.daily_rhythm import rhythm
 from hedgerow.report.shape.features import NAMES, Fine, features, further
-from hedgerow.report.shape.series import DAY, Counts, plan_of
+from hedgerow.report.shape.series import DAY, Counts, plan_of, rhythm
 
 
 def traffic():

@@ -7,9 +7,18 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import ModelError
-from hedgerow.report.shape.classifiers import ClassifierEvidence, ClassifierRule, ClassifierRules, Condition, Machine
+from hedgerow.report.shape.classifiers import (
+    INPUTS,
+    ClassifierEvidence,
+    ClassifierRule,
+    ClassifierRules,
+    Condition,
+    Machine,
+    checked,
+    load,
+    save,
+)
 from hedgerow.report.shape.features import NAMES, Fine, features
-from hedgerow.report.shape.model_file import INPUTS, checked, load, save
 from hedgerow.report.shape.series import DAY, Counts, plan_of
 from hedgerow.report.shape.vote import classify, words
 

@@ -11,22 +11,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datasets import LOGS
 from hedgerow.logs.dialect import Dialect, parser
 from hedgerow.logs.formats import LineParser, detect_plain_format
-from hedgerow.logs.reader import LogReader, ReadCounts
+from hedgerow.logs.reader import LogReader, ReadCounts, zstd
 from hedgerow.report.tables import ingest, line_scanner
-from hedgerow.report.tables.digests import DigestKey
 from hedgerow.report.tables.ingest import put, read, rows_of
 from hedgerow.report.tables.line_scanner import new_work, scan, start_scan
 from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.row_builder import RowBuilder
 from hedgerow.report.tables.rows import COLUMNS
 from hedgerow.report.tables.source_tables import Tables
+from hedgerow.report.tables.url_features import DigestKey
 
 GOOD = b'192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/b.html?x=1 HTTP/1.1" 200 2326 "http://e.org/" "Mozilla/5.0"'
 OTHERS = (
@@ -62,13 +61,13 @@ def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int,
     """Rows by source, second, status and kind; and lines, parsed, bad."""
     numbering = RowBuilder()
     with LocalStore(memory=500_000_000) as store:
-        tally = read([str(path)], store, numbering)
+        read_counts = read([str(path)], store, numbering)
         found = Counter(
             (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
             for rows in store.rows()
             for s, t, code, kind in zip(rows["source"], rows["t"], rows["status"], rows["kind"], strict=True)
         )
-    return found, (tally.lines, tally.parsed, tally.bad)
+    return found, (read_counts.lines, read_counts.parsed, read_counts.bad)
 
 
 def reference_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int, int, int]]:
@@ -216,22 +215,22 @@ def test_an_unclosed_quote_swallows_nothing(tmp_path):
     path = tmp_path / "log"
     broken = b'192.0.2.2 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 1 "no end'
     path.write_bytes(b"\n".join([GOOD, broken, GOOD, b"", GOOD]))
-    found, tally = table_of(path)
-    assert tally == (5, 3, 2)
+    found, read_counts = table_of(path)
+    assert read_counts == (5, 3, 2)
     assert sum(found.values()) == 3
     assert table_of(path) == reference_of(path)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress, zstandard.compress, lambda data: data])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress, zstd.compress, lambda data: data])
 def test_compressed_and_in_many_pieces(tmp_path, monkeypatch, pack):
     """Pieces end at lines, whatever the size; a line longer than any piece is one bad line."""
     monkeypatch.setattr("hedgerow.report.tables.ingest._PIECE", 1000)
     text = b"\n".join([*SAMPLES * 20, b"x" * 200_000, *SAMPLES * 5])
     path = tmp_path / "log"
     path.write_bytes(pack(text))
-    found, tally = table_of(path)
-    assert (found, tally) == reference_of(path)
-    assert tally[0] == len(SAMPLES) * 25 + 1
+    found, read_counts = table_of(path)
+    assert (found, read_counts) == reference_of(path)
+    assert read_counts[0] == len(SAMPLES) * 25 + 1
 
 
 def test_a_log_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch):
@@ -240,9 +239,9 @@ def test_a_log_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch):
     path = tmp_path / "log"
     path.write_bytes((GOOD + b"\n") * 3000)
     with LocalStore(memory=500_000_000) as store:
-        tally = read([str(path)], store, RowBuilder(), lambda _: os.truncate(path, 10 * len(GOOD)))
-    assert 5 < tally.parsed < 100
-    assert tally.lines == tally.parsed + tally.bad
+        read_counts = read([str(path)], store, RowBuilder(), lambda _: os.truncate(path, 10 * len(GOOD)))
+    assert 5 < read_counts.parsed < 100
+    assert read_counts.lines == read_counts.parsed + read_counts.bad
 
 
 def test_virtual_hosts(tmp_path):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from hedgerow.errors import StoreError
-from hedgerow.report.tables import distinct, local_store
+from hedgerow.report.tables import local_store
 from hedgerow.report.tables.figures import FOREIGN, OWN, SiteFacts
 from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.queries import Columns
-from hedgerow.report.tables.rows import COLUMNS, ODD, PARTS, ROW, Rows
+from hedgerow.report.tables.rows import COLUMNS, MOST, ODD, PARTS, ROW, Rows
 from hedgerow.report.tables.url_features import ASSET, PAGE
 from report.tables.sql_store import SqlStore, sql_store
 
@@ -83,7 +83,7 @@ def answers(store: LocalStore | SqlStore) -> list[object]:
 
 
 @pytest.mark.parametrize("loud", [False, True])
-@pytest.mark.parametrize("most", [distinct.MOST, 50])
+@pytest.mark.parametrize("most", [MOST, 50])
 @pytest.mark.parametrize(("memory", "small"), [(AMPLE, 0), (SCANT, 0), (AMPLE, 4000)])
 def test_it_answers_as_sql_does(
     monkeypatch: pytest.MonkeyPatch, memory: int, small: int, most: int, loud: bool
@@ -93,7 +93,7 @@ def test_it_answers_as_sql_does(
     nothing is compiled. Where few pairs of pages and groups may be kept, rows are looked at several times.
     """
     monkeypatch.setattr(local_store, "SMALL", small)
-    monkeypatch.setattr(distinct, "MOST", most)
+    monkeypatch.setattr("hedgerow.report.tables.rows.MOST", most)
     rows = rows_of(1, loud=loud)
     with filled(LocalStore(memory=memory), rows) as store, sql_store(rows) as other:
         assert answers(store) == answers(other)

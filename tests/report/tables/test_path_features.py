@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hedgerow.markers.token import PAGE_BYTES
+from hedgerow.markers.encoding import PAGE_BYTES
 from hedgerow.report.tables.figures import FOREIGN, OWN, SiteFacts
 from hedgerow.report.tables.path_features import MOST_SESSIONS, WIDTH, sessions_of
 from hedgerow.report.tables.rows import ROW

@@ -15,10 +15,10 @@ from hedgerow.errors import LogError
 from hedgerow.logs.dialect import DEFAULT_DIALECT, Dialect
 from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.report.tables import ingest as reading
-from hedgerow.report.tables.digests import DigestKey
 from hedgerow.report.tables.row_builder import RowBuilder
 from hedgerow.report.tables.rows import COLUMNS, ODD
 from hedgerow.report.tables.spark_ingest import Meaning, join, parts_of, read_parts, renumber, unsigned
+from hedgerow.report.tables.url_features import DigestKey
 
 
 class Kept:
@@ -60,7 +60,7 @@ def test_parts_give_the_same_rows_numbers_and_counts(logs, by):
     dialect = Dialect(by=by)
     key = DigestKey()
     kept, whole = Kept(), RowBuilder(by, key)
-    tally = reading.read(logs, kept, whole, dialect=dialect)
+    read_counts = reading.read(logs, kept, whole, dialect=dialect)
 
     numbering, told = RowBuilder(by, key), ReadCounts()
     parts = parts_of(logs, dialect, told)
@@ -82,7 +82,7 @@ def test_parts_give_the_same_rows_numbers_and_counts(logs, by):
     for texts in ("agents", "places", "shapes"):
         assert getattr(numbering, texts).texts == getattr(whole, texts).texts
     assert numbering.others == whole.others
-    assert told == tally
+    assert told == read_counts
 
 
 def test_what_no_worker_can_read_is_said(monkeypatch):

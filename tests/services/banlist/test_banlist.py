@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 
+import msgspec
 import pytest
 
 from driving import PAGE, Application, Clock
@@ -24,7 +25,7 @@ from hedgerow.services.banlist.local_lists import LocalLists
 from hedgerow.services.banlist.messages import ListMessage, VisitMessage
 from serving_clients import TOKEN, following, served, wait_for
 
-SMALL = "[density]\nwindows = [{ count = 3, seconds = 60.0 }]\n"
+SMALL = "[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 3, seconds = 60.0 }]\n"
 ME, OTHER = "192.0.2.1", "198.51.100.7"
 TRAP = Evidence("trap", "trap", 1.0, "It followed a link that no person can see.")
 
@@ -172,10 +173,10 @@ def test_a_feed_that_starts_while_its_store_is_away_tells_nothing_until_it_is_ba
 def test_a_block_that_each_visit_makes_a_little_longer_is_told_now_and_then(tmp_path):
     blocks = [block(ME, 100.0)]
     feed = ChangeFeed(SqliteLists(tmp_path / "lists.sqlite"), lambda _: blocks, Clock(10.0))
-    feed._look()
+    feed._update()
     for until, told in ((101.0, 1), (109.0, 1), (111.0, 2), (50.0, 3)):
         blocks[0] = block(ME, until)
-        feed._look()
+        feed._update()
         assert feed._number == told
     feed.close()
 
@@ -284,6 +285,26 @@ def test_in_observe_mode_nobody_is_refused(tmp_path):
             assert asgi_get(AsgiClient(Application(), client))[0]["status"] == 200
 
 
+def test_a_server_that_observes_gives_clients_nothing_to_enforce(tmp_path):
+    with served(tmp_path) as service:
+        service.store.put([Listing("black", ME), Listing("white", OTHER)])
+        now = time.time()
+        block = Block("192.0.2.77", "192.0.2.77", now, now + 600, "refuse", Evidence("trap", "trap", 1.0, "Why."))
+        service.site.stores.state.commit(block)
+        observing = msgspec.structs.replace(service.site.app.settings, observe=True)
+        with following(service) as client:
+            wait_for("the block", lambda: len(client.local) == 3)
+            service.site.reload(observing)
+            wait_for("the end of enforcing", lambda: len(client.local) == 1)
+            assert asgi_get(AsgiClient(Application(), client))[0]["status"] == 200
+            service.site.stores.state.commit(block)
+            service.store.put([Listing("black", "192.0.2.78"), Listing("white", "192.0.2.79")])
+            wait_for("a white entry", lambda: len(client.local) == 2)
+            service.site.reload(msgspec.structs.replace(observing, observe=False))
+            wait_for("enforcing", lambda: len(client.local) == 5)
+            assert asgi_get(AsgiClient(Application(), client))[0]["status"] == 403
+
+
 def test_the_server_may_be_away_lists_stay_and_the_newest_visits_are_kept(tmp_path):
     """Five fit into the queue: of twelve made while the server is away the last five arrive, and seven are counted."""
     with served(tmp_path) as service:
@@ -303,6 +324,19 @@ def test_the_server_may_be_away_lists_stay_and_the_newest_visits_are_kept(tmp_pa
             wait_for("the lists go on", lambda: client.local.check(time.time(), OTHER).action == "refuse")
             assert client.local.version.rpartition("-")[0] != before.rpartition("-")[0], "another run, another name"
             assert client.link.dropped == 8
+
+
+def test_fewer_visits_than_the_queue_holds_all_arrive_after_an_outage(tmp_path):
+    with served(tmp_path) as service, following(service) as client:
+        app = AsgiClient(Application(), client)
+        service.stop()
+        for n in range(3):
+            asgi_get(app, f"/{n}", peer=OTHER)
+        wait_for("a failed attempt", lambda: "visits" in client.link._failing)
+        service.start()
+        wait_for("all visits", lambda: len(service.entries) == 3 or client.link.dropped)
+        assert [entry.visit.target for entry in service.entries] == ["/0", "/1", "/2"]
+        assert client.link.dropped == 0
 
 
 def test_a_line_that_breaks_goes_on_from_its_version(tmp_path):

@@ -10,10 +10,8 @@ import pytest
 
 from hedgerow.challenge.clearance import ClearanceUsage
 from hedgerow.request.robots_compliance import RobotsCompliance
-from hedgerow.state.lmdb.clearance_usage import LmdbClearanceUsage
-from hedgerow.state.lmdb.revoked_bots import LmdbRevokedBots
+from hedgerow.state.lmdb.shared_stores import LmdbClearanceUsage, LmdbRevokedBots, LmdbWorkerMetrics
 from hedgerow.state.lmdb.state import LmdbState
-from hedgerow.state.lmdb.worker_metrics import LmdbWorkerMetrics
 from hedgerow.web.metrics import SiteMetrics, sum_metrics
 from state.state_conformance import START, WINDOW
 

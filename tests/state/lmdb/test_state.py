@@ -63,12 +63,13 @@ class _Temporary(LmdbState):
 TestLmdbMachine = compared(_Temporary).TestCase
 
 
+@pytest.mark.slow
 def test_many_addresses_stay_within_the_budget_and_the_late_ones_are_known(tmp_path):
     budget = 1_000_000
     with closing(LmdbState(tmp_path / "state.lmdb", (RateLimit(count=40, seconds=1e6),), memory=budget)) as state:
         for n in range(30_000):
             state.record_visit(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
-        assert state.spent <= budget * 1.1
+        assert state.bytes_used <= budget * 1.1
         assert len(state) + state.forgotten == 30_000
         assert len(state) > 3_000
         last = [state.record_visit(ask(30_000, f"10.0.{n >> 8 & 255}.{n & 255}")).counts for n in range(29_900, 30_000)]
@@ -96,6 +97,7 @@ def _die_in_the_middle(path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_in_the_middle_leaves_nothing_behind_and_holds_nobody_up(tmp_path):
     path = tmp_path / "state.lmdb"
     with closing(LmdbState(path, WINDOW)) as state:

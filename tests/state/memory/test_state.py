@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -13,6 +12,7 @@ from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import prefix_key
 from hedgerow.state.memory import state as module
 from hedgerow.state.memory.state import MemoryState
+from property_tests import examples
 from state.state_conformance import NETWORK, StateConformance, ask, block
 from state.state_machine import compared
 
@@ -26,14 +26,14 @@ TestMemoryMachine = compared(MemoryState).TestCase
 
 
 def true_cost(state: MemoryState) -> int:
-    """What `spent` should be, from what is really there."""
+    """What `bytes_used` should be, from what is really there."""
     total = 0
-    for key, trail in state._trails.items():
-        total += module._LONE_COST + sys.getsizeof(key)
+    for key, trail in state._hits.items():
+        total += module._SINGLE_BYTES + sys.getsizeof(key)
         if not isinstance(trail, float):
             series = [hits for hits in trail.series if hits is not None]
-            total += module._TRAIL_COST + module._SERIES_COST * len(series)
-            total += module._TIME_COST * sum(map(len, series))
+            total += module._SERIES_LIST_BYTES + module._SERIES_BYTES * len(series)
+            total += module._TIME_BYTES * sum(map(len, series))
     return total
 
 
@@ -43,12 +43,12 @@ def test_many_addresses_stay_within_the_budget_and_the_oldest_are_forgotten_firs
     highest = 0
     for n in range(20_000):
         state.record_visit(ask(n, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"))
-        highest = max(highest, state.spent)
+        highest = max(highest, state.bytes_used)
     assert highest <= budget
-    assert state.spent == true_cost(state)
+    assert state.bytes_used == true_cost(state)
     assert 3_500 < len(state) < 5_000
     assert state.forgotten == 20_000 - len(state)
-    assert list(state._trails) == [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(20_000 - len(state), 20_000)]
+    assert list(state._hits) == [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(20_000 - len(state), 20_000)]
 
 
 def test_who_comes_again_is_remembered_longer():
@@ -62,14 +62,14 @@ def test_who_comes_again_is_remembered_longer():
 
 def test_an_address_takes_less_than_300_bytes():
     for address in ("255.255.255.255", "2001:db8:ffff:ffff::/64", prefix_key("2001:db8:ffff:ffff::/64")):
-        assert module._lone_cost(address) <= 300
+        assert module._single_bytes(address) <= 300
 
 
 def test_long_names_of_accounts_are_paid_for():
     state = MemoryState((RateLimit(count=40, seconds=1e6),), memory=1_000_000)
     for n in range(10_000):
         state.record_visit(ask(n, f"account:{n:0>100}"))
-    assert sum(map(sys.getsizeof, state._trails)) < state.spent <= 1_000_000
+    assert sum(map(sys.getsizeof, state._hits)) < state.bytes_used <= 1_000_000
 
 
 def test_who_has_left_every_window_is_swept_out_as_others_come():
@@ -88,7 +88,7 @@ def test_a_window_too_short_for_the_clock_breaks_nothing():
     for n in range(10):
         state.record_visit(ask(0.0, "192.0.2.1"))
         state.record_visit(ask(0.0, f"10.0.0.{n}"))
-    assert state.spent == true_cost(state)
+    assert state.bytes_used == true_cost(state)
 
 
 class Costs(RuleBasedStateMachine):
@@ -130,20 +130,20 @@ class Costs(RuleBasedStateMachine):
 
     @rule(windows=windows)
     def use(self, windows):
-        self.state.use(windows)
+        self.state.use_limits(windows)
 
     @invariant()
     def the_books_are_right(self):
         state = self.state
-        assert state.spent == true_cost(state)
-        assert state.spent <= state._memory or len(state) == 1
+        assert state.bytes_used == true_cost(state)
+        assert state.bytes_used <= state._memory or len(state) == 1
         assert len(state._blocks) <= 3
         accounts = {key for key in state._blocks if key.startswith("account:") and not key.endswith("/*")}
         assert set().union(*state._strikes.values()) >= accounts
         assert all(keys and keys <= set(state._blocks) for keys in state._strikes.values())
 
 
-Costs.TestCase.settings = hypothesis_settings(max_examples=60, stateful_step_count=40)
+Costs.TestCase.settings = examples(60, stateful_step_count=40)
 TestCosts = Costs.TestCase
 
 
@@ -152,4 +152,4 @@ def test_a_single_visitor_costs_what_it_has(visits):
     state = MemoryState((RateLimit(count=10, seconds=2.0, of="requests"),))
     for at, call in visits:
         state.record_visit(ask(at / 8, "192.0.2.1", kind="call" if call else "page"))
-        assert state.spent == true_cost(state)
+        assert state.bytes_used == true_cost(state)

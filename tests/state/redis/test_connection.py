@@ -58,7 +58,7 @@ def left_open(play: Callable[[LoopConnection], object], url: str) -> list[str]:
 
 def test_one_that_has_more_to_say_than_is_heard():
     with answering(b"+PONG\r\n") as url:
-        assert left_open(lambda link: link.tell(("SET", "x", "y" * 20_000_000)), url) == []
+        assert left_open(lambda link: link.send(("SET", "x", "y" * 20_000_000)), url) == []
 
 
 def test_one_that_was_never_answered(monkeypatch):
@@ -75,5 +75,5 @@ def test_one_of_a_thread_to_a_socket_at_which_nobody_listens(tmp_path, monkeypat
         link = ThreadConnection(parse_redis_address(f"unix://{tmp_path}/redis.sock"), list)
         link.close()
         gc.collect()
-    assert link.away
+    assert link.unavailable
     assert [str(warning.message) for warning in said] == []

@@ -91,7 +91,7 @@ def test_while_another_writes_nothing_is_lost(tmp_path, caplog):
         state.update_score(ScoreUpdate("a", START, 1, 3600.0, weight=0.4))
         journal._write()
         other.execute("COMMIT")
-    assert "cannot be written" in caplog.text
+    assert "cannot write blocks" in caplog.text
     journal.close()
     again, journal = state_at(tmp_path / "s.sqlite")
     assert [key for key, _ in again.scores()] == ["a"]
@@ -132,7 +132,7 @@ def test_the_word_of_a_watch_elsewhere_is_carried_out_within_a_second(tmp_path):
         state.update_score(what)
         told.set()
 
-    journal.obey = obey
+    journal.on_command = obey
     connection = connect(tmp_path / "s.sqlite")
     change = ScoreUpdate("192.0.2.7", START, 5, 3600.0, weight=2.0, codes=("campaign",), identity="suspect")
     order_changes(connection, [change])

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.lab.train.samples import draw_people, draw_sites
-from hedgerow.lab.train.walks import add_stride
 from hedgerow.watch.models.bundle import Bins, encoded, load, shipped
-from hedgerow.watch.models.drift import MAJOR_DRIFT, MIN_SESSIONS, Drift, stability_index
-from hedgerow.watch.models.panel import Panel, PanelRecord
+from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, Drift, Panel, PanelRecord, stability_index
 from hedgerow.watch.sessions.path import PathSession
 
 BOOSTED, PATHMARKER, WINDOW = shipped("boosted"), shipped("pathmarker"), shipped("window")
@@ -29,6 +26,10 @@ def crawl(steps: int = 60) -> PathSession:
 
 def sessions_of_people(count: int, seed: int = 99, steps: int = 60):
     """The first and second long sessions of so many people, as in the training."""
+    # Imports scikit-learn, which takes seconds.
+    from hedgerow.lab.train.samples import add_stride
+    from hedgerow.lab.train.simulated_data import draw_people, draw_sites
+
     for walk in draw_people(Random(seed), draw_sites(Random(seed), 10), count, long_sessions=2):
         for strides in walk.sessions():
             session = PathSession()
@@ -40,7 +41,7 @@ def sessions_of_people(count: int, seed: int = 99, steps: int = 60):
 
 def test_a_shadow_is_compared_and_has_no_effect():
     panel = Panel("paths", BOOSTED, PATHMARKER)
-    said = panel.judge(crawl(20), "192.0.2.1", 1.8e9)
+    said = panel.judge(crawl(20), "192.0.2.1", 1.8e9).identity
     assert said == BOOSTED.judge_session(crawl(20)).identity != "person"
     # PathMarker is asked at 60 visits only.
     assert panel.record.compared == {said: {"person": 1}}
@@ -68,6 +69,7 @@ def test_a_record_is_restored_only_for_the_same_bundles():
     assert (unshadowed.record.judged, unshadowed.record.compared) == (before.record.judged, {})
 
 
+@pytest.mark.slow
 def test_people_as_in_the_training_data_cause_no_drift():
     """PathMarker's bundle is trained on drawn people alone; among those of the other are real ones."""
     panel = Panel("paths", PATHMARKER)
@@ -79,6 +81,7 @@ def test_people_as_in_the_training_data_cause_no_drift():
     assert panel.warning() == ""
 
 
+@pytest.mark.slow
 def test_changed_behaviour_of_people_causes_a_drift_warning():
     panel = Panel("paths", BOOSTED)
     for session in sessions_of_people(300):
@@ -91,6 +94,7 @@ def test_changed_behaviour_of_people_causes_a_drift_warning():
     assert "beside" in panel.warning()
 
 
+@pytest.mark.slow
 def test_few_sessions_cause_no_drift_warning():
     panel = Panel("paths", BOOSTED)
     for session in sessions_of_people(MIN_SESSIONS // 4):
@@ -100,6 +104,7 @@ def test_few_sessions_cause_no_drift_warning():
     assert panel.warning() == ""
 
 
+@pytest.mark.slow
 def test_a_bundle_without_bins_has_no_drift():
     bare = msgspec.structs.replace(
         BOOSTED, stages=tuple(msgspec.structs.replace(stage, bins=()) for stage in BOOSTED.stages)

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from hedgerow.core.visit import Marker, Visit
 from hedgerow.markers.token import page_digest
-from hedgerow.watch.sessions.path import ALL_FEATURES, EXTRA_FEATURES, LONG, PATHMARKER_FEATURES, PathSession, step_of
+from hedgerow.watch.sessions.path import (
+    ALL_FEATURES,
+    LONG,
+    PATHMARKER_FEATURES,
+    PathLengths,
+    PathSession,
+    path_sessions,
+    step_of,
+)
 
 
 def test_features_of_sixty_four_visits_equal_those_computed_by_hand():
@@ -52,8 +60,8 @@ def test_a_gap_of_ten_seconds_begins_a_short_session():
     session = PathSession()
     for at in (0.0, 9.5, 19.5, 25.0, 30.0):
         session.add(at, "/", None)
-    assert session.extra_features()[EXTRA_FEATURES.index("longest")] == 3 / 5
-    assert session.extra_features()[EXTRA_FEATURES.index("pauses")] == 1 / 5
+    assert session.all_features()[ALL_FEATURES.index("longest")] == 3 / 5
+    assert session.all_features()[ALL_FEATURES.index("pauses")] == 1 / 5
 
 
 def test_depth_and_width_are_counted_afresh_in_the_short_session():
@@ -136,7 +144,6 @@ def visit(**more):
     [
         ({}, "", None),
         ({"marker": Marker("page", b"v", b"parent", "t")}, "", b"parent"),
-        ({"marker": Marker("trap", b"v", b"parent", "")}, "", None),
         ({"referrer": "https://example.org/b?y=2#z", "host": "example.org"}, "", page_digest("/b?y=2")),
         ({"referrer": "https://Example.org", "host": "example.org"}, "", page_digest("/")),
         ({"referrer": "https://example.org/b"}, "example.org", page_digest("/b")),
@@ -152,6 +159,30 @@ def test_the_parent_of_a_step_is_that_of_the_marker_or_the_referrer(more, host, 
 @pytest.mark.parametrize("kind", ["asset", "call", "prefetch"])
 def test_only_pages_are_steps(kind):
     assert step_of(visit(kind=kind)) is None
+
+
+@pytest.mark.parametrize("kind", ["trap", "maze"])
+def test_a_hidden_link_is_no_step(kind):
+    """No model was trained on them: where only hidden links are observed, they would change every path."""
+    assert step_of(visit(marker=Marker(kind, b"v", b"parent", ""))) is None
+
+
+def test_sessions_of_other_lengths_have_other_ends_and_gaps():
+    sessions = path_sessions(PathLengths(long=5, short_gap=2.0, judge_at=(5,)))
+    assert sessions is path_sessions(PathLengths(long=5, short_gap=2.0, judge_at=(5,)))
+    assert path_sessions(PathLengths()) is PathSession
+    session, usual = sessions(), PathSession()
+    for number in range(5):
+        session.add(3.0 * number, f"/{number}", None)
+        usual.add(3.0 * number, f"/{number}", None)
+    pauses = ALL_FEATURES.index("pauses")
+    assert (session.full, usual.full) == (True, False)
+    assert (session.all_features()[pauses], usual.all_features()[pauses]) == (0.8, 0.0)
+    session.add(20.0, "/6", None)
+    assert session.size == 1
+    assert sessions.from_bytes(usual.to_bytes()).full
+    usual.add(20.0, "/6", None)
+    assert sessions.from_bytes(usual.to_bytes()) is None, "longer than a session may be"
 
 
 def test_pages_with_the_same_unvisited_parent_count_as_sideward():

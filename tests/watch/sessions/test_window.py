@@ -16,8 +16,10 @@ from hedgerow.watch.sessions.window import (
     WINDOW_FEATURES,
     Access,
     SessionWindow,
+    WindowLengths,
     access_of,
     changes_trees,
+    session_windows,
 )
 
 PAGE = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
@@ -123,7 +125,24 @@ def test_session_cookie_and_referrer_of_a_visit():
     account = told(visitor="account:ann", account="ann")
     assert (account.cookie_state, account.cookie) == ("good", account.session)
     assert told(linked=(b"before",)).cookie_state == "good"
+    assert told(anomalies=("wrong-cookie",)).cookie_state == "wrong"
+    assert told(anomalies=("clearance-shared",)).cookie_state == "wrong"
     assert told(marker=Marker("page", b"v", b"parent", "")).referrer == b"parent"
+
+
+def test_windows_of_other_lengths_are_due_at_other_visits():
+    windows = session_windows(WindowLengths(5, 6))
+    assert session_windows(WindowLengths()) is SessionWindow
+    window = windows()
+    for number in range(5):
+        assert not window.is_due
+        window.add(PAGE._replace(at=number * 10.0))
+    assert window.is_due
+    for number in range(5, 9):
+        window.add(PAGE._replace(at=number * 10.0 - 1))
+    assert window.size == 6
+    assert windows.from_bytes(window.to_bytes()).size == 6
+    assert windows.from_bytes(filled().to_bytes()) is None
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_blocks_as_json():
 
 
 def test_metrics_are_what_prometheus_reads():
-    client = Client(text="[density]\nwindows = [{ count = 3, seconds = 10.0 }]")
+    client = Client(text="[policy]\nsuspects = 'refuse'\n[density]\nwindows = [{ count = 3, seconds = 10.0 }]")
     for _ in range(5):
         client.get()
     trap = traps_in(client.get(peer="198.51.100.7").body)[0]

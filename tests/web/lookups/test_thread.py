@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from fakedns import FakeDns
-from hedgerow.request.bot_verifier import BotCache
+from fakedns import FakeDns, settle
+from hedgerow.request.bot_cache import BotCache
 from hedgerow.request.bots import KnownBot, NameLookup
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
@@ -22,11 +22,13 @@ class Asking:
     def __init__(self, server: FakeDns) -> None:
         self.server = server
         self.known = BotCache()
-        self.background = LookupThread(self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), patience=10.0)
+        self.background = LookupThread(
+            self.known, DnsResolver(("127.0.0.1", server.port), seconds=0.3), retry_after=10.0
+        )
 
     def proof(self, at: float, address: str = "192.0.2.1") -> str:
         found = self.known.proofs.find(BOT, address, at)
-        assert self.background.settle()
+        assert settle(self.background)
         return found
 
 
@@ -61,6 +63,7 @@ def test_an_answer_is_asked_for_again_when_it_is_old(asking):
 
 
 @pytest.mark.parametrize("mood", ["failing", "silent"])
+@pytest.mark.slow
 def test_an_outage_changes_nothing(asking, mood):
     asking.server.is_true("192.0.2.1", "a.googlebot.com")
     asking.proof(0.0)
@@ -102,7 +105,7 @@ def test_one_question_is_under_way_once():
     for _ in range(50):
         assert known.proofs.find(BOT, "192.0.2.1", 0.0) == "pending"
     gate.set()
-    assert background.settle()
+    assert settle(background)
     assert count == 1
     background.close()
     background.close()

@@ -1,1 +1,1 @@
-"""What the pages of challenges need: their words, our script, and the proof-of-work widget in `altcha/`."""
+"""What challenges need in a browser: words, our scripts, and in `sha256/` the hash function for the calculation."""

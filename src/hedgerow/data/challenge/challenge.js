@@ -1,55 +1,59 @@
-// Puts the widget into the page, says in words how it goes, and sends the answer as soon as it is there.
+// Lets a worker calculate, says in words how it goes, and sends the answer as soon as it is there.
 // What is said comes from the page, in its language.
-import "./altcha/altcha.min.js";
-
 document.getElementById("needs")?.remove();
 const form = document.getElementById("work");
 if (form) {
   const said = JSON.parse(form.dataset.words);
   const status = document.getElementById("status");
   const say = (text) => { status.textContent = text; };
-  const submit = () => HTMLFormElement.prototype.submit.call(form);
-  const language = document.documentElement.lang;
-  globalThis.$altcha.algorithms.set(
-    "PBKDF2/SHA-256",
-    () => new Worker(new URL("./altcha/pbkdf2.js", import.meta.url)),
-  );
-  globalThis.$altcha.i18n.set(language, { ...globalThis.$altcha.i18n.get("en"), ...said });
-  const widget = document.createElement("altcha-widget");
-  widget.setAttribute("language", language);
-  widget.setAttribute("name", "answer");
-  widget.setAttribute("challenge", form.dataset.question);
-  widget.setAttribute("auto", form.dataset.auto);
-  widget.setAttribute("configuration", JSON.stringify({
-    hideFooter: true,
-    hideLogo: true,
-    humanInteractionSignature: false,
-    minDuration: 0,
-    type: "checkbox",
-    // Not all cores: the visitor has other windows, too.
-    workers: Math.max(1, Math.min(4, navigator.hardwareConcurrency || 2)),
-    timeout: Number(form.dataset.seconds) * 1000,
-  }));
+  let release = () => {};
   const fail = () => {
+    release();
     say(said.failed);
     const other = document.querySelector("#others button");
     if (other) other.focus();
   };
-  widget.addEventListener("statechange", (event) => {
-    const state = event.detail.state;
-    if (state === "verifying") say(said.verifying);
-    else if (state === "verified") {
+  const start = () => {
+    say(said.verifying);
+    let worker;
+    try {
+      worker = new Worker(new URL("./solve.js", import.meta.url));
+    } catch {
+      fail();
+      return;
+    }
+    const timer = setTimeout(() => { worker.terminate(); fail(); }, Number(form.dataset.seconds) * 1000);
+    worker.onerror = fail;
+    worker.onmessage = ({ data: [number, isFound] }) => {
+      if (!isFound) return;
+      clearTimeout(timer);
       say(said.verified);
-      // The widget writes its answer into the form first.
-      setTimeout(submit, 0);
-    } else if (state === "error" || state === "expired") fail();
+      form.elements.answer.value = number;
+      HTMLFormElement.prototype.submit.call(form);
+    };
+    worker.postMessage(JSON.parse(form.dataset.question));
+  };
+  // Of several tabs that were opened at once one calculates. The others wait, and load their pages again when it has left.
+  const startInTurn = () => navigator.locks.request("hedgerow", { ifAvailable: true }, (lock) => {
+    if (!lock) {
+      navigator.locks.request("hedgerow", () => location.reload());
+      return undefined;
+    }
+    start();
+    return new Promise((resolve) => { release = resolve; });
   });
-  if (globalThis.isSecureContext && globalThis.crypto && crypto.subtle) {
-    document.getElementById("widget").append(widget);
-  } else {
-    // Browsers calculate only on pages that came by https.
-    fail();
-  }
+  const box = document.createElement("input");
+  box.type = "checkbox";
+  const label = document.createElement("label");
+  label.append(box, said.label);
+  document.getElementById("box").append(label);
+  const begin = () => {
+    box.checked = box.disabled = true;
+    if (form.dataset.reload && navigator.locks) startInTurn();
+    else start();
+  };
+  box.addEventListener("change", begin);
+  if (form.dataset.auto) begin();
 }
 
 const continuing = document.getElementById("continue");

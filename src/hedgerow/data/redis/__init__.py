@@ -1,1 +1,1 @@
-"""The scripts that Redis runs for the state: one for each question. See `stores.redis_scripts`."""
+"""The Lua scripts of the state in Redis, one for each query. See `state.redis.scripts`."""

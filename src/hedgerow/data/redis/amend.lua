@@ -1,7 +1,7 @@
--- A change of a standing: `policy.standing.amended`, step by step. ARGV: key, at, day, half-life, weight, wrong,
--- challenged, cleared, identity, entry, and then the codes.
+-- Update a score, as `policy.score.updated_score` does. ARGV: key, at, day, half-life, weight, suspicious, challenged,
+-- cleared, identity, entry, and then the codes.
 local key, at, day, half_life, weight = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local wrong, challenged, cleared, identity, entry = tonumber(ARGV[6]), ARGV[7] == "1", ARGV[8] == "1", ARGV[9], ARGV[10]
+local suspicious, challenged, cleared, identity, entry = tonumber(ARGV[6]), ARGV[7] == "1", ARGV[8] == "1", ARGV[9], ARGV[10]
 local known = get_known(key)
 if entry ~= "" then
   local entries = known.e or {}
@@ -9,8 +9,12 @@ if entry ~= "" then
   if #entries > 8 then table.remove(entries, 1) end
   known.e = entries
 end
-if weight ~= 0 or identity ~= "" or cleared or #ARGV > 10 then
-  local before = known.s or { "person", 0, 0, 0, 0, 0, {} }
+local before = known.s or { "person", 0, 0, 0, 0, 0, {} }
+-- Cleared just now.
+local fresh = before[1] == "person" and before[2] == 0 and before[6] > 0 and #before[7] == 0
+if fresh and challenged and identity ~= "" and at - before[3] < 2 then
+  if known.s then return 1 end
+elseif weight ~= 0 or identity ~= "" or cleared or #ARGV > 10 then
   local now, left = math.max(before[3], at), 0
   if before[2] ~= 0 then
     left = before[2] * 0.5 ^ (math.max(0, now - before[3]) / half_life)
@@ -33,12 +37,14 @@ if weight ~= 0 or identity ~= "" or cleared or #ARGV > 10 then
   while #reasons > 8 do table.remove(reasons, 1) end
   local named = before[1]
   if identity ~= "" and not (identity == "suspect" and named ~= "person") then named = identity end
+  local total = left + weight
+  if identity ~= "" and identity ~= "person" and before[1] ~= "person" then total = math.max(left, weight) end
   known.s = {
     cleared and "person" or named,
-    cleared and 0 or left + weight,
+    cleared and 0 or total,
     now,
     today,
-    cleared and 0 or (same and before[5] or 0) + wrong,
+    cleared and 0 or (same and before[5] or 0) + suspicious,
     (same and before[6] or 0) + ((challenged and before[1] == "person") and 1 or 0),
     cleared and {} or reasons,
   }

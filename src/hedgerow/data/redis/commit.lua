@@ -1,5 +1,7 @@
--- A block. Whoever is blocked starts from nothing when the block has run out or is forgiven.
+-- Set a block. The visitor starts from zero when it ends. ARGV: key, prefix, since, until, offence, block as JSON.
 local key, prefix, since, till = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local forgiven = redis.call("GET", P .. "f:" .. key)
+if forgiven and since <= tonumber(forgiven) then return 0 end
 local known = get_known(key)
 unblock(known)
 known.b, known.u, known.p = ARGV[6], till, prefix

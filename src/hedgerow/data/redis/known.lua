@@ -1,8 +1,8 @@
--- What is known of a key, for the scripts that change it. The lines before this one set P (the prefix of all keys),
+-- The records of keys, for the scripts that change them. The lines before this one set P (the prefix of all keys),
 -- MOST_BLOCKS, MOST_KNOWN and REMEMBER (seconds).
 --
--- A record: k the key; b a block as it was committed, u until when, p its prefix; s a standing {identity, suspicion, at,
--- day, wrong, challenges, reasons}; e entries; o how many offences, w until when they are remembered.
+-- A record has k: the key; b: a block as JSON, u: its end, p: its prefix; s: a score {identity, total, at, day,
+-- suspicious visits, challenges, reasons}; e: entries; o: the number of offences, w: until when they are remembered.
 local WEEK, DAY, SLACK = 604800, 86400, 60
 
 local function get_known(key)
@@ -10,11 +10,11 @@ local function get_known(key)
   return data and cmsgpack.unpack(data) or { k = key }
 end
 
-local function at_least(key, milliseconds) -- A key lives for so long, or for longer where it does already.
+local function at_least(key, milliseconds) -- Raise the time to live of a key to this.
   if redis.call("PTTL", key) < milliseconds then redis.call("PEXPIRE", key, milliseconds) end
 end
 
-local function put_known(known, at) -- at: the time now, or nil where the record lives as long as it did.
+local function put_known(known, at) -- at: the current time, or nil to keep the time to live.
   local key = P .. "m:" .. known.k
   if not (known.b or known.s or known.e or known.o) then
     redis.call("DEL", key)
@@ -30,8 +30,8 @@ local function put_known(known, at) -- at: the time now, or nil where the record
   end
 end
 
-local function number(sort, key, seconds) -- This key is the one of its sort that has changed last.
-  local name = P .. "o:" .. sort
+local function number(part, key, seconds) -- Make this key the one whose part changed last.
+  local name = P .. "o:" .. part
   redis.call("ZADD", name, redis.call("INCR", P .. "n"), key)
   at_least(P .. "n", WEEK * 8000)
   at_least(name, math.ceil((seconds + SLACK) * 1000))
@@ -45,13 +45,13 @@ local function unblock(known)
   return true
 end
 
-local function keep_within(sort, most) -- Of too many the one that has changed first goes.
-  while redis.call("ZCARD", P .. "o:" .. sort) > most do
-    local key = redis.call("ZPOPMIN", P .. "o:" .. sort)[1]
+local function keep_within(part, most) -- Of too many keys, clear the part of those that changed first.
+  while redis.call("ZCARD", P .. "o:" .. part) > most do
+    local key = redis.call("ZPOPMIN", P .. "o:" .. part)[1]
     local known = get_known(key)
-    if sort == "b" then
+    if part == "b" then
       unblock(known)
-    elseif sort == "o" then
+    elseif part == "o" then
       known.o, known.w = nil, nil
     else
       known.s, known.e = nil, nil

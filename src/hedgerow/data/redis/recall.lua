@@ -1,15 +1,15 @@
--- One visit: count it and say what is remembered about its makers, in one step.
+-- Record one visit, and return what is known about its visitor, in one step.
 --
 -- The lines before this one set P (the prefix of all keys), KEEP (seconds), LONGEST (bytes), TTL (of counters, in
--- milliseconds), and RATE_HALF_LIFE and RATE_PER_VISIT (see `core.rate_limit.updated_rate`). KEYS are the records of the visitor, of everyone at its address and of its network, and then all
--- counters that are asked for. ARGV: at, the same as eight bytes, the key of strikes or nothing, the key of the day's
--- count or nothing, the day, requests to count for it; which KEYS are counters of this visit (three, 0 for none), and
--- from which it is to be taken back (likewise); visits to add to the rate of the whole site, or -1 not to ask for it.
+-- milliseconds), and RATE_HALF_LIFE and RATE_PER_VISIT (see `core.rate_limit.updated_rate`). KEYS are the records of
+-- the visitor, of everyone at its address and of its network, and then all counters that are needed. ARGV: the time as
+-- text and as eight bytes; the key of strikes or ""; the key of the day's count or ""; the day; requests to count for
+-- it; which KEYS are counters of this visit (three numbers, 0 for none); from which KEYS to take it back (likewise);
+-- visits to add to the rate of the whole site, or -1 if that is not needed.
 --
--- A counter is a text of times, eight bytes each, in the order in which the visits came. They are told as they are: who
--- asked counts them, which costs Redis nothing. The answer is the block in force, as it was committed; or an array: what
--- else is known (MessagePack of strikes, requests of the day, standing, entries, offences, rate of the site) or nil, two more nils, and
--- the counters.
+-- A counter is a string of times, eight bytes each, in the order of the visits. The caller counts them, which costs
+-- Redis nothing. The reply is the block in force, as it was committed, or an array: further details (MessagePack of
+-- strikes, requests of the day, score, entries, offences, rate of the site) or nil, two more nils, and the counters.
 local at, time = tonumber(ARGV[1]), ARGV[2]
 local got = redis.call("MGET", unpack(KEYS))
 
@@ -41,7 +41,7 @@ for n = 10, 12 do
   end
 end
 
--- What is over is removed on the way.
+-- Blocks and offences that have ended are removed.
 local me, offences = nil, nil
 for n = 1, 3 do
   if got[n] then

@@ -33,11 +33,7 @@ def _origin(parts: SplitResult) -> tuple[str, str, int]:
 
 
 def own_origin(url: str, allowed: Sequence[str] = ()) -> Origin:
-    """
-    Return the origin of *url* if its host is this machine or one of *allowed*. Raises HedgerowError otherwise.
-
-    All addresses of the host must be on this machine: a name with one other address may lead there.
-    """
+    """Return the origin of *url*. HedgerowError unless its host is *allowed* or has addresses of this machine only."""
     try:
         scheme, host, port = _origin(urlsplit(url))
     except ValueError:

@@ -15,21 +15,14 @@ Command = Callable[[str, str, Path], list[str]]
 """Makes the command of a crawler from the URL of the site, the crawler's address and a folder for its files."""
 
 _SCRAPY_SETTINGS = (
-    "CONCURRENT_REQUESTS=32",
-    "CONCURRENT_REQUESTS_PER_DOMAIN=32",
-    "ROBOTSTXT_OBEY=False",
-    "TELNETCONSOLE_ENABLED=False",
-    "DOWNLOAD_TIMEOUT=10",
-)
+    "CONCURRENT_REQUESTS=32", "CONCURRENT_REQUESTS_PER_DOMAIN=32", "ROBOTSTXT_OBEY=False",
+    "TELNETCONSOLE_ENABLED=False", "DOWNLOAD_TIMEOUT=10",
+)  # fmt: skip
 
 
 @dataclass
 class DemoCrawler:
-    """
-    A crawler and its results. One that *needs_relay* cannot choose its own address.
-
-    *unprotected* and *protected* are the numbers of pages that it got. It was stopped *after* so many requests.
-    """
+    """A crawler and the pages it got. One that *needs_relay* cannot choose its own address."""
 
     name: str
     command: Command

@@ -10,63 +10,48 @@ import http.client
 import re
 import sys
 import threading
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from html import unescape
-from queue import Empty, Queue
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 _CLIENTS = 8
 _MAX_PAGES = 3000
-_IDLE_TIMEOUT = 2.0
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"']+)""", re.IGNORECASE)
 _AGENT = "Mozilla/5.0 (compatible; a small crawler; hedgerow demo)"
 
 
-class _Crawler:
-    def __init__(self, url: str, address: str) -> None:
-        self._origin = urlsplit(url)
-        self._address = address
-        self._waiting: Queue[str] = Queue()
-        self._known: set[str] = set()
-        self._lock = threading.Lock()
-        self._add(url)
+def _crawl(start: str, address: str) -> None:
+    origin = urlsplit(start)
+    thread = threading.local()
 
-    def _add(self, url: str) -> None:
-        with self._lock:
-            if url in self._known or len(self._known) >= _MAX_PAGES or urlsplit(url)[:2] != self._origin[:2]:
-                return
-            self._known.add(url)
-        self._waiting.put(url)
+    def connect() -> None:
+        thread.connection = http.client.HTTPConnection(
+            origin.hostname or "", origin.port, timeout=10, source_address=(address, 0)
+        )
 
-    def run(self) -> None:
-        clients = [threading.Thread(target=self._work, daemon=True) for _ in range(_CLIENTS)]
-        for client in clients:
-            client.start()
-        for client in clients:
-            client.join()
+    def links_of(url: str) -> list[str]:
+        target = urlsplit(url)._replace(scheme="", netloc="").geturl() or "/"
+        try:
+            thread.connection.request("GET", target, headers={"User-Agent": _AGENT})
+            response = thread.connection.getresponse()
+            body = response.read().decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException):
+            thread.connection.close()
+            return []
+        if response.status != http.client.OK or not response.getheader("Content-Type", "").startswith("text/html"):
+            return []
+        return [urldefrag(urljoin(url, unescape(link)))[0] for link in _LINK.findall(body)]
 
-    def _work(self) -> None:
-        host, port = self._origin.hostname or "", self._origin.port
-        connection = http.client.HTTPConnection(host, port, timeout=10, source_address=(self._address, 0))
-        while True:
-            try:
-                url = self._waiting.get(timeout=_IDLE_TIMEOUT)
-            except Empty:
-                connection.close()
-                return
-            try:
-                self._read(connection, url)
-            except (OSError, http.client.HTTPException):
-                connection.close()
-
-    def _read(self, connection: http.client.HTTPConnection, url: str) -> None:
-        parts = urlsplit(url)
-        connection.request("GET", parts._replace(scheme="", netloc="").geturl() or "/", headers={"User-Agent": _AGENT})
-        response = connection.getresponse()
-        body = response.read()
-        if response.status == http.client.OK and response.getheader("Content-Type", "").startswith("text/html"):
-            for link in _LINK.findall(body.decode("utf-8", "replace")):
-                self._add(urldefrag(urljoin(url, unescape(link)))[0])
+    with ThreadPoolExecutor(_CLIENTS, initializer=connect) as clients:
+        known = {start}
+        running = {clients.submit(links_of, start)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for link in (link for page in done for link in page.result()):
+                if link not in known and len(known) < _MAX_PAGES and urlsplit(link)[:2] == origin[:2]:
+                    known.add(link)
+                    running.add(clients.submit(links_of, link))
 
 
 if __name__ == "__main__":
-    _Crawler(*sys.argv[1:]).run()
+    _crawl(*sys.argv[1:])

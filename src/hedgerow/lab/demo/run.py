@@ -36,7 +36,7 @@ from hedgerow.lab.demo.crawlers import DemoCrawler, installed_crawlers
 from hedgerow.lab.demo.person import Person
 from hedgerow.lab.demo.processes import HOST, Processes, is_listening, wait_for
 from hedgerow.lab.demo.site import DemoSite, PageCounts, start_site
-from hedgerow.settings.marker import MarkerSettings
+from hedgerow.settings.tables import MarkerSettings
 
 _PERSON = "127.0.0.2"
 _FIRST_ADDRESS = 11
@@ -105,32 +105,27 @@ def _check_addresses() -> None:
             raise HedgerowError(f"the demo needs addresses such as {_PERSON}; run it on Linux") from None
 
 
-class _Stop(NamedTuple):
-    """After how many requests a visitor was stopped, and why."""
-
-    after: int
-    reason: str
-
-
 class _Hedgerow(NamedTuple):
     url: str
     admin: str
     ledger: Path
 
-    def stop_of(self, address: str) -> _Stop | None:
-        """Return when and why the visitor at *address* was stopped. The ledger is written every half second."""
+    def visits(self, address: str) -> list[tuple[str, str, str, str]]:
+        """Return action, evidence, target and marked target of all visits so far; they are written twice a second."""
         with contextlib.closing(sqlite3.connect(f"{self.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
-            rows = ledger.execute("SELECT action, evidence FROM visits WHERE address = ? ORDER BY at, id", (address,))
-            for number, (action, evidence) in enumerate(rows):
-                if action != "pass":
-                    return _Stop(number, " ".join(one["text"] for one in json.loads(evidence)))
+            columns = "SELECT action, evidence, target, asked FROM visits"
+            return ledger.execute(f"{columns} WHERE address = ? ORDER BY at, id", (address,)).fetchall()
+
+    def stop_of(self, address: str) -> tuple[int, str] | None:
+        """Return after how many requests the visitor at *address* was stopped, and why."""
+        for number, (action, evidence, *_) in enumerate(self.visits(address)):
+            if action != "pass":
+                return number, " ".join(one["text"] for one in json.loads(evidence))
         return None
 
     def obeyed_robots(self, address: str) -> bool:
-        with contextlib.closing(sqlite3.connect(f"{self.ledger.as_uri()}?mode=ro", uri=True)) as ledger:
-            rows = ledger.execute("SELECT target, asked FROM visits WHERE address = ?", (address,)).fetchall()
-        read = any(target == "/robots.txt" for target, _ in rows)
-        return read and not any((asked or target).startswith(_PREFIX) for target, asked in rows)
+        targets = [asked or target for *_, target, asked in self.visits(address)]
+        return "/robots.txt" in targets and not any(target.startswith(_PREFIX) for target in targets)
 
 
 def _start_hedgerow(folder: Path, processes: Processes, upstream: str) -> _Hedgerow:
@@ -182,24 +177,18 @@ class _Contest:
     def _crawl(self, crawler: DemoCrawler, url: str) -> Iterator[str]:
         """Run a crawler within limits. Yields its address repeatedly, and once more at its end."""
         address = next(self._addresses)
-        relay = None
-        with tempfile.TemporaryDirectory(prefix="hedgerow-demo-crawl-") as crawl_folder:
-            try:
-                if crawler.needs_relay:
-                    relay, url = self._start_relay(url, address, Path(crawl_folder) / "relay")
-                process = self._processes.start(crawler.command(url, address, Path(crawl_folder)), log="crawlers.log")
-                try:
-                    end = time.monotonic() + _MAX_SECONDS
-                    while process.poll() is None and time.monotonic() < end:
-                        yield address
-                        if len(self._counts.pages[address]) >= _MAX_PAGES:
-                            break
-                        time.sleep(_TICK)
-                finally:
-                    self._processes.end(process, grace_period=1.0)
-            finally:
-                if relay is not None:
-                    self._processes.end(relay)
+        with tempfile.TemporaryDirectory(prefix="hedgerow-demo-crawl-") as folder, contextlib.ExitStack() as stack:
+            if crawler.needs_relay:
+                relay, url = self._start_relay(url, address, Path(folder) / "relay")
+                stack.callback(self._processes.end, relay)
+            process = self._processes.start(crawler.command(url, address, Path(folder)), log="crawlers.log")
+            stack.callback(self._processes.end, process, grace_period=1.0)
+            end = time.monotonic() + _MAX_SECONDS
+            while process.poll() is None and time.monotonic() < end:
+                yield address
+                if len(self._counts.pages[address]) >= _MAX_PAGES:
+                    break
+                time.sleep(_TICK)
         yield address
 
     def _start_relay(self, url: str, address: str, log: Path) -> tuple[subprocess.Popen[bytes], str]:
@@ -215,7 +204,7 @@ class _Contest:
             time.sleep(_TICK)
             stop = self._hedgerow.stop_of(address)
         if stop is not None:
-            crawler.after, crawler.reason = f"{stop.after:,}", stop.reason
+            crawler.after, crawler.reason = f"{stop[0]:,}", stop[1]
         elif self._hedgerow.obeyed_robots(address):
             crawler.after, crawler.reason = "-", "Was not stopped: it obeys robots.txt, which disallows marked links."
         else:

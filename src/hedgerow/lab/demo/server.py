@@ -12,11 +12,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-
 class _Handler(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -33,12 +28,7 @@ class _Handler(SimpleHTTPRequestHandler):
         """Log nothing: errors are in the log by their status."""
 
 
-def main() -> None:
-    port, folder, log = sys.argv[1:]
-    handler = partial(_Handler, directory=folder, log=Path(log))
-    with _Server(("127.0.0.1", int(port)), handler) as server:
-        server.serve_forever()
-
-
 if __name__ == "__main__":
-    main()
+    port, folder, log = sys.argv[1:]
+    ThreadingHTTPServer.request_queue_size = 128
+    ThreadingHTTPServer(("127.0.0.1", int(port)), partial(_Handler, directory=folder, log=Path(log))).serve_forever()

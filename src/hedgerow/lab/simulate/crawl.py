@@ -1,5 +1,8 @@
 """
-Crawlers on a site with marked links, and the number of requests that they need.
+Random sites, crawlers on them, and the number of requests that they need if links are marked (PathMarker 2019).
+
+Pages are numbers, and page 0 is the home page. Every page has the same fixed links (header, footer, side bar) to the
+first pages, and links of its own, which lead to popular pages more often.
 
 The URL of a marked link differs for each parent page and each worker, and does not reveal its target. So workers cannot
 share links, and none of them recognises a page before it has fetched it. It then recognises the content: a page that
@@ -8,27 +11,56 @@ was fetched before is a wasted request, and its links are not read again.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from enum import StrEnum
-from itertools import count
+from collections.abc import Sequence
+from itertools import accumulate, count
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
-from hedgerow.lab.simulate.site import HOME, Site
+HOME = 0
 
-
-class Order(StrEnum):
-    RANDOM = "random"
-    BREADTH = "breadth"
-    DEPTH = "depth"
+Site = tuple[tuple[int, ...], ...]
+"""For each page, the distinct pages that it links to."""
 
 
-class CrawlMemory(StrEnum):
-    """Whether all workers together remember the pages that were read, or each worker its own."""
+def popularity(pages: int, deviation: float) -> list[float]:
+    """
+    Return the probability of each page as a link target: P(n) = 2 (cdf(n) - cdf(n - 1)), with the cdf of N(0,
+    *deviation*).
 
-    CREW = "crew"
-    WORKER = "worker"
+    The sum is not exactly 1, because the paper's formula starts one page left of 0 and ends at the last page. Divide by
+    the sum to draw from it.
+
+    >>> [round(chance, 3) for chance in popularity(4, deviation=1.5)]
+    [0.495, 0.495, 0.323, 0.137]
+    """
+    return [2 * (_cdf(n / deviation) - _cdf((n - 1) / deviation)) for n in range(pages)]
+
+
+def _cdf(x: float) -> float:
+    return (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+def draw_site(rng: Random, *, pages: int, links: int, fixed: int, deviation: float) -> Site:
+    """
+    Return a site of *pages* pages with *links* links each, the first *fixed* of them the same on every page.
+
+    The others are drawn independently. A link that is drawn twice or is one of the fixed counts once, so some pages
+    have fewer links. Some pages are not linked at all: about 60 of 10,000 with the paper's numbers.
+    """
+    everywhere = range(fixed)
+    cumulative = list(accumulate(popularity(pages, deviation)))
+    numbers = range(pages)
+    own = links - fixed
+    return tuple(
+        tuple(dict.fromkeys((*everywhere, *rng.choices(numbers, cum_weights=cumulative, k=own)))) for _ in numbers
+    )
+
+
+Order = Literal["random", "breadth", "depth"]
+CrawlMemory = Literal["crew", "worker"]
+"""Whether all workers together remember the pages that were read, or each worker its own."""
 
 
 class SimulatedCrawl(NamedTuple):
@@ -52,61 +84,27 @@ class SimulatedCrawl(NamedTuple):
         return self.found_at[pages - 1] / pages - 1 if pages <= len(self.found_at) else None
 
 
-class _Frontier(Protocol):
-    """Links that a worker has seen and not tried; `take` returns None if none is left."""
+class _Frontier:
+    """Links that a worker has seen and not tried, in the order in which it takes them."""
 
-    def add(self, targets: Sequence[int]) -> None: ...
-
-    def take(self) -> int | None: ...
-
-
-class _Bag:
-    """Links in random order, all equally likely."""
-
-    def __init__(self, rng: Random) -> None:
-        self._random = rng.random
-        self._links: list[int] = []
+    def __init__(self, order: Order, rng: Random) -> None:
+        self._order = order
+        self._rng = rng
+        self._links: deque[int] | list[int] = deque() if order == "breadth" else []
 
     def add(self, targets: Sequence[int]) -> None:
-        self._links.extend(targets)
+        # The links of one page are in random order, or all workers would do the same.
+        in_order = self._order == "random"
+        self._links.extend(targets if in_order else self._rng.sample(targets, len(targets)))
 
     def take(self) -> int | None:
         links = self._links
         if not links:
             return None
-        # The last link fills the gap, because the order does not matter.
-        index = int(self._random() * len(links))
-        link, links[index] = links[index], links[-1]
-        links.pop()
-        return link
-
-
-class _Queue:
-    """The oldest link first; those of one page in random order, or all workers would do the same."""
-
-    def __init__(self, rng: Random) -> None:
-        self._chance = rng
-        self._links: deque[int] = deque()
-
-    def add(self, targets: Sequence[int]) -> None:
-        self._links.extend(self._chance.sample(targets, len(targets)))
-
-    def take(self) -> int | None:
-        return self._links.popleft() if self._links else None
-
-
-class _Stack(_Queue):
-    """The newest link first; those of one page in random order."""
-
-    def take(self) -> int | None:
-        return self._links.pop() if self._links else None
-
-
-_FRONTIERS: dict[Order, Callable[[Random], _Frontier]] = {
-    Order.RANDOM: _Bag,
-    Order.BREADTH: _Queue,
-    Order.DEPTH: _Stack,
-}
+        if self._order == "random":
+            index = int(self._rng.random() * len(links))
+            links[index], links[-1] = links[-1], links[index]
+        return links.popleft() if isinstance(links, deque) else links.pop()
 
 
 def crawl(
@@ -114,8 +112,8 @@ def crawl(
     rng: Random,
     *,
     workers: int,
-    order: Order = Order.RANDOM,
-    memory: CrawlMemory = CrawlMemory.CREW,
+    order: Order = "random",
+    memory: CrawlMemory = "crew",
     marked: bool = True,
     pages: int | None = None,
     rounds: int | None = None,
@@ -130,7 +128,7 @@ def crawl(
     """
 
     def new_frontier() -> _Frontier:
-        frontier = _FRONTIERS[order](rng)
+        frontier = _Frontier(order, rng)
         frontier.add(site[HOME])
         return frontier
 
@@ -138,7 +136,7 @@ def crawl(
     read = bytearray(len(site))
     read[HOME] = True
     frontiers = [new_frontier() for _ in range(workers)] if marked else [new_frontier()] * workers
-    reads = [read] * workers if memory is CrawlMemory.CREW else [bytearray(read) for _ in range(workers)]
+    reads = [read] * workers if memory == "crew" else [bytearray(read) for _ in range(workers)]
     crew = list(zip(frontiers, reads, strict=True))
     found_at: list[int] = []
     requests = 0

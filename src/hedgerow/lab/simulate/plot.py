@@ -103,7 +103,8 @@ def _efficiency(result: Suppression, panel: _Panel) -> Iterator[str]:
     yield panel.across((1 - result.waste.mean) / 2, "half")
     yield panel.across(0, "axis")
     for middle, crew, estimate in bars:
-        yield _whisker(panel, middle, estimate)
+        low, high = (panel.y(estimate.mean + sign * (estimate.margin or 0.0)) for sign in (-1, 1))
+        yield svg.line(middle, low, middle, high, "whisker")
         yield svg.text(middle, panel.y(estimate.mean) - 13, _percent(estimate.mean), "value halo")
         yield svg.text(middle, panel.y(0) + 19, f"{crew:,}")
         if crew == 1 and result.parameters.like_the_paper:
@@ -169,8 +170,3 @@ def _percent(share: float, digits: int = 0) -> str:
 
 def _more(estimate: Estimate | None) -> str:
     return "never" if estimate is None else f"{estimate.mean * 100:,.0f} % more"
-
-
-def _whisker(panel: _Panel, x: float, estimate: Estimate) -> str:
-    margin = estimate.margin or 0.0
-    return svg.line(x, panel.y(estimate.mean - margin), x, panel.y(estimate.mean + margin), "whisker")

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
+from statistics import fmean, variance
 from typing import Any
 
 import msgspec
 
-from hedgerow.lab.simulate.crawl import CrawlMemory, Order, SimulatedCrawl, crawl
-from hedgerow.lab.simulate.site import Site, draw_site
+from hedgerow.lab.simulate.crawl import CrawlMemory, Order, SimulatedCrawl, crawl, draw_site
 
 # The first 100 pages of one worker are few, so one crawl says little and costs little.
 _SINGLE_CRAWLS = 25
@@ -48,8 +49,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     first_pages: int = 100
     workers: int = 10
     fractions: tuple[float, ...] = (0.5, 0.95)
-    order: Order = Order.RANDOM
-    memory: CrawlMemory = CrawlMemory.CREW
+    order: Order = "random"
+    memory: CrawlMemory = "crew"
     repeats: int = 20
     seed: int = 1
 
@@ -93,11 +94,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """
-    A mean over the repeats, and the margin of its 95 % confidence interval.
-
-    The interval is that of the normal distribution, a little narrow below 20 repeats. A single repeat has no margin.
-    """
+    """A mean and the margin of its 95 % interval (normal distribution). A single repeat has no margin."""
 
     mean: float
     margin: float | None
@@ -110,12 +107,10 @@ def estimate(values: Sequence[float]) -> Estimate:
     >>> estimate([1.0, 3.0])
     Estimate(mean=2.0, margin=1.96)
     """
-    count = len(values)
-    mean = math.fsum(values) / count
-    if count == 1:
+    mean = fmean(values)
+    if len(values) == 1:
         return Estimate(mean, None)
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    return Estimate(mean, 1.96 * math.sqrt(variance / count))
+    return Estimate(mean, 1.96 * math.sqrt(variance(values, mean) / len(values)))
 
 
 class Suppression(msgspec.Struct, frozen=True):
@@ -144,80 +139,41 @@ class Suppression(msgspec.Struct, frozen=True):
         }
 
 
-class _Repeat(msgspec.Struct):
-    """The results on one site: waste of one worker, efficiency of each crew, and the long crawl."""
-
-    waste: float
-    efficiency: list[float]
-    long_crawl: SimulatedCrawl
-
-
 def suppress(parameters: Parameters, *, after_each: Callable[[], None] = lambda: None) -> Suppression:
-    """
-    Run the experiment, and call *after_each* after each repeat, for a progress bar.
-
-    Each repeat has its own seed, so that further repeats do not change the first ones.
-    """
+    """Run the experiment. Each repeat has its own seed, so that further repeats do not change the first ones."""
     if faults := parameters.faults():
         raise ValueError("; ".join(faults))
     repeats = []
     for n in range(parameters.repeats):
-        rng = Random(f"{parameters.seed}/{n}")  # noqa: S311 - not secret
-        repeats.append(_repeat(parameters, rng))
+        repeats.append(_repeat(parameters, Random(f"{parameters.seed}/{n}")))  # noqa: S311 - not secret
         after_each()
-    waste = estimate([repeat.waste for repeat in repeats])
-    crews = zip(*(repeat.efficiency for repeat in repeats), strict=True)
-    crawls = [repeat.long_crawl for repeat in repeats]
+    waste, efficiency, crawls = zip(*repeats, strict=True)
+    crews = zip(*efficiency, strict=True)
     fractions = sorted({*parameters.fractions, *(f for f in _CURVE if f <= max(parameters.fractions))})
     reached = ((f, _extra(parameters, crawls, f)) for f in fractions)
     return Suppression(
         parameters=parameters,
-        waste=waste,
+        waste=estimate(waste),
         efficiency={crew: estimate(values) for crew, values in zip(parameters.crews, crews, strict=True)},
         extra={f: _extra(parameters, crawls, f) for f in parameters.fractions},
         curve=[(f, extra) for f, extra in reached if extra is not None],
     )
 
 
-def _repeat(parameters: Parameters, rng: Random) -> _Repeat:
-    site = draw_site(
-        rng,
-        pages=parameters.pages,
-        links=parameters.links,
-        fixed=parameters.fixed,
-        deviation=parameters.spread,
-    )
-    singles = [_crawl(parameters, site, rng, workers=1, pages=parameters.first_pages) for _ in range(_SINGLE_CRAWLS)]
+def _repeat(parameters: Parameters, rng: Random) -> tuple[float, list[float], SimulatedCrawl]:
+    """Return the results on one site: waste of one worker, efficiency of each crew, and the long crawl."""
+    pages, links, fixed = parameters.pages, parameters.links, parameters.fixed
+    site = draw_site(rng, pages=pages, links=links, fixed=fixed, deviation=parameters.spread)
+    crawl_site = partial(crawl, site, rng, order=parameters.order, memory=parameters.memory)
+    singles = [crawl_site(workers=1, pages=parameters.first_pages) for _ in range(_SINGLE_CRAWLS)]
     single = math.fsum(alone.efficiency for alone in singles) / len(singles)
     # The paper's "fixed time period": every worker of a crew makes as many requests as a single worker needs.
     period = round(sum(alone.requests for alone in singles) / len(singles))
-    return _Repeat(
-        waste=1 - single,
-        efficiency=[
-            single if crew == 1 else _crawl(parameters, site, rng, workers=crew, rounds=period).efficiency
-            for crew in parameters.crews
-        ],
-        long_crawl=_crawl(
-            parameters,
-            site,
-            rng,
-            workers=parameters.workers,
-            pages=_pages(parameters, max(parameters.fractions)),
-        ),
-    )
-
-
-def _crawl(
-    parameters: Parameters,
-    site: Site,
-    rng: Random,
-    *,
-    workers: int,
-    pages: int | None = None,
-    rounds: int | None = None,
-) -> SimulatedCrawl:
-    order, memory = parameters.order, parameters.memory
-    return crawl(site, rng, workers=workers, order=order, memory=memory, pages=pages, rounds=rounds)
+    efficiency = [
+        single if crew == 1 else crawl_site(workers=crew, rounds=period).efficiency for crew in parameters.crews
+    ]
+    fraction = max(parameters.fractions)
+    return 1 - single, efficiency, crawl_site(workers=parameters.workers, pages=_pages(parameters, fraction))
 
 
 def _extra(parameters: Parameters, crawls: Iterable[SimulatedCrawl], fraction: float) -> Estimate | None:

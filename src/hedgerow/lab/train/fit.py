@@ -2,8 +2,8 @@
 Training of a bundle from samples, by one of three recipes.
 
 `pathmarker`: a one-class SVM of people, then a C-SVC of crawlers, on PathMarker's six features of complete long
-sessions. `window`: the linear SVM of the sliding window. `boosted`: calibrated gradient boosting on all features at
-each session length, with thresholds that share one budget of false positives (`thresholds`).
+sessions. `window`: gradient boosting on the features of the sliding window. `boosted`: calibrated gradient boosting on
+all features at each session length, with thresholds that share one budget of false positives (`thresholds`).
 
 Thresholds, calibrations and metrics use scores of visitors that the model had not seen: cross-validation by visitor.
 For logs of several sites, one whole log is held out at a time. No source of people, drawn or real, may be misclassified
@@ -12,44 +12,32 @@ more often than the budget allows.
 
 from __future__ import annotations
 
+import json
 import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import sklearn
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from hedgerow.errors import ModelError
-from hedgerow.lab.train.calibration import calibration_points
-from hedgerow.lab.train.learners import (
-    NU,
-    Matrix,
-    fit_branches,
-    fit_kinds,
-    fit_linear,
-    fit_one_class,
-    fit_trees,
-    matrix,
-)
-from hedgerow.lab.train.measures import (
-    area,
-    at_false_positives,
-    confusion,
-    expected_calibration_error,
-    roc,
-    share,
-    wilson,
-)
+from hedgerow.lab.train import learners, measures
 from hedgerow.lab.train.samples import LOG, PERSON, Sample
 from hedgerow.lab.train.thresholds import StageBudget, allocate_budget
-from hedgerow.watch.models.bundle import FORMAT, Bins, Bundle, Input, Stage
-from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Namer, Scorer, Trees
+from hedgerow.watch.models.bundle import FORMAT, Bins, Bundle, Input, Stage, encoded
+from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Namer, Scorer
 from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PATHMARKER_FEATURES, PREFIXES
 from hedgerow.watch.sessions.window import MIN_WINDOW, WINDOW_FEATURES
+
+T = TypeVar("T")
+Fit = Callable[[Sequence[Sample]], T]
+Flags = NDArray[np.bool_]
 
 FOLDS = 5
 BUDGET = 0.005
@@ -67,9 +55,9 @@ _ABOVE = 1.00001
 _KINDS = ("depth-first", "random-like", "width-first")
 
 
-def fold_of(visitor: str, seed: int, folds: int = FOLDS) -> int:
+def fold_of(visitor: str, seed: int) -> int:
     """Return the fold of a visitor. All its samples are in the same fold."""
-    return zlib.crc32(f"{seed} {visitor}".encode()) % folds
+    return zlib.crc32(f"{seed} {visitor}".encode()) % FOLDS
 
 
 def folds_of(samples: Sequence[Sample], seed: int, held_out_logs: Sequence[str] = ()) -> list[int]:
@@ -78,12 +66,8 @@ def folds_of(samples: Sequence[Sample], seed: int, held_out_logs: Sequence[str] 
     return [logs.get(sample.source, fold_of(sample.visitor, seed)) for sample in samples]
 
 
-def balance(samples: Sequence[Sample], held_out_logs: Sequence[str]) -> Matrix | None:
-    """
-    Return sample weights, or None without logs.
-
-    Each source of people has the same weight, all logs together as one. So have drawn crawlers and those of logs.
-    """
+def balance(samples: Sequence[Sample], held_out_logs: Sequence[str]) -> learners.Matrix | None:
+    """Return weights that balance the sources of people, and drawn and logged crawlers; None without logs."""
     groups = []
     for sample in samples:
         is_person = sample.label == PERSON
@@ -95,15 +79,18 @@ def balance(samples: Sequence[Sample], held_out_logs: Sequence[str]) -> Matrix |
     return np.array([len(groups) / len(counts) / counts[group] for group in groups])
 
 
-def held_out(samples: Sequence[Sample], folds: Sequence[int], fit: Callable[[Sequence[Sample]], Scorer]) -> list[float]:
+def _by_fold(samples: Sequence[Sample], folds: Sequence[int], fit: Fit[T]) -> dict[int, T]:
+    """Return, for each fold, a model that was fitted without it."""
+    return {
+        fold: fit([sample for sample, its_fold in zip(samples, folds, strict=True) if its_fold != fold])
+        for fold in sorted(set(folds))
+    }
+
+
+def held_out(samples: Sequence[Sample], folds: Sequence[int], fit: Fit[Scorer]) -> list[float]:
     """Return the score of every sample by a model that was fitted without its fold."""
-    scores = [0.0] * len(samples)
-    for fold in sorted(set(folds)):
-        model = fit([sample for sample, its_fold in zip(samples, folds, strict=True) if its_fold != fold])
-        for number, sample in enumerate(samples):
-            if folds[number] == fold:
-                scores[number] = model.score(sample.features)
-    return scores
+    models = _by_fold(samples, folds, fit)
+    return [models[fold].score(sample.features) for sample, fold in zip(samples, folds, strict=True)]
 
 
 def calibrate(scores: Sequence[float], crawlers: Sequence[bool]) -> tuple[float, float]:
@@ -128,95 +115,91 @@ def train(
     *held_out_logs* names the sources that are logs of whole sites. The recipe `boosted` holds each of them out in turn.
     """
     check_enough(samples)
-    stages, metrics = [], {}
-    features_input: Input = {"boosted": "wide", "pathmarker": "six", "window": "window"}[recipe]  # type: ignore[assignment]
-    if recipe == "boosted":
-        rows_at = {size: [sample for sample in samples if sample.size == size] for size in sizes}
-        trained_sizes = [size for size in sizes if _has_enough(rows_at[size])]
-        candidates = {size: (rows_at[size], _scores(rows_at[size], seed, held_out_logs)) for size in trained_sizes}
-        budgets = allocate_budget(candidates, budget, held_out_logs) if trained_sizes else []
-        for size, budget_part in zip(trained_sizes, budgets, strict=True):
-            stage, measured = _boosted(*candidates[size], size, budget_part, seed, held_out_logs)
-            stages.append(stage)
-            metrics[str(size)] = measured
-    elif recipe == "pathmarker":
-        whole = [sample for sample in samples if sample.size == LONG]
-        check_enough(whole)
-        stage, metrics[str(LONG)] = _pathmarker(whole, seed)
-        stages.append(stage)
-        budget = NU
+    if recipe != "boosted":
+        held_out_logs = ()
+    features_input, names, fit, fit_namer = recipe_of(recipe, seed, held_out_logs)
+    if recipe == "window":
+        rows_at = {MIN_WINDOW: samples}
     else:
-        stage, metrics[str(MIN_WINDOW)] = _window(samples, budget, seed)
-        stages.append(stage)
+        wanted = sizes if recipe == "boosted" else (LONG,)
+        rows_at = {size: [sample for sample in samples if sample.size == size] for size in wanted}
+    if recipe == "pathmarker":
+        check_enough(rows_at[LONG])
+    candidates = {
+        size: (rows, held_out(rows, folds_of(rows, seed, held_out_logs), fit))
+        for size, rows in rows_at.items()
+        if min(visitors_of(rows)) >= MIN_VISITORS
+    }
+    if recipe == "boosted":
+        budgets = allocate_budget(candidates, budget, held_out_logs) if candidates else []
+    elif recipe == "pathmarker":
+        budget = learners.NU
+        budgets = [StageBudget(0.0, budget)]
+    else:
+        limits = (
+            measures.at_false_positives(its, [False] * len(its), budget) for its in _highest(*candidates[MIN_WINDOW])
+        )
+        budgets = [StageBudget(max(threshold for *_, threshold in limits), budget)]
+    stages, metrics = [], {}
+    for (size, (rows, scores)), part in zip(candidates.items(), budgets, strict=True):
+        bins = people_bins(rows, len(names))
+        calibration = calibrate(scores, truth_of(rows))
+        stages.append(Stage(size, fit(rows), part.threshold, *calibration, part.share, fit_namer(rows), bins))
+        folds = folds_of(rows, seed, held_out_logs)
+        metrics[str(size)] = metrics_of(rows, scores, stages[-1], folds, fit_namer, held_out_logs)
     full_provenance = {"scikit-learn": sklearn.__version__, "seed": seed, "recipe": recipe, **(provenance or {})}
-    names = {"six": PATHMARKER_FEATURES, "wide": ALL_FEATURES, "window": WINDOW_FEATURES}[features_input]
+    if left_out := [size for size in rows_at if size not in candidates]:
+        full_provenance["left out"] = f"sessions of {', '.join(map(str, left_out))} pages: fewer than {MIN_VISITORS}"
     bundle = Bundle(FORMAT, recipe, features_input, names, budget, tuple(stages), full_provenance, metrics)
-    return msgspec.convert(_rounded(msgspec.to_builtins(bundle)), Bundle)
+    return rounded(bundle)
+
+
+def rounded(bundle: Bundle) -> Bundle:
+    """Return *bundle* with ten digits, which make the file much shorter."""
+    return msgspec.convert(
+        json.loads(encoded(bundle), parse_float=lambda text: float(f"{float(text):.{_DIGITS}g}")), Bundle
+    )
+
+
+def recipe_of(
+    name: str, seed: int, held_out_logs: Sequence[str]
+) -> tuple[Input, tuple[str, ...], Fit[Scorer], Fit[Namer | None]]:
+    """Return the input of a recipe, its features, and the functions that fit its model and name kinds of crawlers."""
+    if name == "boosted":
+        return (
+            "wide", ALL_FEATURES,
+            lambda rows: learners.fit_trees(
+                learners.matrix(rows), truth_of(rows), seed, balance(rows, held_out_logs)
+            )[0],
+            partial(_branches, seed=seed),
+        )  # fmt: skip
+    if name == "pathmarker":
+        return "six", PATHMARKER_FEATURES, _one_class, partial(_kinds, seed=seed)
+    return (
+        "window", WINDOW_FEATURES,
+        lambda rows: learners.fit_trees(learners.matrix(rows), truth_of(rows), seed)[0],
+        lambda _: None,
+    )  # fmt: skip
+
+
+def _one_class(samples: Sequence[Sample]) -> Kernel:
+    people = [sample for sample in samples if sample.label == PERSON][:_MAX_PEOPLE]
+    return learners.fit_one_class(learners.matrix(people, len(PATHMARKER_FEATURES)), PATHMARKER_FEATURES)[0]
+
+
+def visitors_of(samples: Sequence[Sample]) -> tuple[int, int]:
+    """Return the numbers of people and of crawlers."""
+    people = len({sample.visitor for sample in samples if sample.label == PERSON})
+    return people, len({sample.visitor for sample in samples if sample.label != PERSON})
 
 
 def check_enough(samples: Sequence[Sample]) -> None:
-    people = len({sample.visitor for sample in samples if sample.label == PERSON})
-    crawlers = len({sample.visitor for sample in samples if sample.label != PERSON})
-    if people < MIN_VISITORS or crawlers < MIN_VISITORS:
+    people, crawlers = visitors_of(samples)
+    if min(people, crawlers) < MIN_VISITORS:
         raise ModelError(
             f"{people} people and {crawlers} crawlers with enough visits are too few to train on; "
             f"it takes {MIN_VISITORS} of each"
         )
-
-
-def _has_enough(samples: Sequence[Sample]) -> bool:
-    try:
-        check_enough(samples)
-    except ModelError:
-        return False
-    return True
-
-
-def _scores(samples: Sequence[Sample], seed: int, held_out_logs: Sequence[str]) -> list[float]:
-    return held_out(samples, folds_of(samples, seed, held_out_logs), lambda some: _trees(some, seed, held_out_logs))
-
-
-def _trees(samples: Sequence[Sample], seed: int, held_out_logs: Sequence[str]) -> Trees:
-    return fit_trees(matrix(samples), _truth(samples), seed, balance(samples, held_out_logs))[0]
-
-
-def _boosted(
-    samples: Sequence[Sample],
-    scores: Sequence[float],
-    size: int,
-    stage_budget: StageBudget,
-    seed: int,
-    held_out_logs: Sequence[str],
-) -> tuple[Stage, dict[str, Any]]:
-    slope, intercept = calibrate(scores, _truth(samples))
-    model, kinds = _trees(samples, seed, held_out_logs), _branches(samples, seed)
-    bins = _bins(samples, len(ALL_FEATURES))
-    stage = Stage(size, model, stage_budget.threshold, slope, intercept, stage_budget.share, kinds, bins)
-    return stage, _metrics(samples, scores, stage, folds_of(samples, seed, held_out_logs), seed, held_out_logs)
-
-
-def _pathmarker(samples: Sequence[Sample], seed: int) -> tuple[Stage, dict[str, Any]]:
-    def fit(some: Sequence[Sample]) -> Kernel:
-        people = [sample for sample in some if sample.label == PERSON][:_MAX_PEOPLE]
-        return fit_one_class(matrix(people, len(PATHMARKER_FEATURES)), PATHMARKER_FEATURES)[0]
-
-    folds = folds_of(samples, seed)
-    scores = held_out(samples, folds, fit)
-    slope, intercept = calibrate(scores, _truth(samples))
-    stage = Stage(
-        LONG, fit(samples), 0.0, slope, intercept, NU, _kinds(samples, seed), _bins(samples, len(PATHMARKER_FEATURES))
-    )
-    return stage, _metrics(samples, scores, stage, folds, seed)
-
-
-def _window(samples: Sequence[Sample], allowed: float, seed: int) -> tuple[Stage, dict[str, Any]]:
-    folds = folds_of(samples, seed)
-    scores = held_out(samples, folds, lambda some: fit_linear(matrix(some), _truth(some), WINDOW_FEATURES, seed)[0])
-    threshold = max(at_false_positives(its, [False] * len(its), allowed)[-1] for its in _highest(samples, scores))
-    slope, intercept = calibrate(scores, _truth(samples))
-    linear, _ = fit_linear(matrix(samples), _truth(samples), WINDOW_FEATURES, seed)
-    stage = Stage(MIN_WINDOW, linear, threshold, slope, intercept, allowed, bins=_bins(samples, len(WINDOW_FEATURES)))
-    return stage, _metrics(samples, scores, stage, folds, seed)
 
 
 def _highest(samples: Sequence[Sample], scores: Sequence[float]) -> list[list[float]]:
@@ -236,21 +219,18 @@ def _kinds(samples: Sequence[Sample], seed: int) -> Kinds | None:
         of_kind = [sample for sample in samples if sample.label == label]
         of_kind.sort(key=lambda sample: zlib.crc32(f"{seed} {sample.visitor} {sample.number}".encode()))
         some += of_kind[:_MAX_PER_KIND]
-    fitted = (
-        fit_kinds(matrix(some, len(PATHMARKER_FEATURES)), [sample.label for sample in some], PATHMARKER_FEATURES)
-        if some
-        else None
-    )
+    rows = learners.matrix(some, len(PATHMARKER_FEATURES))
+    fitted = learners.fit_kinds(rows, [sample.label for sample in some], PATHMARKER_FEATURES)
     return fitted[0] if fitted else None
 
 
 def _branches(samples: Sequence[Sample], seed: int) -> Branches | None:
     some = [sample for sample in samples if sample.label in _KINDS]
-    fitted = fit_branches(matrix(some), [sample.label for sample in some], seed) if some else None
+    fitted = learners.fit_branches(learners.matrix(some), [sample.label for sample in some], seed)
     return fitted[0] if fitted else None
 
 
-def _bins(samples: Sequence[Sample], width: int) -> tuple[Bins, ...]:
+def people_bins(samples: Sequence[Sample], width: int) -> tuple[Bins, ...]:
     """Return the distribution of features among people: those of this site, if there are enough."""
     people = [sample for sample in samples if sample.label == PERSON]
     own = [sample for sample in people if sample.source == LOG]
@@ -284,81 +264,61 @@ def bins_of(rows: Sequence[Sequence[float]], width: int) -> tuple[Bins, ...]:
     return tuple(bins)
 
 
-def _truth(samples: Sequence[Sample]) -> list[bool]:
+def truth_of(samples: Sequence[Sample]) -> list[bool]:
     return [sample.label != PERSON for sample in samples]
 
 
-def _metrics(
+def metrics_of(
     samples: Sequence[Sample],
     scores: Sequence[float],
     stage: Stage,
     folds: Sequence[int],
-    seed: int,
+    fit_namer: Fit[Namer | None],
     held_out_logs: Sequence[str] = (),
+    flagged: Flags | None = None,
 ) -> dict[str, Any]:
     """
-    Return quality figures from the held-out scores. The kinds are also named by models that had not seen the visitor.
+    Return quality figures from held-out scores. Kinds are named by models that had not seen the visitor.
+
+    *flagged* are the samples that are held to be a crawler's, if not all have the same threshold.
     """
-    crawlers = _truth(samples)
-    named: dict[int, Namer | None] = {}
-    if stage.kinds is not None:
-        fit = _branches if isinstance(stage.kinds, Branches) else _kinds
-        for fold in set(folds):
-            named[fold] = fit([s for s, its_fold in zip(samples, folds, strict=True) if its_fold != fold], seed)
-    judged = []
-    for sample, score, fold in zip(samples, scores, folds, strict=True):
-        kinds = named.get(fold)
-        crawler = kinds.name(sample.features) if kinds else "suspect"
-        judged.append(crawler if score > stage.threshold else PERSON)
-    right_people = sum(j == PERSON for j, c in zip(judged, crawlers, strict=True) if not c)
-    found = sum(j != PERSON for j, c in zip(judged, crawlers, strict=True) if c)
-    found_at, total, wrong, _, _ = at_false_positives(scores, crawlers, BUDGET)
+    crawlers = np.array(truth_of(samples))
+    if flagged is None:
+        flagged = np.array(scores) > stage.threshold
+    namers = _by_fold(samples, folds, fit_namer) if stage.kinds is not None else {}
+    judged = [PERSON] * len(samples)
+    for number in np.flatnonzero(flagged).tolist():
+        namer = namers.get(folds[number])
+        judged[number] = namer.name(samples[number].features) if namer else "suspect"
+
+    def shares(which: Flags) -> dict[str, Any]:
+        """Return the shares of people and of crawlers that are right."""
+        people, bots = ~flagged[which & ~crawlers], flagged[which & crawlers]
+        return {
+            "people_right": measures.share(int(people.sum()), len(people)),
+            "crawlers_found": measures.share(int(bots.sum()), len(bots)),
+        }
+
+    found_at, total, wrong, _, _ = measures.at_false_positives(scores, crawlers.tolist(), BUDGET)
     probabilities = [stage.probability(score) for score in scores]
-    extra_metrics: dict[str, Any] = {}
-    sources = {sample.source for sample in samples}
-    if LOG in sources and len(sources) > 1:
+    metrics: dict[str, Any] = {}
+    sources = np.array([sample.source for sample in samples])
+    if LOG in sources and len(set(sources)) > 1:
         # Simulated visitors were added, so the figures for the site's own visitors are given separately.
-        own = [(j == PERSON, c) for j, c, s in zip(judged, crawlers, samples, strict=True) if s.source == LOG]
-        people, bots = [right for right, c in own if not c], [not right for right, c in own if c]
-        extra_metrics["own"] = {
-            "people_right": share(sum(people), len(people)),
-            "crawlers_found": share(sum(bots), len(bots)),
-            "people": len({s.visitor for s in samples if s.source == LOG and s.label == PERSON}),
-            "crawlers": len({s.visitor for s in samples if s.source == LOG and s.label != PERSON}),
-        }
+        people, bots = visitors_of([sample for sample in samples if sample.source == LOG])
+        metrics["own"] = {**shares(sources == LOG), "people": people, "crawlers": bots}
     if held_out_logs:
-        extra_metrics["logs"] = {
-            name: _shares([(c, j) for s, c, j in zip(samples, crawlers, judged, strict=True) if s.source == name])
-            for name in held_out_logs
-        }
+        metrics["logs"] = {name: shares(sources == name) for name in held_out_logs}
+    right = shares(np.ones(len(samples), np.bool_))
     return {
-        **extra_metrics,
-        "calibration": calibration_points(probabilities, crawlers),
-        "people_right": share(right_people, len(crawlers) - sum(crawlers)),
-        "crawlers_found": share(found, sum(crawlers)),
-        "auc": round(area(roc(scores, crawlers)), 5),
-        "crawlers_found_at_half_percent": share(found_at, total),
+        **metrics,
+        "calibration": measures.calibration_points(probabilities, crawlers.tolist()),
+        **right,
+        "auc": round(measures.area(measures.roc(scores, crawlers.tolist())), 5),
+        "crawlers_found_at_half_percent": measures.share(found_at, total),
         "precision_at_half_percent": round(found_at / max(found_at + wrong, 1), 5),
-        "calibration_error": round(expected_calibration_error(probabilities, crawlers), 5),
-        "confusion": confusion(zip((s.label for s in samples), judged, strict=True)),
+        "calibration_error": round(measures.expected_calibration_error(probabilities, crawlers.tolist()), 5),
+        "confusion": measures.confusion(zip((sample.label for sample in samples), judged, strict=True)),
         "interval": "95 %, Wilson; cross-validated by visitor",
-        "least_people_right": round(wilson(right_people, len(crawlers) - sum(crawlers))[0], 5),
+        "least_people_right": right["people_right"]["low"],
     }
-
-
-def _shares(judged: Sequence[tuple[bool, str]]) -> dict[str, Any]:
-    """Return the shares of people and of crawlers that are right, from pairs of truth and classification."""
-    people = [judgement == PERSON for crawler, judgement in judged if not crawler]
-    found = [judgement != PERSON for crawler, judgement in judged if crawler]
-    return {"people_right": share(sum(people), len(people)), "crawlers_found": share(sum(found), len(found))}
-
-
-def _rounded(value: Any) -> Any:
-    """Round all numbers to ten digits, which makes the file much shorter."""
-    if isinstance(value, float):
-        return float(f"{value:.{_DIGITS}g}")
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_rounded(item) for item in value]
-    return value

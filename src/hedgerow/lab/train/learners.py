@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import GradientBoostingClassifier
-from sklearn.svm import SVC, LinearSVC, OneClassSVM
+from sklearn.svm import SVC, OneClassSVM
 from sklearn.tree import DecisionTreeClassifier
 
 from hedgerow.lab.train.samples import Sample
-from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Linear, Scaling, Trees
-from hedgerow.watch.sessions.path import ALL_FEATURES
+from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Scaling, Trees
 
 Matrix = npt.NDArray[np.float64]
 
@@ -28,8 +27,8 @@ GAMMA = 0.05
 """The gamma of the one-class SVM. With LIBSVM's default, 1/6, it misclassifies twice as many people as nu allows."""
 
 _TREES, _DEPTH = 70, 3
+_MORE_TREES, _SLOWLY = 25, 0.1
 _LOG_SCALED = frozenset({"variation", "short_variation", "gap_middle", "gap_low", "gap_high", "beside"})
-_LOG_SCALED_IN_WINDOW = frozenset({"gap_most", "gap_middle", "gap_variance"})
 
 
 def matrix(samples: Sequence[Sample], width: int | None = None) -> Matrix:
@@ -38,14 +37,12 @@ def matrix(samples: Sequence[Sample], width: int | None = None) -> Matrix:
 
 def scaling_of(rows: Matrix, names: Sequence[str]) -> Scaling:
     """Return the scaling that gives these rows mean 0 and deviation 1."""
-    is_path = len(names) <= len(ALL_FEATURES) and names[0] == ALL_FEATURES[0]
-    log_scaled = _LOG_SCALED if is_path else _LOG_SCALED_IN_WINDOW
-    logs = tuple(name in log_scaled for name in names)
+    logs = tuple(name in _LOG_SCALED for name in names)
     transformed = _log_transformed(rows, logs)
     deviations = transformed.std(axis=0)
     return Scaling(
         logs,
-        _floats(transformed.mean(axis=0)),
+        _tuple(transformed.mean(axis=0)),
         tuple(float(d) if d > 1e-9 else 1.0 for d in deviations),  # noqa: PLR2004
     )
 
@@ -60,32 +57,19 @@ def _log_transformed(rows: Matrix, logs: tuple[bool, ...]) -> Matrix:
     return transformed
 
 
-def _floats(values: Any) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
-
-
-def _ints(values: Any) -> tuple[int, ...]:
-    return tuple(int(value) for value in values)
+def _tuple(values: npt.NDArray[Any]) -> tuple[Any, ...]:
+    return tuple(values.tolist())
 
 
 def fit_one_class(rows: Matrix, names: Sequence[str]) -> tuple[Kernel, OneClassSVM]:
     """Fit a one-class SVM of people. The score is above 0 if a row does not look like a person's."""
     scaling = scaling_of(rows, names)
     model = OneClassSVM(nu=NU, gamma=GAMMA).fit(scaled(rows, scaling))
-    vectors = tuple(_floats(vector) for vector in model.support_vectors_)
+    vectors = tuple(_tuple(vector) for vector in model.support_vectors_)
     kernel = Kernel(
-        scaling, GAMMA, vectors, tuple(-c for c in _floats(model.dual_coef_[0])), -float(model.intercept_[0])
+        scaling, GAMMA, vectors, tuple(-c for c in _tuple(model.dual_coef_[0])), -float(model.intercept_[0])
     )
     return kernel, model
-
-
-def fit_linear(rows: Matrix, crawlers: Sequence[bool], names: Sequence[str], seed: int) -> tuple[Linear, LinearSVC]:
-    """Fit a linear SVM. The score is above 0 for a crawler."""
-    scaling = scaling_of(rows, names)
-    model = LinearSVC(C=1.0, class_weight="balanced", random_state=seed, max_iter=20_000).fit(
-        scaled(rows, scaling), np.array(crawlers)
-    )
-    return Linear(scaling, _floats(model.coef_[0]), float(model.intercept_[0])), model
 
 
 def fit_trees(
@@ -96,6 +80,64 @@ def fit_trees(
     model = GradientBoostingClassifier(
         n_estimators=_TREES, max_depth=_DEPTH, learning_rate=0.15, subsample=0.5, min_samples_leaf=10, random_state=seed
     ).fit(rows, truth, sample_weight=weights)
+    prior = float(np.average(truth, weights=weights))
+    return _converted(model, float(np.log(prior / (1 - prior)))), model
+
+
+def continue_trees(
+    rows: Matrix, crawlers: Sequence[bool], start: Trees, seed: int, weights: Matrix | None = None
+) -> tuple[Trees, GradientBoostingClassifier]:
+    """Go on with the gradient boosting that gave *start*: a few small trees correct it for these rows."""
+    model = GradientBoostingClassifier(
+        init=_Start(start), n_estimators=_MORE_TREES, max_depth=_DEPTH, learning_rate=_SLOWLY, subsample=0.5,
+        min_samples_leaf=10, random_state=seed,
+    ).fit(rows, np.array(crawlers), sample_weight=weights)  # fmt: skip
+    more = _converted(model, 0.0)
+    count = len(start.feature)
+    moved = [tuple(node + count if leaf >= 0 else 0 for node, leaf in zip(nodes, more.feature, strict=True))
+             for nodes in (more.left, more.right)]  # fmt: skip
+    joined = Trees(
+        start.roots + tuple(root + count for root in more.roots), start.feature + more.feature,
+        start.threshold + more.threshold, start.left + moved[0], start.right + moved[1], start.value + more.value,
+        start.offset,
+    )  # fmt: skip
+    return joined, model
+
+
+def tree_scores(trees: Trees, rows: Matrix) -> Matrix:
+    """Return the scores of many rows, as `Trees.score` does for one."""
+    values = rows.astype(np.float32).astype(np.float64)
+    feature, threshold = np.array(trees.feature), np.array(trees.threshold)
+    left, right, value = np.array(trees.left), np.array(trees.right), np.array(trees.value)
+    scores, each = np.full(len(rows), trees.offset), np.arange(len(rows))
+    for root in trees.roots:
+        nodes = np.full(len(rows), root)
+        while (inner := feature[nodes] >= 0).any():
+            is_left = values[each, np.maximum(feature[nodes], 0)] <= threshold[nodes]
+            nodes = np.where(inner, np.where(is_left, left[nodes], right[nodes]), nodes)
+        scores += value[nodes]
+    return scores
+
+
+class _Start:
+    """A finished model as the starting point of scikit-learn's gradient boosting."""
+
+    def __init__(self, start: Trees) -> None:
+        self._start = start
+
+    def fit(self, *_: object, **__: object) -> _Start:
+        return self
+
+    def predict(self, rows: Matrix) -> Matrix:
+        return self.predict_proba(rows)[:, 1]
+
+    def predict_proba(self, rows: Matrix) -> Matrix:
+        scores = tree_scores(self._start, rows)
+        share = 1 / (1 + np.exp(-scores))
+        return np.stack([1 - share, share], axis=1)
+
+
+def _converted(model: GradientBoostingClassifier, offset: float) -> Trees:
     trees = [estimator.tree_ for estimator in model.estimators_[:, 0]]
     roots = np.cumsum([0, *(tree.node_count for tree in trees)])[:-1]
     start = np.repeat(roots, [tree.node_count for tree in trees])
@@ -103,18 +145,11 @@ def fit_trees(
     left, right, feature, threshold = (np.concatenate([getattr(tree, name) for tree in trees]) for name in columns)
     value = np.concatenate([tree.value[:, 0, 0] for tree in trees])
     leaf = left < 0
-    prior = float(np.average(truth, weights=weights))
-    offset = float(np.log(prior / (1 - prior)))
-    converted = Trees(
-        _ints(roots),
-        _ints(np.where(leaf, -1, feature)),
-        _floats(np.where(leaf, 0.0, threshold)),
-        _ints(np.where(leaf, 0, start + left)),
-        _ints(np.where(leaf, 0, start + right)),
-        _floats(np.where(leaf, model.learning_rate * value, 0.0)),
-        offset,
-    )
-    return converted, model
+    return Trees(
+        _tuple(roots), _tuple(np.where(leaf, -1, feature)), _tuple(np.where(leaf, 0.0, threshold)),
+        _tuple(np.where(leaf, 0, start + left)), _tuple(np.where(leaf, 0, start + right)),
+        _tuple(np.where(leaf, model.learning_rate * value, 0.0)), offset,
+    )  # fmt: skip
 
 
 def fit_kinds(rows: Matrix, labels: Sequence[str], names: Sequence[str]) -> tuple[Kinds, SVC] | None:
@@ -129,10 +164,10 @@ def fit_kinds(rows: Matrix, labels: Sequence[str], names: Sequence[str]) -> tupl
         tuple(str(name) for name in model.classes_),
         scaling,
         float(model._gamma),  # noqa: SLF001 - there is no public attribute
-        tuple(_floats(vector) for vector in model.support_vectors_),
-        _ints(model.n_support_),
-        tuple(tuple(sign * c for c in _floats(row)) for row in model.dual_coef_),
-        tuple(sign * o for o in _floats(model.intercept_)),
+        tuple(_tuple(vector) for vector in model.support_vectors_),
+        _tuple(model.n_support_),
+        tuple(tuple(sign * c for c in _tuple(row)) for row in model.dual_coef_),
+        tuple(sign * o for o in _tuple(model.intercept_)),
     )
     return kinds, model
 
@@ -146,10 +181,10 @@ def fit_branches(rows: Matrix, labels: Sequence[str], seed: int) -> tuple[Branch
     leaf = tree.children_left < 0
     branches = Branches(
         tuple(str(name) for name in model.classes_),
-        _ints(np.where(leaf, -1, tree.feature)),
-        _floats(np.where(leaf, 0.0, tree.threshold)),
-        _ints(np.where(leaf, 0, tree.children_left)),
-        _ints(np.where(leaf, 0, tree.children_right)),
-        _ints(tree.value[:, 0, :].argmax(axis=1)),
+        _tuple(np.where(leaf, -1, tree.feature)),
+        _tuple(np.where(leaf, 0.0, tree.threshold)),
+        _tuple(np.where(leaf, 0, tree.children_left)),
+        _tuple(np.where(leaf, 0, tree.children_right)),
+        _tuple(tree.value[:, 0, :].argmax(axis=1)),
     )
     return branches, model

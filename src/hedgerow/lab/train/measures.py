@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 _Z = 1.959964
 
 
@@ -28,12 +30,8 @@ def wilson(right: int, total: int) -> tuple[float, float]:
 def share(right: int, total: int) -> dict[str, float]:
     """Return a share for a report: its value, its interval, and the total count."""
     low, high = wilson(right, total)
-    return {
-        "value": round(right / total, 5) if total else 0.0,
-        "low": round(low, 5),
-        "high": round(high, 5),
-        "of": total,
-    }
+    value = round(right / total, 5) if total else 0.0
+    return {"value": value, "low": round(low, 5), "high": round(high, 5), "of": total}
 
 
 def confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
@@ -52,17 +50,15 @@ def roc(scores: Sequence[float], crawlers: Sequence[bool]) -> list[tuple[float, 
     >>> roc([0.9, 0.8, 0.1], [True, False, True])
     [(0.0, 0.0), (0.0, 0.5), (1.0, 0.5), (1.0, 1.0)]
     """
-    positives = sum(crawlers) or 1
-    negatives = (len(crawlers) - sum(crawlers)) or 1
-    points, true, false, last = [(0.0, 0.0)], 0, 0, math.inf
-    for score, crawler in sorted(zip(scores, crawlers, strict=True), reverse=True):
-        if score != last and points[-1] != (false / negatives, true / positives):
-            points.append((false / negatives, true / positives))
-        last = score
-        true += crawler
-        false += not crawler
-    points.append((false / negatives, true / positives))
-    return points
+    order = np.argsort(-np.asarray(scores, np.float64), kind="stable")
+    if not len(order):
+        return [(0.0, 0.0), (0.0, 0.0)]
+    # The last of each run of equal scores.
+    ends = np.append(np.flatnonzero(np.diff(np.asarray(scores)[order])), len(order) - 1)
+    true = np.cumsum(np.asarray(crawlers, np.bool_)[order])[ends]
+    false = ends + 1 - true
+    rates = ((count / max(int(count[-1]), 1)).tolist() for count in (false, true))
+    return [(0.0, 0.0), *zip(*rates, strict=True)]
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:
@@ -85,26 +81,30 @@ def at_false_positives(
     return found, sum(crawlers), wrong, len(people), threshold
 
 
-def expected_calibration_error(probabilities: Sequence[float], crawlers: Sequence[bool], parts: int = 10) -> float:
+def expected_calibration_error(probabilities: Sequence[float], crawlers: Sequence[bool]) -> float:
     """Return the mean distance between predicted probabilities and what happened."""
-    error = 0.0
-    for _, mean, happened, count in calibration(probabilities, crawlers, parts):
-        error += count * abs(mean - happened)
-    return error / max(len(probabilities), 1)
+    distances = (n * abs(mean - happened) for _, mean, happened, n in calibration(probabilities, crawlers))
+    return sum(distances) / max(len(probabilities), 1)
 
 
 def calibration(
     probabilities: Sequence[float], crawlers: Sequence[bool], parts: int = 10
 ) -> list[tuple[float, float, float, int]]:
     """Return, for each part of the scale, its start, the mean probability, the share of crawlers, and the count."""
-    parts_with_samples = []
-    for part in range(parts):
-        inside = [
-            (p, c)
-            for p, c in zip(probabilities, crawlers, strict=True)
-            if part <= p * parts < part + 1 or (part == parts - 1 and p >= 1)
-        ]
-        if inside:
-            mean = sum(p for p, _ in inside) / len(inside)
-            parts_with_samples.append((part / parts, mean, sum(c for _, c in inside) / len(inside), len(inside)))
-    return parts_with_samples
+    values, truth = np.asarray(probabilities, np.float64), np.asarray(crawlers, np.float64)
+    part_of = np.minimum((values * parts).astype(np.int64), parts - 1)
+    means = []
+    for part in np.unique(part_of).tolist():
+        own = part_of == part
+        means.append((part / parts, float(values[own].mean()), float(truth[own].mean()), int(own.sum())))
+    return means
+
+
+def calibration_points(probabilities: Sequence[float], crawlers: Sequence[bool]) -> list[dict[str, float]]:
+    """Return, for each tenth of the scale, mean probability, share of crawlers, its 95 % interval, and the count."""
+    points = []
+    for _, mean, happened, count in calibration(probabilities, crawlers):
+        low, high = wilson(round(happened * count), count)
+        values = {"said": mean, "happened": happened, "low": low, "high": high}
+        points.append({**{name: round(value, 5) for name, value in values.items()}, "of": count})
+    return points

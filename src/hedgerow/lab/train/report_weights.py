@@ -22,17 +22,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.errors import ModelError
-from hedgerow.report.browsing_features import LACKING, LEAST_PAGES, Steps, figures_of
-from hedgerow.report.browsing_features import NAMES as MANNERS
-from hedgerow.report.declared_bots import NOTHING, DeclaredBots
-from hedgerow.report.heuristics import NAMES, Thresholds, Votes, measures
-from hedgerow.report.path_opinion import PathOpinion
-from hedgerow.report.report_model import ReportModel
-from hedgerow.report.source_labels import HeuristicsOpinion, log_odds
+from hedgerow.report.heuristics import (
+    BROWSING_FIGURES,
+    LACKING,
+    LEAST_PAGES,
+    NAMES,
+    HeuristicsOpinion,
+    ReportModel,
+    Steps,
+    Thresholds,
+    Votes,
+    figures_of,
+    measures,
+)
+from hedgerow.report.live_opinions import DeclaredBots
+from hedgerow.report.model_opinions import PathOpinion, WindowOpinion
+from hedgerow.report.source_labels import NOTHING, log_odds
 from hedgerow.report.tables.source_tables import Tables
-from hedgerow.report.window_opinion import WindowOpinion
 from hedgerow.request.bots import Bots
 from hedgerow.watch.models.bundle import Bundle
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 TRUST = {"manner": 1.0, "heuristics": 0.25, "path": 0.25, "window": 0.25, "shape": 0.25}
 _UPPER_LIMITS = {"revisits", "parameters"}
@@ -45,24 +56,20 @@ class TrainingLog(NamedTuple):
     """The labelled sources of one log: which are *crawlers*, and their features and opinions."""
 
     name: str
-    crawlers: NDArray[np.bool_]
-    measures: NDArray[np.float64]
-    manner: NDArray[np.float64]
-    path: NDArray[np.float64]
-    window: NDArray[np.float64]
+    crawlers: Flags
+    measures: Floats
+    manner: Floats
+    path: Floats
+    window: Floats
     chosen: NDArray[np.int64]
     figures: Any
-    renewed: NDArray[np.float64]
+    renewed: Floats
 
 
 def training_log(
     name: str, tables: Tables, bots: Bots, paths: Bundle, windows: Bundle, labels: Mapping[str, str] | None = None
 ) -> TrainingLog:
-    """
-    Return the labelled sources of *tables*; *paths* and *windows* are the bundles for their opinions.
-
-    *labels* maps sources to "person" or a crawler label.
-    """
+    """Return the labelled sources of *tables*. *paths* and *windows* are the bundles for their opinions."""
     figures = tables.figures
     if labels is not None:
         labels_of_sources = [labels.get(source) for source in tables.sources]
@@ -95,7 +102,7 @@ def train_report_model(logs: Sequence[TrainingLog]) -> ReportModel:
     return msgspec.structs.replace(model, provenance=provenance)
 
 
-def odds(model: ReportModel, log: TrainingLog) -> NDArray[np.float64]:
+def odds(model: ReportModel, log: TrainingLog) -> Floats:
     """Return the log-odds that *model* gives the sources of a log, without the opinion on traffic shape."""
     votes = Votes(log.figures, model.thresholds, ignore_agents=True, renewed=log.renewed)
     opinions = {
@@ -109,10 +116,8 @@ def odds(model: ReportModel, log: TrainingLog) -> NDArray[np.float64]:
     )
 
 
-def quality(crawlers: NDArray[np.bool_], log_odds_: NDArray[np.float64]) -> dict[str, float]:
-    """
-    Return the shares of crawlers and people on the right side, the area under ROC, and recall at 1 % false positives.
-    """
+def quality(crawlers: Flags, log_odds_: Floats) -> dict[str, float]:
+    """Return the shares classified right, the area under ROC, and recall at 1 % false positives."""
     crawler_odds, person_odds = log_odds_[crawlers], log_odds_[~crawlers]
     above = np.searchsorted(np.sort(person_odds), crawler_odds, side="left") + np.searchsorted(
         np.sort(person_odds), crawler_odds, side="right"
@@ -136,17 +141,17 @@ def _fit(logs: Sequence[TrainingLog]) -> ReportModel:
     # In each log, crawlers and people have the same total weight. A log with four times the sources weighs twice.
     weights = np.concatenate([_balanced(log.crawlers) * len(log.crawlers) ** 0.5 for log in logs])
     manner = {
-        without: _boosted(rows, crawlers, weights, without=[MANNERS.index(name) for name in names])
+        without: _boosted(rows, crawlers, weights, without=[BROWSING_FIGURES.index(name) for name in names])
         for without, names in LACKING.items()
     }
     return ReportModel(thresholds, manner, TRUST)
 
 
-def _balanced(yes: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _balanced(yes: Flags) -> Floats:
     return np.asarray(np.where(yes, 0.5 / max(1, yes.sum()), 0.5 / max(1, (~yes).sum())), np.float64)
 
 
-def _thresholds(values_by_source: NDArray[np.float64], crawlers: NDArray[np.bool_]) -> Thresholds:
+def _thresholds(values_by_source: Floats, crawlers: Flags) -> Thresholds:
     """Return, for each heuristic, the limit that separates crawlers and people best; the default if none does."""
     learned: dict[str, float] = {}
     for k, name in enumerate(NAMES):
@@ -165,14 +170,8 @@ def _thresholds(values_by_source: NDArray[np.float64], crawlers: NDArray[np.bool
     return Thresholds(**learned)  # type: ignore[arg-type]
 
 
-def _boosted(
-    rows: NDArray[np.float64], is_crawler: NDArray[np.bool_], weights: NDArray[np.float64], *, without: Sequence[int]
-) -> Steps:
-    """
-    Fit step functions by boosting (Friedman 2001), without the columns *without*.
-
-    Each round adds a tenth of the step that explains most of the remaining error. *weights* are those of the rows.
-    """
+def _boosted(rows: Floats, is_crawler: Flags, weights: Floats, *, without: Sequence[int]) -> Steps:
+    """Fit step functions by boosting (Friedman 2001): each round adds a tenth of the best step."""
     figure, edge, below = _candidates(rows, without)
     weights = weights / weights.mean()
     score = np.zeros(len(rows))
@@ -190,9 +189,7 @@ def _boosted(
     return _summed(steps, rows, weights)
 
 
-def _candidates(
-    rows: NDArray[np.float64], without: Sequence[int]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
+def _candidates(rows: Floats, without: Sequence[int]) -> tuple[NDArray[np.int64], Floats, Flags]:
     """Return possible steps (feature, edge, rows below) with enough rows on both sides."""
     figures, edges, below = [], [], []
     for k in range(rows.shape[1]):
@@ -210,9 +207,7 @@ def _candidates(
     return np.array(figures), np.array(edges), np.column_stack(below)
 
 
-def _summed(
-    steps: Sequence[tuple[int, float, float, float]], rows: NDArray[np.float64], weights: NDArray[np.float64]
-) -> Steps:
+def _summed(steps: Sequence[tuple[int, float, float, float]], rows: Floats, weights: Floats) -> Steps:
     """Return all steps of each feature as one function with mean 0."""
     edges, values, offset = [], [], 0.0
     for k in range(rows.shape[1]):

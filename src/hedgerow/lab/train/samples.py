@@ -1,35 +1,66 @@
-"""Training samples: the features of sessions at each length, from simulated walks, logs and ledgers."""
+"""Training samples: the features of sessions at each length, from simulated and recorded walks or from visits."""
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
 from hedgerow.core.visit import Visit
-from hedgerow.lab.simulate.site import Site
-from hedgerow.lab.train.simulated_crawlers import TRAINING_CRAWLERS, Crawler, crawl, varied
-from hedgerow.lab.train.simulated_people import COMPANIONS, SimulatedPerson
-from hedgerow.lab.train.site_graphs import forum_site, random_site
-from hedgerow.lab.train.walks import Walk, add_stride, digest
-from hedgerow.watch.sessions.path import LONG, PREFIXES, PathSession, step_of
-from hedgerow.watch.sessions.window import SESSION_GAP, Access, Agent, SessionWindow
+from hedgerow.watch.sessions.path import LONG, PathLengths, PathSession, path_sessions, step_of
+from hedgerow.watch.sessions.window import (
+    Access,
+    Agent,
+    Referrer,
+    SessionWindow,
+    WindowLengths,
+    access_of,
+    session_windows,
+)
 
+PATH_LENGTHS, WINDOW_LENGTHS = PathLengths(), WindowLengths()
 PERSON = "person"
 LOG = "log"
 """The source of samples from a site's own log."""
 
-_MAX_ORDERED_LOOSENESS = 16
+
+class Stride(NamedTuple):
+    """One page view: its time, page, parent page, and the number of side requests (assets) that came with it."""
+
+    at: float
+    page: int
+    parent: int | None
+    side_requests: int = 0
+
+
+class Walk(NamedTuple):
+    """All strides of one visitor. *label* is its true identity, *source* the walker or log that it is from."""
+
+    visitor: str
+    label: str
+    source: str
+    site: str
+    strides: tuple[Stride, ...]
+
+    def sessions(self, long: int = LONG) -> list[list[Stride]]:
+        """Return the strides of each long session; the last one may be shorter."""
+        return [list(self.strides[n : n + long]) for n in range(0, len(self.strides), long)]
+
+
+def digest(page: int) -> bytes:
+    return page.to_bytes(6, "big", signed=True)
+
+
+def add_stride(session: PathSession, stride: Stride) -> None:
+    parent = None if stride.parent is None else digest(stride.parent)
+    session.add(stride.at, digest(stride.page), parent)
+    for _ in range(stride.side_requests):
+        session.add_side_request()
 
 
 class Sample(NamedTuple):
-    """
-    The features of a visitor's session when it had *size* visits, and the visitor's true identity.
-
-    *number* counts the visitor's long sessions from 0.
-    """
+    """The features of a session at *size* visits, and its visitor's identity. *number* counts long sessions from 0."""
 
     visitor: str
     label: str
@@ -40,176 +71,112 @@ class Sample(NamedTuple):
     features: tuple[float, ...]
 
 
-def samples_of(walk: Walk, sizes: tuple[int, ...] = PREFIXES) -> Iterator[Sample]:
-    """Yield the samples of one walk: all its long sessions, at each of *sizes*."""
-    for number, strides in enumerate(walk.sessions()):
-        session = PathSession()
+def samples_of(
+    walk: Walk, sizes: tuple[int, ...] | None = None, lengths: PathLengths = PATH_LENGTHS
+) -> Iterator[Sample]:
+    """Yield the samples of one walk: all its long sessions, at each of *sizes*, or where sessions are judged."""
+    new_session, sizes = path_sessions(lengths), sizes or lengths.judge_at
+    for number, strides in enumerate(walk.sessions(lengths.long)):
+        session = new_session()
         for stride in strides:
             add_stride(session, stride)
             if session.size in sizes:
-                yield Sample(
-                    walk.visitor, walk.label, walk.source, walk.site, number, session.size, session.all_features()
-                )
+                yield Sample(*walk[:4], number, session.size, session.all_features())
 
 
-def draw_assets(rng: Random) -> float:
-    """Draw the number of assets per page of a site. One site in four has none: they are on another host."""
-    return 0.0 if rng.random() < 0.25 else math.exp(rng.gauss(1.8, 0.8))  # noqa: PLR2004 - a share
-
-
-def draw_sites(rng: Random, count: int) -> list[Site]:
-    """Draw sites to train on: half random sites, half forums."""
-    return [(random_site if number % 2 else forum_site)(rng) for number in range(count)]
-
-
-def draw_people(
-    rng: Random, sites: list[Site], count: int, *, long_sessions: int = 1, marked: bool | None = None, name: str = ""
-) -> list[Walk]:
-    """
-    Draw walks of *count* people with *long_sessions* long sessions each.
-
-    Half of them are on sites with marked links, unless *marked* is given.
-    """
-    walks = []
-    for number in range(count):
-        site_number = rng.randrange(len(sites))
-        has_markers = rng.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
-        person = SimulatedPerson(rng, marked=has_markers, assets=draw_assets(rng), companions=rng.choice(COMPANIONS))
-        strides = tuple(person.walk(sites[site_number], pages=LONG * long_sessions))
-        walks.append(Walk(f"{name}person-{number}", PERSON, "generator", f"{name}{site_number}", strides))
-    return walks
-
-
-def draw_crawlers(
-    rng: Random,
-    sites: list[Site],
-    count: int,
-    *,
-    crawlers: tuple[Crawler, ...] = TRAINING_CRAWLERS,
-    long_sessions: int = 1,
-    marked: bool | None = None,
-    vary: bool = True,
-    name: str = "",
-) -> list[Walk]:
-    """
-    Draw walks of *count* crawlers, of each of *crawlers* in turn.
-
-    Long sessions after the first are in the middle of a crawl. With *vary*, some have several workers, send no
-    referrer, or use a browser.
-    """
-    walks = []
-    for number in range(count):
-        crawler = crawlers[number % len(crawlers)]
-        site_number = rng.randrange(len(sites))
-        has_markers = rng.random() < 0.5 if marked is None else marked  # noqa: PLR2004 - evenly
-        assets = draw_assets(rng)
-        crawling = varied(crawler, rng) if vary else crawler
-        strides = crawl(
-            sites[site_number],
-            crawling,
-            rng,
-            pages=LONG * long_sessions,
-            marked=has_markers,
-            assets=assets,
-            companions=rng.choice(COMPANIONS),
-        )
-        # Without parents and markers no order is visible, nor if the crawler takes any of many links.
-        ordered = (crawling.parents or has_markers) and crawling.loose < _MAX_ORDERED_LOOSENESS
-        label = crawling.label if ordered else "random-like"
-        walks.append(
-            Walk(f"{name}{crawler.name}-{number}", label, crawler.name, f"{name}{site_number}", tuple(strides))
-        )
-    return walks
-
-
-def visits_to_samples(
-    visits: Iterable[Visit],
-    label_of: Callable[[Visit], str],
-    *,
-    host: str = "",
-    source: str = LOG,
-    sizes: tuple[int, ...] = PREFIXES,
-) -> list[Sample]:
-    """
-    Return the samples of a log or ledger: one session for each visitor, labelled by *label_of*.
-
-    A visit for which *label_of* returns "" is skipped.
-    """
-    sessions: dict[str, PathSession] = {}
-    numbers: dict[str, int] = defaultdict(int)
-    samples = []
-    for visit in visits:
-        label = label_of(visit)
-        if not label:
-            continue
-        session = sessions.get(visit.visitor)
-        if session is None:
-            session = sessions[visit.visitor] = PathSession()
-        step = step_of(visit, host)
-        if step is None:
-            session.add_side_request()
-            continue
-        if session.full:
-            numbers[visit.visitor] += 1
-        session.add(*step)
-        if session.size in sizes:
-            number = numbers[visit.visitor]
-            samples.append(Sample(visit.visitor, label, source, source, number, session.size, session.all_features()))
-    return samples
-
-
-def windows_of(walks: Iterable[Walk], rng: Random) -> list[Sample]:
+def windows_of(walks: Iterable[Walk], rng: Random, lengths: WindowLengths = WINDOW_LENGTHS) -> list[Sample]:
     """
     Return the samples for the window of 27 to 40 visits: of the first long session of each walk, at 27 and at 54 pages.
 
     A window that has just begun differs from one that has slid, and a model must know both. Properties that a walk does
     not contain are drawn. Half of the sites set cookies; nine of ten people keep theirs, and four of ten crawlers. Half
-    of the crawlers send no referrer. One person in fifty has a second address. The user agent is a browser's, except
-    for three crawlers in ten and one person in a hundred.
+    of the crawlers send no referrer, or that of a search engine on every page. One visitor in fifty changes between two
+    addresses. One crawler in fifty, and one person in a thousand, sends a cookie that the site did not make. The user
+    agent is a browser's, except for three crawlers in ten and one person in a hundred.
     """
-    return [row for walk in walks for pages, row in windows_along(walk, rng) if pages <= LONG]
+    last = 2 * lengths.least
+    return [row for walk in walks for pages, row in windows_along(walk, rng, lengths) if pages <= last]
 
 
-def windows_along(walk: Walk, rng: Random) -> Iterator[tuple[int, Sample]]:
-    """
-    Yield the samples of a walk for the window, whenever 27 pages have come, with the number of pages so far.
-
-    Properties that a walk does not contain are drawn as in `windows_of`.
-    """
-    window = SessionWindow()
+def windows_along(walk: Walk, rng: Random, lengths: WindowLengths = WINDOW_LENGTHS) -> Iterator[tuple[int, Sample]]:
+    """Yield the samples of a walk for the window, each with the number of pages so far; see `windows_of`."""
+    window = session_windows(lengths)()
     number = 0
     for pages, access in enumerate(_accesses(walk, rng), 1):
         window.add(access)
         if window.is_due:
             window.fresh = 0
-            features = window.features()
-            yield pages, Sample(walk.visitor, walk.label, walk.source, walk.site, number, window.size, features)
+            yield pages, Sample(*walk[:4], number, window.size, window.features())
             number += 1
 
 
 def _accesses(walk: Walk, rng: Random) -> Iterator[Access]:
     person = walk.label == PERSON
     keeps_cookies = rng.random() < 0.5 and rng.random() < (0.9 if person else 0.4)  # noqa: PLR2004 - shares
-    has_second_address = person and rng.random() < 0.02  # noqa: PLR2004 - likewise
-    sends_referrer = person or rng.random() < 0.5  # noqa: PLR2004 - likewise
+    has_second_address = rng.random() < 0.02  # noqa: PLR2004 - likewise
+    has_wrong_cookie = rng.random() < (0.001 if person else 0.02)
+    address = 1
+    # Some crawlers name a search engine on every page, to look like readers.
+    referrer: Referrer = "own" if person else rng.choices(("own", "absent", "foreign"), (45, 45, 10))[0]
     is_unusual = rng.random() < (0.01 if person else 0.3)
     agent: Agent = rng.choice(("absent", "unknown", "unknown", "false")) if is_unusual else "browser"
-    last_at = -math.inf
-    session_number = 0
     for stride in walk.strides:
-        session_number += stride.at - last_at > SESSION_GAP
-        last_at = stride.at
         cookie = b"cookie" if keeps_cookies and stride is not walk.strides[0] else b""
         is_entry = stride.parent is None
         is_foreign = person and is_entry and rng.random() < 0.5  # noqa: PLR2004 - a share
+        if has_second_address and rng.random() < 0.1:  # noqa: PLR2004 - a share
+            address = 3 - address
+        parent = None if stride.parent is None else digest(stride.parent)
         yield Access(
-            at=stride.at,
-            address=f"192.0.2.{1 + (has_second_address and session_number % 2)}",
-            session=cookie or b"address",
-            page=digest(stride.page),
-            referrer=None if stride.parent is None else digest(stride.parent),
-            referred="foreign" if is_foreign else "absent" if is_entry or not sends_referrer else "own",
-            cookie=cookie,
-            cookie_state="good" if cookie else "absent",
-            agent=agent,
-        )
+            stride.at, f"192.0.2.{address}", cookie or b"address", digest(stride.page), parent,
+            "foreign" if is_foreign else "absent" if is_entry and referrer == "own" else referrer,
+            cookie, "wrong" if has_wrong_cookie else "good" if cookie else "absent", agent,
+        )  # fmt: skip
+
+
+def visits_to_samples(
+    visits: Iterable[Visit], label_of: Callable[[Visit], str], *, host: str = "", lengths: PathLengths = PATH_LENGTHS
+) -> list[Sample]:
+    """Return the samples of a log or ledger. A visit for which *label_of* returns "" is skipped."""
+    sessions: dict[str, PathSession] = defaultdict(path_sessions(lengths))
+    numbers: Counter[str] = Counter()
+    samples = []
+    for visit in visits:
+        visitor, label = visit.visitor, label_of(visit)
+        if not label:
+            continue
+        session, step = sessions[visitor], step_of(visit, host)
+        if step is None:
+            session.add_side_request()
+            continue
+        numbers[visitor] += session.full
+        session.add(*step)
+        if session.size in lengths.judge_at:
+            features = session.all_features()
+            samples.append(Sample(visitor, label, LOG, LOG, numbers[visitor], session.size, features))
+    return samples
+
+
+def visits_to_windows(
+    visits: Iterable[Visit],
+    label_of: Callable[[Visit], str],
+    *,
+    host: str = "",
+    lengths: WindowLengths = WINDOW_LENGTHS,
+) -> list[Sample]:
+    """Return the samples for the window model: one whenever 27 pages have come, as in the watch."""
+    windows: dict[str, SessionWindow] = defaultdict(session_windows(lengths))
+    numbers: Counter[str] = Counter()
+    samples = []
+    for visit in visits:
+        visitor, step = visit.visitor, step_of(visit, host)
+        if step is None:
+            continue
+        window = windows[visitor]
+        window.add(access_of(visit, step, host))
+        if window.is_due:
+            window.fresh = 0
+            number, features = numbers[visitor], window.features()
+            samples.append(Sample(visitor, label_of(visit), LOG, LOG, number, lengths.least, features))
+            numbers[visitor] += 1
+    return samples

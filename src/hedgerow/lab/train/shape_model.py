@@ -12,13 +12,15 @@ requests of several people are also merged, as if they came from one address, wi
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
 from sklearn.svm import SVC
 
 from hedgerow.core.visit import Visit
@@ -26,12 +28,18 @@ from hedgerow.errors import ModelError
 from hedgerow.lab.train.cn2_rules import fit_rules
 from hedgerow.lab.train.measures import area, at_false_positives, roc, share
 from hedgerow.report.shape.autocorrelation import Levels, autocorrelation, learn_levels
-from hedgerow.report.shape.classifiers import Bayes, ClassifierEvidence, Machine, transformed
-from hedgerow.report.shape.daily_rhythm import NIGHT
-from hedgerow.report.shape.decomposition import local_regression
+from hedgerow.report.shape.classifiers import (
+    FORMAT,
+    INPUTS,
+    Bayes,
+    ClassifierEvidence,
+    Machine,
+    ShapeModel,
+    ShapeModels,
+    transformed,
+)
 from hedgerow.report.shape.features import LEAST_REQUESTS, NAMES, Fine, features
-from hedgerow.report.shape.model_file import FORMAT, INPUTS, ShapeModel, ShapeModels
-from hedgerow.report.shape.series import LAGS, WINDOW, Counts, SeriesPlan, normalised, plan_of
+from hedgerow.report.shape.series import LAGS, NIGHT, WINDOW, Counts, SeriesPlan, local_regression, normalised, plan_of
 from hedgerow.report.shape.vote import columns, judge
 from hedgerow.request.bots import known_bots
 
@@ -97,7 +105,7 @@ class _SourceBuilder:
         self.times: list[float] = []
         self.pages: list[bool] = []
         self.declared = self.browser_requests = 0
-        self._session = [0, 0, 0, 0]
+        self._session: Counter[str] = Counter()
 
     def add(self, visit: Visit, *, is_declared: bool) -> None:
         if self.times and visit.at - self.times[-1] > SESSION_GAP:
@@ -105,15 +113,14 @@ class _SourceBuilder:
         self.times.append(visit.at)
         self.pages.append(visit.kind == "page")
         self.declared += is_declared
-        for number, what in enumerate((True, visit.kind == "asset", visit.kind == "page", bool(visit.referrer))):
-            self._session[number] += what
+        self._session.update(("all", visit.kind, "referred" if visit.referrer else "entered"))
 
     def end_session(self) -> None:
         """End a session. It looks like a browser's with 3 requests, 2 assets, 1 page and 30 % referrers."""
-        requests, assets, pages, referred = self._session
-        if requests >= 3 and assets >= 2 and pages >= 1 and referred >= 0.3 * requests:  # noqa: PLR2004
+        seen, requests = self._session, self._session["all"]
+        if requests >= 3 and seen["asset"] >= 2 and seen["page"] >= 1 and seen["referred"] >= 0.3 * requests:  # noqa: PLR2004
             self.browser_requests += requests
-        self._session = [0, 0, 0, 0]
+        seen.clear()
 
     def label(self) -> str:
         self.end_session()
@@ -126,9 +133,7 @@ class _SourceBuilder:
 def gather(
     visits: Iterable[Visit], labels: dict[str, str] | None = None, *, is_declared: Callable[[str], bool] | None = None
 ) -> list[LabelledSource]:
-    """
-    Return the sources (addresses) of a log. *labels* maps sources to "person" or crawler labels; default: from the log.
-    """
+    """Return the sources (addresses) of a log. *labels* maps sources to labels; default: labels from the log."""
     is_bot = is_declared or bot_declaration()
     known: dict[str, bool] = {}
     builders: dict[str, _SourceBuilder] = defaultdict(_SourceBuilder)
@@ -159,35 +164,24 @@ def merged_people(sources: Sequence[LabelledSource], seed: int) -> list[Labelled
     return merged
 
 
-def rows_of(
-    sources: Sequence[LabelledSource], *, levels: Levels | None = None, min_requests: int = LEAST_REQUESTS
-) -> Rows:
-    """Return the features of labelled sources with enough requests; the span is that of the whole log."""
+def rows_of(sources: Sequence[LabelledSource], *, levels: Levels | None = None) -> Rows:
+    """Return the features of labelled sources with enough requests."""
+    plan, counts, fine = _counted(sources)
+    result = features(counts, plan, fine, levels=levels, least=LEAST_REQUESTS)
     labelled = [source for source in sources if source.label]
-    plan, counts = _counted(labelled, *_span(sources))
-    numbers, times = _flat(labelled)
-    result = features(counts, plan, Fine.of_times(numbers, times, len(labelled)), levels=levels, least=min_requests)
-    return Rows(
-        result.rows,
-        np.array([labelled[number].label for number in result.sources], dtype=np.str_),
-        np.array([labelled[number].fold for number in result.sources], dtype=np.int64),
-        result.requests,
-    )
+    labels = np.array([labelled[number].label for number in result.sources], dtype=np.str_)
+    folds = np.array([labelled[number].fold for number in result.sources], dtype=np.int64)
+    return Rows(result.rows, labels, folds, result.requests)
 
 
-def _span(sources: Sequence[LabelledSource]) -> tuple[float, float]:
-    first = min((float(source.times.min()) for source in sources if len(source.times)), default=0.0)
-    return first, max((float(source.times.max()) for source in sources if len(source.times)), default=0.0)
-
-
-def _flat(sources: Sequence[LabelledSource]) -> tuple[NDArray[np.int64], Floats]:
-    numbers = np.repeat(np.arange(len(sources)), [len(source.times) for source in sources])
-    return numbers, np.concatenate([source.times for source in sources]) if sources else np.zeros(0)
-
-
-def _counted(sources: Sequence[LabelledSource], first: float, last: float) -> tuple[SeriesPlan, Counts]:
-    plan = plan_of(first, last)
-    return plan, Counts.of_times(*_flat(sources), plan, len(sources))
+def _counted(sources: Sequence[LabelledSource]) -> tuple[SeriesPlan, Counts, Fine]:
+    """Return the counts of labelled sources; the span is that of the whole log."""
+    all_times = np.concatenate([source.times for source in sources]) if sources else np.zeros(0)
+    plan = plan_of(*((float(all_times.min()), float(all_times.max())) if len(all_times) else (0.0, 0.0)))
+    labelled = [source.times for source in sources if source.label]
+    numbers = np.repeat(np.arange(len(labelled)), [len(times) for times in labelled])
+    times = np.concatenate(labelled) if labelled else np.zeros(0)
+    return plan, Counts.of_times(numbers, times, plan, len(labelled)), Fine.of_times(numbers, times, len(labelled))
 
 
 def fit_bayes(rows: Floats, crawlers: Flags, names: Sequence[str]) -> Bayes:
@@ -219,32 +213,20 @@ def fit_machine(rows: Floats, crawlers: Flags, folds: NDArray[np.int64]) -> Mach
     scaled = transformed(rows)
     means, scales = scaled.mean(axis=0), np.maximum(scaled.std(axis=0), 1e-9)
     scaled = (scaled - means) / scales
-    best: tuple[float, float, float, Floats] | None = None
-    for cost in (1.0, 10.0):
-        for gamma in (0.5 / rows.shape[1], 1.0 / rows.shape[1], 2.0 / rows.shape[1]):
-            held_out_scores_ = np.zeros(len(rows))
-            for fold in np.unique(folds):
-                inside = folds == fold
-                machine = SVC(C=cost, gamma=gamma, class_weight="balanced", cache_size=100)
-                machine.fit(scaled[~inside], crawlers[~inside])
-                held_out_scores_[inside] = machine.decision_function(scaled[inside])
-            value = area(roc(held_out_scores_.tolist(), crawlers.tolist()))
-            if best is None or value > best[0] + 1e-6:
-                best = (value, cost, gamma, held_out_scores_)
-    assert best is not None
-    _, cost, gamma, held_out_scores_ = best
-    platt = LogisticRegression(class_weight="balanced").fit(held_out_scores_[:, None], crawlers)
-    machine = SVC(C=cost, gamma=gamma, class_weight="balanced", cache_size=100).fit(scaled, crawlers)
+    best_area, machine, scores = -1.0, SVC(), np.zeros(len(rows))
+    for cost, factor in product((1.0, 10.0), (0.5, 1.0, 2.0)):
+        tried = SVC(C=cost, gamma=factor / rows.shape[1], class_weight="balanced", cache_size=100)
+        held_out = cross_val_predict(tried, scaled, crawlers, cv=PredefinedSplit(folds), method="decision_function")
+        value = area(roc(held_out.tolist(), crawlers.tolist()))
+        if value > best_area + 1e-6:
+            best_area, machine, scores = value, tried, held_out
+    platt = LogisticRegression(class_weight="balanced").fit(scores[:, None], crawlers)
+    machine.fit(scaled, crawlers)
     return Machine(
-        _short(means),
-        _short(scales),
-        tuple(_short(vector) for vector in machine.support_vectors_),
-        _short(machine.dual_coef_[0]),
-        float(machine.intercept_[0]),
-        gamma,
-        float(platt.coef_[0, 0]),
+        _short(means), _short(scales), tuple(_short(vector) for vector in machine.support_vectors_),
+        _short(machine.dual_coef_[0]), float(machine.intercept_[0]), machine.gamma, float(platt.coef_[0, 0]),
         float(platt.intercept_[0]),
-    )
+    )  # fmt: skip
 
 
 def _short(values: Iterable[float]) -> tuple[float, ...]:
@@ -274,16 +256,14 @@ def measures(data: Rows, scores: Floats, probabilities: Floats) -> dict[str, Any
     votes = (probabilities > 0.5).sum(axis=1) >= 2  # noqa: PLR2004
     real = data.labels != MERGED
     crawlers = data.crawlers
-    points = roc(scores[real].tolist(), crawlers[real].tolist())
-    found, all_crawlers, wrong, people, threshold = at_false_positives(
-        scores[real].tolist(), crawlers[real].tolist(), FALSE_POSITIVES
-    )
+    judged = scores[real].tolist(), crawlers[real].tolist()
+    found, all_crawlers, wrong, people, threshold = at_false_positives(*judged, FALSE_POSITIVES)
     is_merged = data.labels == MERGED
     return {
         "crawlers_by_vote": share(int((votes & crawlers).sum()), int(crawlers.sum())),
         "people_by_vote": share(int((~votes & ~crawlers & real).sum()), int((~crawlers & real).sum())),
         "people_together_by_vote": share(int((~votes & is_merged).sum()), int(is_merged.sum())),
-        "auc": round(area(points), 4),
+        "auc": round(area(roc(*judged)), 4),
         "crawlers_at_1_percent": share(found, all_crawlers),
         "people_at_1_percent": share(people - wrong, people),
         "threshold": round(max(threshold, 0.0), 4),
@@ -294,25 +274,23 @@ def train_shape(
     logs: dict[str, list[LabelledSource]],
     *,
     seed: int = 1,
-    min_requests: int = LEAST_REQUESTS,
     similarity: float = 350.0,
     provenance: dict[str, Any] | None = None,
     after: Callable[[str], None] = lambda _: None,
 ) -> ShapeModels:
     """Train a bundle on the sources of logs, and measure its quality on held-out folds of sources."""
     groups = [[*sources, *merged_people(sources, seed)] for sources in logs.values()]
-    data = pooled(groups, min_requests=min_requests)
+    data = pooled(groups)
     crawlers, people = int(data.crawlers.sum()), int((data.labels == PERSON).sum())
     if min(crawlers, people) < MIN_SOURCES:
         raise ModelError(
-            f"{crawlers} crawlers and {people} people have {min_requests} requests or more; "
+            f"{crawlers} crawlers and {people} people have {LEAST_REQUESTS} requests or more; "
             f"{MIN_SOURCES} of each are needed"
         )
-    after(
-        f"{crawlers:,} crawlers, {people:,} people and {int((data.labels == MERGED).sum()):,} merged groups of people"
-    )
+    groups_count = int((data.labels == MERGED).sum())
+    after(f"{crawlers:,} crawlers, {people:,} people and {groups_count:,} merged groups of people")
     models, metrics = {}, {}
-    levels, data = _choose_levels(groups, data, min_requests)
+    levels, data = _choose_levels(groups, data)
     for name in INPUTS:
         scores, probabilities = held_out_scores(data, name)
         metrics[name] = measures(data, scores, probabilities)
@@ -321,33 +299,32 @@ def train_shape(
         models[name] = fit_model(data, name, threshold=min(max(threshold, 0.5), 1.0))
         after(f"{name}: area under ROC {metrics[name]['auc']:.4f}")
     full_provenance = {"crawlers": crawlers, "people": people, "seed": seed, **(provenance or {})}
-    return ShapeModels(FORMAT, models, levels, min_requests, similarity, NIGHT, full_provenance, metrics)
+    return ShapeModels(FORMAT, models, levels, LEAST_REQUESTS, similarity, NIGHT, full_provenance, metrics)
 
 
-def _choose_levels(groups: list[list[LabelledSource]], data: Rows, min_requests: int) -> tuple[Levels, Rows]:
+def _choose_levels(groups: list[list[LabelledSource]], data: Rows) -> tuple[Levels, Rows]:
     """
     Choose the levels that appendix A calls low, average and high: those of these sources if better, else the defaults.
 
     Better means at least half a point of the area under the ROC with the paper's eight features, on held-out sources.
     """
     default = Levels()
-    learned = _levels_of(groups, min_requests)
+    learned = _levels_of(groups)
     if learned is None:
         return default, data
-    other = pooled(groups, levels=learned, min_requests=min_requests)
+    other = pooled(groups, levels=learned)
     areas = [area(roc(held_out_scores(rows, "eight")[0].tolist(), rows.crawlers.tolist())) for rows in (data, other)]
     return (learned, other) if areas[1] > areas[0] + _MIN_GAIN else (default, data)
 
 
-def _levels_of(groups: list[list[LabelledSource]], min_requests: int) -> Levels | None:
+def _levels_of(groups: list[list[LabelledSource]]) -> Levels | None:
     """Return the levels of all labelled sources with enough active intervals; None if there are too few."""
     coefficient_blocks: list[Floats] = []
     for sources in groups:
-        labelled = [source for source in sources if source.label]
-        plan, counts = _counted(labelled, *_span(sources))
+        plan, counts, _ = _counted(sources)
         if plan.points != WINDOW:
             continue
-        chosen = np.nonzero(counts.totals >= min_requests)[0]
+        chosen = np.nonzero(counts.totals >= LEAST_REQUESTS)[0]
         for _, block in counts.blocks(chosen, counts.busiest(plan)[chosen], plan.points):
             active = block[np.count_nonzero(block, axis=1) >= _MIN_ACTIVE]
             coefficient_blocks.append(autocorrelation(normalised(active), plan.lags))
@@ -355,10 +332,8 @@ def _levels_of(groups: list[list[LabelledSource]], min_requests: int) -> Levels 
     return learn_levels(coefficients, WINDOW) if len(coefficients) >= MIN_SOURCES else None
 
 
-def pooled(
-    logs: Iterable[Sequence[LabelledSource]], *, levels: Levels | None = None, min_requests: int = LEAST_REQUESTS
-) -> Rows:
-    parts = [rows_of(sources, levels=levels, min_requests=min_requests) for sources in logs]
+def pooled(logs: Iterable[Sequence[LabelledSource]], *, levels: Levels | None = None) -> Rows:
+    parts = [rows_of(sources, levels=levels) for sources in logs]
     if not parts:
         return Rows(np.zeros((0, len(NAMES))), np.zeros(0, np.str_), np.zeros(0, np.int64), np.zeros(0))
     return Rows(*(np.concatenate(columns_) for columns_ in zip(*parts, strict=True)))

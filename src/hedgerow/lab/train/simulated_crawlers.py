@@ -2,20 +2,22 @@
 Simulated crawlers and their walks over a site.
 
 PathMarker trains with six crawlers: depth-first, breadth-first and random-like, each without a delay and with a delay
-of N(8, 1) s. No model is trained on `TEST_CRAWLERS`.
+of N(8, 1) s.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from random import Random
 from typing import NamedTuple
 
-from hedgerow.lab.simulate.site import HOME, Site
-from hedgerow.lab.train.simulated_people import SimulatedPerson, companions_of
-from hedgerow.lab.train.walks import Stride
+from hedgerow.lab.simulate.crawl import HOME, Site
+from hedgerow.lab.train.samples import Stride
+from hedgerow.lab.train.simulated_people import companions_of
 
 Delay = Callable[[Random], float]
 LABELS = {"depth": "depth-first", "breadth": "width-first", "random": "random-like"}
@@ -69,24 +71,9 @@ TRAINING_CRAWLERS = tuple(
 )
 """The training crawlers of the paper."""
 
-TEST_CRAWLERS = (
-    Crawler("breadth-16-workers", "breadth", no_delay, workers=16),
-    Crawler("depth-even-2-20", "depth", lambda rng: rng.uniform(2, 20)),
-    Crawler("random-like-a-person", "random", lambda rng: rng.lognormvariate(2.8, 1.2), assets=True),
-    Crawler("popular-slow", "popular", lambda rng: rng.expovariate(1 / 60)),
-    Crawler("list-second", "list", lambda rng: rng.gauss(1, 0.1), parents=False),
-    Crawler("breadth-timed-as-people", "breadth", lambda rng: SimulatedPerson(rng, marked=True, assets=0.0).pause()),
-    Crawler("breadth-browser", "breadth", lambda rng: rng.uniform(1, 4), assets=True),
-)
-"""Crawlers for the test only."""
-
 
 def varied(crawler: Crawler, rng: Random) -> Crawler:
-    """
-    Return one of the six in another configuration: delay, workers, referrers or browser.
-
-    Half of them keep the delay of the paper. Otherwise a model would learn two delays and nothing about paths.
-    """
+    """Return *crawler* in another configuration. Half keep their delay; a model must learn paths, not two delays."""
     changed = crawler
     if rng.random() < 0.5:  # noqa: PLR2004
         changed = crawler._replace(delay=draw_delay(rng))
@@ -127,7 +114,7 @@ def crawl(
     If links are *marked*, each has another URL on each page, and the crawler cannot see that it already has the target.
     *assets* and *companions* are numbers per page; see `simulated_people`.
     """
-    popularity = _popularity(site) if crawler.order == "popular" else []
+    popularity = Counter(chain.from_iterable(site)) if crawler.order == "popular" else Counter()
     start = rng.randrange(len(site)) if crawler.anywhere else HOME
     frontier: list[tuple[int, int | None]] = [(start, None)]
     if crawler.order == "list":
@@ -177,37 +164,28 @@ def _take(
     requested: set[tuple[int, int | None]],
     crawler: Crawler,
     rng: Random,
-    popularity: list[int],
+    popularity: Counter[int],
     *,
     marked: bool,
 ) -> tuple[int, int | None] | None:
     order = crawler.order
     while frontier:
+        # The chosen link changes places with the one that is taken: the first, or the last.
+        index = end = 0 if order == "breadth" else -1
         if order == "random":
             index = rng.randrange(len(frontier))
-            frontier[index], frontier[-1] = frontier[-1], frontier[index]
         elif order == "popular":
             index = max(range(len(frontier)), key=lambda n: popularity[frontier[n][0]])
-            frontier[index], frontier[-1] = frontier[-1], frontier[index]
         elif crawler.loose > 1:
-            index = rng.randrange(min(crawler.loose, len(frontier)))
-            first = 0 if order == "breadth" else -1
-            index = index if order == "breadth" else -1 - index
-            frontier[index], frontier[first] = frontier[first], frontier[index]
-        link = frontier.pop(0) if order == "breadth" else frontier.pop()
+            index = abs(end) + rng.randrange(min(crawler.loose, len(frontier)))
+            index *= -1 if end else 1
+        frontier[index], frontier[end] = frontier[end], frontier[index]
+        link = frontier.pop(end)
         key = link if marked else (link[0], None)
         if key not in requested:
             requested.add(key)
             return link
     return None
-
-
-def _popularity(site: Site) -> list[int]:
-    popularity = [0] * len(site)
-    for links in site:
-        for link in links:
-            popularity[link] += 1
-    return popularity
 
 
 def _poisson(rng: Random, mean: float) -> int:

@@ -18,12 +18,13 @@ import math
 from bisect import bisect
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from random import Random
 
 import msgspec
 
-from hedgerow.lab.simulate.site import HOME, Site
-from hedgerow.lab.train.walks import Stride
+from hedgerow.lab.simulate.crawl import HOME, Site
+from hedgerow.lab.train.samples import Stride
 
 TABBED = 0.2
 """The share of people who open several links in tabs."""
@@ -177,8 +178,4 @@ def companions_of(stride: Stride, expected: float, rng: Random, *, hidden: bool 
 @cache
 def _weights(count: int) -> tuple[float, ...]:
     """Return the cumulative weights of links: 1/(n + 3) for the n-th."""
-    total, weights = 0.0, []
-    for number in range(count):
-        total += 1 / (number + 3)
-        weights.append(total)
-    return tuple(weights)
+    return tuple(accumulate(1 / (number + 3) for number in range(count)))

@@ -1,8 +1,8 @@
 """
 Thresholds of the stages of a bundle, which share one budget of false positives.
 
-A person who is misclassified at ten visits is usually the one who is misclassified at twenty. Separate shares for each
-stage, as if errors were independent, would leave most of the budget unused. So errors are counted jointly: the
+Mostly the same people are misclassified after ten visits and after twenty. Separate shares for each stage, as if errors
+were independent, would leave most of the budget unused. So errors are counted jointly: the
 algorithm chooses which sessions of people may be misclassified, and each threshold is the highest score of the others.
 It chooses those whose sacrifice finds most crawlers, and finds them early.
 
@@ -11,7 +11,6 @@ All scores are held out: they are of models that have not seen the visitor. The 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,14 +26,11 @@ _MAX_PER_STEP = 5
 _NO_SCORE = -np.inf
 
 Scores = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 class StageBudget(NamedTuple):
-    """
-    The *threshold* of a stage, and the *share* of people that it is the first to misclassify.
-
-    The share is that of the source of people with the most errors.
-    """
+    """A *threshold*, and the *share* of people that this stage misclassifies first (in the worst source)."""
 
     threshold: float
     share: float
@@ -45,7 +41,7 @@ class _Sessions(NamedTuple):
 
     scores: Scores
     sources: list[str]
-    first: npt.NDArray[np.bool_]
+    first: Flags
 
 
 def allocate_budget(
@@ -80,46 +76,40 @@ def _sessions(
     return _Sessions(scores, sources, np.array([number == 0 for _, _, number in rows]))
 
 
-def _choose(
-    people: _Sessions, crawlers: _Sessions, early: npt.NDArray[np.bool_], budget: float
-) -> npt.NDArray[np.bool_]:
+def _choose(people: _Sessions, crawlers: _Sessions, early: Flags, budget: float) -> Flags:
     """
     Return the sessions of people that may be misclassified.
 
     Step by step, at some stage, the session with the highest score is given up, or up to five at once. Each step takes
     the choice that finds most for its part of the budget.
     """
-    sources = np.array(people.sources)
-    allowed = {source: int(budget * count) for source, count in Counter(people.sources).items()}
-    sacrificed = np.zeros(len(sources), np.bool_)
+    _, source_of = np.unique(people.sources, return_inverse=True)
+    allowed = (budget * np.bincount(source_of)).astype(np.int64)
+    sacrificed = np.zeros(len(source_of), np.bool_)
     value = _value(people.scores.max(axis=0), crawlers, early)
     while True:
         best, chosen, best_value = 0.0, sacrificed, value
+        used_before = np.bincount(source_of[sacrificed], minlength=len(allowed))
         for column in range(people.scores.shape[1]):
             highest = np.argsort(-np.where(sacrificed, _NO_SCORE, people.scores[:, column]), kind="stable")
             for count in range(1, _MAX_PER_STEP + 1):
                 candidate = sacrificed.copy()
                 candidate[highest[:count]] = True
-                used = {source: int(candidate[sources == source].sum()) for source in allowed}
+                used = np.bincount(source_of[candidate], minlength=len(allowed))
                 thresholds = people.scores[~candidate].max(axis=0, initial=_NO_SCORE)
-                if any(used[source] > limit for source, limit in allowed.items()) or not np.isfinite(thresholds).all():
+                if (used > allowed).any() or not np.isfinite(thresholds).all():
                     break
-                cost = max(
-                    (used[source] - int(sacrificed[sources == source].sum())) / max(limit, 1)
-                    for source, limit in allowed.items()
-                )
-                gain = (_value(thresholds, crawlers, early) - value) / cost
-                if gain > best:
-                    best, chosen, best_value = gain, candidate, _value(thresholds, crawlers, early)
+                cost = ((used - used_before) / np.maximum(allowed, 1)).max()
+                new_value = _value(thresholds, crawlers, early)
+                if (new_value - value) / cost > best:
+                    best, chosen, best_value = (new_value - value) / cost, candidate, new_value
         if best <= 0:
             return sacrificed
         sacrificed, value = chosen, best_value
 
 
-def _value(thresholds: Scores, crawlers: _Sessions, early: npt.NDArray[np.bool_]) -> float:
-    """
-    Return the share of crawler sessions found, plus that of first sessions found early; logs weigh as much as the rest.
-    """
+def _value(thresholds: Scores, crawlers: _Sessions, early: Flags) -> float:
+    """Return the share of crawler sessions found, plus that of first sessions found early, summed over sources."""
     found = crawlers.scores > thresholds
     sources = np.array(crawlers.sources)
     total = 0.0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from hedgerow.lab.train.calibration import calibration_plot
+from hedgerow.lab.svg import document, line, text
 from hedgerow.watch.models.bundle import Bundle
 
 _STYLE = (
@@ -15,6 +15,7 @@ _STYLE = (
     "td:first-child,th:first-child{text-align:left}svg{max-width:100%}"
 )
 
+_SIDE, _MARGIN, _COLUMNS = 240, 44, 3
 _ABOUT = (
     "All figures are for visitors that the model had not seen: five-fold cross-validation by visitor. The brackets"
     " contain the 95 % interval (Wilson) and the number of sessions. Sessions of one visitor are similar: with few"
@@ -23,32 +24,20 @@ _ABOUT = (
 
 
 def page(bundle: Bundle) -> str:
-    rows = [
-        (
-            size,
-            interval(measured["people_right"]),
-            interval(measured["crawlers_found"]),
-            f"{measured['auc']:.4f}",
-            f"{measured['calibration_error']:.4f}",
-        )
-        for size, measured in bundle.metrics.items()
-    ]
+    rows = []
+    for size, measured in bundle.metrics.items():
+        shares = (interval(measured[name]) for name in ("people_right", "crawlers_found"))
+        rows.append((size, *shares, f"{measured['auc']:.4f}", f"{measured['calibration_error']:.4f}"))
     parts = [
         f"<h1>{escape(bundle.name)}: quality</h1>",
         f"<p>{_ABOUT}</p>",
         _table(("visits", "people right", "crawlers found", "area under ROC", "calibration error"), rows),
     ]
-    own = [
-        (
-            size,
-            measured["own"]["people"],
-            interval(measured["own"]["people_right"]),
-            measured["own"]["crawlers"],
-            interval(measured["own"]["crawlers_found"]),
-        )
-        for size, measured in bundle.metrics.items()
-        if "own" in measured
-    ]
+    own = []
+    for size, measured in bundle.metrics.items():
+        if site := measured.get("own"):
+            people, crawlers = interval(site["people_right"]), interval(site["crawlers_found"])
+            own.append((size, site["people"], people, site["crawlers"], crawlers))
     if own:
         parts += [
             "<h2>This site's own visitors only</h2>",
@@ -92,3 +81,39 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{top}</tr>{body}</table>"
+
+
+def calibration_plot(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the plots of all stages of a bundle, side by side, from its *metrics*."""
+    cell = _SIDE + 2 * _MARGIN
+    parts = []
+    for number, (size, measured) in enumerate(metrics.items()):
+        left, top = cell * (number % _COLUMNS) + _MARGIN, cell * (number // _COLUMNS) + _MARGIN
+        plot = "\n".join(_stage_plot(size, measured.get("calibration", ())))
+        parts.append(f'<g transform="translate({left} {top})">{plot}</g>')
+    return document(
+        cell * min(len(metrics), _COLUMNS),
+        cell * -(-len(metrics) // _COLUMNS),
+        parts,
+        title="Share of crawlers by predicted probability",
+        attributes=' font-size="11"',
+    )
+
+
+def _stage_plot(size: str, points: Sequence[Mapping[str, float]]) -> Iterator[str]:
+    """Yield one square plot. A well calibrated model has its points on the diagonal."""
+    yield f'<rect width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#999"/>'
+    yield line(0, _SIDE, _SIDE, 0, attributes=' stroke="#999" stroke-dasharray="4 4"')
+    yield text(_SIDE / 2, -10, f"at {size} visits")
+    yield text(_SIDE / 2, _SIDE + 30, "predicted probability")
+    yield text(0, 0, "share of crawlers", attributes=f' transform="translate(-30 {_SIDE / 2}) rotate(-90)"')
+    for tick in (0.0, 0.5, 1.0):
+        yield text(tick * _SIDE, _SIDE + 14, f"{tick:g}")
+        yield text(-6, _SIDE * (1 - tick) + 4, f"{tick:g}", anchor="end")
+    for point in points:
+        x, y, low, high = point["said"] * _SIDE, *((1 - point[name]) * _SIDE for name in ("happened", "low", "high"))
+        yield line(x, low, x, high, attributes=' stroke="#2b6"')
+        yield (
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="#174"><title>{point["of"]:,} sessions, predicted '
+            f"{point['said']:.0%}, crawlers {point['happened']:.0%}</title></circle>"
+        )

@@ -7,18 +7,24 @@ whatever goes in, and each piece is passed on before the next is decoded.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Protocol
 
 import brotli
-import zstandard
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 _STEP = 262_144
 # The input that a step has not used is copied for the next, so it is fed in small pieces.
 _IN_STEP = 16_384
-_ZSTD_STEP = 64
+# The largest window that a client has to accept (RFC 9659).
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 _GZIP = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAGIC_BYTES = 2
@@ -124,30 +130,22 @@ class _BrotliDecoder:
 
 
 class _ZstdDecoder:
-    """
-    Zstandard, also of several frames.
-
-    Fed a few bytes at a time: the library decodes all its input at once, to at most 128 KB for every four bytes.
-    """
+    """Zstandard, also of several frames."""
 
     def __init__(self) -> None:
-        # The largest window that a client has to accept (RFC 9659).
-        self._factory = zstandard.ZstdDecompressor(max_window_size=1 << 23)
-        self._decoder = self._factory.decompressobj()
+        self._decoder = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        for start in range(0, len(data), _ZSTD_STEP):
-            piece = data[start : start + _ZSTD_STEP]
-            while piece:
-                if self._decoder.eof:
-                    self._decoder = self._factory.decompressobj()
-                try:
-                    out = self._decoder.decompress(piece)
-                except zstandard.ZstdError as error:
-                    raise BrokenCoding(str(error)) from None
-                if out:
-                    yield out
-                piece = self._decoder.unused_data if self._decoder.eof else b""
+        while data or not (self._decoder.needs_input or self._decoder.eof):
+            if self._decoder.eof:
+                self._decoder = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+            try:
+                out = self._decoder.decompress(data, _STEP)
+            except zstd.ZstdError as error:
+                raise BrokenCoding(str(error)) from None
+            if out:
+                yield out
+            data = self._decoder.unused_data if self._decoder.eof else b""
 
     def end(self) -> None:
         if not self._decoder.eof:
@@ -166,9 +164,8 @@ def _brotli_encoder() -> Encoder:
 
 
 def _zstd_encoder() -> Encoder:
-    compressor = zstandard.ZstdCompressor(level=2).compressobj()
-    flush_block = partial(compressor.flush, zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-    return Encoder(compressor.compress, flush_block, compressor.flush)
+    compressor = zstd.ZstdCompressor(level=2)
+    return Encoder(compressor.compress, partial(compressor.flush, compressor.FLUSH_BLOCK), compressor.flush)
 
 
 def codec(name: bytes) -> tuple[Decoder, Encoder] | None:

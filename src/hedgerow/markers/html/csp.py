@@ -1,9 +1,9 @@
 """
-Content security policies: allow our one style rule and our base element, and nothing else.
+Content security policies: allow our style rule, our scripts and our base element, and nothing else.
 
-Otherwise a strict policy would disable the rule, and the hidden links would be visible. The rule is allowed by its
-hash, in the directive that governs style elements. A policy that allows it already is left as it is, because a hash
-next to 'unsafe-inline' would disable the site's own inline styles.
+Otherwise a strict policy would disable the rule, and the hidden links would be visible. Rule and script are allowed by
+their hashes, in the directives that govern style and script elements. A policy that allows them already is left as it
+is, because a hash next to 'unsafe-inline' would disable the site's own inline styles or scripts.
 
 Where a page gets a base from us and the policy forbids one, a base of the same origin is allowed. Ours stands first in
 the page, and the first base counts, so an injected one has no effect.
@@ -11,7 +11,11 @@ the page, and the first base counts, so an injected one has no effect.
 
 from __future__ import annotations
 
-_GOVERNING = (b"style-src-elem", b"style-src", b"default-src")
+# The directives that govern an element: the first that a policy has. The second is added where it has only the last.
+_STYLES = (b"style-src-elem", b"style-src", b"default-src")
+_SCRIPTS = (b"script-src-elem", b"script-src", b"default-src")
+_WORKERS = (b"worker-src", b"child-src", b"script-src", b"default-src")
+_REQUESTS = (b"connect-src", b"default-src")
 
 
 def allow_style(header: bytes, style_hash: bytes) -> bytes:
@@ -23,7 +27,53 @@ def allow_style(header: bytes, style_hash: bytes) -> bytes:
     >>> allow_style(b"style-src 'none'", b"'sha256-x'")
     b"style-src 'sha256-x'"
     """
-    return b",".join(_allow_in_one(policy, style_hash) for policy in header.split(b","))
+    return b",".join(_allow_in_one(policy, style_hash, _STYLES) for policy in header.split(b","))
+
+
+def allow_script(header: bytes, script_hash: bytes) -> bytes:
+    """
+    Return a Content-Security-Policy that allows the script with *script_hash*.
+
+    >>> allow_script(b"script-src 'self' 'unsafe-inline'", b"'sha256-x'")
+    b"script-src 'self' 'unsafe-inline'"
+    """
+    return b",".join(_allow_in_one(policy, script_hash, _SCRIPTS) for policy in header.split(b","))
+
+
+def allow_files(header: bytes, folder: bytes) -> bytes:
+    """
+    Return a Content-Security-Policy that allows a script and a worker in *folder* (host and path), and requests to it.
+
+    >>> allow_files(b"default-src 'none'; script-src 'self'", b"example.org/.hedgerow/")
+    b"default-src 'none'; script-src 'self'; connect-src example.org/.hedgerow/"
+    >>> allow_files(b"script-src 'nonce-x'; worker-src 'none'", b"example.org/.hedgerow/")
+    b"script-src 'nonce-x' example.org/.hedgerow/; worker-src example.org/.hedgerow/"
+    """
+    for governed_by in (_SCRIPTS, _WORKERS, _REQUESTS):
+        header = b",".join(_allow_folder_in_one(policy, folder, governed_by) for policy in header.split(b","))
+    return header
+
+
+def script_nonce(header: bytes) -> bytes:
+    """
+    Return the nonce that a Content-Security-Policy demands of scripts, or b"".
+
+    >>> script_nonce(b"default-src 'self'; script-src 'strict-dynamic' 'nonce-4AEemGb0'")
+    b'4AEemGb0'
+    """
+    for policy in header.split(b","):
+        by_name = _directives(policy)
+        governing = next((name for name in _SCRIPTS if name in by_name), b"")
+        for source in by_name.get(governing, ()):
+            if source.lower().startswith(b"'nonce-"):
+                return source[7:-1]
+    return b""
+
+
+def forbids_scripts(header: bytes) -> bool:
+    """Return whether a Content-Security-Policy runs no script at all, as a sandbox does that does not allow them."""
+    sandboxes = [_directives(policy).get(b"sandbox") for policy in header.split(b",")]
+    return any(words is not None and b"allow-scripts" not in [w.lower() for w in words] for words in sandboxes)
 
 
 def allow_base(header: bytes) -> bytes:
@@ -68,16 +118,28 @@ def _with(policy: bytes, name: bytes, sources: list[bytes]) -> bytes:
     return b";".join(parts)
 
 
-def _allow_in_one(policy: bytes, style_hash: bytes) -> bytes:
+def _allow_folder_in_one(policy: bytes, folder: bytes, governed_by: tuple[bytes, ...]) -> bytes:
     by_name = _directives(policy)
-    governing = next((name for name in _GOVERNING if name in by_name), None)
+    governing = next((name for name in governed_by if name in by_name), None)
+    if governing is None or not {b"*", b"'self'", folder}.isdisjoint(s.lower() for s in by_name[governing][1:]):
+        return policy
+    allowed = [*_sources(by_name[governing]), folder]
+    if governing == governed_by[0] or (governed_by is _SCRIPTS and governing == b"script-src"):
+        return _with(policy, governing, allowed)
+    name = b"script-src" if governed_by is _SCRIPTS else governed_by[0]
+    return policy.rstrip(b"; ") + b"; " + b" ".join([name, *allowed])
+
+
+def _allow_in_one(policy: bytes, allowed_hash: bytes, governed_by: tuple[bytes, ...]) -> bytes:
+    by_name = _directives(policy)
+    governing = next((name for name in governed_by if name in by_name), None)
     if governing is None:
         return policy
     lowered = [source.lower() for source in by_name[governing][1:]]
     hashed = any(source.startswith((b"'sha", b"'nonce-")) for source in lowered)
     if b"'unsafe-inline'" in lowered and not hashed:
         return policy
-    allowed = [*_sources(by_name[governing]), style_hash]
+    allowed = [*_sources(by_name[governing]), allowed_hash]
     if governing == b"default-src":
-        return policy.rstrip(b"; ") + b"; " + b" ".join([b"style-src", *allowed])
+        return policy.rstrip(b"; ") + b"; " + b" ".join([governed_by[1], *allowed])
     return _with(policy, governing, allowed)

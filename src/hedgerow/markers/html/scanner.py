@@ -28,9 +28,9 @@ Finding = tuple[int, int, FindingKind, bytes]
 A finding in a page: start, end, kind, text. A plain tuple, because a page has hundreds.
 
 Where start equals end, something can be added: at the start of the head ("head-start"), at its end, after a link, at
-the end of the body, in a form ("form-fields"; the text is its action) and in the tag of a form without an action
-("form-action"; the text is its method). "scripted" only says that a script owns the page from here on: it goes by the
-address that the browser shows.
+the end of the body (the text is b"script" if the page runs scripts), in a form ("form-fields"; the text is its action)
+and in the tag of a form without an action ("form-action"; the text is its method). "scripted" only says that a script
+owns the page from here on: it goes by the address that the browser shows.
 
 Else the bytes from start to end are the value of an attribute with its quotes, and the text is what it means: the
 target of a link, of a form that is sent as a body ("form-post") or as a query ("form-get"), or of a frame; the content
@@ -54,7 +54,7 @@ _END_OF_NAME = rb"(?=[\t\n\f\r />]|\Z)"
 # The root element that some frameworks fill, or take over (see `_HYDRATED`).
 _SHELL = (
     rb"[dD][iI][vV]" + _WS + rb"++(?:id=[\"']?(?:__|(?:root|app)[\"'\s/>])|data-(?:reactroot|server-rendered))"
-    rb"|[aA][pP][pP]-[rR][oO][oO][tT]" + _END_OF_NAME
+    rb"|(?:[aA][pP][pP]-[rR][oO][oO][tT]|[aA][sS][tT][rR][oO]-[iI][sS][lL][aA][nN][dD])" + _END_OF_NAME
 )  # fmt: skip
 
 
@@ -130,14 +130,20 @@ _PROLOGUE_GOES_ON = re.compile(rb"(?:\xef\xbb?)?\Z|<!--|<(?:[!?hH][^>]*+)?\Z")
 _OWN_POLICY = re.compile(rb"referrerpolicy", re.IGNORECASE)
 _POLICY_SPELT = (b"eferrerpolicy", b"eferrerPolicy", b"EFERRERPOLICY")
 _COMMENT_END = re.compile(rb"--!?>")
-# Signs of a page whose script takes over the elements of the page (Next, Nuxt, SvelteKit, React, Vue): it compares them
-# with its own, and would report an added link as an error.
+# Signs of a page whose script takes over the elements of the page: it compares them with its own, and would report an
+# added link as an error. A page that names modules to load in advance is an application's (React Router, Nuxt,
+# SvelteKit, Solid, VitePress); others are known by the names that they give (Next, Angular, Qwik, older ones).
 _HYDRATED = re.compile(
-    rb"id=[\"']?__(?:next|nuxt)|/_(?:next|nuxt)/|/_app/immutable/|data-(?:reactroot|server-rendered|sveltekit)",
+    rb"id=[\"']?(?:__(?:next|nuxt)|ng-)|/_(?:next|nuxt)/|/_app/immutable/|data-(?:reactroot|server-rendered|sveltekit)"
+    rb"|rel=[\"']?modulepreload|q:container",
     re.IGNORECASE,
 )
-_MAY_SHOW_SCRIPT = frozenset({b"script", b"link", b"body", b"html", b"div", b"app"})
-_SHELLS = frozenset({b"div", b"app"})
+_MAY_SHOW_SCRIPT = frozenset({b"script", b"link", b"body", b"html", b"div", b"app", b"astro"})
+# The type of a script that holds data, and is not run.
+_DATA = re.compile(
+    rb"[\t\n\f\r \"'/]type" + _WS + rb"*+=" + _WS + rb"*+[\"']?+(?:[^\"'>]*json|text/(?!(?:java|ecma)))", re.IGNORECASE
+)
+_SHELLS = frozenset({b"div", b"app", b"astro"})
 _SCRIPT = re.compile(rb"<!--|-->|<(/?)script(?=[\t\n\f\r />])", re.IGNORECASE)
 
 _RAW = {
@@ -159,10 +165,11 @@ _TARGETS: dict[bytes, dict[bytes, FindingKind]] = {
     b"base": {b"href": "base"},
 }
 # Relations that lead a person, or a crawler, to another page of the site, unless combined with one of `_NOT_FOLLOWED`.
+# Others name a page for search engines and feed readers, such as canonical: what they name must stay as it is.
 FOLLOWED = frozenset({
     b"next", b"prev", b"previous", b"first", b"last", b"start", b"up", b"contents", b"index", b"chapter", b"section",
-    b"help", b"author", b"license", b"copyright", b"glossary", b"bookmark", b"canonical", b"alternate", b"home", b"top",
-    b"prerender", b"shortlink", b"amphtml", b"tag", b"archives",
+    b"help", b"author", b"license", b"copyright", b"glossary", b"bookmark", b"home", b"top", b"prerender", b"tag",
+    b"archives",
 })  # fmt: skip
 _NOT_FOLLOWED = frozenset({b"stylesheet", b"icon", b"manifest", b"preload", b"modulepreload", b"search"})
 _SPACE = b"\t\n\f\r "
@@ -208,6 +215,8 @@ class Scanner:
         # A script takes over the elements of the page: from here on nothing is added after links.
         self._hydrated = False
         self._scripted = False
+        # What "body-end" says about scripts.
+        self._runs = b""
         # The page has a policy of its own, which may forbid our style, or cannot be scanned exactly: nothing is added
         # from here on.
         self._is_forbidden = False
@@ -246,7 +255,7 @@ class Scanner:
             self._held_size = len(data) - settled
             return data[:settled], findings
         if final and not (self._ended or self._inside or self._excluded or self._is_forbidden or self._blank):
-            findings.append((len(data), len(data), "body-end", b""))
+            findings.append((len(data), len(data), "body-end", self._runs))
         return data, findings
 
     def _begin(self, data: bytes, findings: list[Finding], *, final: bool) -> bool:
@@ -340,7 +349,7 @@ class Scanner:
         if tag is None:
             return None
         closing, name, end = bool(tag[1]), tag[2].lower(), tag.end()
-        if name in _MAY_SHOW_SCRIPT and not (self._hydrated and self._scripted):
+        if name in _MAY_SHOW_SCRIPT and not (self._hydrated and self._scripted and self._runs):
             self._note_script(name, data, at, end, findings)
         after = end
         if name in _EXCLUDED:
@@ -361,10 +370,12 @@ class Scanner:
         return after
 
     def _note_script(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
-        """Note signs that a script owns the page."""
-        self._hydrated = self._hydrated or _HYDRATED.search(data, at, end) is not None
-        # `_TOKEN` matches no other `<div>`.
-        if not self._scripted and (self._hydrated or name in _SHELLS):
+        """Note signs that the page runs scripts, and that one of them owns the page."""
+        if name == b"script" and not _DATA.search(data, at, end):
+            self._runs = b"script"
+        # `_TOKEN` matches no other `<div>`. What stands in one when it comes was written by the same application.
+        self._hydrated = self._hydrated or name in _SHELLS or _HYDRATED.search(data, at, end) is not None
+        if not self._scripted and self._hydrated:
             self._scripted = True
             findings.append((at, at, "scripted", b""))
 
@@ -376,7 +387,7 @@ class Scanner:
                 findings.append((at, at, "head-end", b""))
         elif name in {b"body", b"html"} and closing and not self._ended:
             self._ended = True
-            findings.append((at, at, "body-end", b""))
+            findings.append((at, at, "body-end", self._runs))
 
     def _note_targets(self, name: bytes, data: bytes, at: int, end: int, findings: list[Finding]) -> None:
         """Note the attributes of a start tag that hold addresses."""

@@ -1,9 +1,8 @@
 """
-Campaigns: visitors that belong together.
+Campaigns: sources of a log that belong together.
 
-Knows how links that were minted for one visitor and used by another tie the two together (`sharing`, on `ties`); and,
-in a log (these need numpy), whose traffic rises and falls together (`similarity`), who keeps whose company (`company`,
-on `networks` and `diets`), who plays the same script (`scripts`), who leaves the same traces (`traces`), and all of
-these in turn (`finding`). Never decides, asks the clock or keeps files. Called by the watch (`sharing`) and by the
-report. Tests: `tests/campaigns/`.
+Owns five ways to find them: traffic that rises and falls together (`traffic_similarity`), networks and user agents with
+the same page mix (`network_groups`, with `group_links`), the same short visits with the same errors,
+the same pages in the same order, the same minutes (`shared_requests`). `search` runs them all. Never decides, asks the
+clock or reads files. Called by the report. Tests: `tests/report/campaigns/`.
 """

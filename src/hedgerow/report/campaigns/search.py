@@ -1,9 +1,9 @@
 """
-Finding: all campaigns of a log, each way of looking after the other.
+Search: all campaigns of a log, found in turn.
 
-First those whose series rise and fall together, then those that are in one another's company, then those that play the
-same script, then those that leave the same traces; who already belongs to one is not looked at again, but all of a
-campaign most of whose members play a script join it. People are never members, but who only looks like one may be.
+First come sources whose series rise and fall together, then network groups, then sources with the same short visits,
+then sources with the same paths. A source in one campaign is not considered again, except that a whole campaign joins a
+later one if most of its members belong there. People are never members; a source that only looks like a person may be.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.report.campaigns import network_groups as company
-from hedgerow.report.campaigns import shared_errors as scripts
-from hedgerow.report.campaigns import shared_paths as traces
 from hedgerow.report.campaigns import traffic_similarity as similarity
+from hedgerow.report.campaigns.group_links import Requests
+from hedgerow.report.campaigns.shared_requests import find_shared_errors, find_shared_paths
 from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 from hedgerow.report.shape.series import Counts, SeriesPlan
 
@@ -34,36 +34,36 @@ def find(
     people: NDArray[np.bool_],
     counts: Counts,
     plan: SeriesPlan,
-    requests: company.Requests,
+    requests: Requests,
     agents: Sequence[str] | None = None,
     *,
     limits: similarity.SimilarityLimits | None = None,
     doubtful: NDArray[np.bool_] | None = None,
 ) -> list[SimilarGroups]:
     """
-    The campaigns of a log whose sources are called *names*, the largest first.
+    Return the campaigns of a log, largest first.
 
-    *people*: which of them are people. *requests*: of those that are not, all or a few hundred of each. *agents*: each
-    source's user agent, or None to hide them. *doubtful*: which people only look like it, and are a crawler's among
-    crawlers.
+    *names* are the sources and *people* marks those that are people. *requests* are some hundred of each other source.
+    *agents* are the user agents, None to hide them. *doubtful* marks people who only look like people and count as
+    crawlers among crawlers.
     """
     # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
         synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.SimilarityLimits())
         together = company.find(names, people, requests, agents, doubtful=doubtful)
-        played = scripts.find(requests.sources, requests.times, requests.pages, requests.answers)
+        played = find_shared_errors(requests.sources, requests.times, requests.pages, requests.answers)
     found = synchronous.result()
     found += _left(found, together)
     found = _joined(found, played)
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
-    found += traces.find(requests.sources[kept], requests.times[kept], requests.pages[kept])
+    found += find_shared_paths(requests.sources[kept], requests.times[kept], requests.pages[kept])
     return sorted(found, key=lambda one: (-len(one.members), one.members))
 
 
 def _synchronous(
     people: NDArray[np.bool_], counts: Counts, plan: SeriesPlan, limits: similarity.SimilarityLimits
 ) -> list[SimilarGroups]:
-    """Over each source's busiest window: those that are busy in the same one are compared."""
+    """Compare sources whose busiest window is the same."""
     if not plan.points:
         return []
     active = np.bincount(counts.rows, minlength=counts.size)
@@ -94,8 +94,7 @@ def _synchronous(
 
 def _joined(before: list[SimilarGroups], played: list[SimilarGroups]) -> list[SimilarGroups]:
     """
-    The campaigns *before*, and those that play a script: one of the former joins the latter with most of its members,
-    else those who belong to it already stay where they are.
+    Add the campaigns *played*. A campaign in *before* joins one of them if most of its members do; other members stay.
     """
     found: dict[int, SimilarGroups] = dict(enumerate(before))
     belongs = {member: number for number, one in found.items() for member in one.members}
@@ -116,7 +115,7 @@ def _joined(before: list[SimilarGroups], played: list[SimilarGroups]) -> list[Si
 
 
 def _left(before: list[SimilarGroups], later: list[SimilarGroups]) -> list[SimilarGroups]:
-    """The *later* campaigns; one that shares members with a synchronous one takes it in, and others lose these."""
+    """Return the *later* campaigns. One that shares members with a synchronous campaign absorbs it."""
     found = []
     taken: set[int] = set()
     for one in later:

@@ -1,14 +1,14 @@
 """
-Similarity: crawlers whose traffic rises and falls together (PubCrawl, section 4, algorithm 1).
+Traffic similarity: crawlers whose traffic rises and falls together (PubCrawl, section 4, algorithm 1).
 
 Series are taken one by one. Each joins the cluster whose medoid it resembles most, if 1 over their squared distance is
-above tau = k / its standard deviation and its volume, amplitude and deviation are near the medoid's; else it founds a
-cluster. Three members or more are a campaign. Then the founders are compared once more with a shift of up to a day
-either way, so that a crawler whose workers start one after the other is found too.
+above tau = k / its standard deviation, and its volume, amplitude and deviation are near the medoid's. Otherwise it
+founds a cluster. Three members or more are a campaign. Then founders are compared again with a shift of up to a day
+either way, to find a crawler whose workers start one after the other.
 
-A series has to be compared with very many founders, so most are ruled out cheaply and without loss: by their volume,
-and by the distance over a few principal axes, which is a lower bound of the whole. Memory is bounded by blocks. Same
-series in the same order, same clusters.
+A series is compared with very many founders, so most are ruled out cheaply and without loss: by volume, and by the
+distance over a few principal axes, which is a lower bound. Blocks bound the memory. The same series in the same order
+give the same clusters.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MOST_OF_IT = 0.5
 
 class SimilarityLimits(msgspec.Struct, frozen=True):
     """
-    What makes a campaign of synchronous crawlers.
+    Limits of a campaign of synchronous crawlers.
 
-    *k* as in tau = k / deviation. *volume*, *amplitude* and *deviation*: by which share a series may differ from the
-    medoid. *members*: the fewest of a campaign. *active*: the fewest intervals with a request; who was there only once
-    is synchronous with everybody. *shift*: the most intervals by which members may be apart.
+    *k* as in tau = k / deviation. *volume*, *amplitude*, *deviation*: by which share a series may differ from the
+    medoid. *members*: fewest sources. *active*: fewest intervals with a request; a source with one visit is synchronous
+    with everybody. *shift*: most intervals between members.
     """
 
     k: float = K
@@ -53,11 +53,10 @@ class SimilarityLimits(msgspec.Struct, frozen=True):
 
 class SimilarGroups(NamedTuple):
     """
-    A campaign: its *kind*, its *members* as numbers of sources, ascending, and a sentence that says why.
+    A campaign: its *kind*, *members* (numbers of sources, ascending) and a sentence that says why.
 
-    *similarity*: how alike its members are, 0 to 1 (for series, the mean correlation with the medoid). *shifts*: which
-    members are in step with the others only once they come later, and by how many seconds (sooner, where that is
-    negative).
+    *similarity*: how alike the members are, 0 to 1 (for series: mean correlation with the medoid). *shifts*: members
+    that match only when moved by so many seconds.
     """
 
     kind: str
@@ -68,7 +67,7 @@ class SimilarGroups(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """For each series the number of its medoid (its own, if it founded a cluster), and by how much it was shifted."""
+    """The number of each series' medoid (its own for a founder), and its shift."""
 
     medoids: Ints
     shifts: Ints
@@ -76,9 +75,9 @@ class Clusters(NamedTuple):
 
 def find(counts: Floats, limits: SimilarityLimits | None = None, *, interval: float = 1800.0) -> list[SimilarGroups]:
     """
-    The campaigns among the sources whose requests in each interval are the rows of *counts*.
+    Return the campaigns among sources whose requests per interval are the rows of *counts*, largest first.
 
-    The largest come first. *interval* is in seconds, and only told.
+    *interval* is in seconds and only appears in the text.
     """
     wanted = limits or SimilarityLimits()
     busy = np.nonzero(np.count_nonzero(counts, axis=1) >= wanted.active)[0]
@@ -140,7 +139,7 @@ class _Founders:
         self._kept = self._columns[self.numbers]
 
     def near(self, rows: Ints, share: float) -> tuple[Ints, Ints]:
-        """Pairs of a row (its place in *rows*) and a founder's number whose distance may be within the row's reach."""
+        """Return pairs of a row (place in *rows*) and a founder whose distance may be within the row's reach."""
         volumes = self._volumes[rows]
         begin = int(np.searchsorted(self._sorted, volumes.min() * share * (1 - _SLACK)))
         end = int(np.searchsorted(self._sorted, volumes.max() / share * (1 + _SLACK)))
@@ -151,7 +150,7 @@ class _Founders:
 
 
 def cluster(series: Floats, volumes: Floats, limits: SimilarityLimits) -> Clusters:
-    """Algorithm 1 over rows that are shares of *volumes*, in their order."""
+    """Run algorithm 1 over rows that are shares of *volumes*, in their order."""
     count = len(series)
     medoids = np.arange(count, dtype=np.int64)
     if count == 0:
@@ -188,7 +187,7 @@ def cluster(series: Floats, volumes: Floats, limits: SimilarityLimits) -> Cluste
 
 
 def _rotate(series: Floats) -> Floats:
-    """The first principal axes; distances over them are never larger than those of the whole."""
+    """Return the first principal axes. Distances over them are never larger than the whole distance."""
     sample = series[:: max(len(series) // 4096, 1)]
     centre = sample.mean(axis=0)
     _, axes = np.linalg.eigh((sample - centre).T @ (sample - centre))
@@ -199,7 +198,7 @@ def _rotate(series: Floats) -> Floats:
 def _nearest(
     series: Floats, stats: Floats, allowed: Floats, founders: _Founders | None, rows: Ints
 ) -> tuple[Floats, Ints]:
-    """For each of *rows* the squared distance of the nearest comparable founder within reach, and its number."""
+    """Return for each of *rows* the squared distance and number of the nearest comparable founder within reach."""
     best, whom = np.full(len(rows), np.inf), np.full(len(rows), -1, dtype=np.int64)
     if founders is None:
         return best, whom
@@ -221,7 +220,7 @@ def _nearest(
 
 
 def _comparable(mine: Floats, theirs: Floats, allowed: Floats) -> NDArray[np.bool_]:
-    """Whether volume, amplitude and deviation differ by no more than their shares, of the larger one."""
+    """Return whether volume, amplitude and deviation differ by at most their shares of the larger one."""
     # None is below 0 and no share above 1, so the smaller one need not be known. One measure after the other: to go
     # through threes takes several times as long.
     found = True
@@ -239,11 +238,10 @@ def _distances(series: Floats) -> Floats:
 
 def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: SimilarityLimits) -> Clusters:
     """
-    The same clusters; those whose medoids are alike after a shift are one.
+    Merge clusters whose medoids are alike after a shift.
 
-    A log begins and ends somewhere: what a shift moves beyond its ends has nothing to be compared with. So two series
-    are compared where both are there, as shares of what each has there, which must be most of it. Only as many founders
-    as can be compared in seconds: those with most requests.
+    What a shift moves beyond the ends of the log cannot be compared. So two series are compared where both exist, as
+    shares of what each has there, which must be most of it. Only the founders with most requests are compared.
     """
     medoids, shifts = clusters.medoids.copy(), clusters.shifts.copy()
     founders = np.unique(medoids)
@@ -271,9 +269,8 @@ def merge_shifted(series: Floats, volumes: Floats, clusters: Clusters, limits: S
 
 def _least_beyond(rows: Floats, later: Ints, former: Ints, limits: SimilarityLimits) -> tuple[Floats, Ints]:
     """
-    How far two of *rows* are apart after the shift that brings them nearest, over how far they may be; and that shift.
-
-    The pairs are one of *later* and one of *former* each.
+    Return the smallest ratio of distance to allowed distance over all shifts, and the shift, for pairs of *later* and
+    *former*.
     """
     points = rows.shape[1]
     near = np.arange(-limits.shift, limits.shift + 1)
@@ -299,7 +296,7 @@ def _least_beyond(rows: Floats, later: Ints, former: Ints, limits: SimilarityLim
 
 
 def _running(rows: Floats) -> Floats:
-    """The sums of the first none, one, two, ... points of each row."""
+    """Return the sums of the first 0, 1, 2, ... points of each row."""
     found = np.zeros((len(rows), rows.shape[1] + 1))
     np.cumsum(rows, axis=1, out=found[:, 1:])
     return found
@@ -323,7 +320,7 @@ class _Parts:
 
 
 def _aligned(row: Floats, other: Floats, shift: int) -> tuple[Floats, Floats]:
-    """Both, where both are there once the *row* is *shift* intervals later."""
+    """Return both series where both exist after moving *row* by *shift* intervals."""
     if shift < 0:
         return row[-shift:], other[:shift]
     return row[: len(row) - shift], other[shift:]
@@ -337,11 +334,11 @@ def _correlation(one: Floats, other: Floats) -> float:
 
 def learn_k(counts: Floats, labels: list[str], *, members: int = 3) -> float | None:
     """
-    The k of sources whose campaigns are known, by bisection clustering (section 6.2).
+    Learn k from sources with known campaigns, by bisection clustering (section 6.2).
 
-    All series are one cluster, which is halved again and again: each goes to the nearer of the two that are farthest
-    apart. The largest clusters that have one label only are the reference; for each, k is what its least alike member
-    needs. The answer is the k that nine of ten reference clusters hold together under; None where there is none.
+    All series are one cluster, which is halved again and again: each series goes to the nearer of the two that are
+    farthest apart. The largest clusters with a single label are the reference. Return the k under which nine of ten
+    reference clusters hold together, None if there are none.
     """
     series, _ = _shares(counts)
     needed = []

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hedgerow.report.chart_data import Overlay, Portrait, Traffic
-from hedgerow.report.html.text import escaped, number, percent
+from hedgerow.report.html.tables import escaped, number, percent
 from hedgerow.report.source_labels import LABELS
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -223,8 +223,8 @@ def bar_of_shares(shares: dict[str, float]) -> str:
             yield f'<rect class="bar {label}" x="{left:.1f}" y="0" width="{width:.1f}" height="18"/>'
             left += width
 
-    told = ", ".join(f"{label} {percent(shares[label])}" for label in LABELS if label in shares)
-    stretched = drawing(1000, 18, f"Requests: {told}.", parts(), "shares")
+    summary = ", ".join(f"{label} {percent(shares[label])}" for label in LABELS if label in shares)
+    stretched = drawing(1000, 18, f"Requests: {summary}.", parts(), "shares")
     return stretched.replace("<svg", '<svg preserveAspectRatio="none"', 1)
 
 

@@ -1,8 +1,8 @@
 """
-HTML: the report as one file that needs nothing else.
+The report as one HTML file that needs nothing else.
 
-Style and script stand in it, and its Content-Security-Policy lets no other run: both are named by their digest, and
-nothing may be loaded from anywhere. Sections without data are left out. The same report gives the same bytes.
+Style and script are inside. The Content-Security-Policy allows only these, by their digests, and nothing may be loaded.
+Sections without data are left out. The same report gives the same bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from importlib.resources import files
 import numpy as np
 
 from hedgerow.report.chart_data import Overlay, Portrait, Traffic, overlays_of, portraits_of, traffic_of
-from hedgerow.report.containment import Containment
 from hedgerow.report.heuristics import NAMES
 from hedgerow.report.html.charts import (
     bar_of_shares,
@@ -27,10 +26,9 @@ from hedgerow.report.html.charts import (
     share_chart,
     traffic_chart,
 )
-from hedgerow.report.html.tables import Cell, Column, count, table, text
-from hedgerow.report.html.text import counted, cut, escaped, percent, when
+from hedgerow.report.html.tables import Cell, Column, count, counted, cut, escaped, percent, table, text, when
 from hedgerow.report.request_volumes import K1, K2
-from hedgerow.report.result import Report, SourceResult
+from hedgerow.report.result import Containment, Report, SourceResult
 from hedgerow.report.source_labels import CRAWLER, LABELS
 
 SOURCES_BUDGET = 1_200_000
@@ -47,7 +45,7 @@ _SHORT_EVIDENCE = 3
 
 
 def page(report: Report) -> Iterator[str]:
-    """The page of *report*, in pieces of ASCII."""
+    """Yield the page of *report*, in pieces of ASCII."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -84,13 +82,13 @@ def _digest(code: str) -> str:
 
 
 def _sections(report: Report) -> Iterator[tuple[str, str, list[str]]]:
-    """The name, the heading and the contents of each section; no contents where there is nothing to say."""
+    """Yield the name, the heading and the contents of each section; no contents if there are no data."""
     traffic = traffic_of(report)
     plan, portraits = portraits_of(report)
     overlays = overlays_of(report)
     yield "summary", "Summary", list(_summary(report))
-    yield "traffic", "Traffic", [*_traffic(traffic), *_crowd(report)] if report.tally.parsed else []
-    yield "crawlers", "The busiest crawlers", list(_portraits(report, plan.said, portraits))
+    yield "traffic", "Traffic", [*_traffic(traffic), *_residual_traffic(report)] if report.read_counts.parsed else []
+    yield "crawlers", "The busiest crawlers", list(_portraits(report, plan.description, portraits))
     yield "campaigns", "Campaigns", list(_campaigns(report, overlays))
     yield "reasons", "How they were found", list(_reasons(report))
     yield "containment", "Containment", list(_containment(report))
@@ -99,11 +97,12 @@ def _sections(report: Report) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _read(report: Report) -> str:
-    tally = report.tally
-    read = f"{counted(tally.lines, 'line', 'lines')} ({escaped(', '.join(tally.formats)) or 'no format'})"
-    if tally.first is None or tally.last is None:
+    counts = report.read_counts
+    read = f"{counted(counts.lines, 'line', 'lines')} ({escaped(', '.join(counts.formats)) or 'no format'})"
+    if counts.first is None or counts.last is None:
         return f"{read}, none of which could be read. {escaped(report.advice)}"
-    return f"{read} from {when(tally.first)} to {when(tally.last)} UTC: {(tally.last - tally.first) / _DAY:,.1f} days."
+    days = (counts.last - counts.first) / _DAY
+    return f"{read} from {when(counts.first)} to {when(counts.last)} UTC: {days:,.1f} days."
 
 
 def _summary(report: Report) -> Iterator[str]:
@@ -127,7 +126,7 @@ def _summary(report: Report) -> Iterator[str]:
 
 
 def _headline(report: Report, shares: dict[str, float]) -> str:
-    if not report.tally.parsed:
+    if not report.read_counts.parsed:
         return "Nothing could be read, so nothing can be said."
     crawlers = report.totals()["crawler"][0]
     if not crawlers:
@@ -172,11 +171,11 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
             f"Contain the rest: {found.k1:,} requests a day free (k1), the models from {found.k2:,} on (k2). That "
             f"touches {percent(touched['sources'] / max(1, found.sources))} of the days of sources."
         )
-    if report.tally.bad:
-        yield f"{counted(report.tally.bad, 'line', 'lines')} could not be read; see the end of this page."
+    if report.read_counts.bad:
+        yield f"{counted(report.read_counts.bad, 'line', 'lines')} could not be read; see the end of this page."
 
 
-def _crowd(report: Report) -> Iterator[str]:
+def _residual_traffic(report: Report) -> Iterator[str]:
     if report.crowd is not None and report.crowd.text:
         yield f"<p>{escaped(report.crowd.text)}</p>\n"
 
@@ -206,10 +205,10 @@ def _traffic(traffic: Traffic) -> Iterator[str]:
     yield "</details>\n"
 
 
-def _portraits(report: Report, said: str, portraits: list[Portrait]) -> Iterator[str]:
+def _portraits(report: Report, description: str, portraits: list[Portrait]) -> Iterator[str]:
     if not np.any(report.judgements.label == CRAWLER):
         return
-    yield f"<p>{escaped(said)}</p>\n"
+    yield f"<p>{escaped(description)}</p>\n"
     if portraits:
         yield (
             "<p>Of each: its requests in its busiest window, with their trend; how its series resembles itself some "
@@ -278,8 +277,8 @@ def _reasons(report: Report) -> Iterator[str]:
     if votes is None:
         return
     yield (
-        "<p>Seven heuristics look at what each source asked for. A source is told by the majority of those that have a "
-        "vote on it.</p>\n"
+        "<p>Seven heuristics look at what each source asked for. A source is labelled by the majority of those that "
+        "have a vote on it.</p>\n"
     )
     columns = [
         Column("heuristic"), Column("says crawler where"), Column("crawler", "number"), Column("no crawler", "number"),
@@ -294,7 +293,7 @@ def _reasons(report: Report) -> Iterator[str]:
     )
     if report.rules:
         yield "<h3>Rules about the shape of traffic</h3>\n"
-        yield "<p>Learned by CN2; the first that fits a source is told.</p>\n"
+        yield "<p>Learned by CN2; the first rule that fits a source decides.</p>\n"
         yield f"<ol>{''.join(f'<li>{escaped(rule)}</li>' for rule in report.rules)}</ol>\n"
 
 
@@ -385,11 +384,11 @@ def _sources(report: Report) -> Iterator[str]:
 
 
 def _bad(report: Report) -> Iterator[str]:
-    tally = report.tally
-    if not tally.bad and not tally.damage:
+    read_counts = report.read_counts
+    if not read_counts.bad and not read_counts.damage:
         return
-    yield f"<p>{tally.bad:,} of {counted(tally.lines, 'line', 'lines')}. Some of them:</p>\n"
-    rows = [[text("bad line"), text(sample or "(an empty line)")] for sample in tally.samples]
-    rows += [[text("damaged file"), text(sentence)] for sentence in tally.damage]
+    yield f"<p>{read_counts.bad:,} of {counted(read_counts.lines, 'line', 'lines')}. Some of them:</p>\n"
+    rows = [[text("bad line"), text(sample or "(an empty line)")] for sample in read_counts.samples]
+    rows += [[text("damaged file"), text(sentence)] for sentence in read_counts.damage]
     columns = [Column("what", "choice"), Column("text")]
     yield from table("bad-table", "Lines that could not be read", columns, rows, len(rows), budget=_SMALL)

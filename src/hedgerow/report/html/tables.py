@@ -1,30 +1,84 @@
 """
-Tables of the page: plain HTML, which the page's script makes to sort and filter.
+Text and tables of the HTML page.
 
-A table has a budget of bytes: what does not fit is counted, and named in a sentence below it. So a log of a million
-sources, or of user agents that are all quotation marks, gives a page that still opens.
+User agents, addresses and bad lines come from strangers. All text goes through `escaped`, and the page is ASCII:
+whatever bytes a log has, none of them become markup. A script of the page sorts and filters the tables. A table has a
+budget of bytes: rows that do not fit are counted in a sentence below it, so a log with a million sources still gives a
+page that opens.
 """
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from hedgerow.report.html.text import escaped
+from hedgerow.logs.formats import iso, readable
+
+_LONGEST = 200
+
+
+def escaped(text: str) -> str:
+    r"""
+    *text* as it may stand in the page, between tags or in an attribute in quotes.
+
+    >>> escaped("<b title='x'>\x1b[2J caf\xe9")
+    '&lt;b title=&#x27;x&#x27;&gt;\\x1b[2J caf&#233;'
+    """
+    return html.escape(readable(text)).encode("ascii", "xmlcharrefreplace").decode()
+
+
+def cut(text: str, longest: int = _LONGEST) -> str:
+    """Return the beginning of *text*, which is not escaped yet."""
+    return text if len(text) <= longest else f"{text[:longest]} ..."
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """
+    A share; one that is not quite nothing or all is never rounded to it.
+
+    >>> percent(0.5), percent(0.0324), percent(0.00004), percent(0.9999), percent(1.0), percent(0.0)
+    ('50 %', '3.2 %', '0.004 %', '99.99 %', '100 %', '0 %')
+    """
+    value = share * 100
+    if 0 < value < 0.1 or 99.9 < value < 100:  # noqa: PLR2004
+        return f"{value:.2g} %" if value < 1 else f"{min(value, 99.99):.2f} %"
+    return f"{round(value, 0 if 10 <= value <= 99 else 1):g} %"  # noqa: PLR2004
+
+
+def counted(count: int, one: str, many: str) -> str:
+    """
+    So many things.
+
+    >>> counted(1, "source", "sources"), counted(2000, "source", "sources")
+    ('1 source', '2,000 sources')
+    """
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def when(at: float | None) -> str:
+    """A time to the minute, in UTC."""
+    text = iso(at)
+    return text[:16].replace("T", " ") if text else "?"
+
 
 PRINTED = 100
 """Rows that are printed."""
 
 
 class Column(NamedTuple):
-    """A heading, and what its cells are: "text", "time", "number", or "choice": one of a few words, to pick from."""
+    """A heading and the kind of its cells: "text", "time", "number", or "choice" (one of a few words to pick from)."""
 
     name: str
     kind: str = "text"
 
 
 class Cell(NamedTuple):
-    """*html* is shown; the table is sorted by *key* where there is one, else by what is shown."""
+    """*html* is shown. The table is sorted by *key*, or by what is shown if there is none."""
 
     html: str
     key: str = ""
@@ -49,9 +103,9 @@ def table(
     more: str = "",
 ) -> Iterator[str]:
     """
-    A table with the id *name* of *total* rows; no more than fit in *budget* bytes, and no more are made.
+    Yield a table with the id *name* of *total* rows, as many as fit in *budget* bytes; no more are made.
 
-    *more* is a sentence with a place for how many rows were left out.
+    *more* is a sentence with a placeholder for the number of omitted rows.
     """
     head = "".join(f'<th scope="col" data-kind="{column.kind}">{escaped(column.name)}</th>' for column in columns)
     yield (

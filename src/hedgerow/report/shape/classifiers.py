@@ -1,18 +1,26 @@
 """
-Scoring: the three classifiers of PubCrawl, as parameters, over many rows at once.
+Classifiers: the three of PubCrawl as parameters, applied to many rows at once, and the file that holds them.
 
-Naive Bayes with densities that were smoothed by local regression, rules (CN2), and a support vector machine with a
-Gaussian kernel. Each says how probable it is that a row is a crawler's; training is elsewhere.
+Naive Bayes with densities smoothed by local regression, rules (CN2), and a support vector machine with a Gaussian
+kernel. Each gives the probability of a crawler; training is elsewhere. The file is JSON, checked when loaded, and never
+executed. Each model needs some of the features: the paper's eight, those of a series, or these and the fine ones.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from hedgerow.errors import ModelError
+from hedgerow.report.shape.autocorrelation import Levels
+from hedgerow.report.shape.features import EIGHT, FURTHER, NAMES
 
 Floats = NDArray[np.float64]
 
@@ -25,15 +33,15 @@ def sigmoid(values: Floats) -> Floats:
 
 
 def transformed(values: Floats) -> Floats:
-    """What lies over several orders of magnitude, brought together; the order stays."""
+    """Compress values of several orders of magnitude. The order stays."""
     return np.sign(values) * np.log1p(np.abs(values) * 100.0)
 
 
 class ClassifierEvidence(msgspec.Struct, frozen=True):
     """
-    What one feature says: the log-odds for a crawler over a scale from *low* to *high*, evenly spaced.
+    The log odds of one feature for a crawler, over an even scale from *low* to *high*.
 
-    A discrete feature is looked up, others are read between the points of the scale; what is outside counts as its end.
+    A discrete feature is looked up, others are interpolated; a value outside counts as the end of the scale.
     """
 
     low: float
@@ -56,12 +64,12 @@ class ClassifierEvidence(msgspec.Struct, frozen=True):
 
 
 class Bayes(msgspec.Struct, frozen=True):
-    """Naive Bayes: the log-odds of all features added up, with crawlers and people equally likely beforehand."""
+    """Naive Bayes: the sum of the log odds of all features, with crawlers and people equally likely beforehand."""
 
     features: tuple[ClassifierEvidence, ...]
 
     def log_odds(self, rows: Floats) -> Floats:
-        """What each feature of each row says for a crawler."""
+        """Return the log odds of each feature of each row."""
         return np.column_stack([feature.of(rows[:, column]) for column, feature in enumerate(self.features)])
 
     def probability(self, rows: Floats) -> Floats:
@@ -75,7 +83,7 @@ class Bayes(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """That a feature (a column) is above a limit, or not."""
+    """A feature (a column) is above a limit, or not."""
 
     column: int
     above: bool
@@ -87,7 +95,9 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class ClassifierRule(msgspec.Struct, frozen=True):
-    """If all conditions hold it is a crawler, or a person. *crawlers* and *people* are those it covered in training."""
+    """
+    If all conditions hold, it is a crawler or a person. *crawlers* and *people* are the numbers covered in training.
+    """
 
     conditions: tuple[Condition, ...]
     crawler: bool
@@ -103,9 +113,9 @@ class ClassifierRule(msgspec.Struct, frozen=True):
 
 class ClassifierRules(msgspec.Struct, frozen=True):
     """
-    CN2's unordered rules: all that hold are added up, as crawlers and people that they covered in training.
+    Unordered rules of CN2: the crawlers and people that all matching rules covered in training are added.
 
-    *balance* is what a crawler counts for: how many more people than crawlers there were in training.
+    *balance* is the weight of a crawler: people per crawler in training.
     """
 
     rules: tuple[ClassifierRule, ...]
@@ -120,7 +130,7 @@ class ClassifierRules(msgspec.Struct, frozen=True):
         return crawlers / (crawlers + people)
 
     def first(self, rows: Floats, *, crawler: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """The number of the first rule that holds for each row and says the same as *crawler*; -1 where none does."""
+        """Return the first rule that matches each row and agrees with *crawler*; -1 for none."""
         found = np.full(len(rows), -1, dtype=np.int64)
         for number in range(len(self.rules) - 1, -1, -1):
             rule = self.rules[number]
@@ -139,7 +149,7 @@ class ClassifierRules(msgspec.Struct, frozen=True):
 
 class Machine(msgspec.Struct, frozen=True):
     """
-    A C-SVM with a Gaussian kernel, over features that are less *means* and over *scales*.
+    A C-SVM with a Gaussian kernel, over features minus *means* and divided by *scales*.
 
     *slope* and *offset* turn its decision into a probability.
     """
@@ -177,3 +187,91 @@ class Machine(msgspec.Struct, frozen=True):
         numbers = (*self.means, *self.scales, *self.weights, self.intercept, self.gamma, self.slope, self.offset)
         if not all(map(math.isfinite, numbers)) or not all(math.isfinite(x) for v in self.vectors for x in v):
             yield "the machine has a number that is none"
+
+
+FORMAT = "hedgerow-shape-1"
+INPUTS = {"eight": EIGHT, "series": EIGHT + FURTHER, "all": NAMES}
+"""Which features a model may want; the richer one is preferred."""
+
+_LARGEST = 16 << 20
+
+
+class ShapeModel(msgspec.Struct, frozen=True):
+    """
+    Three voting classifiers over the features of one input.
+
+    At most one in a hundred people outside the training set had a mean probability above *threshold*.
+    """
+
+    bayes: Bayes
+    rules: ClassifierRules
+    machine: Machine
+    threshold: float
+
+    def faults(self, width: int) -> Iterator[str]:
+        yield from self.bayes.faults(width)
+        yield from self.rules.faults(width)
+        yield from self.machine.faults(width)
+        if not 0 <= self.threshold <= 1:
+            yield "its threshold is no probability"
+
+
+class ShapeModels(msgspec.Struct, frozen=True):
+    """
+    The models by input, the levels of appendix A's tables (low, average, high), and the provenance.
+
+    Sources with fewer than *least* requests have no shape. *similarity* is k of algorithm 1.
+    """
+
+    format: str
+    models: dict[str, ShapeModel]
+    levels: Levels
+    least: int
+    similarity: float
+    night: float
+    """How deep the quietest hours of a day are, at the least, where people are; see `rhythm`."""
+    provenance: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
+
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with this bundle, in sentences."""
+        if self.format != FORMAT:
+            yield f"its format is {self.format!r}, not {FORMAT!r}"
+        if not self.models or not self.models.keys() <= INPUTS.keys():
+            yield f"its models are none of {', '.join(INPUTS)}"
+        for name, model in self.models.items():
+            for fault in model.faults(len(INPUTS.get(name, ()))):
+                yield f"{name}: {fault}"
+        if self.least < 1 or self.similarity <= 0:
+            yield "its limits are none"
+
+
+def load(path: Path | None = None) -> ShapeModels:
+    """Load the bundle in the file *path*, or the one of Hedgerow."""
+    if path is None:
+        return checked((files("hedgerow.data") / "models" / "shape.json").read_bytes(), "shape")
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ModelError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    if len(data) > _LARGEST:
+        raise ModelError(f"{str(path)!r} is too large for a bundle")
+    return checked(data, str(path))
+
+
+def save(bundle: ShapeModels, path: Path) -> None:
+    try:
+        path.write_bytes(msgspec.json.encode(bundle, order="deterministic") + b"\n")
+    except OSError as error:
+        raise ModelError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def checked(data: bytes, where: str) -> ShapeModels:
+    try:
+        bundle = msgspec.json.decode(data, type=ShapeModels)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ModelError(f"{where!r} is no bundle of the shape: {error}") from None
+    if faults := list(bundle.faults()):
+        raise ModelError(f"{where!r} is no bundle that can be used: {'; '.join(faults)}")
+    return bundle

@@ -1,12 +1,11 @@
 """
 Features: the eight numbers of a source's traffic (PubCrawl, table 1), and nine of our own.
 
-The eight come from one window, the source's busiest. They were made for sources of a thousand requests a day; those of
-most sites send a few dozen, whose auto-correlation is mostly chance. So six more tell over the whole log how its
-requests lie in time: a person comes for a while and goes, a crawler comes back at all hours. And three tell of what is
-shorter than any interval: a browser asks for a page and all that is on it within a second and then its reader reads; a
-crawler spaces its requests. Each is a share that neither the number of requests nor the length of the log moves by
-itself.
+The eight come from one window, the source's busiest. They suit sources with a thousand requests a day; most sources
+send a few dozen, whose auto-correlation is mostly chance. So six more describe when the requests of the whole log come:
+a person comes for a while and leaves, a crawler returns at all hours. Three describe what is shorter than any interval:
+a browser loads a page with all its parts within a second, and then the reader reads; a crawler spaces its requests.
+Each is a share that does not depend on the number of requests or the length of the log.
 """
 
 from __future__ import annotations
@@ -17,8 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hedgerow.report.shape.autocorrelation import Levels, autocorrelation, describe
-from hedgerow.report.shape.decomposition import decompose, operators, season_over_trend, trend_dispersion
-from hedgerow.report.shape.series import DAY, SIX_HOURS, Counts, SeriesPlan, changes, normalised
+from hedgerow.report.shape.series import (
+    DAY,
+    SIX_HOURS,
+    Counts,
+    SeriesPlan,
+    changes,
+    decompose,
+    normalised,
+    operators,
+    season_over_trend,
+    trend_dispersion,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,7 +44,7 @@ _HOURS = 24
 
 
 class Fine(NamedTuple):
-    """Of each source of the log: in how many different seconds, tens of seconds and minutes it sent something."""
+    """In how many distinct seconds, tens of seconds and minutes each source sent something."""
 
     seconds: Floats
     tens: Floats
@@ -52,12 +61,11 @@ class Fine(NamedTuple):
 
 class Features(NamedTuple):
     """
-    One row for each of *sources* (numbers into the log's sources, ascending), in the order of NAMES.
+    One row for each of *sources* (numbers of the log's sources, ascending), in the order of NAMES.
 
-    The columns of FINE are NaN where nobody counted seconds.
-
-    *starts* is where each one's window begins, and *requests* how many it sent in the whole log. *comparable*: the log
-    has two days or more, so that its features mean what they meant in training.
+    The columns of FINE are nan if seconds were not counted. *starts* is the beginning of each window, *requests* the
+    number in the whole log. *comparable*: the log has two days or more, so its features mean what they meant in
+    training.
     """
 
     sources: Ints
@@ -75,7 +83,7 @@ def features(
     levels: Levels | None = None,
     least: int = LEAST_REQUESTS,
 ) -> Features:
-    """The features of every source with at least *least* requests; of none, where the log is too short."""
+    """Return the features of every source with at least *least* requests; of none if the log is too short."""
     totals = counts.totals
     sources = np.nonzero(totals >= least)[0] if plan.points else np.zeros(0, dtype=np.int64)
     starts = counts.busiest(plan)[sources]
@@ -89,7 +97,7 @@ def features(
 
 
 def eight(series: Floats, plan: SeriesPlan, levels: Levels) -> Floats:
-    """Table 1 for each row of *series*, which are shares of the row's requests."""
+    """Return table 1 for each row of *series*, which are shares of the row's requests."""
     coefficients = autocorrelation(series, plan.lags)
     shape = describe(coefficients, plan.points, levels, day=plan.day)
     trend, season = decompose(series, operators(plan.points, plan.period, SIX_HOURS, SIX_HOURS))
@@ -109,11 +117,11 @@ def eight(series: Floats, plan: SeriesPlan, levels: Levels) -> Floats:
 
 def further(counts: Counts, plan: SeriesPlan) -> Floats:
     """
-    How the requests of every source lie in the whole log, in the order of FURTHER.
+    Return how the requests of every source are spread over the log, in the order of FURTHER.
 
-    *spread*: intervals with a request, of as many as there could be. *visits*: stretches of such intervals, likewise.
-    *days* and *hours* (of the day): likewise. *peak*: the share of requests in the fullest interval. *silence*: the
-    longest time without a request, the log's ends included, as a share of the log.
+    *spread*: intervals with a request, of the possible ones. *visits*: runs of such intervals, likewise. *days*,
+    *hours* (of the day): likewise. *peak*: the share of requests in the fullest interval. *silence*: the longest time
+    without a request, including the ends of the log, as a share of the log.
     """
     rows, bins, size = counts.rows, counts.bins, counts.size
     totals = np.maximum(counts.totals, 1.0)
@@ -141,7 +149,7 @@ def further(counts: Counts, plan: SeriesPlan) -> Floats:
 
 
 def shares(fine: Fine, totals: Floats) -> Floats:
-    """Seconds of all requests, tens of seconds of all seconds, minutes of all tens, in the order of FINE."""
+    """Return seconds per request, tens of seconds per second, minutes per ten seconds, in the order of FINE."""
     return np.column_stack(
         (
             fine.seconds / np.maximum(totals, 1.0),
@@ -152,14 +160,14 @@ def shares(fine: Fine, totals: Floats) -> Floats:
 
 
 def _distinct(rows: Ints, values: Ints, size: int) -> Ints:
-    """How many different values each row has."""
+    """Count the distinct values of each row."""
     width = int(values.max(initial=0)) + 1
     keys = np.sort(rows * width + values)
     return np.bincount(keys[changes(keys)] // width, minlength=size)
 
 
 def _of_each(joined: np.ufunc, values: NDArray[Any], rows: Ints, first: Ints, size: int) -> NDArray[Any]:
-    """The *values* of each row *joined* to one, 0 where it has none; *first* is where each of the *rows* begins."""
+    """Reduce the *values* of each row to one, 0 for none. *first* is where each of the *rows* begins."""
     found = np.zeros(size, dtype=values.dtype)
     if len(first):
         found[rows[first]] = joined.reduceat(values, first)

@@ -1,5 +1,5 @@
 """
-Classification: three classifiers vote on the shape of each source (PubCrawl, section 3.3.3), and say why in words.
+Vote: three classifiers judge the shape of each source's traffic (PubCrawl, section 3.3.3) and give reasons in words.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.report.shape.autocorrelation import ALTERNATIONS, DECAYS
-from hedgerow.report.shape.classifiers import ClassifierRule, Condition
+from hedgerow.report.shape.classifiers import INPUTS, ClassifierRule, Condition, ShapeModel, ShapeModels
 from hedgerow.report.shape.features import NAMES, Features
-from hedgerow.report.shape.model_file import INPUTS, ShapeModel, ShapeModels
 
 Floats = NDArray[np.float64]
 Label = Literal["crawler", "person", "unknown"]
@@ -46,10 +45,10 @@ class ShapeVotes(NamedTuple):
     """
     One entry for each row of the features.
 
-    *scores*: the mean of the three probabilities, 0 to 1. *votes*: how many of the three say crawler. *probabilities*:
-    by naive Bayes, rules and support vector machine. *labels*: crawler, if the majority says so and the score is one
-    that hardly any person had; person, if the majority says so; else unknown. *reasons*: the rule that fits, in words,
-    or where none does the feature that says most.
+    *scores*: the mean of the three probabilities, 0 to 1. *votes*: how many classifiers vote for a crawler.
+    *probabilities*: by naive Bayes, rules and support vector machine. *labels*: crawler, if the majority votes so and
+    hardly any person had such a score; person, if the majority votes so; else unknown. *reasons*: the matching rule in
+    words, or the strongest feature.
     """
 
     scores: Floats
@@ -61,9 +60,9 @@ class ShapeVotes(NamedTuple):
 
 def classify(found: Features, bundle: ShapeModels, *, model: str = "") -> ShapeVotes:
     """
-    The verdicts on all rows, by the richest model whose features are there, or by the one called *model*.
+    Judge all rows by the model called *model*, or by the richest model whose features are present.
 
-    In a log of less than two days nobody is called anything: its intervals are others than those of training.
+    In a log of less than two days all sources are unknown: its intervals differ from those of training.
     """
     name = model or richest(found, bundle)
     verdicts = judge(found.rows[:, columns(name)], bundle.models[name], INPUTS[name])
@@ -83,7 +82,7 @@ def columns(name: str) -> list[int]:
 
 
 def judge(rows: Floats, model: ShapeModel, names: tuple[str, ...]) -> ShapeVotes:
-    """The verdicts on rows that hold just the features that *model* wants."""
+    """Judge rows with exactly the features of *model*."""
     probabilities = np.column_stack([part.probability(rows) for part in (model.bayes, model.rules, model.machine)])
     scores = probabilities.mean(axis=1)
     votes = (probabilities > _EVEN).sum(axis=1)
@@ -105,10 +104,10 @@ def judge(rows: Floats, model: ShapeModel, names: tuple[str, ...]) -> ShapeVotes
 
 def words(rule: ClassifierRule, names: tuple[str, ...]) -> str:
     """A rule as a sentence."""
-    told = " and ".join(_condition(condition, names[condition.column]) for condition in rule.conditions)
+    conditions = " and ".join(_condition(condition, names[condition.column]) for condition in rule.conditions)
     whom = "crawler" if rule.crawler else "person"
     right = rule.crawlers if rule.crawler else rule.people
-    return f"If {told}: a {whom} (true of {right:.0f} of {rule.crawlers + rule.people:.0f} in training)."
+    return f"If {conditions}: a {whom} (true of {right:.0f} of {rule.crawlers + rule.people:.0f} in training)."
 
 
 def _value(name: str, value: float) -> str:

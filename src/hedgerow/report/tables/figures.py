@@ -1,8 +1,8 @@
 """
-Figures: what each source did, from its rows in the order of time; one row of figures for each source.
+Figures: what each source did, counted from its rows in the order of time; one row of figures for each source.
 
-A source with very many rows is looked at closely only as far as `CLOSELY`: how often it comes back to a page, in which
-order it takes them, how fast it gets. Everything that is a plain count is of all of them.
+Of a source with very many rows only the first `CLOSELY` are examined in detail: how often it returns to a page, in
+which order it takes pages, how fast it becomes. Plain counts include all rows.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ _SPANS = np.array([round(span * _SECOND) for span in SPANS])
 
 class SiteFacts(NamedTuple):
     """
-    What the numbers in rows stand for, as far as counting asks.
+    The meaning of numbers in rows, as far as counting needs it.
 
-    *exact*: times have fractions of seconds. *agents*: how many user agents there are. *places*: by its number, whether
-    a referring host is the site's own. *listing*, *profile*: by its number, whether a shape of page is a listing, or a
-    large group. *hidden*: user agents distinguish no sessions.
+    *exact*: times have fractions of seconds. *agents*: number of user agents. *places*: whether a referring host is the
+    site's own, by its number. *listing*, *profile*: whether a shape of page is a listing or a large group, by its
+    number. *hidden*: user agents do not separate sessions.
     """
 
     exact: bool
@@ -83,9 +83,9 @@ class SiteFacts(NamedTuple):
 
 class _Scratch(NamedTuple):
     """
-    What is known of a source while it is counted: its pages, in a hash table, and how often it used a user agent.
+    The state of a source while it is counted: a hash table of its pages, and how often it used each user agent.
 
-    Entries are of the source whose *stamp* they bear; so nothing has to be cleared for the next one.
+    An entry belongs to the source whose *stamp* it has, so nothing has to be cleared for the next source.
     """
 
     pages: Any
@@ -96,7 +96,7 @@ class _Scratch(NamedTuple):
 
 @Kernel
 def _count_plainly(rows: Any, start: int, end: int, facts: SiteFacts, out: Any) -> None:
-    """The figures of `COUNTS` for the rows of one source."""
+    """Count the figures of `COUNTS` for the rows of one source."""
     kinds, flags, statuses, place, lead = rows["kind"], rows["flags"], rows["status"], rows["place"], rows["lead"]
     for i in range(start, end):
         kind, flag = kinds[i], flags[i]
@@ -128,7 +128,7 @@ def _count_plainly(rows: Any, start: int, end: int, facts: SiteFacts, out: Any) 
 
 @Kernel
 def _human_like(rows: Any, start: int, end: int) -> int:
-    """How many of some rows are in sittings that look like a person's."""
+    """Return how many rows are in sessions that look like a person's."""
     t, kind, flags = rows["t"], rows["kind"], rows["flags"]
     begin = start
     found = assets = pages = referred = 0
@@ -148,7 +148,7 @@ def _human_like(rows: Any, start: int, end: int) -> int:
 
 @Kernel
 def _count_times(rows: Any, start: int, end: int, out: Any) -> None:
-    """Days, the most requests on one, and in how many different seconds, tens of seconds and minutes there are any."""
+    """Count days, the most requests on one day, and distinct seconds, tens of seconds and minutes."""
     t = rows["t"]
     days = busiest = on_day = 0
     last_day = last_second = -(1 << 60)
@@ -172,7 +172,7 @@ def _count_times(rows: Any, start: int, end: int, out: Any) -> None:
 
 @Kernel
 def _count_agents(rows: Any, start: int, end: int, stamp: int, scratch: _Scratch, out: Any) -> None:
-    """User agents, the one that was the most frequent first, and its requests."""
+    """Count user agents, and the requests of the most frequent one (of equals, the first)."""
     agent, counts, stamps = rows["agent"], scratch.agent_counts, scratch.agent_stamps
     agents = top = most = 0
     for i in range(start, end):
@@ -192,7 +192,7 @@ def _count_agents(rows: Any, start: int, end: int, stamp: int, scratch: _Scratch
 
 @Kernel
 def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, scratch: _Scratch, out: Any) -> None:
-    """Page visits, different pages, and in which order those of large groups come."""
+    """Count page visits, distinct pages, and the order of pages of large groups."""
     kind, page, shape, order = rows["kind"], rows["page"], rows["shape"], rows["ord"]
     seen, stamps = scratch.pages, scratch.page_stamps
     size = _LEAST_SLOTS
@@ -227,7 +227,7 @@ def _count_pages(rows: Any, start: int, end: int, stamp: int, facts: SiteFacts, 
 @Kernel
 def _count_peaks(rows: Any, start: int, end: int, exact: bool, out: Any) -> None:
     """
-    The most page visits in each of `SPANS`.
+    Find the most page visits in each of `SPANS`.
 
     The requests of one whole second are spread evenly over it, in their order.
     """
@@ -255,7 +255,7 @@ def _count_peaks(rows: Any, start: int, end: int, exact: bool, out: Any) -> None
 
 @Kernel
 def _count(rows: Any, bounds: Any, facts: SiteFacts, scratch: _Scratch, out: Any) -> None:
-    """The figures of all sources, whose rows lie between *bounds*."""
+    """Count the figures of all sources, whose rows are between *bounds*."""
     for k in range(len(bounds) - 1):
         start, end = bounds[k], bounds[k + 1]
         _count_plainly(rows, start, end, facts, out[k])
@@ -270,10 +270,10 @@ def _count(rows: Any, bounds: Any, facts: SiteFacts, scratch: _Scratch, out: Any
 
 class Figures(msgspec.Struct, frozen=True):
     """
-    The figures of sources: *sources* (rising, where they are all of a log), *first*, *last*, *values* (`FIGURES`).
+    The figures of sources: *sources* (ascending, if they are all of a log), *first*, *last*, *values* (`FIGURES`).
 
-    *sessions* are their long sessions: the place of the source, and the steps; *paths* the features of these
-    (`path_features`). *who* and *windows* are their windows likewise (`window_features`).
+    *sessions* are their long sessions (place of the source, steps), *paths* the features of these (`path_features`).
+    *who* and *windows* are the same for windows (`window_features`).
     """
 
     sources: NDArray[np.uint64]
@@ -291,9 +291,9 @@ class Figures(msgspec.Struct, frozen=True):
 
 def count(pieces: Iterable[Rows], facts: SiteFacts, *, compiled: bool = True) -> Figures:
     """
-    The figures of every source in *pieces*, in which the rows of a source come together and by time; in that order.
+    Count the figures of every source in *pieces*. The rows of a source are together and sorted by time.
 
-    *compiled* says that the functions are to be compiled, which is worth it for very many rows.
+    *compiled*: use compiled functions, which pays off for very many rows.
     """
     found = [_NOTHING]
     last: np.uint64 | None = None
@@ -312,7 +312,7 @@ def count(pieces: Iterable[Rows], facts: SiteFacts, *, compiled: bool = True) ->
 
 
 def _figures_of(rows: Rows, facts: SiteFacts, *, compiled: bool) -> Figures:
-    """The figures of the sources in *rows*, which are all of theirs, or at least those that are looked at closely."""
+    """Return the figures of the sources in *rows*: all rows of each, or at least those examined in detail."""
     bounds = np.concatenate(([0], np.flatnonzero(np.diff(rows["source"])) + 1, [len(rows)]))
     count, most = len(bounds) - 1, min(int(np.diff(bounds).max()), CLOSELY)
     slots = max(_LEAST_SLOTS, 2 << most.bit_length())
@@ -347,7 +347,7 @@ _NOTHING = Figures(
 
 
 def _without_first(figures: Figures) -> Figures:
-    """*figures* without those of the first source."""
+    """Return *figures* without those of the first source."""
     later, others = figures.sessions[:, 0] > 0, figures.who[:, 0] > 0
     sessions, who = figures.sessions[later], figures.who[others]
     sessions[:, 0] -= 1
@@ -359,7 +359,7 @@ def _without_first(figures: Figures) -> Figures:
 
 
 def _concatenated(parts: Sequence[Figures]) -> Figures:
-    """The figures of *parts*, one behind the other; sessions and windows name sources by their place among all."""
+    """Concatenate the figures of *parts*. Sessions and windows refer to sources by their place among all."""
     before = np.cumsum([0, *(len(part.sources) for part in parts)])
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Figures.__struct_fields__}
     for name in ("sessions", "who"):
@@ -368,7 +368,7 @@ def _concatenated(parts: Sequence[Figures]) -> Figures:
 
 
 def join_figures(parts: Sequence[Figures]) -> Figures:
-    """The figures of *parts* that share no source, by the number of the source; its sessions and windows with it."""
+    """Join the figures of *parts* that share no source, sorted by source."""
     found = _concatenated([_NOTHING, *parts])
     order = np.argsort(found.sources, kind="stable")
     place = np.argsort(order, kind="stable")
@@ -381,7 +381,7 @@ def join_figures(parts: Sequence[Figures]) -> Figures:
 
 
 def _whole_sources(pieces: Iterable[Rows]) -> Iterator[Rows]:
-    """The same rows, cut where a source ends, unless it is longer than what is looked at closely anyway."""
+    """Yield the same rows, cut between sources, unless a source has more rows than are examined in detail anyway."""
     begun: list[Rows] = []
     size = 0
     for rows in pieces:

@@ -1,9 +1,9 @@
 """
 Ingest: logs of any format become rows in a store.
 
-The lines of a large log are parsed by the compiled scanner where they are plain, and by the reference parser where they
-are not; those of a small log, and of structured formats, by the reference parser alone. Every line is either a row or
-bad, and the counts say how many of each. Files are read oldest first.
+The compiled scanner parses the plain lines of a large log, and the reference parser all other lines. Small logs and
+structured formats are parsed by the reference parser alone. Every line is either a row or bad; the counts say how many
+of each. Files are read oldest first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RowStore(Protocol):
     """What rows are put into."""
 
     def add(self, rows: Rows) -> None:
-        """Add *rows* behind those that are there, but for those that are `ODD`. They may be overwritten afterwards."""
+        """Add *rows* behind the others, except `ODD` ones. The caller may overwrite them afterwards."""
 
 
 def read(
@@ -54,7 +54,7 @@ def read(
     progress: Progress | None = None,
     dialect: Dialect = DEFAULT_DIALECT,
 ) -> ReadCounts:
-    """Read all of *paths* into *store*; LogError where one of them cannot be read at all."""
+    """Read all of *paths* into *store*. LogError if one of them cannot be read at all."""
     counts = ReadCounts()
     sources = in_turn(paths, dialect, counts)
     left = SMALL if counts.bytes_total <= SMALL else 0
@@ -77,14 +77,14 @@ def read(
 
 
 def _head(blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The first *blocks*, until they have *size* bytes."""
+    """Yield the first *blocks*, up to *size* bytes."""
     while size > 0 and (block := next(blocks, None)) is not None:
         size -= len(block)
         yield block
 
 
 def in_turn(paths: Sequence[str], dialect: Dialect, counts: ReadCounts) -> list[Source]:
-    """The sources at *paths*, oldest first; *counts* learns what can be said of them beforehand."""
+    """Open the logs at *paths*, oldest first. *counts* gets their formats and sizes."""
     sources = [open_log(path, dialect) for path in paths]
     counts.formats = sorted({source.format.name for source in sources})
     counts.exact = all(source.format.exact for source in sources)
@@ -96,7 +96,7 @@ def in_turn(paths: Sequence[str], dialect: Dialect, counts: ReadCounts) -> list[
 
 
 def is_plain(source: Source) -> TypeGuard[TextSource]:
-    """Whether the compiled scanner can read it."""
+    """Return whether the compiled scanner can read a log."""
     return isinstance(source, TextSource) and source.format.name in PLAIN_FORMATS
 
 
@@ -117,7 +117,7 @@ def _read_lines(
     counts: ReadCounts,
     progress: Progress | None,
 ) -> None:
-    """Read a log by the compiled scanner, in several threads; rows are stored in the order of the lines."""
+    """Read a log with the compiled scanner in several threads. Rows are stored in the order of the lines."""
     parse, seen, workers = source.parser(), counts.lines, os.cpu_count() or 1
     vhost, users = source.format.has_host, builder.by == "account"
     free = [new_work(builder.key, vhost=vhost, users=users) for _ in range(workers + _AHEAD)]
@@ -154,7 +154,7 @@ def _scan(load: Load, work: Work) -> Scanned | None:
 
 
 def rows_of(scanned: Scanned, parse: Parser, builder: RowBuilder, counts: ReadCounts) -> Rows:
-    """The rows of scanned lines, those of odd lines by the reference parser; the row of a bad line stays `ODD`."""
+    """Return the rows of scanned lines. The reference parser parses odd lines; the row of a bad line stays `ODD`."""
     rows, places, odd = scanned.rows, scanned.odd, []
     lines = zip(places.tolist(), rows["t"][places].tolist(), rows["page"][places].tolist(), strict=True)
     for place, start, end in lines:
@@ -174,13 +174,13 @@ def rows_of(scanned: Scanned, parse: Parser, builder: RowBuilder, counts: ReadCo
 
 
 def put(piece: bytes, work: Work) -> int:
-    """Put *piece* where it is scanned; it has at most `PIECE` bytes."""
+    """Copy *piece* to where it is scanned. It has at most `PIECE` bytes."""
     work["data"][0, : len(piece)] = np.frombuffer(piece, np.uint8)
     return len(piece)
 
 
 def pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The text in *blocks*, in pieces of whole lines. Of a line that is longer than a piece the beginning is kept."""
+    """Yield the text in *blocks* in pieces of whole lines. Of a line longer than a piece only the beginning is kept."""
     waiting: list[bytes] = []
     size = 0
     for block in blocks:
@@ -208,8 +208,10 @@ def pieces(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def opened(path: str) -> FileIO:
     """
-    A plain file. Its pieces are copied and not mapped: a program that truncates a mapped file, as some that rotate logs
-    do, would end this process.
+    Open a plain file.
+
+    Its pieces are copied and not mapped: if another program truncated a mapped file, as some log rotation does, this
+    process would be killed.
     """
     try:
         return FileIO(path)
@@ -218,14 +220,14 @@ def opened(path: str) -> FileIO:
 
 
 def file_loads(file: FileIO, counts: ReadCounts) -> Iterator[Load]:
-    """What reads the pieces of a file, in any thread."""
+    """Yield functions that read the pieces of a file, in any thread."""
     for start, end in cuts(file):
         counts.bytes_read += end - start
         yield partial(_read_at, file.fileno(), start, end)
 
 
 def _read_at(number: int, start: int, end: int, work: Work) -> int:
-    """Read a piece of a file, as far as it is still there; of a line that is longer than a piece the beginning."""
+    """Read a piece of a file as far as it still exists, or the beginning of a line that is longer than a piece."""
     room = work["data"][0, : min(end - start, _PIECE)].data
     size = 0
     while size < len(room) and (count := os.preadv(number, [room[size:]], start + size)):
@@ -234,7 +236,7 @@ def _read_at(number: int, start: int, end: int, work: Work) -> int:
 
 
 def cuts(file: FileIO) -> Iterator[tuple[int, int]]:
-    """Where the pieces of a file begin and end, which are whole lines; as long as it is now."""
+    """Yield the start and end of each piece of a file. Pieces have whole lines."""
     start, size = 0, os.fstat(file.fileno()).st_size
     while start < size:
         end = _end_of_lines(file.fileno(), start, size)
@@ -243,7 +245,7 @@ def cuts(file: FileIO) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_lines(number: int, start: int, size: int) -> int:
-    """Where the piece ends that begins at *start*; a line that is longer than a piece is one."""
+    """Return the end of the piece that begins at *start*. A line longer than a piece is one piece."""
     end = start + _PIECE
     if end >= size:
         return size

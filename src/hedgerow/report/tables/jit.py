@@ -26,7 +26,7 @@ _R = TypeVar("_R")
 _LOG = logging.getLogger(__name__)
 _LOCK = RLock()
 
-_COMPILED_IN = ("report/tables", "report", "core", "watch/sessions")
+_COMPILED_IN = ("report/tables", "core", "watch/sessions")
 """The packages whose functions and constants end up in the machine code."""
 
 _MOST_DIRECTORIES = 3

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hedgerow.report.tables.digests import eight
 from hedgerow.report.tables.jit import Kernel
+from hedgerow.report.tables.url_features import eight
 
 OTHER_CLIENT = np.uint64(1 << 63)
 """A source that is no plain IPv4 address has a number from here on."""

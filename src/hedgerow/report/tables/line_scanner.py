@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.logs.reader import MAX_LINE_BYTES
-from hedgerow.report.tables.digests import KEY_NUMBERS, DigestKey, digest, eight
 from hedgerow.report.tables.jit import Kernel
 from hedgerow.report.tables.line_parser import (
     AGENT,
@@ -50,9 +49,13 @@ from hedgerow.report.tables.rows import ODD, ROW, Rows
 from hedgerow.report.tables.url_features import (
     ASSET,
     CALL,
+    KEY_NUMBERS,
     OLD_HTTP,
     OUTLINE_SIZE,
     REFERRED,
+    DigestKey,
+    digest,
+    eight,
     kind_of_target,
     outline,
     split_referrer,
@@ -120,16 +123,16 @@ Work = NDArray[np.void]
 
 
 @Kernel
-def _intern(work: Any, kind: int, told: Any, start: int, end: int, line: int) -> Any:
-    """The number of the symbol whose text has the digest *told*, from 1 on; a new one is added."""
-    slot = np.int64(told >> _ONE) & (_SLOTS - 1)
+def _intern(work: Any, kind: int, hashed: Any, start: int, end: int, line: int) -> Any:
+    """The number of the symbol whose text has the digest *hashed*, from 1 on; a new one is added."""
+    slot = np.int64(hashed >> _ONE) & (_SLOTS - 1)
     while work.slots[slot]:
         known = work.symbols[work.slots[slot] - 1]
-        if known.digest == told and known.kind == kind:
+        if known.digest == hashed and known.kind == kind:
             return work.slots[slot]
         slot = (slot + 1) & (_SLOTS - 1)
     new = work.symbols[work.used]
-    new.digest, new.kind, new.start, new.end, new.line, new.count = told, kind, start, end, line, 0
+    new.digest, new.kind, new.start, new.end, new.line, new.count = hashed, kind, start, end, line, 0
     work.used += 1
     work.slots[slot] = work.used
     return work.used
@@ -152,13 +155,13 @@ def _target(work: Any, line: int, row: Any) -> None:
     """Page, order, shape, kind and flags of a line."""
     fields = work.fields
     start, end = fields[TARGET], fields[TARGET_END]
-    told = digest(work.data, start, end, work.key)
-    known = work.targets[told >> _TO_SLOT]
-    if known.digest != told:
+    hashed = digest(work.data, start, end, work.key)
+    known = work.targets[hashed >> _TO_SLOT]
+    if known.digest != hashed:
         shape, order, flags = _shape(work, start, end, line)
-        known.digest, known.value, known.first = told, order, shape
+        known.digest, known.value, known.first = hashed, order, shape
         known.second = kind_of_target(work.data, start, end) << 8 | flags
-    row.page, row.ord, row.shape = told, known.value, known.first
+    row.page, row.ord, row.shape = hashed, known.value, known.first
     kind, flags = known.second >> 8, known.second & 255
     if fields[METHOD] == OTHER_METHOD:
         kind = CALL
@@ -179,10 +182,10 @@ def _referrer(work: Any, line: int, row: Any) -> None:
     if _is_dash(work.data, start, end):
         return
     row.flags |= REFERRED
-    told = digest(work.data, start, end, work.key)
-    known = work.referrers[told >> _TO_SLOT]
-    if known.digest != told:
-        known.digest, known.value, known.first, known.second = told, 0, 0, 0
+    hashed = digest(work.data, start, end, work.key)
+    known = work.referrers[hashed >> _TO_SLOT]
+    if known.digest != hashed:
+        known.digest, known.value, known.first, known.second = hashed, 0, 0, 0
         host, slash, stop = split_referrer(work.data, start, end)
         if slash > host:
             known.first = _intern(work, PLACES, digest(work.data, host, slash, work.key), host, slash, line)
@@ -201,10 +204,10 @@ def _agent(work: Any, line: int, row: Any) -> None:
     row.agent = 0
     if _is_dash(work.data, start, end):
         return
-    told = digest(work.data, start, end, work.key)
-    known = work.agents[told >> _TO_SLOT]
-    if known.digest != told:
-        known.digest, known.first = told, _intern(work, AGENTS, told, start, end, line)
+    hashed = digest(work.data, start, end, work.key)
+    known = work.agents[hashed >> _TO_SLOT]
+    if known.digest != hashed:
+        known.digest, known.first = hashed, _intern(work, AGENTS, hashed, start, end, line)
     row.agent = known.first
 
 
@@ -221,8 +224,8 @@ def _source(work: Any, line: int, row: Any) -> None:
             start, end, kind = user, stop, USERS
             row.source = OTHER_CLIENT
     if row.source == OTHER_CLIENT:
-        told = digest(data, start, end, work.key)
-        row.source = OTHER_CLIENT + np.uint64(_intern(work, kind, told, start, end, line))
+        hashed = digest(data, start, end, work.key)
+        row.source = OTHER_CLIENT + np.uint64(_intern(work, kind, hashed, start, end, line))
 
 
 @Kernel

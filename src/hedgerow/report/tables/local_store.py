@@ -1,9 +1,9 @@
 """
-Local store: the rows of a log on this machine, and what is asked about them, answered on all processors.
+Local store: the rows of a log on this machine, and answers to queries about them, on all processors.
 
-Rows are in memory as far as they may be there, else in files that go away with the store. The rows of a source are all
-in one part, so that each part is small enough to be sorted in memory, one for each processor at a time; a part that is
-not is divided once more, by source and time. A small log has one part only, and needs no compiled functions.
+Rows are in memory as far as allowed, the rest in files that are removed with the store. All rows of a source are in one
+part, so each part is small enough to be sorted in memory, one for each processor at a time. A larger part is divided
+again, by source and time. A small log has one part and needs no compiled functions.
 """
 
 from __future__ import annotations
@@ -32,38 +32,37 @@ from hedgerow.logs.reader import ReadCounts
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import Features, features
 from hedgerow.report.shape.series import Counts, SeriesPlan
-from hedgerow.report.tables.distinct import (
-    GROUPS,
-    DistinctPairs,
-    Pairs,
-    Select,
-    by_group,
-    different,
-    in_ranges,
-    page_of,
-)  # fmt: skip
 from hedgerow.report.tables.figures import Figures, SiteFacts, count, join_figures
 from hedgerow.report.tables.ingest import Progress, read
 from hedgerow.report.tables.queries import DAY, Columns
 from hedgerow.report.tables.row_builder import OTHERS, RowBuilder
 from hedgerow.report.tables.rows import (
     ANY,
+    GROUPS,
     ODD,
     PARTS,
     ROW,
+    DistinctPairs,
+    Pairs,
     Rows,
+    Select,
     SourceRuns,
     arranged,
+    begins,
     blocks,
+    by_group,
+    different,
     divide,
     first_pages,
+    in_ranges,
     join,
     join_runs,
+    page_of,
     part_of,
     runs,
     sort_rows,
     take,
-)  # fmt: skip
+)
 from hedgerow.report.tables.url_features import ASSET, CALL, PAGE
 
 WORKERS = os.cpu_count() or 1
@@ -82,9 +81,9 @@ _Pair = tuple[NDArray[np.uint64], NDArray[Any]]
 
 class TemporaryDirectory:
     """
-    A directory of its own in *directory*, or in the system's place for such. To be closed: then it is gone.
+    A new directory in *directory* or in the system's temporary directory, removed by `close`.
 
-    It is registered for removal before it is made: Python's own leaves one behind if Ctrl-C comes in between.
+    Its removal is registered before it is made: Python's own class leaves one behind if Ctrl-C comes in between.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -100,7 +99,7 @@ class TemporaryDirectory:
 
 
 class Piece:
-    """Rows by source and time: in memory, or in a file."""
+    """Rows sorted by source and time, in memory or in a file."""
 
     def __init__(self, held: Rows | Path) -> None:
         self._held = held
@@ -110,12 +109,7 @@ class Piece:
 
 
 class LocalStore:
-    """
-    Rows, with *memory* bytes for all that is done with them.
-
-    To be closed: then nothing of it is left. *directory* is where the files lie; the system's place for such where none
-    is given.
-    """
+    """Rows, with *memory* bytes for all work on them. *directory* is for its files. `close` removes everything."""
 
     def __init__(self, *, memory: int, directory: Path | None = None) -> None:
         self._directory = TemporaryDirectory(directory)
@@ -148,7 +142,7 @@ class LocalStore:
         return read(paths, self, builder, progress, dialect)
 
     def add(self, rows: Rows) -> None:
-        """Add *rows* behind those that are there; those of one source stay in this order."""
+        """Add *rows* behind the others. The rows of one source keep their order."""
         if self._small is not None:
             self._small.append(take(rows, np.flatnonzero(rows["kind"] != ODD)))
             if sum(map(len, self._small)) <= SMALL:
@@ -176,7 +170,7 @@ class LocalStore:
         return self._directory.path / f"{part}"
 
     def pieces(self) -> list[list[Piece]]:
-        """The rows of each part by source and time, in pieces; those of one time as they came."""
+        """Return the rows of each part in pieces, sorted by source and time. Rows of one time keep their order."""
         if self._arranged is None and self._small is not None:
             self._arranged = [[Piece(sort_rows(join(self._small)))]]
         elif self._arranged is None:
@@ -185,7 +179,7 @@ class LocalStore:
         return self._arranged
 
     def rows(self) -> Iterator[Rows]:
-        """All rows, some at a time: those of a source together, by time."""
+        """Yield all rows, some at a time: those of a source together, by time."""
         for part in self.pieces():
             for piece in part:
                 yield piece.load()
@@ -209,7 +203,7 @@ class LocalStore:
         return pieces
 
     def _ranges(self, path: Path) -> Iterator[Path]:
-        """The rows in the file *path* in several files, which follow each other by source and time."""
+        """Yield files with the rows in the file *path*, divided into ranges of source and time."""
         whole = np.memmap(path, ROW, "r")
         sample = whole[:: max(1, len(whole) // _SAMPLED)]
         source, t = sample["source"].copy(), sample["t"].copy()
@@ -274,7 +268,7 @@ class LocalStore:
         return {name: column[mine] for name, column in found.items()}
 
     def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:
-        """Some sources at a time, so that all processors have something to do; each is for itself."""
+        """Compute features for some sources at a time, so that all processors have work. Sources are independent."""
         cuts = np.unique(np.append(np.arange(0, counts.size, _FEATURES_AT_ONCE), counts.size))
         ends = np.searchsorted(counts.rows, cuts)
 
@@ -315,7 +309,7 @@ class LocalStore:
         return {name: rows[name] for name in ("source", "t", "page", "shape", "status")}
 
     def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[SourceRuns]:
-        """How many rows of each source in *parts* are in each interval."""
+        """Count the rows of each source in *parts* by interval."""
 
         def of_part(pieces: list[Piece]) -> list[SourceRuns]:
             return [runs(piece.load(), origin, step, below) for piece in pieces]
@@ -323,7 +317,7 @@ class LocalStore:
         return [one for part in on_all(of_part, parts) for one in part]
 
     def _on_shares(self, answer: Callable[[Iterator[Rows]], _Answer]) -> list[_Answer]:
-        """What *answer* says of the rows, in as many shares as there are processors."""
+        """Return what *answer* gives for the rows, in one share for each processor."""
         parts = self.pieces()
 
         def of_share(k: int) -> _Answer:
@@ -332,7 +326,7 @@ class LocalStore:
         return on_all(of_share, range(min(WORKERS, max(1, len(parts)))))
 
     def _distinct(self, select: Select) -> Iterator[list[Pairs]]:
-        """The different pairs that *select* finds in all rows; see `in_ranges`."""
+        """Yield the distinct pairs that *select* finds in all rows; see `in_ranges`."""
 
         def of_share(low: int, share: Iterator[Rows]) -> DistinctPairs:
             found = DistinctPairs(select, low)
@@ -352,7 +346,7 @@ def _assets_by_place(share: Iterator[Rows]) -> NDArray[np.int64]:
 
 
 def _are_pages(rows: Rows) -> NDArray[np.bool_]:
-    """Which requests are for pages that are there."""
+    """Return which requests are for existing pages."""
     return np.asarray((rows["kind"] == PAGE) & (rows["status"] < _ERRORS_FROM))
 
 
@@ -362,31 +356,31 @@ def _pages_by_shape(rows: Rows) -> list[_Pair]:
 
 
 def _pages_and_parents(rows: Rows) -> list[_Pair]:
-    """Pages that are there, in one group; and the pages that led anywhere, by their host."""
+    """Select existing pages in one group, and the pages of referrers by their host."""
     pages, led = rows["page"][_are_pages(rows)], rows["place"] > OTHERS
     return [(pages, np.zeros_like(pages)), (rows["parent"][led], rows["place"][led])]
 
 
 def _pages_and_parents_by_lead(own: NDArray[np.bool_], rows: Rows) -> list[_Pair]:
-    """Pages to which one of an *own* host led, and those that led to them, both by the shape of the latter."""
+    """Select pages with a referrer on an *own* host, and the pages of these referrers, both by the latter's shape."""
     led = np.asarray((rows["kind"] == PAGE) & own[rows["place"]])
     return [(rows["page"][led], rows["lead"][led]), (rows["parent"][led], rows["lead"][led])]
 
 
 def _columns(found: Sequence[SourceRuns]) -> Columns:
-    """The runs of all parts, by source; what two pieces have of one interval is one."""
+    """Return the runs of all parts, by source. Two pieces with rows in one interval give one run."""
     if not found:
         return {"source": np.zeros(0, np.uint64), "bin": np.zeros(0, np.int64), "n": np.zeros(0, np.int64)}
     sources, sizes, bins, n = join_runs(found)
     source = np.repeat(sources, sizes)
     if len(different(sources)) < len(sources):
-        begins = np.append(True, (source[1:] != source[:-1]) | (bins[1:] != bins[:-1]))
-        source, bins, n = source[begins], bins[begins], np.add.reduceat(n, np.flatnonzero(begins))
+        first = np.flatnonzero(begins(source, bins))
+        source, bins, n = source[first], bins[first], np.add.reduceat(n, first)
     return {"source": source, "bin": bins, "n": n}
 
 
 def on_all(answer: Callable[[Any], _Answer], some: Sequence[Any]) -> list[_Answer]:
-    """What *answer* says of each of *some*, on all processors."""
+    """Return what *answer* gives for each of *some*, on all processors."""
     if len(some) < 2:  # noqa: PLR2004 - a thread for one would only cost time
         return list(map(answer, some))
     with ThreadPoolExecutor(WORKERS, thread_name_prefix="hedgerow-parts") as pool:
@@ -394,7 +388,7 @@ def on_all(answer: Callable[[Any], _Answer], some: Sequence[Any]) -> list[_Answe
 
 
 def _trim_memory() -> None:
-    """Give free memory back to the system: glibc keeps arrays of some megabytes for later, in each thread."""
+    """Give free memory back to the system: glibc keeps freed arrays of some megabytes in each thread."""
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if trim is not None:
@@ -403,7 +397,7 @@ def _trim_memory() -> None:
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Report what goes wrong on disk in one line."""
+    """Report disk errors in one line."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """
-Row builder: texts become small numbers, and rows are made of them.
+Row builder: texts become small numbers, and lines become rows.
 
-What visitors send is of any number and length. So only so many texts of each kind are kept; those that come later share
-the number 1, "others". 0 is "none". Numbers are given in the order of the lines, however the log was divided.
+Visitors can send any number of texts of any length. So only a limited number of texts of each kind is kept; later ones
+share the number 1, "others". 0 is "none". Numbers are given in the order of the lines, however the log is divided.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from hedgerow.core.ip_bytes import format_ipv4, pack_ipv4
 from hedgerow.core.visit import Visit
 from hedgerow.logs.dialect import SourceKey
 from hedgerow.logs.formats import DEFAULT_PORT, account_of, address_of
-from hedgerow.report.tables.digests import DigestKey
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.line_scanner import AGENTS, CLIENTS, HOSTS, PLACES, SHAPES, USERS, Scanned
 from hedgerow.report.tables.rows import ROW, Rows, renumber
@@ -33,6 +32,7 @@ from hedgerow.report.tables.url_features import (
     PAGE,
     PREFETCH,
     REFERRED,
+    DigestKey,
     outline,
     split_referrer,
 )  # fmt: skip
@@ -55,7 +55,7 @@ NamedSessions = dict[int, tuple[int, list[bytes]]]
 
 
 class InternTable:
-    """Texts of one kind, numbered from 2 on as they come; at most *most* of them."""
+    """Texts of one kind, numbered from 2 on in the order of their arrival; at most *most*."""
 
     def __init__(self, most: int = _MOST_TEXTS) -> None:
         self.texts: list[bytes] = [b"", b""]
@@ -67,11 +67,11 @@ class InternTable:
 
     @property
     def keys(self) -> list[bytes | int]:
-        """What distinguishes the texts, from number 2 on."""
+        """The keys of the texts, from number 2 on."""
         return list(self._numbers)[1:]
 
     def number(self, text: bytes, key: bytes | int | None = None) -> int:
-        """The number of *text*, or of its *key*, where that is what distinguishes texts."""
+        """Return the number of *text*, or of its *key* if that distinguishes texts."""
         key = text if key is None else key
         found = self._numbers.get(key)
         if found is None:
@@ -84,10 +84,10 @@ class InternTable:
 
 class SessionCookies:
     """
-    Which sessions the page visits of sources name, by the number of the source; if there are too many, nothing is said.
+    The sessions that page visits of each source name. With too many sessions nothing is known.
 
-    A visitor who takes a site's cookie comes back with it; one who does not is given a new one with each request. So
-    the page visits of a source that begin a session are those that name none, and one for each session that it names.
+    A visitor that accepts cookies returns with the same session. One that does not gets a new session with each
+    request. So the page visits that begin a session are those that name none, and one for each named session.
     """
 
     def __init__(self, most: int = _MOST_SESSIONS) -> None:
@@ -110,9 +110,9 @@ class SessionCookies:
 
     def renewed(self, sources: NDArray[np.uint64], pages: NDArray[np.int64]) -> NDArray[np.float64]:
         """
-        The share of the page visits of each of *sources* that begin a session; *pages* are how many there are.
+        Return the share of page visits (*pages*) of each of *sources* that begin a session.
 
-        nan where nothing can be said: of nobody, where hardly any page visit comes with a session that came before.
+        nan for all sources if hardly any page visit names a session that came before.
         """
         named = np.array([self._named.get(source, 0) for source in sources.tolist()], np.int64)
         different = np.array([len(self._different.get(source, ())) for source in sources.tolist()], np.int64)
@@ -132,8 +132,8 @@ class SessionCookies:
 
 class RowBuilder:
     """
-    The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources, which
-    are what *by* says. *key* is that of all digests.
+    The texts of a log: *agents*, *places* (hosts of referrers), *shapes* (an example of each), and its sources, of the
+    kind *by*. *key* is the key of all digests.
     """
 
     def __init__(self, by: SourceKey = "visitor", key: DigestKey | None = None) -> None:
@@ -156,8 +156,10 @@ class RowBuilder:
 
     def number(self, scanned: Scanned, odd: Sequence[tuple[int, Visit]]) -> tuple[int, int]:
         """
-        Replace the symbols in scanned rows by the numbers of their texts, and fill in the rows of *odd* lines: the
-        place of the row, and the visit. Gives the first and the last time of the others, where there are any.
+        Replace the symbols in scanned rows by the numbers of their texts, and fill in the rows of *odd* lines (place
+        and visit).
+
+        Return the first and last time of the other rows.
         """
         symbols, rows = scanned.symbols, scanned.rows
         keys = (symbols["digest"] + symbols["kind"].astype(np.uint64) * np.uint64(_KIND_BITS)).tolist()
@@ -182,7 +184,7 @@ class RowBuilder:
         return span
 
     def _number(self, symbol: Any, data: NDArray[np.uint8]) -> int:
-        """The number of the text of a symbol in the piece *data*."""
+        """Return the number of the text of a symbol in the piece *data*."""
         kind, start, end = int(symbol["kind"]), symbol["start"], symbol["end"]
         text = data[start:end].tobytes()
         if kind == AGENTS:
@@ -201,7 +203,7 @@ class RowBuilder:
         return NONE
 
     def rows_of(self, visits: Sequence[Visit]) -> Rows:
-        """The rows of visits that were parsed line by line."""
+        """Return the rows of visits that were parsed line by line."""
         return np.array([self._row(visit) for visit in visits], ROW)
 
     def _row(self, visit: Visit) -> tuple[int, ...]:
@@ -223,7 +225,7 @@ class RowBuilder:
         return source, at, page, parent, order, shape, lead, place, agent, status, kind, flags, 0
 
     def _target(self, text: bytes) -> tuple[int, int, int, int]:
-        """Page, order, shape and flags of a target; what came lately is remembered."""
+        """Return page, order, shape and flags of a target. Recent results are cached."""
         found = self._targets.get(text)
         if found is None:
             if len(self._targets) >= _MOST_REMEMBERED:
@@ -234,7 +236,7 @@ class RowBuilder:
         return found
 
     def _referrer(self, text: bytes) -> tuple[int, int, int]:
-        """Parent, place and lead of a referrer: the page that it names, its host, and the shape of the page."""
+        """Return parent, place and lead of a referrer: its page, its host, and the shape of the page."""
         found = self._referrers.get(text)
         if found is None:
             if len(self._referrers) >= _MOST_REMEMBERED:
@@ -249,13 +251,13 @@ class RowBuilder:
         return found
 
     def _visitor(self, address: str) -> str:
-        """The source that an address is where nothing else is known of the visitor."""
+        """Return the source of an address if nothing else is known about the visitor."""
         if self.by == "address":
             return address
         return network_of(address) or address if self.by == "network" else prefix_of(address)
 
     def source_of(self, visit: Visit) -> int:
-        """The number of the source that a visit is of."""
+        """Return the number of the source of a visit."""
         if self.by in {"visitor", "session"}:
             return self.source(visit.visitor, visit.address)
         if self.by == "account":
@@ -263,7 +265,7 @@ class RowBuilder:
         return self.source(self._visitor(visit.address), visit.address)
 
     def source(self, visitor: str, address: str) -> int:
-        """The number of *visitor*, who has *address*."""
+        """Return the number of *visitor*, who has *address*."""
         found = self._sources.get(visitor)
         if found is None:
             number = _ipv4(visitor.removesuffix(_OF_A_NETWORK) if self.by == "network" else visitor)
@@ -276,18 +278,18 @@ class RowBuilder:
 
     @property
     def others(self) -> list[tuple[str, str]]:
-        """The sources that are no plain IPv4 addresses, by their numbers: each as `source` takes it."""
+        """The sources that are not plain IPv4 addresses, by their numbers: each as `source` takes it."""
         return list(zip(self._visitors, self._addresses, strict=True))
 
     def name(self, source: int) -> str:
-        """The name of a source: an address, a prefix, a network, an account, a session."""
+        """Return the name of a source: an address, prefix, network, account or session."""
         other = source - int(OTHER_CLIENT)
         if other >= 0:
             return self._visitors[other]
         return f"{_dotted(source)}{_OF_A_NETWORK if self.by == 'network' else ''}"
 
     def names(self, sources: NDArray[np.uint64]) -> list[str]:
-        """The names of *sources*, which rise: what `name` says of each, in a quarter of the time."""
+        """Return the names of *sources* (ascending), in a quarter of the time of `name`."""
         others = int(np.searchsorted(sources, OTHER_CLIENT))
         plain = sources[:others].astype(">u4").tobytes()
         end = _OF_A_NETWORK if self.by == "network" else ""
@@ -295,14 +297,14 @@ class RowBuilder:
         return found + [self._visitors[other] for other in (sources[others:] - OTHER_CLIENT).tolist()]
 
     def address(self, source: int) -> str:
-        """An address of a source; the first that it had."""
+        """Return the first address of a source."""
         other = source - int(OTHER_CLIENT)
         return _dotted(source) if other < 0 else self._addresses[other]
 
 
 @lru_cache(maxsize=1 << 16)
 def _ipv4(visitor: str) -> int:
-    """The number of an IPv4 address; OTHER_CLIENT where it is none."""
+    """Return the number of an IPv4 address, OTHER_CLIENT for anything else."""
     try:
         return int.from_bytes(pack_ipv4(visitor))
     except (OSError, ValueError):

@@ -1,13 +1,17 @@
 """
-Rows: what is kept of each line of a log, in 64 bytes, as many as a processor fetches at once.
+Rows: each line of a log in 64 bytes, the size of a cache line, and distinct pages of rows.
 
-To move a row costs little more than to look at it. So rows are arrays of records, divided into parts by their source
-and brought into the order of source and time part by part.
+Moving a row costs little more than reading it. So rows are arrays of records, divided into parts by source and sorted
+by source and time part by part.
+
+A pair is a page and its group (its shape, or the host of the referrer) in one number: the digest of the page with the
+group in its lowest bits. At most `MOST` pairs of a kind are kept at once. If there are more, pages with the lowest
+digests are counted first, and all rows are read again for the higher ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,25 +58,25 @@ _MOST_LATE = 1000
 
 
 def take(rows: Rows, order: NDArray[np.int64]) -> Rows:
-    """The rows at the places *order*; numpy copies records without fields five times as fast."""
+    """Return the rows at the places *order*. Numpy copies records without fields five times as fast."""
     return rows.view(_BYTES)[order].view(ROW)
 
 
 def join(some: Sequence[Rows]) -> Rows:
-    """The rows in *some*, one behind the other."""
+    """Concatenate rows."""
     if len(some) == 1:
         return some[0]
     return np.concatenate([rows.view(_BYTES) for rows in some]).view(ROW) if some else np.zeros(0, ROW)
 
 
 def part_of(source: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The part in which the rows of each source are."""
+    """Return the part of each source."""
     return (source * _FACTOR >> _TO_PART).astype(np.int64)
 
 
 @Kernel
 def _renumber(rows: Any, numbers: Any, network: bool) -> Any:
-    """Replace the symbols in *rows* by their *numbers*; the first and the last time. Networks are IPv4 /24."""
+    """Replace the symbols in *rows* by their *numbers*. Return the first and last time. Networks are IPv4 /24."""
     first = 1 << 62
     last = -first
     for i in range(len(rows)):
@@ -90,14 +94,14 @@ def _renumber(rows: Any, numbers: Any, network: bool) -> Any:
 
 
 def renumber(rows: Rows, numbers: NDArray[np.uint64], *, network: bool) -> tuple[int, int]:
-    """Replace the symbols in scanned *rows*; the first and the last time, where there are any."""
+    """Replace the symbols in scanned *rows*. Return the first and last time."""
     first, last = _renumber.compiled(rows, numbers, network)
     return int(first), int(last)
 
 
 @Kernel
 def _divide(rows: Any, ends: Any, out: Any) -> None:
-    """Bring *rows* to *out* by part; *ends* (zeros) gets where each part ends."""
+    """Copy *rows* to *out* by part. *ends* (zeros) gets the end of each part."""
     for i in range(len(rows)):
         if rows[i].kind != ODD:
             ends[np.int64(rows[i].source * _FACTOR >> _TO_PART)] += 1
@@ -111,7 +115,7 @@ def _divide(rows: Any, ends: Any, out: Any) -> None:
 
 
 def divide(rows: Rows) -> list[Rows]:
-    """*rows* by part, in each as they came, without those that are `ODD`."""
+    """Divide *rows* by part, in their order, without `ODD` ones."""
     ends, out = np.zeros(PARTS, np.int64), np.empty(len(rows), ROW)
     _divide.compiled(rows, ends, out)
     return np.split(out, ends)[:PARTS]
@@ -119,7 +123,7 @@ def divide(rows: Rows) -> list[Rows]:
 
 @Kernel
 def _group(sources: Any, slots: Any, found: Any, groups: Any) -> int:
-    """Put the different *sources* into *found* and which of them each is into *groups*; gives how many there are."""
+    """Put the distinct *sources* into *found*, and the index of each source into *groups*. Return their number."""
     mask = len(slots) - 1
     count = 0
     for i in range(len(sources)):
@@ -136,7 +140,7 @@ def _group(sources: Any, slots: Any, found: Any, groups: Any) -> int:
 
 @Kernel
 def _bring(rows: Any, groups: Any, places: Any, out: Any) -> None:
-    """Put each row where the next one of its group goes in *out*."""
+    """Copy each row to the next place of its group in *out*."""
     for i in range(len(rows)):
         out[places[groups[i]]] = rows[i]
         places[groups[i]] += 1
@@ -144,7 +148,7 @@ def _bring(rows: Any, groups: Any, places: Any, out: Any) -> None:
 
 @Kernel
 def _late(rows: Any, bounds: Any, out: Any) -> int:
-    """Put the sources (between *bounds*) whose rows are not in the order of time into *out*; gives how many."""
+    """Put the sources (between *bounds*) whose rows are not sorted by time into *out*. Return their number."""
     count = 0
     for s in range(len(bounds) - 1):
         for i in range(bounds[s] + 1, bounds[s + 1]):
@@ -156,12 +160,12 @@ def _late(rows: Any, bounds: Any, out: Any) -> int:
 
 
 def sort_rows(rows: Rows) -> Rows:
-    """*rows* by source and time; of the same time as they came."""
+    """Sort *rows* by source and time; rows of the same time keep their order."""
     return take(rows, np.lexsort((rows["t"], rows["source"])))
 
 
 def arranged(some: Sequence[Rows]) -> Rows:
-    """What `sort_rows` gives for all rows in *some*, by compiled functions, without joining them first."""
+    """Return what `sort_rows` gives for all rows in *some*, with compiled functions and without joining them first."""
     sources = np.concatenate([rows["source"] for rows in some])
     found, groups = np.empty(len(sources), np.uint64), np.empty(len(sources), np.int64)
     slots = np.zeros(2 << len(sources).bit_length(), np.int32)
@@ -186,13 +190,13 @@ def arranged(some: Sequence[Rows]) -> Rows:
 
 
 def blocks(rows: Rows) -> Iterator[Rows]:
-    """Some of *rows* at a time, so that what is computed of them stays near the processor."""
+    """Yield some of *rows* at a time, so that intermediate results stay in the cache."""
     for begin in range(0, len(rows), _BLOCK):
         yield rows[begin : begin + _BLOCK]
 
 
 class SourceRuns(NamedTuple):
-    """By source (rising, *runs* of each) and interval (*bins*): how many rows (*counts*)."""
+    """The number of rows (*counts*) by source (ascending, *runs* of each) and interval (*bins*)."""
 
     sources: NDArray[np.uint64]
     runs: NDArray[np.int64]
@@ -200,55 +204,149 @@ class SourceRuns(NamedTuple):
     counts: NDArray[Any]
 
 
+def begins(*columns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows of *columns* differ from the row before; the first one does."""
+    found = np.ones(len(columns[0]), np.bool_)
+    np.not_equal(columns[0][1:], columns[0][:-1], out=found[1:])
+    for column in columns[1:]:
+        found[1:] |= column[1:] != column[:-1]
+    return found
+
+
 def runs(rows: Rows, origin: int, step: int, below: int = ANY) -> SourceRuns:
     """
-    By source and interval, in this order: how many of the arranged *rows*; of those whose kind is *below*.
+    Count the sorted *rows* whose kind is less than *below*, by source and interval, in this order.
 
-    Intervals are of *step* microseconds, from *origin* on.
+    Intervals have *step* microseconds and start at *origin*.
     """
-    found: list[tuple[NDArray[Any], ...]] = []
+    found: list[tuple[NDArray[Any], ...]] = [(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for some in blocks(rows):
-        source, bins = some["source"], (some["t"] - origin) // step
+        source, bins = some["source"].copy(), (some["t"] - origin) // step
         if below < ANY:
             wanted = some["kind"] < below
             source, bins = source[wanted], bins[wanted]
-        begins = np.flatnonzero(np.append(True, (source[1:] != source[:-1]) | (bins[1:] != bins[:-1]))[: len(bins)])
-        found.append((source[begins], bins[begins], np.diff(begins, append=len(bins))))
-    source, bins, counts = map(np.concatenate, zip(*found, strict=True)) if found else (np.zeros(0, np.int64),) * 3
-    # A run may go on in the next block.
-    begins = np.flatnonzero(np.append(True, (source[1:] != source[:-1]) | (bins[1:] != bins[:-1]))[: len(bins)])
-    source, bins = source[begins], bins[begins]
-    counts = np.add.reduceat(counts, begins) if len(begins) else counts
-    first = np.flatnonzero(np.append(True, source[1:] != source[:-1])[: len(source)])
-    # They are many: in half the bytes, where they fit.
+        first = np.flatnonzero(begins(source, bins))
+        found.append((source[first], bins[first], np.diff(first, append=len(bins))))
+    source, bins, counts = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    # A run may continue in the next block.
+    first = np.flatnonzero(begins(source, bins))
+    source, bins, counts = source[first], bins[first], np.add.reduceat(counts, first) if len(first) else counts
+    first = np.flatnonzero(begins(source))
+    # There are many: use half the bytes where the numbers fit.
     small = bool(len(bins)) and int(bins.min()) >= -_HALF and int(bins.max()) < _HALF
     bins, counts = bins.astype(np.int32 if small else np.int64), counts.astype(np.int32)
-    return SourceRuns(source[first].astype(np.uint64), np.diff(first, append=len(source)), bins, counts)
+    return SourceRuns(source[first], np.diff(first, append=len(source)), bins, counts)
 
 
 def join_runs(found: Sequence[SourceRuns]) -> SourceRuns:
-    """The runs of several pieces that share no source, or go on where the one before ends; by source."""
+    """Join the runs of several pieces by source. Pieces share no source, or continue where the one before ends."""
     sources, sizes, bins, counts = (np.concatenate([one[k] for one in found]) for k in range(4))
     order = np.argsort(sources, kind="stable")
     ends = np.cumsum(sizes)[order]
     sizes = sizes[order]
-    # Where each run is to come from.
+    # The old position of each run.
     places = np.repeat(ends - np.cumsum(sizes), sizes) + np.arange(len(bins))
     return SourceRuns(sources[order], sizes, bins[places], counts[places])
 
 
 def first_pages(rows: Rows, wanted: NDArray[np.uint64], taken: NDArray[np.int64], most: int, below: int) -> Rows:
     """
-    Of the arranged *rows* the first *most* whose kind is *below*, of each *wanted* source (rising).
+    Return the first *most* rows of each *wanted* source (ascending) whose kind is less than *below*.
 
-    *taken* says, and is told, how many of each there are already.
+    *rows* are sorted. *taken* counts the rows of each source that earlier calls returned, and is updated.
     """
-    source = np.ascontiguousarray(rows["source"])
-    starts, ends = np.searchsorted(source, wanted), np.searchsorted(source, wanted, side="right")
-    found = []
-    for k in np.flatnonzero((ends > starts) & (taken < most)).tolist():
-        mine = rows[starts[k] : ends[k]]
-        mine = take(mine, np.flatnonzero(mine["kind"] < below)[: most - taken[k]])
-        taken[k] += len(mine)
-        found.append(mine)
-    return join(found)
+    places = np.flatnonzero(rows["kind"] < below)
+    source = rows["source"][places]
+    first = np.flatnonzero(begins(source))
+    sizes = np.diff(first, append=len(source))
+    which = np.searchsorted(wanted, source[first])
+    mine = np.flatnonzero(which < len(wanted))
+    mine = mine[wanted[which[mine]] == source[first[mine]]]
+    first, which = first[mine], which[mine]
+    sizes = np.minimum(sizes[mine], most - taken[which])
+    taken[which] += sizes
+    return take(rows, places[np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())])
+
+
+Pairs = NDArray[np.uint64]
+Select = Callable[[Rows], Sequence[tuple[NDArray[np.uint64], NDArray[Any]]]]
+"""Digests and groups of some rows, for one kind of pairs or several."""
+
+MOST = 1 << 21
+GROUPS = 1 << 18
+"""More than there may be texts of one kind."""
+
+_GROUP = np.uint64(GROUPS - 1)
+
+
+def group_of(pairs: Pairs) -> NDArray[np.int64]:
+    return (pairs & _GROUP).astype(np.int64)
+
+
+def page_of(pairs: Pairs) -> NDArray[np.uint64]:
+    """Return the digests of pages, as far as pairs contain them."""
+    return pairs & ~_GROUP
+
+
+def by_group(pairs: Pairs) -> NDArray[np.int64]:
+    """Count the pages of each group."""
+    return np.bincount(group_of(pairs), minlength=GROUPS)
+
+
+def different(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the distinct *values*, sorted; numpy's `unique` takes far longer."""
+    ordered = np.sort(values)
+    return ordered[begins(ordered)]
+
+
+class DistinctPairs:
+    """The distinct pairs that *select* finds in rows, of pages with digests from *low* on."""
+
+    def __init__(self, select: Select, low: int = 0) -> None:
+        self._select = select
+        self._low = low
+        self.high: int | None = None
+        """Where the digests end that are counted; None where all are."""
+        self._found: list[list[Pairs]] = [[np.zeros(0, np.uint64)] for _ in select(np.zeros(0, ROW))]
+        self._size = 0
+
+    def add(self, rows: Rows) -> None:
+        for found, (digest, group) in zip(self._found, self._select(rows), strict=True):
+            pairs = digest & ~_GROUP | group.astype(np.uint64)
+            if self._low:
+                pairs = pairs[pairs >= np.uint64(self._low)]
+            if self.high is not None:
+                pairs = pairs[pairs < np.uint64(self.high)]
+            # Most repetitions follow each other.
+            found.append(different(pairs[begins(pairs)]))
+            self._size += len(found[-1])
+        if self._size > 2 * MOST:
+            self.pairs()
+
+    def pairs(self, high: int | None = None) -> list[Pairs]:
+        """Return the pairs of each kind, sorted, of pages below the digest *high* if given."""
+        kinds = [different(np.concatenate(found)) for found in self._found]
+        longest = max(kinds, key=len)
+        if len(longest) > MOST:
+            self.high = max(int(page_of(longest)[MOST // 2]), self._low + GROUPS)
+        ends = [end for end in (self.high, high) if end is not None]
+        if ends:
+            kinds = [pairs[: np.searchsorted(pairs, np.uint64(min(ends)))] for pairs in kinds]
+        self._found, self._size = [[pairs] for pairs in kinds], sum(map(len, kinds))
+        return kinds
+
+
+def in_ranges(count: Callable[[int], Sequence[DistinctPairs]]) -> Iterator[list[Pairs]]:
+    """
+    Yield the distinct pairs of each kind, one range of digests after the other.
+
+    *count* counts the pairs from a digest on, in several shares of the rows.
+    """
+    low: int | None = 0
+    while low is not None:
+        shares = count(low)
+        for share in shares:
+            share.pairs()
+        low = min((share.high for share in shares if share.high is not None), default=None)
+        kinds = zip(*(share.pairs(low) for share in shares), strict=True)
+        yield [different(np.concatenate(pairs)) for pairs in kinds]

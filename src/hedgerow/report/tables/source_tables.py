@@ -1,15 +1,14 @@
 """
-Tables: a log as the rest of the report sees it, one row of figures for each source.
+Source tables: a log as the rest of the report sees it, one row of figures for each source.
 
-Which host is the site's own, which pages are listings and which groups of pages are large is found from the log itself:
+The log itself shows the site's own hosts, its listings and its large groups of pages:
 
-- A host is the site's own where most of the pages that it leads from are pages that were asked for here. Where there is
-  none such it is the one that most assets came from: a page's images and styles name it. Where most lines name a
-  virtual host those are the site's own, but for what hardly anybody asks for: a client may ask for any host it likes.
-- A group is large where its pages are many: at least `LARGE` different ones. These are a forum's topics, a shop's
-  articles, a network's profiles: what a crawler is after.
-- A listing is a page that leads to many others: pages of its shape led to at least `LEADS` different pages each, on
-  average.
+- A referring host is the site's own if most of its pages were requested here. Without such a host it is the referrer of
+  most assets: a page's images and styles name it. If most lines name a virtual host, these are the site's own, except
+  rare ones: a client may ask for any host.
+- A group is large if it has at least `LARGE` distinct pages. These are the topics of a forum, the articles of a shop,
+  the profiles of a network: what a crawler is after.
+- A listing leads to many pages: pages of its shape led to at least `LEADS` distinct pages each, on average.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _LEAST_ASKED = 0.001
 
 class Tables:
     """
-    The tables of some logs. To be closed. The rows are on this machine, unless *store* holds them elsewhere.
-    *hide_agents*: no user agent tells the sessions of a source apart.
+    The tables of some logs, on this machine unless *store* holds the rows elsewhere. To be closed.
 
-    *sources* are names, sorted by number (IPv4 addresses by their value, then all others as they came); all arrays are
-    in that order. *tally* says what was read. Times are seconds since 1970.
+    *sources* are names, sorted by number (IPv4 addresses by value, then others by arrival); all arrays have this order.
+    *read_counts* counts the lines that were read. Times are seconds since 1970. *hide_agents*: user agents do not
+    separate sessions.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Tables:
         self.builder = RowBuilder(dialect.by)
         self.store: TableStore = store or LocalStore(memory=memory)
         try:
-            self.tally: ReadCounts = self.store.read(paths, self.builder, progress, dialect)
+            self.read_counts: ReadCounts = self.store.read(paths, self.builder, progress, dialect)
             self.hosts = self._own_hosts([host.lower() for host in hosts])
             """The site's own hosts, the busiest first."""
             self.figures = self._count()
@@ -103,7 +102,7 @@ class Tables:
     @property
     def tells_referrers(self) -> bool:
         """Whether the lines of the log say where visits come from: by their format, or because one of them does."""
-        forms = set(self.tally.formats)
+        forms = set(self.read_counts.formats)
         return bool(forms & _WITH_REFERRERS or (forms - _WITHOUT_REFERRERS and any(self.builder.places.texts)))
 
     @cached_property
@@ -132,25 +131,6 @@ class Tables:
     def span(self) -> float:
         """Seconds from the first request to the last."""
         return float(self.last.max()) - self.origin if len(self.figures.sources) else 0.0
-
-    def bins(self, interval_s: float) -> int:
-        """How many intervals of so many seconds the log has."""
-        return int(self.span // interval_s) + 1
-
-    def series(self, interval_s: float, which: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """
-        Requests in each interval from `origin` on: a row for each source, or for each of *which* (their places among
-        the sources, rising). Dense: ask for as many at once as there is room for.
-        """
-        chosen = np.arange(len(self.figures.sources)) if which is None else np.asarray(which, np.int64)
-        dense = np.zeros((len(chosen), self.bins(interval_s)))
-        place, bins, requests = self.sparse(interval_s)
-        wanted = np.full(len(self.figures.sources), -1, np.int64)
-        wanted[chosen] = np.arange(len(chosen))
-        row = wanted[place]
-        there = row >= 0
-        dense[row[there], bins[there]] = requests[there]
-        return dense
 
     def days(self, automatic: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """
@@ -190,7 +170,7 @@ class Tables:
         if given:
             return given
         named = self.builder.hosts
-        if 2 * named.total() >= self.tally.parsed > 0:
+        if 2 * named.total() >= self.read_counts.parsed > 0:
             often = [(-lines, host) for host, lines in named.items() if lines >= _LEAST_ASKED * named.total()]
             return [host for _, host in sorted(often)]
         found = self.store.hosts(self.builder.key.digest(b"/"))
@@ -210,7 +190,7 @@ class Tables:
         profile[:2] = False
         return self.store.count(
             SiteFacts(
-                exact=self.tally.exact,
+                exact=self.read_counts.exact,
                 agents=len(builder.agents),
                 places=places,
                 listing=self._listings(places),

@@ -1,9 +1,9 @@
 """
-Spark store: the rows of a log on the workers of Apache Spark, and what is asked about them in its SQL.
+Spark store: the rows of a log on the workers of Apache Spark, and queries about them in SQL.
 
-Workers are taken to see the logs under the same paths, and to have this very version of Hedgerow with its `report`
-extra. They read the log (`spark_reading`), and count what each source did (`counting`): all rows of a source come to
-one of them. What comes back to this machine is a row of figures for each source.
+Workers must see the logs under the same paths, and have this version of Hedgerow with its `report` extra. They read the
+log (`spark_ingest`) and count what each source did (`figures`): all rows of a source come to one worker. One row of
+figures for each source returns to this machine.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ _RAISED = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
 
 class SparkStore(SqlQueries):
     """
-    Rows on the Spark cluster at *master*, such as `spark://host:7077` or `local[2]`.
+    Rows on the Spark cluster at *master*, such as `spark://host:7077` or `local[2]`. To be closed.
 
-    To be closed: then nothing of it is left on the workers. *memory* is what Spark may take on this machine; what it
-    takes on the others is up to their own settings.
+    *memory* is the limit of Spark on this machine. The workers have their own settings.
     """
 
     def __init__(self, master: str, *, memory: int) -> None:
@@ -107,7 +106,7 @@ class SparkStore(SqlQueries):
         self._series: DataFrame | None = None
 
     def _look_for_them(self) -> None:
-        """Java and the master, before Spark does: it takes a minute, and many lines, to say that one is not there."""
+        """Look for Java and the master first: Spark needs a minute, and many lines, to say that one is missing."""
         if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
             raise StoreError("Spark needs Java; install Java 17 or newer, or name its place by JAVA_HOME")
         if not self._master.startswith(_STANDALONE):
@@ -131,9 +130,9 @@ class SparkStore(SqlQueries):
     def read(
         self, paths: Sequence[str], builder: RowBuilder, progress: Progress | None, dialect: Dialect
     ) -> ReadCounts:
-        """Read all of *paths* on the workers; LogError where one of them cannot be read at all."""
-        tally = ReadCounts()
-        parts = [msgspec.to_builtins(part) for part in parts_of(paths, dialect, tally)]
+        """Read all of *paths* on the workers. LogError if one of them cannot be read at all."""
+        read_counts = ReadCounts()
+        parts = [msgspec.to_builtins(part) for part in parts_of(paths, dialect, read_counts)]
         schema = "index BIGINT, named STRING, path STRING, start BIGINT, end BIGINT"
         with self._told():
             spread = self._spark.sparkContext.parallelize(parts, max(1, len(parts)))
@@ -143,7 +142,7 @@ class SparkStore(SqlQueries):
             sent.persist(StorageLevel.MEMORY_AND_DISK)
             found = sent.where("meaning IS NOT NULL").select("meaning").toArrow()
             meanings = [msgspec.msgpack.decode(one, type=Meaning) for one in found.column(0).to_pylist()]
-            numbers = join(meanings, builder, tally)
+            numbers = join(meanings, builder, read_counts)
             rows = sent.where("meaning IS NULL").drop("meaning").mapInArrow(partial(renumber, numbers), NUMBERED)
             rows.persist(StorageLevel.MEMORY_AND_DISK)
             rows.createOrReplaceTempView("rows")
@@ -151,11 +150,10 @@ class SparkStore(SqlQueries):
             rows.count()
             sent.unpersist()
         if progress is not None:
-            progress(tally)
-        return tally
+            progress(read_counts)
+        return read_counts
 
     def ask(self, query: str, parameters: list[Any] | None = None) -> dict[str, NDArray[Any]]:
-        """The columns of the answer."""
         values = [value - 2 * _BEYOND_SIGN if value >= _BEYOND_SIGN else value for value in parameters or []]
         with self._told():
             return _columns(self._spark.sql(query.replace("//", "div"), values).toArrow())
@@ -163,14 +161,13 @@ class SparkStore(SqlQueries):
     def ask_about(
         self, sources: NDArray[np.uint64], query: str, parameters: list[Any] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """The same; *sources* are the table `chosen`."""
         with self._told():
             chosen = self._spark.createDataFrame(pa.table({"source": signed("source", sources)}))
             chosen.createOrReplaceTempView("chosen")
         return self.ask(query, parameters)
 
     def count(self, facts: SiteFacts) -> Figures:
-        """The figures of every source, counted on the workers."""
+        """Count the figures of every source on the workers."""
         with self._told():
             rows = self._spark.table("rows").repartition("source").sortWithinPartitions("source", "t", "number")
             found = _figures(rows.mapInArrow(partial(_count, facts), _FIGURES))
@@ -178,7 +175,7 @@ class SparkStore(SqlQueries):
         return found
 
     def series(self, origin: int, step: int) -> dict[str, NDArray[Any]]:
-        """By source and interval; the workers keep theirs for `features`."""
+        """Count by source and interval. The workers keep their counts for `features`."""
         with self._told():
             if self._series is not None:
                 self._series.unpersist()
@@ -187,11 +184,11 @@ class SparkStore(SqlQueries):
             return _columns(self._series.toArrow().sort_by([("source", "ascending"), ("bin", "ascending")]))
 
     def features(self, counts: Counts, plan: SeriesPlan, levels: Levels, least: int) -> Features:  # noqa: ARG002 - see below
-        """The features of the sources, made on the workers: the counts that `series` gave are still there."""
+        """Compute the features of the sources on the workers, from the counts that `series` left there."""
         assert self._series is not None
         with self._told():
-            told = self._series.mapInArrow(partial(_features, plan, levels, least), _SHAPES).toArrow()
-        table = told.sort_by("source").combine_chunks()
+            features = self._series.mapInArrow(partial(_features, plan, levels, least), _SHAPES).toArrow()
+        table = features.sort_by("source").combine_chunks()
         source, start, requests = (table.column(name).to_numpy() for name in ("source", "start", "requests"))
         rows = pa.compute.list_flatten(table.column("features")).to_numpy().reshape(len(source), len(NAMES))
         places = np.searchsorted(self._sources, unsigned("source", source)).astype(np.int64)
@@ -199,7 +196,7 @@ class SparkStore(SqlQueries):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """What goes wrong in Spark, in one line."""
+        """Report errors of Spark in one line."""
         try:
             yield
         except (PySparkException, Py4JError, OSError) as error:
@@ -211,7 +208,7 @@ def _columns(table: pa.Table) -> dict[str, NDArray[Any]]:
 
 
 def _count(facts: SiteFacts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On a worker: the figures (`_FIGURES`) of the sources in *batches*."""
+    """On a worker: yield the figures (`_FIGURES`) of the sources in *batches*."""
     found = count((_rows(batch) for batch in batches if batch.num_rows), facts)
     each = np.arange(len(found.sources) + 1)
     ends, behind = np.searchsorted(found.sessions[:, 0], each), np.searchsorted(found.who[:, 0], each)
@@ -233,7 +230,7 @@ def _count(facts: SiteFacts, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 def _features(
     plan: SeriesPlan, levels: Levels, least: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """On a worker: the features (`_SHAPES`) of the sources whose series are in *batches*."""
+    """On a worker: yield the features (`_SHAPES`) of the sources whose series are in *batches*."""
     some = [[batch.column(name).to_numpy(zero_copy_only=False) for name in ("source", "bin", "n")] for batch in batches]
     if not some:
         return
@@ -254,12 +251,12 @@ def _rows(batch: pa.RecordBatch) -> Rows:
 
 
 def _lists(table: NDArray[Any], ends: NDArray[np.int64]) -> pa.ListArray:
-    """The rows of *table* in one list after the other, which end at *ends*."""
+    """Return the rows of *table* as successive lists that end at *ends*."""
     return pa.ListArray.from_arrays(pa.array((ends * table.shape[1]).astype(np.int32)), pa.array(table.ravel()))
 
 
 def _figures(counted: DataFrame) -> Figures:
-    """The figures of all workers, in the order of the sources."""
+    """Return the figures of all workers, sorted by source."""
     table = counted.toArrow().sort_by("source").combine_chunks()
     columns = {name: table.column(name) for name in ("source", "first", "last")}
     source, first, last = (column.to_numpy() for column in columns.values())
@@ -281,7 +278,7 @@ def _figures(counted: DataFrame) -> Figures:
 
 
 def _reason(error: BaseException) -> str:
-    """Why it did not work, in one line. What went wrong on a worker stands at the end of its trace."""
+    """Return the reason of an error in one line. An error on a worker is at the end of its trace."""
     text = str(error)
     if "JAVA_GATEWAY_EXITED" in text:
         return "Java does not start; install Java 17 or newer"

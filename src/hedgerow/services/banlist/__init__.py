@@ -1,9 +1,9 @@
 """
-The ban-list client and its server: for a site that must not wait for a network call.
+The ban-list client and its server, for a site that must not wait for a network call.
 
-Knows the two sides of one wire (`wire`): at the site the lists in memory (`local`), the thread that keeps them current
-and sends visits (`link`), the middleware for ASGI and WSGI (`middleware`), a sidecar for other servers (`sidecar`) and
-files for them (`files`); at `hedgerow serve` what has changed (`feed`) and who may know it (`desk`). Never judges: the
-client does what lists and blocks say, and the gate of the server decides on the visits that it is sent. Made by the
-site's own code or the command line. Tests: `tests/adapters/banlist/`.
+At the site: `client`, its lists in memory (`local_lists`), the threads that update them and send visits
+(`server_link`), middleware and sidecar (`middleware`), and files for other servers (`list_files`). At `hedgerow serve`:
+the changes (`change_feed`) and the HTTP endpoint (`endpoint`). Both sides share `messages`. The client never judges: it
+does what lists and blocks say, and the server decides on the visits that it receives.
+Tests: `tests/services/banlist/`.
 """

@@ -1,10 +1,10 @@
 """
-Where ban-list clients speak to `hedgerow serve`: lists down, visits up.
+The endpoint of `hedgerow serve` for ban-list clients.
 
-    GET  /client/lists?since=VERSION   lines without end: what has changed since, or everything
-    POST /client/visits                a batch of visits, decided on and written down as if they had come here
+    GET  /client/lists?since=VERSION   the changes since a version, or everything, as lines without end
+    POST /client/visits                a batch of visits, which are decided on and recorded as if they had come here
 
-A client shows its own token, and is known by its name from then on.
+Each client has a token, which also names it in the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 from urllib.parse import parse_qs
@@ -21,7 +21,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from hedgerow.core.gate import reclassified
-from hedgerow.core.visit import Kind, Visit
+from hedgerow.core.visit import ANSWERED, Kind, Visit
 from hedgerow.errors import StoreAwayError
 from hedgerow.request.account import visitor_of
 from hedgerow.services.banlist.change_feed import ChangeFeed
@@ -33,7 +33,9 @@ from hedgerow.services.banlist.messages import (
     ListMessage,
     VisitMessage,
     VisitsReceived,
+    encode_message,
 )
+from hedgerow.services.forward_auth import send_response
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Receive, Scope, Send
 from hedgerow.web.response_headers import header, is_html
@@ -42,24 +44,24 @@ from hedgerow.web.waiter import ON_LOOP
 log = logging.getLogger(__name__)
 
 PATH: Final = "/client/"
-_LARGEST = 16_000_000
-_LOOK_EVERY = 0.2
+_MAX_BODY = 16_000_000
+_INTERVAL = 0.2
 _LINES_AT_ONCE = 500
-_BREATHER = 50
-_OLDEST, _NEWEST = 600.0, 2.0
+_VISITS_AT_ONCE = 50
+_MAX_AGE, _MAX_LEAD = 600.0, 2.0
 _GOOD = range(200, 300)
 _PROBLEMS = {
     400: "This is no batch of visits.",
     401: "Show the token of a client: Authorization: Bearer TOKEN.",
     404: "There are /client/lists and /client/visits.",
     405: "GET /client/lists, POST /client/visits.",
-    413: f"At most {_LARGEST:,} bytes and {MOST_VISITS} visits.",
+    413: f"At most {_MAX_BODY:,} bytes and {MOST_VISITS} visits.",
     503: "The lists cannot be read now; keep what you have, and ask again.",
 }
 
 
 class BanlistEndpoint:
-    """Speaks to the clients that the settings of *site* name."""
+    """Serves the clients in the settings of *site*."""
 
     def __init__(self, site: Site, clock: Callable[[], float] = time.time) -> None:
         self._site = site
@@ -67,10 +69,13 @@ class BanlistEndpoint:
         self._feed: ChangeFeed | None = None
 
     def open(self) -> None:
-        """Look for changes from now on; only where there are clients."""
+        """Start to look for changes if there are any clients."""
         if self._site.app.settings.serve.clients:
-            follower = self._site.follower
-            self._feed = ChangeFeed(follower.store if follower else None, self._site.stores.state.blocks, self._clock)
+            site, follower = self._site, self._site.follower
+            self._feed = ChangeFeed(
+                follower.store if follower else None, site.blocks, self._clock,
+                enforces=lambda: not site.app.settings.observe,
+            )  # fmt: skip
             self._feed.start()
 
     def close(self) -> None:
@@ -87,16 +92,16 @@ class BanlistEndpoint:
         elif (path, method) == (LISTS_PATH, "GET"):
             await self._stream(self._feed, name, scope, receive, send)
         elif (path, method) == (VISITS_PATH, "POST"):
-            await self._take(receive, send)
+            await self._receive_visits(receive, send)
         else:
             await _problem(send, 405)
 
     def _client(self, scope: Scope) -> str:
-        """The name of the client whose token this is, or ""."""
+        """Return the name of the client with the token of a request, or ""."""
         scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
         found = ""
         for client in self._site.app.settings.serve.clients:
-            # All of them, always: how long it takes tells nobody which.
+            # Compare with all of them, so that the time reveals nothing.
             if hmac.compare_digest(shown.strip(), client.token.encode()):
                 found = client.name
         return found if scheme.lower() == b"bearer" else ""
@@ -109,55 +114,48 @@ class BanlistEndpoint:
         headers = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         log.info("the client %s follows the lists", ascii(name))
-        async with ON_LOOP.watch_disconnect(receive) as watcher:
-            told_at = 0.0
+        async with ON_LOOP.watch_disconnect(receive) as wait:
+            sent_at = 0.0
             while not self._site.closing:
                 found = feed.since(version)
                 if found is None:
                     try:
-                        version = await _tell_all(feed, send)
+                        version = await _send_snapshot(feed, send)
                     except StoreAwayError as error:
-                        # Half of it is nothing: the client keeps what it has, and asks again.
-                        log.warning("the client %s cannot be told the lists: %s", ascii(name), error)
+                        # Without the end the client ignores it, keeps what it has, and asks again.
+                        log.warning("cannot send the lists to the client %s: %s", ascii(name), error)
                         break
-                    told_at = self._clock()
-                elif found[1] or self._clock() - told_at > HEARTBEAT:
+                    sent_at = self._clock()
+                elif found[1] or self._clock() - sent_at > HEARTBEAT:
                     version = found[0]
-                    mark = msgspec.json.encode(ListMessage(at=version)) + b"\n"
-                    await send({"type": "http.response.body", "body": b"".join((*found[1], mark)), "more_body": True})
-                    told_at = self._clock()
-                if await watcher.wait(_LOOK_EVERY):
+                    await _send_more(send, b"".join((*found[1], encode_message(ListMessage(at=version)))))
+                    sent_at = self._clock()
+                if await wait(_INTERVAL):
                     return
             await send({"type": "http.response.body", "body": b""})
 
-    async def _take(self, receive: Receive, send: Send) -> None:
+    async def _receive_visits(self, receive: Receive, send: Send) -> None:
         body = await _read(receive)
-        if body is None:
-            await _problem(send, 413)
-            return
         try:
-            batch = msgspec.json.decode(body, type=list[VisitMessage])
+            batch = msgspec.json.decode(body, type=list[VisitMessage]) if body is not None else None
         except msgspec.DecodeError:
             await _problem(send, 400)
             return
-        if len(batch) > MOST_VISITS:
+        if batch is None or len(batch) > MOST_VISITS:
             await _problem(send, 413)
             return
         for number, seen in enumerate(batch, 1):
-            await self._see(seen)
-            if not number % _BREATHER:
-                # Others ask, too.
+            await self._record(seen)
+            if not number % _VISITS_AT_ONCE:
+                # Let other requests run.
                 await asyncio.sleep(0)
-        answer = msgspec.json.encode(VisitsReceived(len(batch)))
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
+        await _send(send, 200, b"application/json", msgspec.json.encode(VisitsReceived(len(batch))))
 
-    async def _see(self, seen: VisitMessage) -> None:
-        """Decide on a visit that has been answered long ago, for the sake of the next."""
+    async def _record(self, seen: VisitMessage) -> None:
+        """Decide on a visit that was answered before, for the sake of the next visits."""
         gate, now = self._site.app.gate, self._clock()
-        # A client whose clock is wrong neither lives in the future nor fills windows of long ago.
-        at = min(max(seen.at, now - _OLDEST), now + _NEWEST)
+        # The clock of a client may be wrong.
+        at = min(max(seen.at, now - _MAX_AGE), now + _MAX_LEAD)
         headers = [(name.lower().encode("latin-1", "replace"), value.encode("latin-1", "replace"))
                    for name, value in seen.headers]  # fmt: skip
         visit = gate.identifier.visit(
@@ -165,12 +163,13 @@ class BanlistEndpoint:
         )
         if seen.account:
             visit = msgspec.structs.replace(visit, account=seen.account, visitor=visitor_of(seen.account, visit.prefix))
+        visit = msgspec.structs.replace(visit, anomalies=(*visit.anomalies, ANSWERED))
         visit = as_answered(visit, seen.status, seen.content.encode("latin-1", "replace"))
         gate.record(visit, await gate.decide(visit), seen.status)
 
 
 def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:
-    """The visit as the kind that its answer shows it to be: no image is written in HTML, and few pages are not."""
+    """Correct the kind of a visit by its response: an image is not HTML, and few pages are anything else."""
     kind: Kind = visit.kind
     if status not in _GOOD or not content_type or visit.bot:
         return visit
@@ -182,21 +181,21 @@ def as_answered(visit: Visit, status: int, content_type: bytes) -> Visit:
     return visit if kind == visit.kind else reclassified(visit, kind)
 
 
-async def _tell_all(feed: ChangeFeed, send: Send) -> str:
-    """Send everything, read in a thread, some at a time; the version that it is."""
+async def _send_snapshot(feed: ChangeFeed, send: Send) -> str:
+    """Send everything, read in pieces by a thread, and return its version."""
     version, lines = feed.snapshot()
-    while piece := await asyncio.to_thread(_some, lines):
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    mark = msgspec.json.encode(ListMessage(at=version)) + b"\n"
-    await send({"type": "http.response.body", "body": mark, "more_body": True})
+    while piece := await asyncio.to_thread(lambda: b"".join(islice(lines, _LINES_AT_ONCE))):
+        await _send_more(send, piece)
+    await _send_more(send, encode_message(ListMessage(at=version)))
     return version
 
 
-def _some(lines: Iterator[bytes]) -> bytes:
-    return b"".join(islice(lines, _LINES_AT_ONCE))
+async def _send_more(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 async def _read(receive: Receive) -> bytes | None:
+    """Return the body of a request, or None if it is too large or incomplete."""
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -205,14 +204,15 @@ async def _read(receive: Receive) -> bytes | None:
             return None
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
-        if size > _LARGEST:
+        if size > _MAX_BODY:
             return None
         if not message.get("more_body", False):
             return b"".join(pieces)
 
 
 async def _problem(send: Send, status: int) -> None:
-    body = _PROBLEMS[status].encode() + b"\n"
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await _send(send, status, b"text/plain; charset=utf-8", _PROBLEMS[status].encode() + b"\n")
+
+
+async def _send(send: Send, status: int, media: bytes, body: bytes) -> None:
+    await send_response(send, status, [(b"content-type", media), (b"content-length", b"%d" % len(body))], body)

@@ -1,22 +1,23 @@
 """
-Lists and blocks as files of other servers, kept current.
+Lists and blocks as files for other servers, kept up to date.
 
-    nginx  `address black;` for a `geo` block: the most specific network counts, there as here
-    map    `address black` for HAProxy's `map_ip`, which takes the most specific too, and for a `RewriteMap` of Apache,
-           which finds addresses alone
+    nginx  `address black;` for a `geo` block, in which the most specific network applies
+    map    `address black` for HAProxy's `map_ip`, in which the most specific network applies, and for a `RewriteMap` of
+           Apache, which finds only single addresses
 
-Only addresses and networks can stand there. A file is written whole and put in its place at once; then *reload* is run,
-which has the server read it again.
+The files contain only addresses and networks. A file is written completely and then replaces the old one. After that a
+command is run that makes the server read it again.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -29,17 +30,16 @@ log = logging.getLogger(__name__)
 
 FileFormat = Literal["nginx", "map"]
 _LINES = {"nginx": "{} {};\n", "map": "{} {}\n"}
-_AT_MOST_EVERY = 1.0
-_RELOAD_SECONDS = 30.0
-_LONGEST_PAUSE = 60.0
+_MIN_INTERVAL, _MAX_INTERVAL = 1.0, 60.0
+_RELOAD_TIMEOUT = 30.0
 
 
 def networks_of(listings: Sequence[Listing], blocks: Sequence[Block], at: float) -> dict[str, ListName]:
     """
-    Which list each address and network is on, at *at*.
+    Return the list of each address and network at the time *at*.
 
-    Where it is on both, white wins. A block counts as black, but not where a white entry holds its address: to the gate
-    the administrator's word comes first.
+    White wins if it is on both. A block counts as black unless an entry matches its address, because the
+    administrator's lists come first.
     """
     found: dict[str, ListName] = {}
     for listing in listings:
@@ -57,11 +57,8 @@ def networks_of(listings: Sequence[Listing], blocks: Sequence[Block], at: float)
 
 
 def text_of(kind: FileFormat, networks: dict[str, ListName]) -> str:
-    """The file's text."""
-    line = _LINES[kind]
-    return "# Kept current by hedgerow client: changes are lost.\n" + "".join(
-        line.format(network, name) for network, name in sorted(networks.items(), key=_order)
-    )
+    lines = (_LINES[kind].format(network, name) for network, name in sorted(networks.items(), key=_order))
+    return "# Kept current by hedgerow client: changes are lost.\n" + "".join(lines)
 
 
 def _order(pair: tuple[str, ListName]) -> tuple[int, int, int]:
@@ -69,13 +66,8 @@ def _order(pair: tuple[str, ListName]) -> tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
 
 
-def _ends(listings: Sequence[Listing], blocks: Sequence[Block], at: float) -> Iterator[float]:
-    yield from (listing.until for listing in listings if listing.until > at)
-    yield from (block.until for block in blocks if block.until > at)
-
-
 class ListFiles:
-    """Writes *files* whenever *local* has changed or something in it has ended, in a thread of its own."""
+    """Writes *files* in a thread whenever *local* changes or something in it ends, and then runs *reload*."""
 
     def __init__(
         self,
@@ -92,11 +84,11 @@ class ListFiles:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hedgerow-client-files", daemon=True)
         self.written = 0
-        """How often something was written."""
+        """How often a file was written."""
         local.changed = self._changed.set
 
     def start(self) -> None:
-        """A file that is not there is made, for a server that would not start without it."""
+        """Create missing files, without which a server would not start, and start the thread."""
         for path in self._files:
             if not path.exists():
                 path.touch()
@@ -108,21 +100,21 @@ class ListFiles:
         self._thread.join()
 
     def _run(self) -> None:
-        pause = _LONGEST_PAUSE
+        pause = _MAX_INTERVAL
         while not self._stop.is_set():
             self._changed.wait(pause)
             self._changed.clear()
-            # Until everything has come once, what was written last time is better than nothing.
+            # Until the lists have arrived once, the old files are better than nothing.
             if self._local.version and not self._stop.is_set():
                 try:
                     pause = self.write()
                 except (OSError, subprocess.SubprocessError) as error:
-                    log.error("the lists cannot be handed on: %s", error)  # noqa: TRY400
-                    pause = _LONGEST_PAUSE
-                self._stop.wait(_AT_MOST_EVERY)
+                    log.error("cannot write the lists for other servers: %s", error)  # noqa: TRY400
+                    pause = _MAX_INTERVAL
+                self._stop.wait(_MIN_INTERVAL)
 
     def write(self) -> float:
-        """Write what has changed; seconds until something ends."""
+        """Write the files that have changed, and return the seconds until an entry or block ends."""
         listings, blocks = self._local.everything()
         at = self._clock()
         networks = networks_of(listings, blocks, at)
@@ -130,14 +122,13 @@ class ListFiles:
         for path, kind in self._files.items():
             text = text_of(kind, networks)
             if not path.exists() or path.read_text() != text:
-                beside = path.with_name(path.name + ".new")
-                beside.write_text(text)
-                beside.replace(path)
+                new = path.with_name(path.name + ".new")
+                new.write_text(text)
+                new.replace(path)
                 changed = True
         if changed:
             self.written += 1
             if self._reload:
-                subprocess.run(self._reload, check=True, timeout=_RELOAD_SECONDS, stdin=subprocess.DEVNULL)  # noqa: S603 - the operator's own command
-        return max(
-            _AT_MOST_EVERY, min(min(_ends(listings, blocks, at), default=at + _LONGEST_PAUSE) - at, _LONGEST_PAUSE)
-        )
+                subprocess.run(self._reload, check=True, timeout=_RELOAD_TIMEOUT, stdin=subprocess.DEVNULL)  # noqa: S603 - the operator's own command
+        ends = [*(listing.until for listing in listings), *(block.until for block in blocks)]
+        return max(_MIN_INTERVAL, min(min((end for end in ends if end > at), default=math.inf) - at, _MAX_INTERVAL))

@@ -1,8 +1,9 @@
 """
-What goes over the wire between a ban-list client and its server, as JSON. Nouns; no behaviour.
+The messages between a ban-list client and its server, as JSON.
 
-Lists go down in lines, without end. `start` says that everything before it is forgotten: a snapshot follows. `at` says
-that what came so far is the version of that name, and also that the server is still there. Visits go up in batches.
+The server sends list messages, one per line, in a response without end. `start` means that a snapshot follows, and that
+everything before it must be forgotten. `at` names the version of all that was sent so far, and also serves as a
+heartbeat. The client sends visits in batches.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from hedgerow.lists.model import Listing, ListName
 LISTS_PATH: Final = "/client/lists"
 VISITS_PATH: Final = "/client/visits"
 MOST_VISITS: Final = 500
-"""Visits in a batch, at the most."""
+"""The maximum number of visits in a batch."""
 HEARTBEAT: Final = 3.0
-"""Seconds after which the server says that it is there, where nothing changes."""
+"""Seconds between two messages if nothing changes."""
 
 
 class ListMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the lists: exactly one of these."""
+    """One line of the lists. Exactly one field is set."""
 
     start: bool = False
     at: str = ""
@@ -37,8 +38,8 @@ class VisitMessage(msgspec.Struct, frozen=True, array_like=True):
     """
     A visit, as the client saw it.
 
-    *address* and *account* are the visitor's, told apart by the client, which knows its own proxies; *headers* say
-    nothing of either. *content* is the type of the content that it was answered with, where that is known.
+    The client determines *address* and *account*, because it knows its own proxies. *content* is the media type of the
+    response if it is known.
     """
 
     at: float
@@ -53,7 +54,7 @@ class VisitMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class VisitsReceived(msgspec.Struct, frozen=True):
-    """What the server says to a batch."""
+    """The response to a batch."""
 
     taken: int
 

@@ -1,8 +1,11 @@
 """
-The client's line to its server: two threads, one that follows the lists and one that sends visits.
+The connection of a client to its server: one thread follows the lists, another sends visits.
 
-A request only leaves its visit in a queue. While the server is away the queue keeps the newest visits; the oldest are
-dropped and counted. Lists stay as they are meanwhile, and go on from their version when the server is back.
+A request only appends its visit to a queue. While the server is unavailable, the queue keeps the newest visits; older
+ones are dropped and counted. The lists stay unchanged, and continue from their version when the server is back.
+
+Uses `http.client`, not `hedgerow.web.http_client`: a client runs within somebody else's application, in threads
+without an event loop, and needs no more than two blocking connections.
 """
 
 from __future__ import annotations
@@ -33,23 +36,22 @@ from hedgerow.services.banlist.messages import (
 
 log = logging.getLogger(__name__)
 
-_OK = 200
-_UNKNOWN = 401
-_BAD = frozenset({400, 413})
-_PAUSE = 0.2
-_FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
-_PATIENCE = 3 * HEARTBEAT
-_FAULTS = (OSError, http.client.HTTPException, msgspec.MsgspecError, UnicodeError)
+_OK, _UNAUTHORIZED = 200, 401
+_REJECTED = frozenset({400, 413})
+_BATCH_INTERVAL = 0.2
+_MIN_RETRY, _MAX_RETRY = 0.2, 5.0
+_TIMEOUT = 3 * HEARTBEAT
+_ERRORS = (OSError, http.client.HTTPException, msgspec.MsgspecError, UnicodeError)
 
 
 class ServerLink:
-    """To the server at *address*, with a *token*; at most *queue* visits wait."""
+    """A connection to the server at *address* with a *token*. At most *queue* visits wait."""
 
     def __init__(self, address: str, token: str, local: LocalLists, *, queue: int = 10_000, ca_file: str = "") -> None:
         parts = urlsplit(address)
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/"):
             raise HedgerowError(f"{address!r} is not the address of a server, such as https://hedgerow.example:8090")
-        self._where = parts
+        self._server = parts
         self._tls = ssl.create_default_context(cafile=ca_file or None) if parts.scheme == "https" else None
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         self._local = local
@@ -58,13 +60,13 @@ class ServerLink:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._following: http.client.HTTPConnection | None = None
-        self._complaints: set[str] = set()
+        self._failing: set[str] = set()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
         self.ready = threading.Event()
-        """Set once the lists have come for the first time."""
+        """Set once the lists have arrived for the first time."""
         self.dropped = 0
-        """Visits that were not sent because the server was away, or would not have them."""
+        """The number of visits that were not sent because the server was unavailable or rejected them."""
         self.sent = 0
 
     @property
@@ -72,19 +74,16 @@ class ServerLink:
         return len(self._waiting)
 
     def start(self) -> None:
-        """Open the line, once; in the process that answers requests."""
+        """Start the threads, once, in the process that handles requests."""
         with self._lock:
             if not self._threads and not self._stop.is_set():
-                self._threads = [
-                    threading.Thread(target=self._follow, name="hedgerow-client-lists", daemon=True),
-                    threading.Thread(target=self._send, name="hedgerow-client-visits", daemon=True),
-                ]
-                for thread in self._threads:
-                    thread.start()
+                for run, name in ((self._follow, "hedgerow-client-lists"), (self._send, "hedgerow-client-visits")):
+                    self._threads.append(threading.Thread(target=run, name=name, daemon=True))
+                    self._threads[-1].start()
 
-    def add(self, seen: VisitMessage) -> None:
-        """Leave a visit to be sent. Never waits."""
-        self._waiting.append(seen)
+    def add(self, visit: VisitMessage) -> None:
+        """Queue a visit. Never waits."""
+        self._waiting.append(visit)
         if len(self._waiting) > self._most:
             self._drop(1)
         if not self._wake.is_set():
@@ -92,56 +91,57 @@ class ServerLink:
 
     def _drop(self, count: int) -> None:
         with self._lock:
-            while count and self._waiting:
+            while count > 0 and self._waiting:
                 self._waiting.popleft()
                 self.dropped += 1
                 count -= 1
 
     def close(self) -> None:
-        """Send what waits, where the server takes it, and hang up."""
+        """Send the waiting visits if the server accepts them, and disconnect."""
         self._stop.set()
         self._wake.set()
         following = self._following
         if following is not None and following.sock is not None:
-            # What it waits for ends.
+            # Its thread waits for data, which ends now.
             with contextlib.suppress(OSError):
                 following.sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
 
     def _connect(self) -> http.client.HTTPConnection:
-        host, port = self._where.hostname or "", self._where.port
+        host, port = self._server.hostname or "", self._server.port
         if self._tls is not None:
-            return http.client.HTTPSConnection(host, port, timeout=_PATIENCE, context=self._tls)
-        return http.client.HTTPConnection(host, port, timeout=_PATIENCE)
+            return http.client.HTTPSConnection(host, port, timeout=_TIMEOUT, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=_TIMEOUT)
 
-    # ---- Lists
+    def _wait(self, seconds: float) -> float:
+        """Wait before the next try, not as long as other clients, and return how long to wait after it."""
+        self._stop.wait(seconds * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+        return min(2 * seconds, _MAX_RETRY)
 
     def _follow(self) -> None:
-        wait = _FIRST_WAIT
+        wait = _MIN_RETRY
         while not self._stop.is_set():
             try:
                 for lines in self._batches():
                     self._local.take(lines)
                     self.ready.set()
-                    self._well("lists")
-                    wait = _FIRST_WAIT
-            except _FAULTS as error:
-                self._complain("lists", error)
-            # Not all at once: a server that comes back has many clients.
-            self._stop.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-            wait = min(2 * wait, _LONGEST_WAIT)
+                    self._log_state("lists", None)
+                    wait = _MIN_RETRY
+            except _ERRORS as error:
+                self._log_state("lists", error)
+            wait = self._wait(wait)
 
     def _batches(self) -> Iterator[list[ListMessage]]:
-        """Lines from the server, from one version to the next."""
+        """Yield the messages from one version to the next."""
         connection = self._following = self._connect()
         try:
             connection.request("GET", f"{LISTS_PATH}?since={quote(self._local.version)}", headers=self._headers)
-            with connection.getresponse() as answer:
-                if answer.status != _OK:
-                    raise http.client.HTTPException(_said(answer))
+            with connection.getresponse() as response:
+                if response.status != _OK:
+                    raise http.client.HTTPException(_error_text(response))
                 batch: list[ListMessage] = []
-                for text in answer:
+                for text in response:
                     line = msgspec.json.decode(text, type=ListMessage)
                     batch.append(line)
                     if line.at:
@@ -151,81 +151,65 @@ class ServerLink:
             self._following = None
             connection.close()
 
-    # ---- Visits
-
     def _send(self) -> None:
         connection: http.client.HTTPConnection | None = None
-        wait = _FIRST_WAIT
+        wait = _MIN_RETRY
         while True:
             self._wake.wait()
             self._wake.clear()
             while self._waiting:
-                batch = self._take_batch()
+                with self._lock:
+                    batch = [self._waiting.popleft() for _ in range(min(MOST_VISITS, len(self._waiting)))]
                 try:
                     connection = connection or self._connect()
-                    taken = self._post(connection, batch)
-                except _FAULTS as error:
-                    self._complain("visits", error)
+                    self._post(connection, batch)
+                    wait = _MIN_RETRY
+                except _ERRORS as error:
+                    self._log_state("visits", error)
                     if connection is not None:
                         connection.close()
-                    connection, taken = None, False
-                if taken:
-                    wait = _FIRST_WAIT
-                    continue
-                self._put_back(batch)
-                if self._stop.is_set():
-                    break
-                self._stop.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
-                wait = min(2 * wait, _LONGEST_WAIT)
+                    connection = None
+                    with self._lock:
+                        self._waiting.extendleft(reversed(batch))
+                    self._drop(len(self._waiting) - self._most)
+                    if self._stop.is_set():
+                        break
+                    wait = self._wait(wait)
             if self._stop.is_set():
                 break
-            # Not for every single visit: some come together.
-            self._stop.wait(_PAUSE)
+            # Send several visits together.
+            self._stop.wait(_BATCH_INTERVAL)
         if connection is not None:
             connection.close()
         self._drop(len(self._waiting))
 
-    def _take_batch(self) -> list[VisitMessage]:
-        with self._lock:
-            return [self._waiting.popleft() for _ in range(min(MOST_VISITS, len(self._waiting)))]
-
-    def _put_back(self, batch: list[VisitMessage]) -> None:
-        with self._lock:
-            self._waiting.extendleft(reversed(batch))
-        self._drop(len(self._waiting) - self._most)
-
-    def _post(self, connection: http.client.HTTPConnection, batch: list[VisitMessage]) -> bool:
-        """Whether the server has taken a batch. One that it will never take is dropped."""
+    def _post(self, connection: http.client.HTTPConnection, batch: list[VisitMessage]) -> None:
+        """Send a batch. If the server rejects it, it is dropped."""
         connection.request("POST", VISITS_PATH, msgspec.json.encode(batch), self._headers)
-        with connection.getresponse() as answer:
-            said = _said(answer)
-        if answer.status in _BAD:
-            log.error("the server would not have %d visits: %s", len(batch), said)
+        with connection.getresponse() as response:
+            error = _error_text(response)
+        if response.status in _REJECTED:
+            log.error("the server rejected %d visits: %s", len(batch), error)
             with self._lock:
                 self.dropped += len(batch)
-            return True
-        if answer.status != _OK:
-            raise http.client.HTTPException(said)
-        self.sent += len(batch)
-        self._well("visits")
-        return True
+        elif response.status != _OK:
+            raise http.client.HTTPException(error)
+        else:
+            self.sent += len(batch)
+            self._log_state("visits", None)
 
-    # ---- What is said of it
-
-    def _complain(self, what: str, error: Exception) -> None:
-        """Once, until it is well again."""
-        if what not in self._complaints and not self._stop.is_set():
-            self._complaints.add(what)
-            log.warning("the server %s cannot be reached for %s: %s", self._where.netloc, what, error)
-
-    def _well(self, what: str) -> None:
-        if what in self._complaints:
-            self._complaints.discard(what)
-            log.info("the server %s is back for %s", self._where.netloc, what)
+    def _log_state(self, what: str, error: Exception | None) -> None:
+        """Log the first error after a success, and the first success after an error."""
+        if error is None and what in self._failing:
+            self._failing.discard(what)
+            log.info("the server %s is back for %s", self._server.netloc, what)
+        elif error is not None and what not in self._failing and not self._stop.is_set():
+            self._failing.add(what)
+            log.warning("cannot reach the server %s for %s: %s", self._server.netloc, what, error)
 
 
-def _said(answer: http.client.HTTPResponse) -> str:
-    if answer.status == _UNKNOWN:
-        answer.read()
+def _error_text(response: http.client.HTTPResponse) -> str:
+    text = response.read().decode("latin-1")
+    if response.status == _UNAUTHORIZED:
         return "it does not know this token; see [[serve.clients]] in its settings"
-    return f"{answer.status} {answer.read().decode('latin-1').strip()[:200]!a}"
+    return f"{response.status} {text.strip()[:200]!a}"

@@ -1,14 +1,14 @@
 """
-The state of all workers of a machine: LMDB, a file that they share, of a fixed size and never waited for.
+The state of all workers of a machine, in an LMDB file of a fixed size.
 
-A visit is one write transaction: what it counts, the next visit sees, in whatever process. A process that is killed in
-the middle of one leaves nothing behind (LMDB's lock is taken over, and what was not committed is not there). Nothing is
-synced: the file is made anew at each start, and what must outlive that is in the journal.
+A visit is one write transaction, so the next visit in any process sees its count. If a process is killed in the middle,
+LMDB releases its lock and discards the transaction. Nothing is synced to disk: the file is created at each start, and
+what must survive is in the journal.
 
-    trails   key -> the times of its visits            known    key -> block, standing, entries, offence
-    days     key -> the day, and requests on it        order    sort and number -> key: the oldest of each sort goes
-    strikes  prefix and account -> until when          more     sightings, lost welcomes, what workers have counted
-    changed  key: its block or standing is not yet in the journal
+    trails   key -> its hit times                      known    key -> block, score, entries, offences
+    days     key -> requests of the day                order    part and number -> key, to drop the oldest of each part
+    strikes  prefix and account -> end of the block    more     small stores (`shared_stores`) and totals
+    changed  keys whose block or score is not yet in the journal
 """
 
 from __future__ import annotations
@@ -26,32 +26,26 @@ import lmdb
 import msgspec
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import RateLimit, series_of, updated_rate
+from hedgerow.core.rate_limit import SERIES, RateLimit
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
 from hedgerow.core.visit import Kind
 from hedgerow.errors import StoreError
 from hedgerow.policy.score import updated_score
+from hedgerow.state.hit_times import DAILY_KINDS, ENTRY_BYTES, MAX_ENTRIES, SCORE_BYTES, UNCOUNTED
 from hedgerow.state.lmdb.counters import LmdbCounters, name_of
-from hedgerow.state.sqlite.journal import Journal, SqliteJournal
+from hedgerow.state.sqlite.journal import SqliteJournal
 
-_ROOM = 33_554_432
+_RESERVE_BYTES = 33_554_432
 _NUMBER = struct.Struct(">Q")
-_DAY = struct.Struct("<qq")
+_COUNT = struct.Struct("<qq")
 _UNTIL = struct.Struct("<d")
-_RATE = struct.Struct("<dd")
-_STANDING_COST = 700
-_TODAY_COST = 250
-_ENTRY_COST = 1_000
-_MOST_ENTRIES = 8
-_UNCOUNTED: tuple[int, ...] = ()
-_OF_A_DAY = frozenset({"page", "call"})
 
-Sort = Literal[b"b", b"s", b"e", b"o"]
-"""Block, standing, entries, offence: each has an order and a limit of its own."""
+Part = Literal[b"b", b"s", b"e", b"o"]
+"""Block, score, entries, offence: each has an order and a limit of its own."""
 
 
 class _Known(msgspec.Struct, array_like=True):
-    """What is known of a key, and the number of the last change of each part: who changed last is kept longest."""
+    """What is known about a key, and the number of the last change of each part."""
 
     key: str
     block: Block | None = None
@@ -61,16 +55,13 @@ class _Known(msgspec.Struct, array_like=True):
     offence_until: float = 0.0
     numbers: dict[bytes, int] = {}
 
-    def is_empty(self) -> bool:
-        return self.block is None and self.score is None and not self.entries and not self.offence
-
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Known)
 
 
 def open_environment(path: Path, size: int) -> lmdb.Environment:
-    """The file *path* of at most *size* bytes, made where there is none."""
+    """Open the file *path* of at most *size* bytes, or create it."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return lmdb.open(
@@ -82,18 +73,20 @@ def open_environment(path: Path, size: int) -> lmdb.Environment:
 
 
 def remove_environment(path: Path) -> None:
-    """Remove what is left of the last start."""
+    """Remove the files of the last start."""
     for each in (path, path.with_name(path.name + "-lock")):
         each.unlink(missing_ok=True)
 
 
 class LmdbState:
     """
-    Counters, blocks and standings in the file *path*, shared by all processes that open it.
+    Counters, scores and blocks in the file *path*, shared by all processes that open it.
 
-    *memory*, *most_blocks* and *remember* as of `MemoryState`; the file takes no more than twice *memory* and some.
-    Each process opens it for itself: not to be taken along through a fork.
+    *memory*, *most_blocks* and *remember* are as for `MemoryState`. The file takes little more than twice *memory*.
+    Each process must open it after the fork.
     """
+
+    alone = 0
 
     def __init__(
         self,
@@ -104,44 +97,35 @@ class LmdbState:
         most_blocks: int = 100_000,
         remember: float = 0.0,
     ) -> None:
-        self._environment = open_environment(path, 2 * memory + _ROOM)
-        self._known, self._days, self._order, self._strikes, self._changed, self.more = (
-            self._environment.open_db(name) for name in (b"known", b"days", b"order", b"strikes", b"changed", b"more")
+        self._environment = open_environment(path, 2 * memory + _RESERVE_BYTES)
+        self._known, self._order, self._strikes, self._changed, self.more = (
+            self._environment.open_db(name) for name in (b"known", b"order", b"strikes", b"changed", b"more")
         )
-        self._trails = LmdbCounters(self._environment, windows, memory)
+        self._counters = LmdbCounters(self._environment, windows, memory)
         self._most: dict[bytes, int] = {
             b"b": most_blocks, b"o": most_blocks,
-            b"s": memory // 4 // _STANDING_COST, b"e": memory // 16 // _ENTRY_COST,
+            b"s": memory // 4 // SCORE_BYTES, b"e": memory // 16 // ENTRY_BYTES,
         }  # fmt: skip
-        self._most_days = memory // 4 // _TODAY_COST
         self._remember = remember
         self._lock = Lock()
         self._lost = 0
-
-    def use(self, windows: Sequence[RateLimit]) -> None:
-        """Count for these windows from now on: settings were read again. What is remembered stays."""
-        self._trails.use(windows)
-
-    alone = 0
+        self.use_limits = self._counters.use_limits
 
     @property
     def forgotten(self) -> int:
-        """Visitors that this process has forgotten because there was no room."""
-        return self._trails.forgotten + self._lost
+        return self._counters.forgotten + self._lost
 
     def __len__(self) -> int:
-        """How many keys have counters now."""
-        with self._environment.begin() as txn:
-            return int(txn.stat(self._trails.database)["entries"])
+        with self.reading() as txn:
+            return int(txn.stat(self._counters.database)["entries"])
 
     @property
-    def spent(self) -> int:
-        """Bytes that the counters take now."""
-        with self._environment.begin() as txn:
-            return self._trails.size(txn)
+    def bytes_used(self) -> int:
+        with self.reading() as txn:
+            return self._counters.size(txn)
 
     def use_threads(self, run: object) -> None:
-        """Do nothing: no answer takes long."""
+        """Do nothing: no reply takes long."""
 
     async def disconnect(self) -> None:
         """Do nothing: there is no connection."""
@@ -149,55 +133,47 @@ class LmdbState:
     def close(self) -> None:
         self._environment.close()
 
-    def keep_in(self, journal: SqliteJournal) -> None:
-        """
-        Have what changes noted in *journal*, by this process for all of them.
+    def use_journal(self, journal: SqliteJournal) -> None:
+        """Report the changes of all processes to *journal*. If each reported its own, the order could be wrong."""
+        journal.before_write = partial(self._report_changes, journal)
 
-        What each process notes by itself could be written in another order than it happened.
-        """
-        journal.gather = partial(self._tell, journal)
-
-    def _tell(self, journal: Journal) -> None:
+    def _report_changes(self, journal: SqliteJournal) -> None:
         with self.writing() as txn:
             keys = [key.decode("utf-8", "surrogateescape") for _, key in txn.cursor(self._changed)]
             txn.drop(self._changed, delete=False)
-            found = [(key, self._get(txn, name_of(key))) for key in keys]
-        for key, known in found:
-            journal.note_block(key, known.block if known is not None else None)
-            journal.note_score(key, known.score if known is not None else None)
+            changed = [self._get(txn, key) for key in keys]
+        for known in changed:
+            journal.note_block(known.key, known.block)
+            journal.note_score(known.key, known.score)
 
-    def _note(self, txn: lmdb.Transaction, key: str) -> None:
+    def _mark_changed(self, txn: lmdb.Transaction, key: str) -> None:
         txn.put(name_of(key), key.encode("utf-8", "surrogateescape"), db=self._changed)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[lmdb.Transaction]:
-        """
-        One step that nobody sees half of.
-
-        Where the file is full all counters go: the limits leave room, so that is the answer to what was not foreseen.
-        """
+        """Open a write transaction. If the file is full, which the limits should prevent, all counters are dropped."""
         with self._lock:
             try:
                 with self._environment.begin(write=True) as txn:
                     yield txn
             except lmdb.MapFullError:
                 with self._environment.begin(write=True) as txn:
-                    self._lost += txn.stat(self._trails.database)["entries"]
-                    txn.drop(self._trails.database, delete=False)
+                    self._lost += txn.stat(self._counters.database)["entries"]
+                    txn.drop(self._counters.database, delete=False)
                 raise StoreError("the state was full, and has forgotten its counters; set memory higher") from None
 
     def reading(self) -> lmdb.Transaction:
-        """What is there now, as of one moment."""
         return self._environment.begin()
 
     # ---- The state
 
     def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
+        more = 1 if query.kind in DAILY_KINDS else 0
         with self.writing() as txn:
             if counted_as is None:
-                return self._reply(txn, query, 1 if query.kind in _OF_A_DAY else 0, 1)
-            self._trails.take_back(txn, query, series_of(counted_as))
-            return self._reply(txn, query, (query.kind in _OF_A_DAY) - (counted_as in _OF_A_DAY), 0)
+                return self._reply(txn, query, more, 1)
+            self._counters.take_back(txn, query, SERIES[counted_as])
+            return self._reply(txn, query, more - (counted_as in DAILY_KINDS), 0)
 
     def commit(self, block: Block) -> None:
         with self.writing() as txn:
@@ -205,34 +181,30 @@ class LmdbState:
 
     def update_score(self, change: ScoreUpdate) -> None:
         with self.writing() as txn:
-            name = name_of(change.key)
-            known = self._get(txn, name) or _Known(change.key)
+            known = self._get(txn, change.key)
             if change.entry:
-                known.entries = (*known.entries, change.entry)[-_MOST_ENTRIES:]
-                self._renumber(txn, name, known, b"e")
+                known.entries = (*known.entries, change.entry)[-MAX_ENTRIES:]
+                self._renumber(txn, known, b"e")
             if change.weight or change.identity or change.cleared or change.codes:
                 known.score = updated_score(known.score, change)
-                self._renumber(txn, name, known, b"s")
-                self._note(txn, change.key)
-            self._put(txn, name, known)
-            self._keep_within(txn, b"e")
-            self._keep_within(txn, b"s")
+                self._renumber(txn, known, b"s")
+                self._mark_changed(txn, change.key)
+            self._put(txn, known)
+            self._drop_oldest(txn, b"e")
+            self._drop_oldest(txn, b"s")
 
     def forgive(self, key: str) -> bool:
         with self.writing() as txn:
-            name = name_of(key)
-            txn.delete(name, db=self._days)
-            known = self._get(txn, name)
-            if known is None:
-                return False
-            had = known.score is not None
-            if had:
-                self._lose(txn, known, b"s")
-                self._note(txn, key)
-            self._lose(txn, known, b"o")
+            self._counters.forget_today(txn, key)
+            known = self._get(txn, key)
+            had_score = known.score is not None
+            if had_score:
+                self._clear(txn, known, b"s")
+                self._mark_changed(txn, key)
+            self._clear(txn, known, b"o")
             blocked = self._unblock(txn, known)
-            self._put(txn, name, known)
-            return blocked or had
+            self._put(txn, known)
+            return blocked or had_score
 
     def blocks(self, at: float) -> Sequence[Block]:
         found = (known.block for known in self._in_order(b"b"))
@@ -242,222 +214,183 @@ class LmdbState:
         return [(known.key, known.score) for known in self._in_order(b"s") if known.score is not None]
 
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
-        """Take over what was remembered before a restart."""
         with self.writing() as txn:
             for block in blocks:
                 self._commit(txn, block)
             for key, score in scores[-self._most[b"s"] :]:
-                name = name_of(key)
-                known = self._get(txn, name) or _Known(key)
+                known = self._get(txn, key)
                 known.score = score
-                self._renumber(txn, name, known, b"s")
-                self._put(txn, name, known)
+                self._renumber(txn, known, b"s")
+                self._put(txn, known)
 
     # ---- Counting
 
     def _reply(self, txn: lmdb.Transaction, query: StateQuery, more: int, visits: int) -> StateReply:
-        """Answer, with *more* requests counted for the day, and *visits* for the rate of the site."""
+        """Reply, and count *more* requests of the day and *visits* for the site's rate."""
         at, visitor, prefix = query.at, query.visitor, query.prefix
-        today = self._count_today(txn, query, more) if query.day and query.count else 0
+        today = self._counters.count_today(txn, query, more) if query.day and query.count else 0
         block, offences, own = self._known_of(txn, query)
         if block is not None:
-            return StateReply(block, _UNCOUNTED)
+            return StateReply(block, UNCOUNTED)
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         score, entries = (own.score, own.entries) if own is not None else (None, ())
-        counts = self._trails.count(txn, query) if self._trails.counts_kind(query) else _UNCOUNTED
-        rate = self._count_site(txn, at, visits) if query.site_rate and query.count else 0.0
+        counts = self._counters.count(txn, query) if self._counters.counts_kind(query) else UNCOUNTED
+        rate = self._counters.count_site(txn, at, visits) if query.site_rate and query.count else 0.0
         return StateReply(None, counts, strikes, score, today, entries, offences, rate)
 
-    def _count_site(self, txn: lmdb.Transaction, at: float, visits: int) -> float:
-        rate, since = _RATE.unpack(txn.get(b"rate", default=_RATE.pack(0.0, 0.0), db=self.more))
-        rate = updated_rate(rate, since, at, visits)
-        txn.put(b"rate", _RATE.pack(rate, max(since, at)), db=self.more)
-        return rate
+    # ---- What is known about a key
 
-    def _count_today(self, txn: lmdb.Transaction, query: StateQuery, more: int) -> int:
-        """Count requests of this day; those of the day before are forgotten."""
-        name = name_of(query.visitor)
-        newest = _DAY.unpack(txn.get(b"day", default=_DAY.pack(0, 0), db=self.more))[0]
-        if query.day > newest:
-            txn.drop(self._days, delete=False)
-            txn.put(b"day", _DAY.pack(query.day, 0), db=self.more)
-            newest = query.day
-        data = txn.get(name, db=self._days)
-        count = _UNTIL.unpack(data)[0] if data is not None else 0.0
-        if query.day == newest:
-            count += more
-        txn.put(name, _UNTIL.pack(count), db=self._days)
-        if txn.stat(self._days)["entries"] > self._most_days:
-            with txn.cursor(self._days) as cursor:
-                if not cursor.set_range(name_of(query.visitor) + b"\0"):
-                    cursor.first()
-                cursor.delete()
-        return int(count)
+    def _get(self, txn: lmdb.Transaction, key: str) -> _Known:
+        data = txn.get(name_of(key), db=self._known)
+        return _DECODER.decode(data) if data is not None else _Known(key)
 
-    # ---- What is known
-
-    def _get(self, txn: lmdb.Transaction, name: bytes) -> _Known | None:
-        data = txn.get(name, db=self._known)
-        return _DECODER.decode(data) if data is not None else None
-
-    def _put(self, txn: lmdb.Transaction, name: bytes, known: _Known) -> None:
-        if known.is_empty():
-            txn.delete(name, db=self._known)
+    def _put(self, txn: lmdb.Transaction, known: _Known) -> None:
+        if known.block is None and known.score is None and not known.entries and not known.offence:
+            txn.delete(name_of(known.key), db=self._known)
         else:
-            txn.put(name, _ENCODER.encode(known), db=self._known)
+            txn.put(name_of(known.key), _ENCODER.encode(known), db=self._known)
 
     def _known_of(
         self, txn: lmdb.Transaction, query: StateQuery
     ) -> tuple[Block | None, tuple[tuple[str, int], ...], _Known | None]:
-        """The block in force, the offences, and what is known of the visitor."""
+        """Return the block in force, the offences, and what is known about the visitor."""
         block, own, offences = None, None, []
         for key in (query.visitor, prefix_key(query.prefix), query.network):
-            name = name_of(key)
-            data = txn.get(name, db=self._known) if key else None
+            data = txn.get(name_of(key), db=self._known) if key else None
             if data is None:
                 continue
             known = _DECODER.decode(data)
             if key == query.visitor:
                 own = known
-            changed = False
+            ended = False
             if known.block is not None and block is None:
                 if known.block.until > query.at:
                     block = known.block
                 else:
-                    changed = self._unblock(txn, known)
+                    ended = self._unblock(txn, known)
             if known.offence:
                 if known.offence_until > query.at:
                     offences.append((key, known.offence))
                 else:
-                    self._lose(txn, known, b"o")
-                    changed = True
-            if changed:
-                self._put(txn, name, known)
+                    self._clear(txn, known, b"o")
+                    ended = True
+            if ended:
+                self._put(txn, known)
         return block, tuple(offences), own
 
     def _count_strikes(self, txn: lmdb.Transaction, prefix: str, at: float) -> int:
-        start, count, over = name_of(prefix) + b"\0", 0, []
-        with txn.cursor(self._strikes) as cursor:
-            there = cursor.set_range(start)
-            while there and cursor.key().startswith(start):
-                if _UNTIL.unpack(cursor.value()[:8])[0] > at:
-                    count += 1
-                else:
-                    over.append(cursor.value()[8:])
-                there = cursor.next()
-        for name in over:
-            known = self._get(txn, name)
-            if known is not None:
+        count, ended = 0, []
+        for _, value in entries_with_prefix(txn, self._strikes, name_of(prefix) + b"\0"):
+            if _UNTIL.unpack(value[:8])[0] > at:
+                count += 1
+            else:
+                ended.append(value[8:])
+        for name in ended:
+            data = txn.get(name, db=self._known)
+            if data is not None:
+                known = _DECODER.decode(data)
                 self._unblock(txn, known)
-                self._put(txn, name, known)
+                self._put(txn, known)
         return count
 
     def _commit(self, txn: lmdb.Transaction, block: Block) -> None:
-        # Whoever is blocked starts from nothing when the block has run out or is forgiven.
-        name = name_of(block.key)
-        known = self._get(txn, name) or _Known(block.key)
+        """Set a block. The visitor starts from zero when it ends, but its challenges stay counted."""
+        known = self._get(txn, block.key)
         self._unblock(txn, known)
         known.block = block
-        self._renumber(txn, name, known, b"b")
-        self._note(txn, block.key)
+        self._renumber(txn, known, b"b")
+        self._mark_changed(txn, block.key)
         if self._remember:
             known.offence, known.offence_until = block.offence, block.until + self._remember
-            self._renumber(txn, name, known, b"o")
-        if known.score is not None:
-            before = known.score
-            known.score = VisitorScore(at=before.at, day=before.day, challenges=before.challenges)
-        self._put(txn, name, known)
-        self._trails.forget(txn, block.key)
+            self._renumber(txn, known, b"o")
+        if (score := known.score) is not None:
+            known.score = VisitorScore(at=score.at, day=score.day, challenges=score.challenges)
+        self._put(txn, known)
+        self._counters.forget(txn, block.key)
         if block.key == prefix_key(block.prefix):
-            self._trails.forget(txn, block.prefix)
+            self._counters.forget(txn, block.prefix)
         if block.key.startswith((ACCOUNT, CLEARANCE)):
-            txn.put(self._strike(block), _UNTIL.pack(block.until) + name, db=self._strikes)
-        self._keep_within(txn, b"b")
-        self._keep_within(txn, b"o")
-
-    @staticmethod
-    def _strike(block: Block) -> bytes:
-        return (
-            name_of(block.prefix)
-            + b"\0"
-            + blake2b(block.key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
-        )
+            txn.put(_strike_name(block), _UNTIL.pack(block.until) + name_of(block.key), db=self._strikes)
+        self._drop_oldest(txn, b"b")
+        self._drop_oldest(txn, b"o")
 
     def _unblock(self, txn: lmdb.Transaction, known: _Known) -> bool:
         if known.block is None:
             return False
-        self._note(txn, known.key)
-        txn.delete(self._strike(known.block), db=self._strikes)
-        self._lose(txn, known, b"b")
+        self._mark_changed(txn, known.key)
+        txn.delete(_strike_name(known.block), db=self._strikes)
+        self._clear(txn, known, b"b")
         return True
 
-    # ---- The order of each sort
+    # ---- The order of each part
 
-    def _renumber(self, txn: lmdb.Transaction, name: bytes, known: _Known, sort: Sort) -> None:
-        """This part of *known* is the one that has changed last."""
-        before = known.numbers.get(sort)
+    def _renumber(self, txn: lmdb.Transaction, known: _Known, part: Part) -> None:
+        """Make this part of *known* the one that changed last."""
+        before = known.numbers.get(part)
         if before is not None:
-            txn.delete(sort + _NUMBER.pack(before), db=self._order)
+            txn.delete(part + _NUMBER.pack(before), db=self._order)
         else:
-            self._count_sort(txn, sort, 1)
+            self._add_total(txn, part, 1)
         number = _NUMBER.unpack(txn.get(b"number", default=_NUMBER.pack(0), db=self.more))[0] + 1
         txn.put(b"number", _NUMBER.pack(number), db=self.more)
-        txn.put(sort + _NUMBER.pack(number), name, db=self._order)
-        known.numbers[sort] = number
+        txn.put(part + _NUMBER.pack(number), name_of(known.key), db=self._order)
+        known.numbers[part] = number
 
-    def _count_sort(self, txn: lmdb.Transaction, sort: Sort, more: int) -> int:
-        count = _DAY.unpack(txn.get(b"count" + sort, default=_DAY.pack(0, 0), db=self.more))[0] + more
+    def _add_total(self, txn: lmdb.Transaction, part: Part, more: int) -> int:
+        """Add to the number of keys that have this part, and return it."""
+        count = _COUNT.unpack(txn.get(b"count" + part, default=_COUNT.pack(0, 0), db=self.more))[0] + more
         if more:
-            txn.put(b"count" + sort, _DAY.pack(count, 0), db=self.more)
+            txn.put(b"count" + part, _COUNT.pack(count, 0), db=self.more)
         return int(count)
 
-    def _lose(self, txn: lmdb.Transaction, known: _Known, sort: Sort) -> None:
-        """This part of *known* is gone."""
-        number = known.numbers.pop(sort, None)
+    def _clear(self, txn: lmdb.Transaction, known: _Known, part: Part) -> None:
+        number = known.numbers.pop(part, None)
         if number is not None:
-            txn.delete(sort + _NUMBER.pack(number), db=self._order)
-            self._count_sort(txn, sort, -1)
-        if sort == b"b":
+            txn.delete(part + _NUMBER.pack(number), db=self._order)
+            self._add_total(txn, part, -1)
+        if part == b"b":
             known.block = None
-        elif sort == b"s":
+        elif part == b"s":
             known.score = None
-        elif sort == b"e":
+        elif part == b"e":
             known.entries = ()
         else:
             known.offence, known.offence_until = 0, 0.0
 
-    def _keep_within(self, txn: lmdb.Transaction, sort: Sort) -> None:
-        """Of too many the one that has changed first goes."""
-        if self._count_sort(txn, sort, 0) <= self._most[sort]:
+    def _drop_oldest(self, txn: lmdb.Transaction, part: Part) -> None:
+        """If too many keys have this part, clear it for the one that changed first."""
+        if self._add_total(txn, part, 0) <= self._most[part]:
             return
-        with txn.cursor(self._order) as cursor:
-            if not cursor.set_range(sort) or not cursor.key().startswith(sort):
-                return
-            name = cursor.value()
-        known = self._get(txn, name)
-        if known is None:
-            return
-        if sort == b"b":
-            self._unblock(txn, known)
-        else:
-            self._lose(txn, known, sort)
-            self._lost += sort == b"s"
-        self._put(txn, name, known)
+        known = next(self._records(txn, part), None)
+        if known is not None:
+            if part == b"b":
+                self._unblock(txn, known)
+            else:
+                self._clear(txn, known, part)
+                self._lost += part == b"s"
+            self._put(txn, known)
 
-    def _in_order(self, sort: Sort) -> Iterator[_Known]:
-        with self._environment.begin() as txn, txn.cursor(self._order) as cursor:
-            there = cursor.set_range(sort)
-            while there and cursor.key().startswith(sort):
-                known = self._get(txn, cursor.value())
-                if known is not None:
-                    yield known
-                there = cursor.next()
+    def _in_order(self, part: Part) -> Iterator[_Known]:
+        with self.reading() as txn:
+            yield from self._records(txn, part)
+
+    def _records(self, txn: lmdb.Transaction, part: Part) -> Iterator[_Known]:
+        """Yield what is known about each key with this part, the one that changed first at the start."""
+        for _, name in entries_with_prefix(txn, self._order, part):
+            data = txn.get(name, db=self._known)
+            if data is not None:
+                yield _DECODER.decode(data)
+
+
+def _strike_name(block: Block) -> bytes:
+    digest = blake2b(block.key.encode("utf-8", "surrogateescape"), digest_size=16).digest()
+    return name_of(block.prefix) + b"\0" + digest
 
 
 def entries_with_prefix(txn: lmdb.Transaction, database: object, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The entries of *database* whose key begins with *start*, in the order of their keys."""
+    """Yield the entries of *database* whose keys begin with *start*, in order."""
     with txn.cursor(database) as cursor:
-        there = cursor.set_range(start)
-        while there and cursor.key().startswith(start):
+        found = cursor.set_range(start)
+        while found and cursor.key().startswith(start):
             yield cursor.item()
-            there = cursor.next()
+            found = cursor.next()

@@ -1,1 +1,1 @@
-"""State of one process, in dictionaries of a fixed total size. Tests: `tests/state/memory/`."""
+"""State of one process, in dictionaries with a fixed budget. Tests: `tests/state/memory/`."""

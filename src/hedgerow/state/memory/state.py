@@ -1,9 +1,9 @@
 """
-The state of one process: dictionaries, within a fixed number of bytes.
+The state of one process, in dictionaries with a fixed budget of bytes.
 
-Who came last is remembered longest: when the budget is spent the visitor that has been silent for the longest is
-forgotten first, and visitors whose visits have left every window are swept out as others come in. Blocks have a budget
-of their own, so a flood of new addresses cannot wash a crawler's block away.
+If the budget is exceeded, the visitor that has been silent longest is forgotten. Visitors whose hits have left every
+window are removed as new visitors come. Blocks have a budget of their own, so a flood of new addresses cannot remove
+the block of a crawler.
 """
 
 from __future__ import annotations
@@ -16,98 +16,74 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import (
-    PAGES,
-    RateLimit,
-    add_hit,
-    count_hits,
-    counted_series,
-    drop_hit,
-    series_of,
-    updated_rate,
-)
-from hedgerow.core.state import ACCOUNT, CLEARANCE, StateQuery, StateReply, prefix_key
+from hedgerow.core.rate_limit import PAGES, SERIES, RateLimit, add_hit, count_hits, drop_hit, updated_rate
+from hedgerow.core.state import ACCOUNT, CLEARANCE, EVERYONE, StateQuery, StateReply
 from hedgerow.core.visit import Kind
 from hedgerow.policy.score import updated_score
+from hedgerow.state.hit_times import DAILY_KINDS, ENTRY_BYTES, MAX_ENTRIES, SCORE_BYTES, TODAY_BYTES, UNCOUNTED, Counted
 from hedgerow.state.sqlite.journal import Journal
 
-# What a remembered visitor costs in bytes, with some air (`bench/memory.py` measures it): the dictionary's slot and
-# order and a lone time, and the key on top; what is added by a list of times; each time in it.
-_LONE_COST = 178
-_TRAIL_COST = 150
-_SERIES_COST = 104
-_TIME_COST = 9
-
-_UNCOUNTED: tuple[int, ...] = ()
-_STANDING_COST = 700
-_TODAY_COST = 250
-_ENTRY_COST = 1_000
-_MOST_ENTRIES = 8
+# The memory of a visitor's counters, rounded up (`bench/memory.py` measures it): a dictionary entry with one time and
+# without its key; what several times add; what each series adds; what each time adds.
+_SINGLE_BYTES = 178
+_SERIES_LIST_BYTES = 150
+_SERIES_BYTES = 104
+_TIME_BYTES = 9
 _SWEPT_AT_ONCE = 2
 
 
-def _lone_cost(key: str) -> int:
-    """What a key with a lone time costs: some 240 bytes for an address, more for an account with a long name."""
-    return _LONE_COST + sys.getsizeof(key)
+def _single_bytes(key: str) -> int:
+    """Return the memory of a key with a single time: about 240 bytes for an address, more for a long account name."""
+    return _SINGLE_BYTES + sys.getsizeof(key)
 
 
-def _of_today(kind: Kind) -> int:
-    """A page and a call count as a request of the day; what a page brings along does not."""
-    return 1 if kind in {"page", "call"} else 0
-
-
-class _Trail:
-    """The times of one key's visits: a sorted array for each series that has any."""
+class _HitSeries:
+    """The hit times of one key: a sorted array for each series that has any."""
 
     __slots__ = ("cost", "series")
 
     def __init__(self, key: str) -> None:
         self.series: list[array[float] | None] = [None, None, None, None]
-        self.cost = _lone_cost(key) + _TRAIL_COST
+        self.cost = _single_bytes(key) + _SERIES_LIST_BYTES
 
     def newest(self) -> float:
         return max((hits[-1] for hits in self.series if hits), default=-float("inf"))
 
 
-def _count(trail: _Trail | float | None, counted: tuple[int, ...], at: float, seconds: float) -> int:
-    """How many visits of a trail, in the series *counted*, lie in the *seconds* that end at *at*."""
-    if trail is None:
+def _count(hits: _HitSeries | float | None, counted: tuple[int, ...], at: float, seconds: float) -> int:
+    """Count the hits in the series *counted* within the *seconds* that end at *at*."""
+    if hits is None:
         return 0
-    if isinstance(trail, float):
-        return PAGES in counted and at - seconds < trail <= at
-    total = 0
-    for series in counted:
-        if hits := trail.series[series]:
-            total += count_hits(hits, at, seconds)
-    return total
+    if isinstance(hits, float):
+        return PAGES in counted and at - seconds < hits <= at
+    return sum(count_hits(times, at, seconds) for series in counted if (times := hits.series[series]))
 
 
 def _count_each(
-    trail: _Trail | float | None, spans: Sequence[tuple[tuple[int, ...], float]], at: float
+    hits: _HitSeries | float | None, spans: Sequence[tuple[tuple[int, ...], float]], at: float
 ) -> tuple[int, ...]:
-    """The same for each of *spans*: series and seconds."""
-    if not isinstance(trail, _Trail):
-        return tuple([_count(trail, counted, at, seconds) for counted, seconds in spans])
+    """Count the hits in each of *spans*: series and seconds."""
+    if not isinstance(hits, _HitSeries):
+        return tuple([_count(hits, counted, at, seconds) for counted, seconds in spans])
     counts = []
     for counted, seconds in spans:
         total = 0
         for series in counted:
-            # As `count_hits`, without a call: most visits are counted here.
-            if hits := trail.series[series]:
-                newest = len(hits) if hits[-1] <= at else bisect_right(hits, at)
-                total += newest - bisect_right(hits, at - seconds)
+            # `count_hits` without a call: most visits are counted here.
+            if times := hits.series[series]:
+                newest = len(times) if times[-1] <= at else bisect_right(times, at)
+                total += newest - bisect_right(times, at - seconds)
         counts.append(total)
     return tuple(counts)
 
 
 class MemoryState:
     """
-    Counters and blocks in this process.
+    Counters, scores and blocks in this process.
 
-    *memory* is the most bytes that counters may take, and *most_blocks* the most blocks kept. A visitor seen once is
-    a lone number and costs some 240 bytes with its key; only one that comes again gets a list of times. What changes in
-    blocks and standings is noted in *journal*. That somebody was blocked is remembered for *remember* seconds after the
-    block's end, of at most *most_blocks*.
+    *memory* is the maximum of bytes for counters, *most_blocks* that of blocks. A visitor seen once is stored as a
+    single number, which takes about 240 bytes with its key. Changes of blocks and scores go to *journal*. Offences are
+    remembered for *remember* seconds after the end of the block.
     """
 
     journal: Journal | None = None
@@ -124,44 +100,37 @@ class MemoryState:
         self._lock = Lock()
         self._memory = memory
         self._most_blocks = most_blocks
-        self._trails: OrderedDict[str, float | _Trail] = OrderedDict()
+        self._remember = remember
+        self._hits: OrderedDict[str, float | _HitSeries] = OrderedDict()
         self._blocks: OrderedDict[str, Block] = OrderedDict()
         self._strikes: dict[str, set[str]] = {}
-        self._standings: OrderedDict[str, VisitorScore] = OrderedDict()
+        self._scores: OrderedDict[str, VisitorScore] = OrderedDict()
         self._today: OrderedDict[str, int] = OrderedDict()
         self._entries: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._day = 0
         self._site_rate = (0.0, 0.0)
-        self._offences: OrderedDict[str, tuple[int, float]] = OrderedDict()
-        self._remember = remember
-        self.spent = 0
-        """Bytes that the counters take now."""
+        self.bytes_used = 0
         self.forgotten = 0
-        """Visitors forgotten because the budget was spent."""
-        self.use(windows)
+        self.use_limits(windows)
 
-    def use(self, windows: Sequence[RateLimit]) -> None:
-        """Count for these windows from now on: settings were read again. What is remembered stays."""
+    def use_limits(self, windows: Sequence[RateLimit]) -> None:
+        counted = Counted(windows)
         with self._lock:
-            self._windows = tuple((w.by, counted_series(w.of), w.seconds) for w in windows)
-            self._spans = tuple((counted, seconds) for _, counted, seconds in self._windows)
-            # What a visitor has whose only visit is the page that it asks for now.
-            self._first = tuple(int(PAGES in counted) for counted, _ in self._spans)
-            self._by_network = any(w.by == "network" for w in windows)
-            self._series = frozenset(s for w in windows for s in counted_series(w.of))
-            self._keep = max((w.seconds for w in windows), default=0.0)
-            self._most = max((w.count for w in windows), default=0) + 1
+            self._windows, self._series = counted.windows, counted.series
+            self._keep, self._most, self._by_network = counted.keep, counted.most, counted.by_network
+            self._spans = tuple((series, seconds) for _, series, seconds in counted.windows)
+            # The counts of a visitor whose only visit is the page that it requests now.
+            self._first = tuple(int(PAGES in series) for series, _ in self._spans)
 
     def __len__(self) -> int:
-        """How many keys have counters now."""
-        return len(self._trails)
+        return len(self._hits)
 
-    def keep_in(self, journal: Journal) -> None:
-        """Note what changes in blocks and standings in *journal*."""
+    def use_journal(self, journal: Journal) -> None:
         self.journal = journal
 
     def use_threads(self, run: object) -> None:
-        """Do nothing: no answer takes long."""
+        """Do nothing: no reply takes long."""
 
     async def disconnect(self) -> None:
         """Do nothing: there is no connection."""
@@ -171,28 +140,29 @@ class MemoryState:
 
     def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
         with self._lock:
+            more = 1 if query.kind in DAILY_KINDS else 0
             if counted_as is None:
-                return self._reply(query, _of_today(query.kind), 1)
+                return self._reply(query, more, 1)
             for key in self._keys(query):
-                self._take_back(key, query.at, series_of(counted_as))
-            return self._reply(query, _of_today(query.kind) - _of_today(counted_as), 0)
+                self._take_back(key, query.at, SERIES[counted_as])
+            return self._reply(query, more - (counted_as in DAILY_KINDS), 0)
 
     def _reply(self, query: StateQuery, more: int, visits: int) -> StateReply:
-        """Answer, with *more* requests counted for the day, and *visits* for the rate of the site."""
+        """Reply, and count *more* requests of the day and *visits* for the site's rate."""
         visitor, prefix = query.visitor, query.prefix
         strikes = 0
         offences: tuple[tuple[str, int], ...] = ()
-        score = self._standings.get(visitor) if self._standings else None
+        score = self._scores.get(visitor) if self._scores else None
         today = self._count_today(query, more) if query.day and query.count else 0
         if self._blocks or self._offences:
-            keys = (visitor, prefix_key(prefix), query.network)
+            keys = (visitor, prefix + EVERYONE, query.network)
             if not self._blocks.keys().isdisjoint(keys) and (block := self._block_of(keys, query.at)) is not None:
-                return StateReply(block, _UNCOUNTED)
+                return StateReply(block, UNCOUNTED)
             if not self._offences.keys().isdisjoint(keys):
                 offences = self._offences_of(keys, query.at)
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, query.at)
-        counts = self._hit(query) if query.count else _UNCOUNTED
+        counts = self._hit(query) if query.count else UNCOUNTED
         rate = self._count_site(query.at, visits) if query.site_rate and query.count else 0.0
         return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences, rate)
 
@@ -203,55 +173,62 @@ class MemoryState:
         return rate
 
     def _count_today(self, query: StateQuery, more: int) -> int:
-        """Count requests of this day; those of the day before are forgotten."""
+        """Count requests of the day. Those of the day before are forgotten."""
         if query.day > self._day:
             self._day = query.day
             self._today.clear()
-        count = self._today.pop(query.visitor, 0)
+        name = query.daily or query.visitor
+        count = self._today.pop(name, 0)
         if query.day == self._day:
             count += more
-        self._today[query.visitor] = count
-        if len(self._today) * _TODAY_COST > self._memory // 4:
+        self._today[name] = count
+        if len(self._today) * TODAY_BYTES > self._memory // 4:
             self._today.popitem(last=False)
         return count
 
     def update_score(self, change: ScoreUpdate) -> None:
         with self._lock:
+            key = change.key
             if change.entry:
-                before = self._entries.get(change.key, ())
-                self._entries[change.key] = (*before[1 - _MOST_ENTRIES :], change.entry)
-                self._entries.move_to_end(change.key)
-                if len(self._entries) * _ENTRY_COST > self._memory // 16:
+                self._entries[key] = (*self._entries.get(key, ())[1 - MAX_ENTRIES :], change.entry)
+                self._entries.move_to_end(key)
+                if len(self._entries) * ENTRY_BYTES > self._memory // 16:
                     self._entries.popitem(last=False)
             if change.weight or change.identity or change.cleared or change.codes:
-                self._set_score(change.key, updated_score(self._standings.get(change.key), change))
-                self._standings.move_to_end(change.key)
-                if len(self._standings) * _STANDING_COST > self._memory // 4:
-                    self._standings.popitem(last=False)
+                self._set_score(key, updated_score(self._scores.get(key), change))
+                self._scores.move_to_end(key)
+                if len(self._scores) * SCORE_BYTES > self._memory // 4:
+                    self._scores.popitem(last=False)
                     self.forgotten += 1
 
     def commit(self, block: Block) -> None:
+        """Set a block. The visitor starts from zero when it ends, but its challenges stay counted."""
+        key, prefix = block.key, block.prefix
         with self._lock:
-            # Taken out and put back in, so that the order is that of the last offence. Whoever is blocked starts from
-            # nothing when the block has run out or is forgiven.
-            self._unblock(block.key)
-            self._blocks[block.key] = block
+            # Removed first, so that the order is that of the last offence.
+            self._unblock(key)
+            self._blocks[key] = block
             if self.journal is not None:
-                self.journal.note_block(block.key, block)
-            self._note_offence(block)
-            self._forget(block.key)
-            self._restart(block.key)
-            if block.key == prefix_key(block.prefix):
-                self._forget(block.prefix)
-            if block.key.startswith((ACCOUNT, CLEARANCE)):
-                self._strikes.setdefault(block.prefix, set()).add(block.key)
+                self.journal.note_block(key, block)
+            if self._remember:
+                self._offences[key] = (block.offence, block.until + self._remember)
+                self._offences.move_to_end(key)
+                if len(self._offences) > self._most_blocks:
+                    self._offences.popitem(last=False)
+            self._forget(key)
+            if (score := self._scores.get(key)) is not None:
+                self._set_score(key, VisitorScore(at=score.at, day=score.day, challenges=score.challenges))
+            if key == prefix + EVERYONE:
+                self._forget(prefix)
+            if key.startswith((ACCOUNT, CLEARANCE)):
+                self._strikes.setdefault(prefix, set()).add(key)
             if len(self._blocks) > self._most_blocks:
                 self._unblock(next(iter(self._blocks)))
 
     def forgive(self, key: str) -> bool:
         with self._lock:
             self._offences.pop(key, None)
-            known = self._standings.pop(key, None) is not None
+            known = self._scores.pop(key, None) is not None
             if known and self.journal is not None:
                 self.journal.note_score(key, None)
             self._today.pop(key, None)
@@ -262,16 +239,19 @@ class MemoryState:
             return [block for block in self._blocks.values() if block.until > at]
 
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
-        """Take over what was remembered before a restart."""
         for block in blocks:
             self.commit(block)
         with self._lock:
-            for key, score in scores[-(self._memory // 4 // _STANDING_COST) :]:
-                self._standings[key] = score
+            self._scores.update(scores[-(self._memory // 4 // SCORE_BYTES) :])
 
     def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         with self._lock:
-            return list(self._standings.items())
+            return list(self._scores.items())
+
+    def _set_score(self, key: str, score: VisitorScore) -> None:
+        self._scores[key] = score
+        if self.journal is not None:
+            self.journal.note_score(key, score)
 
     def _block_of(self, keys: Sequence[str], at: float) -> Block | None:
         for key in keys:
@@ -287,25 +267,16 @@ class MemoryState:
             return False
         if self.journal is not None:
             self.journal.note_block(key, None)
-        accounts = self._strikes.get(block.prefix)
-        if accounts is not None:
+        if (accounts := self._strikes.get(block.prefix)) is not None:
             accounts.discard(key)
             if not accounts:
                 del self._strikes[block.prefix]
         return True
 
-    def _note_offence(self, block: Block) -> None:
-        if self._remember:
-            self._offences[block.key] = (block.offence, block.until + self._remember)
-            self._offences.move_to_end(block.key)
-            if len(self._offences) > self._most_blocks:
-                self._offences.popitem(last=False)
-
     def _offences_of(self, keys: Sequence[str], at: float) -> tuple[tuple[str, int], ...]:
         found = []
         for key in keys:
-            offence = self._offences.get(key)
-            if offence is not None:
+            if (offence := self._offences.get(key)) is not None:
                 if offence[1] > at:
                     found.append((key, offence[0]))
                 else:
@@ -318,77 +289,84 @@ class MemoryState:
         return len(self._strikes.get(prefix, ()))
 
     def _keys(self, query: StateQuery) -> Iterator[str]:
-        """Whose visit it is: its visitor's, that of the accounts at its address if it has one, and its network's."""
+        """Yield the keys for which a visit counts: visitor, the accounts at its address if it has one, network."""
         yield query.visitor
         if query.visitor != query.prefix:
-            yield prefix_key(query.prefix)
+            yield query.prefix + EVERYONE
         if query.network:
             yield query.network
 
     def _hit(self, query: StateQuery) -> tuple[int, ...]:
-        """Count a visit, and give the counts of all windows; none where no window counts visits of its kind."""
-        series = series_of(query.kind)
+        """Count a visit, and return the counts of all windows, or nothing if no window counts its kind."""
+        series = SERIES[query.kind]
         if series not in self._series:
-            return _UNCOUNTED
+            return UNCOUNTED
+        # `_keys` without a generator: every visit is counted here.
         self._hit_key(query.visitor, query.at, series)
         if query.visitor != query.prefix:
-            self._hit_key(prefix_key(query.prefix), query.at, series)
+            self._hit_key(query.prefix + EVERYONE, query.at, series)
         if query.network:
             self._hit_key(query.network, query.at, series)
-        if self.spent > self._memory:
-            self._make_room()
+        while self.bytes_used > self._memory and len(self._hits) > 1:
+            self._forget(next(iter(self._hits)))
+            self.forgotten += 1
         return self._counts(query)
 
     def _hit_key(self, key: str, at: float, series: int) -> None:
-        trail = self._trails.get(key)
-        if trail is None:
+        hits = self._hits.get(key)
+        if hits is None:
             self._sweep(at)
             if series == PAGES:
-                self._trails[key] = at
-                self.spent += _lone_cost(key)
+                self._hits[key] = at
+                self.bytes_used += _single_bytes(key)
                 return
-            trail = self._trails[key] = _Trail(key)
-            self.spent += trail.cost
+            hits = self._hits[key] = _HitSeries(key)
+            self.bytes_used += hits.cost
         else:
-            self._trails.move_to_end(key)
-            if isinstance(trail, float):
-                first = trail
-                trail = self._trails[key] = _Trail(key)
-                trail.series[PAGES] = array("d", (first,))
-                trail.cost += _SERIES_COST + _TIME_COST
-                self.spent += trail.cost - _lone_cost(key)
-        hits = trail.series[series]
-        if hits is None:
-            hits = trail.series[series] = array("d")
-            trail.cost += _SERIES_COST
-            self.spent += _SERIES_COST
-        before = len(hits)
-        add_hit(hits, at, max_age=self._keep, max_hits=self._most)
-        growth = (len(hits) - before) * _TIME_COST
-        trail.cost += growth
-        self.spent += growth
+            self._hits.move_to_end(key)
+            if isinstance(hits, float):
+                first = hits
+                hits = self._hits[key] = _HitSeries(key)
+                hits.series[PAGES] = array("d", (first,))
+                hits.cost += _SERIES_BYTES + _TIME_BYTES
+                self.bytes_used += hits.cost - _single_bytes(key)
+        times = hits.series[series]
+        growth = 0
+        if times is None:
+            times = hits.series[series] = array("d")
+            growth = _SERIES_BYTES
+        before = len(times)
+        if before and at >= times[-1] and before < self._most and times[0] > at - self._keep:
+            # `add_hit` without a call: most visits are added here.
+            times.append(at)
+            growth += _TIME_BYTES
+        else:
+            add_hit(times, at, max_age=self._keep, max_hits=self._most)
+            growth += (len(times) - before) * _TIME_BYTES
+        hits.cost += growth
+        self.bytes_used += growth
 
     def _take_back(self, key: str, at: float, series: int) -> None:
-        trail = self._trails.get(key)
-        if isinstance(trail, float):
-            if series == PAGES and trail == at:
+        hits = self._hits.get(key)
+        if isinstance(hits, float):
+            if series == PAGES and hits == at:
                 self._forget(key)
-        elif trail is not None and (hits := trail.series[series]):
-            before = len(hits)
-            drop_hit(hits, at)
-            trail.cost -= (before - len(hits)) * _TIME_COST
-            self.spent -= (before - len(hits)) * _TIME_COST
+        elif hits is not None and (times := hits.series[series]):
+            before = len(times)
+            drop_hit(times, at)
+            hits.cost -= (before - len(times)) * _TIME_BYTES
+            self.bytes_used -= (before - len(times)) * _TIME_BYTES
 
     def _counts(self, query: StateQuery) -> tuple[int, ...]:
         """
-        One count for each window.
+        Return one count for each window.
 
-        A prefix's count is that of the visitor without an account plus that of all accounts there: kept apart, no visit
-        is written twice for the common visitor who has none.
+        The count of a prefix is that of the visitor without an account plus that of all accounts there. They are stored
+        separately, so that no visit of an ordinary visitor without an account is stored twice.
         """
-        at, visitor, prefix, trails = query.at, query.visitor, query.prefix, self._trails
-        own = trails.get(visitor)
-        everyone = trails.get(prefix_key(prefix))
+        at, visitor, prefix, hits = query.at, query.visitor, query.prefix, self._hits
+        own = hits.get(visitor)
+        everyone = hits.get(prefix + EVERYONE)
         if everyone is None and visitor == prefix and not self._by_network:
             return self._first if own == at else _count_each(own, self._spans, at)
         counts = []
@@ -396,41 +374,24 @@ class MemoryState:
             if by == "visitor":
                 counts.append(_count(own, counted, at, seconds))
             elif by == "prefix":
-                alone = own if visitor == prefix else trails.get(prefix)
+                alone = own if visitor == prefix else hits.get(prefix)
                 counts.append(_count(alone, counted, at, seconds) + _count(everyone, counted, at, seconds))
             else:
-                counts.append(_count(trails.get(query.network), counted, at, seconds))
+                counts.append(_count(hits.get(query.network), counted, at, seconds))
         return tuple(counts)
 
     def _sweep(self, at: float) -> None:
-        """Forget up to two visitors whose visits have left every window: as fast as new ones come, never a pause."""
+        """Forget up to two visitors whose hits have left every window, as fast as new ones come."""
         for _ in range(_SWEPT_AT_ONCE):
-            oldest = next(iter(self._trails), None)
+            oldest = next(iter(self._hits), None)
             if oldest is None:
                 return
-            trail = self._trails[oldest]
-            newest = trail if isinstance(trail, float) else trail.newest()
-            if newest > at - self._keep:
+            hits = self._hits[oldest]
+            if (hits if isinstance(hits, float) else hits.newest()) > at - self._keep:
                 return
             self._forget(oldest)
 
-    def _make_room(self) -> None:
-        while self.spent > self._memory and len(self._trails) > 1:
-            self._forget(next(iter(self._trails)))
-            self.forgotten += 1
-
-    def _restart(self, key: str) -> None:
-        """Who was blocked starts with no suspicion when the block has run out; its challenges are not forgotten."""
-        score = self._standings.get(key)
-        if score is not None:
-            self._set_score(key, VisitorScore(at=score.at, day=score.day, challenges=score.challenges))
-
-    def _set_score(self, key: str, score: VisitorScore) -> None:
-        self._standings[key] = score
-        if self.journal is not None:
-            self.journal.note_score(key, score)
-
     def _forget(self, key: str) -> None:
-        trail = self._trails.pop(key, None)
-        if trail is not None:
-            self.spent -= _lone_cost(key) if isinstance(trail, float) else trail.cost
+        hits = self._hits.pop(key, None)
+        if hits is not None:
+            self.bytes_used -= _single_bytes(key) if isinstance(hits, float) else hits.cost

@@ -11,29 +11,48 @@ import msgspec
 
 from hedgerow.state.redis.scripts import Command
 
-Greet = Callable[[], Sequence[Command]]
-"""Returns the commands with which a connection begins: the scripts, and commands that Redis has not yet carried out."""
-Owe = Callable[[Sequence[Command]], None]
-"""Takes commands back that were sent and perhaps not carried out."""
+OnConnect = Callable[[], Sequence[Command]]
+"""Returns the first commands of a connection: those that load scripts, and those that were not delivered before."""
+OnUndelivered = Callable[[Sequence[Command]], None]
+"""Receives commands that were sent but perhaps not executed."""
 
-PATIENCE = 0.03
-"""Seconds that a request waits for an answer."""
+TIMEOUT = 0.03
+"""Seconds that a request waits for a reply."""
 CONNECT_TIMEOUT = 1.0
 RETRY_AFTER = 0.2
 _PORT = 6379
 
 
+class RedisConnection:
+    """What both kinds of connection have. *timeout* is for each reply, in seconds."""
+
+    unavailable = True
+
+    def __init__(
+        self,
+        address: RedisAddress,
+        on_connect: OnConnect,
+        *,
+        timeout: float = TIMEOUT,
+        on_undelivered: OnUndelivered = lambda _: None,
+    ) -> None:
+        self._address = address
+        self._on_connect = on_connect
+        self._on_undelivered = on_undelivered
+        self._timeout = timeout
+
+
 def packed(command: Command) -> bytes:
-    # It says that it takes a tuple of one, and takes any.
+    # The annotation of hiredis allows only a tuple of one element.
     return command if type(command) is bytes else hiredis.pack_command(command)  # type: ignore[arg-type]
 
 
-class RedisUnavailable(Exception):  # noqa: N818 - not an error here: Redis cannot be asked now
+class RedisUnavailable(Exception):  # noqa: N818 - an expected condition
     """Redis does not answer."""
 
 
 class RedisAddress(msgspec.Struct, frozen=True):
-    """Where Redis is: `redis://user:password@host:port/database`, `rediss://` for TLS, or `unix:///path`."""
+    """The address of a server: `redis://user:password@host:port/database`, `rediss://` for TLS, or `unix:///path`."""
 
     host: str
     port: int
@@ -47,17 +66,17 @@ class RedisAddress(msgspec.Struct, frozen=True):
     def context(self) -> ssl.SSLContext | None:
         return ssl.create_default_context(cafile=self.ca_file or None) if self.tls else None
 
-    def first_words(self) -> list[Command]:
-        words: list[Command] = []
+    def handshake(self) -> list[Command]:
+        commands: list[Command] = []
         if self.password:
-            words.append(("AUTH", self.user, self.password) if self.user else ("AUTH", self.password))
+            commands.append(("AUTH", self.user, self.password) if self.user else ("AUTH", self.password))
         if self.database:
-            words.append(("SELECT", self.database))
-        return words
+            commands.append(("SELECT", self.database))
+        return commands
 
 
 def parse_redis_address(url: str, *, password: str = "", ca_file: str = "") -> RedisAddress:
-    """An address from its URL; ValueError with a sentence where it is none."""
+    """Parse a URL, or raise ValueError with a message for the administrator."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORT

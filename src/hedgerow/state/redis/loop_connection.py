@@ -1,10 +1,9 @@
 """
 A connection to Redis for an event loop.
 
-What is asked within one turn of the loop goes out together at its end: 27 µs a query at 32 at once, where one at a time
-takes 96 or more. An answer comes within *patience* seconds, or `RedisUnavailable` is raised; from then on it is raised
-at once, until a task has connected again. A connection begins with the commands of *greet*. Commands that were sent,
-and perhaps not carried out, go back to *owe*.
+The commands of one iteration of the loop are sent together: 27 µs each with 32 at a time, 96 µs or more one by one. If
+no reply comes within the timeout, the connection is given up. From then on commands fail at once, until a task has
+connected again.
 """
 
 from __future__ import annotations
@@ -13,18 +12,16 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import hiredis
 
 from hedgerow.state.redis.address import (
     CONNECT_TIMEOUT,
-    PATIENCE,
     RETRY_AFTER,
-    Greet,
-    Owe,
+    OnConnect,
     RedisAddress,
+    RedisConnection,
     RedisUnavailable,
     packed,
 )
@@ -33,222 +30,203 @@ from hedgerow.state.redis.scripts import Command
 log = logging.getLogger(__name__)
 
 _TICK = 0.005
+_NOT_READY = ("NOSCRIPT", "LOADING", "READONLY", "NOAUTH")
+"""The start of an error of a server that was just started or replaced."""
 
 
-class _Wire(asyncio.Protocol):
-    """One socket of a `LoopConnection`; data of one that was given up is ignored."""
+class _Socket(asyncio.Protocol):
+    """One socket of a `LoopConnection`. Data of a socket that was given up is ignored."""
 
     transport: asyncio.Transport
 
-    def __init__(self, link: LoopConnection) -> None:
-        self._link = link
+    def __init__(self, connection: LoopConnection) -> None:
+        self._connection = connection
         self.ended = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        self._link.receive(self, data)
+        self._connection.receive(self, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._link.end(self, str(exc or "closed by Redis"))
+        self._connection.end(self, str(exc or "closed by Redis"))
         self.ended.set()
 
 
-class LoopConnection:
-    """A connection of one event loop; `ask` and `tell` are called in it."""
+class LoopConnection(RedisConnection):
+    """A connection of one event loop. `ask` and `send` must be called in it."""
 
-    def __init__(
-        self, address: RedisAddress, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None
-    ) -> None:
-        self._address = address
-        self._greet = greet
-        self._owe = owe
-        self._patience = patience
+    def __init__(self, address: RedisAddress, on_connect: OnConnect, **options: Any) -> None:
+        super().__init__(address, on_connect, **options)
         self._loop = asyncio.get_running_loop()
-        self._wire: _Wire | None = None
+        self._socket: _Socket | None = None
         self._reader = hiredis.Reader()
         self._out: list[bytes] = []
+        # When each command was sent, and the future for its reply, or the command itself if nobody waits.
         self._pending: deque[tuple[float, asyncio.Future[Any] | Command]] = deque()
         self._ticking = False
         self._closed = False
-        self._coming_back: asyncio.Task[None] | None = None
-        self.away = True
-        """Whether nobody answers."""
+        self._reconnecting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect, or begin to try."""
+        """Connect. If that fails, try again in a task."""
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                await self._connect()
+            await self._connect()
         except (OSError, RedisUnavailable) as error:
-            log.warning("Redis cannot be reached (%s); tried again", error or "no answer")
-            self._try_again()
+            log.warning("cannot reach Redis (%s); trying again", error or "no answer")
+            self._reconnect_later()
 
     def ask(self, command: Command) -> asyncio.Future[Any]:
-        """What will hold the reply to *command*, or raise Away. Goes out at the end of this turn."""
+        """Send *command*, and return the future of its reply, which may raise `RedisUnavailable`."""
         future = self._loop.create_future()
-        if self.away:
+        if self.unavailable:
             future.set_exception(RedisUnavailable())
         else:
-            self._put(command, future)
+            self._enqueue(command, future)
         return future
 
-    def tell(self, command: Command) -> bool:
-        """Send *command* and mind no reply; false where nobody is there."""
-        if self.away:
-            return False
-        self._put(command, command)
-        return True
+    def send(self, command: Command) -> bool:
+        """Send *command* without waiting for its reply. Return False if Redis is unavailable."""
+        if not self.unavailable:
+            self._enqueue(command, command)
+        return not self.unavailable
 
-    def _put(self, command: Command, future: asyncio.Future[Any] | Command) -> None:
-        """Have *command* sent; its reply goes to *future*, or to nobody where that is the command itself."""
+    def _enqueue(self, command: Command, reply_to: asyncio.Future[Any] | Command) -> None:
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(packed(command))
         now = self._loop.time()
-        self._pending.append((now, future))
+        self._pending.append((now, reply_to))
         if not self._ticking:
             self._ticking = True
             self._loop.call_later(_TICK, self._tick, now + _TICK)
 
     def _flush(self) -> None:
-        if self._out and self._wire is not None:
-            self._wire.transport.write(b"".join(self._out))
+        if self._out and self._socket is not None:
+            self._socket.transport.write(b"".join(self._out))
         self._out.clear()
 
     def _tick(self, due: float) -> None:
-        """Look whether the oldest query has waited too long."""
+        """Check whether the oldest command has waited too long."""
         now = self._loop.time()
-        if not self._pending:
+        self._ticking = bool(self._pending)
+        # If the loop itself was late, the reply may be there and just not be read.
+        if self._pending and now - self._pending[0][0] > self._timeout and now - due < self._timeout / 2:
             self._ticking = False
-            return
-        # A loop that was held up itself has not read what is there: that is nobody's silence.
-        if now - self._pending[0][0] > self._patience and now - due < self._patience / 2:
-            self._ticking = False
-            self._lose("no answer in time")
-            return
-        self._loop.call_later(_TICK, self._tick, now + _TICK)
+            self._give_up("no answer in time")
+        elif self._pending:
+            self._loop.call_later(_TICK, self._tick, now + _TICK)
 
     async def close(self) -> None:
         self._closed = True
-        if self._coming_back is not None:
-            self._coming_back.cancel()
-            await asyncio.wait([self._coming_back])
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.wait([self._reconnecting])
         self._flush()
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            # What was told last still goes out.
-            wire.transport.close()
+        old, self._socket = self._socket, None
+        if old is not None:
+            # The last commands are still sent.
+            old.transport.close()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._patience):
-                    await wire.ended.wait()
-            wire.transport.abort()
-        self._lose("")
-        # A transport lets go of its socket in the next turn of the loop, which may be the last.
+                async with asyncio.timeout(self._timeout):
+                    await old.ended.wait()
+            old.transport.abort()
+        self._give_up("")
+        # A transport releases its socket in the next iteration of the loop, which may be the last.
         await asyncio.sleep(0)
 
-    # ---- The wire's side
+    def end(self, ended: _Socket, reason: str) -> None:
+        if ended is self._socket:
+            self._give_up(reason)
 
-    def end(self, wire: _Wire, why: str) -> None:
-        """A connection has ended."""
-        if wire is self._wire:
-            self._lose(why)
-
-    def receive(self, wire: _Wire, data: bytes) -> None:
-        """Replies, or parts of some."""
-        if wire is not self._wire:
+    def receive(self, source: _Socket, data: bytes) -> None:
+        """Read the replies in *data*, the last of which may be incomplete."""
+        if source is not self._socket:
             return
         reader, pending = self._reader, self._pending
         reader.feed(data)
-        lost = ""
+        not_ready = ""
         while pending:
             reply = reader.gets()
             if reply is False:
                 break
-            _, future = pending.popleft()
+            _, reply_to = pending.popleft()
             if isinstance(reply, hiredis.ReplyError):
-                if str(reply).startswith(("NOSCRIPT", "LOADING", "READONLY", "NOAUTH")):
-                    lost = str(reply)
+                if str(reply).startswith(_NOT_READY):
+                    not_ready = str(reply)
                     reply = RedisUnavailable()
-                if not isinstance(future, asyncio.Future):
+                if not isinstance(reply_to, asyncio.Future):
                     log.error("Redis refused a command: %s", reply)
-                elif not future.done():
-                    future.set_exception(reply)
-            elif isinstance(future, asyncio.Future) and not future.done():
-                future.set_result(reply)
-        if lost:
-            self._lose(lost)
-
-    # ---- Away and back
+                elif not reply_to.done():
+                    reply_to.set_exception(reply)
+            elif isinstance(reply_to, asyncio.Future) and not reply_to.done():
+                reply_to.set_result(reply)
+        if not_ready:
+            self._give_up(not_ready)
 
     async def _connect(self) -> None:
-        address, wire = self._address, _Wire(self)
-        if address.path:
-            await self._loop.create_unix_connection(lambda: wire, address.path)
-        else:
-            await self._loop.create_connection(
-                lambda: wire, address.host, address.port,
-                ssl=address.context(), server_hostname=address.host if address.tls else None,
-            )  # fmt: skip
-        self._wire, self._reader = wire, hiredis.Reader()
-        greeting = self._greet()
-        commands = [*address.first_words(), *greeting]
-        futures = [self._loop.create_future() for _ in commands]
-        self._pending.extend((self._loop.time(), future) for future in futures)
-        try:
-            wire.transport.write(b"".join(packed(command) for command in commands))
-            await asyncio.gather(*futures)
-        except BaseException as error:
-            if self._owe is not None:
-                self._owe(greeting)
-            self._give_up(futures)
-            if isinstance(error, hiredis.ReplyError):
-                raise ConnectionError(str(error)) from None
-            raise
-        self.away = False
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            address, new = self._address, _Socket(self)
+            if address.path:
+                await self._loop.create_unix_connection(lambda: new, address.path)
+            else:
+                await self._loop.create_connection(
+                    lambda: new, address.host, address.port,
+                    ssl=address.context(), server_hostname=address.host if address.tls else None,
+                )  # fmt: skip
+            self._socket, self._reader = new, hiredis.Reader()
+            first = self._on_connect()
+            commands = [*address.handshake(), *first]
+            futures = [self._loop.create_future() for _ in commands]
+            self._pending.extend((self._loop.time(), future) for future in futures)
+            try:
+                new.transport.write(b"".join(packed(command) for command in commands))
+                await asyncio.gather(*futures)
+            except BaseException as error:
+                self._on_undelivered(first)
+                for future in futures:
+                    if future.done() and not future.cancelled():
+                        # Retrieved, so that asyncio does not warn about it.
+                        future.exception()
+                    future.cancel()
+                self._socket = None
+                self._pending.clear()
+                new.transport.abort()
+                if isinstance(error, hiredis.ReplyError):
+                    raise ConnectionError(str(error)) from None
+                raise
+        self.unavailable = False
 
-    def _give_up(self, futures: Sequence[asyncio.Future[Any]]) -> None:
-        """What was begun comes to nothing."""
-        for future in futures:
-            if future.done() and not future.cancelled():
-                # Looked at, so that nobody is told that it was not.
-                future.exception()
-            future.cancel()
-        wire, self._wire = self._wire, None
-        self._pending.clear()
-        if wire is not None:
-            wire.transport.abort()
-
-    def _lose(self, why: str) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.transport.abort()
-            if not self._closed and not self.away:
-                log.warning("Redis does not answer (%s); tried again", why)
-        self.away = True
+    def _give_up(self, reason: str) -> None:
+        """Close the socket, let all pending commands fail, and connect again later."""
+        old, self._socket = self._socket, None
+        if old is not None:
+            old.transport.abort()
+            if not self._closed and not self.unavailable:
+                log.warning("Redis does not answer (%s); trying again", reason)
+        self.unavailable = True
         self._out.clear()
         pending, self._pending = self._pending, deque()
-        told = []
-        for _, future in pending:
-            if not isinstance(future, asyncio.Future):
-                told.append(future)
-            elif not future.done():
-                future.set_exception(RedisUnavailable())
-        if told and self._owe is not None and not self._closed:
-            self._owe(told)
-        self._try_again()
+        undelivered = []
+        for _, reply_to in pending:
+            if not isinstance(reply_to, asyncio.Future):
+                undelivered.append(reply_to)
+            elif not reply_to.done():
+                reply_to.set_exception(RedisUnavailable())
+        if undelivered and not self._closed:
+            self._on_undelivered(undelivered)
+        self._reconnect_later()
 
-    def _try_again(self) -> None:
-        if not self._closed and (self._coming_back is None or self._coming_back.done()):
-            self._coming_back = self._loop.create_task(self._come_back())
+    def _reconnect_later(self) -> None:
+        if not self._closed and (self._reconnecting is None or self._reconnecting.done()):
+            self._reconnecting = self._loop.create_task(self._reconnect())
 
-    async def _come_back(self) -> None:
+    async def _reconnect(self) -> None:
         while not self._closed:
             await asyncio.sleep(RETRY_AFTER)
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT):
-                    await self._connect()
+                await self._connect()
             except (OSError, RedisUnavailable):
                 continue
             log.info("Redis answers again")

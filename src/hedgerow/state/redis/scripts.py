@@ -1,8 +1,8 @@
 """
-What is said to Redis and what it answers: one script for each query of the state, its arguments, its reply.
+The Lua scripts of the state, their arguments and their replies. There is no connection here.
 
-Here is no connection. The windows, limits and the prefix of all keys stand in the scripts' text, so that a visit sends
-no more than itself; settings that are read again make other scripts.
+Windows, limits and the prefix of all keys are part of a script's text, so a visit sends only itself. New settings give
+other scripts.
 """
 
 from __future__ import annotations
@@ -10,61 +10,48 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from hedgerow.core.decision import Block, Identity, ScoreUpdate, VisitorScore
-from hedgerow.core.rate_limit import RATE_HALF_LIFE, RATE_PER_VISIT, RateLimit, count_hits, series_of
-from hedgerow.core.state import StateQuery, StateReply
+from hedgerow.core.rate_limit import RATE_HALF_LIFE, RATE_PER_VISIT, SERIES, RateLimit, count_hits
+from hedgerow.core.state import EVERYONE, StateQuery, StateReply
 from hedgerow.core.visit import Kind
-from hedgerow.state.hit_times import Counted
+from hedgerow.state.hit_times import DAILY_KINDS, SCORE_BYTES, Counted
 
-_SLACK = 60.0
+_TTL_MARGIN = 60.0
 _TIME = struct.Struct("<d")
-_TOLD = 3
-_WORDS_BESIDES = 16
-_MOST_ENDS = 1000
-_WHOSE = {"visitor": 0, "everyone": 1, "network": 2, "prefix": 3, "": 4}
-_STANDING_COST = 700
-_OF_A_DAY = frozenset({"page", "call"})
+_RECORDS = 3
+"""The records at the start of a reply, before the counters."""
+_OTHER_WORDS = 16
+_CACHED_ENDS = 1000
 
 Command = tuple[bytes | str | int | float, ...] | bytes
-"""A command and its arguments; or how it goes over the wire."""
+"""A command with its arguments, or its bytes as they are sent."""
+_Score = tuple[Identity, float, float, int, int, int, tuple[tuple[str, int], ...]]
+"""The fields of a `VisitorScore`."""
 
 
-class _Standing(msgspec.Struct, array_like=True, gc=False):
-    identity: Identity
-    suspicion: float
-    at: float
-    day: int
-    wrong: int
-    challenges: int
-    reasons: tuple[tuple[str, int], ...]
-
-    def plain(self) -> VisitorScore:
-        return VisitorScore(self.identity, self.suspicion, self.at, self.day, self.wrong, self.challenges, self.reasons)
-
-
-class _More(msgspec.Struct, array_like=True, gc=False):
+class _Details(msgspec.Struct, array_like=True, gc=False):
     strikes: int
     today: int
-    score: _Standing | bool
+    score: _Score | bool
     entries: tuple[str, ...]
     offences: tuple[tuple[str, int], ...]
     site_rate: float
 
 
 class RedisRecord(msgspec.Struct):
-    """What is known of a key, as the scripts keep it."""
+    """What is known about a key, as the scripts store it."""
 
     k: str
     b: str | None = None
-    s: _Standing | None = None
+    s: _Score | None = None
 
     @property
     def block(self) -> Block | None:
@@ -72,29 +59,27 @@ class RedisRecord(msgspec.Struct):
 
     @property
     def score(self) -> VisitorScore | None:
-        return self.s.plain() if self.s is not None else None
+        return VisitorScore(*self.s) if self.s is not None else None
 
 
-_RECORD = msgspec.msgpack.Decoder(RedisRecord)
-_MORE = msgspec.msgpack.Decoder(_More)
+decode_record = msgspec.msgpack.Decoder(RedisRecord).decode
+_DETAILS = msgspec.msgpack.Decoder(_Details)
 _BLOCK = msgspec.json.Decoder(Block)
 
 
 def _hits(data: bytes) -> array[float]:
-    """The times of a counter, sorted: visits may have come late."""
+    """Return the times of a counter, sorted: some visits come late."""
     hits = array("d", data)
-    if any(a > b for a, b in pairwise(hits)):
-        hits = array("d", sorted(hits))
-    return hits
+    return array("d", sorted(hits)) if any(a > b for a, b in pairwise(hits)) else hits
 
 
 @cache
-def _text(name: str) -> str:
+def _lua_file(name: str) -> str:
     return files("hedgerow.data.redis").joinpath(name + ".lua").read_text("utf-8")
 
 
 class Script:
-    """A script, under the name by which Redis knows it once it is loaded."""
+    """A script, and the name under which Redis knows it once it is loaded."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -104,8 +89,7 @@ class Script:
         return ("EVALSHA", self.name, "0", *arguments)
 
 
-def _lua(text: str) -> str:
-    """A text as Lua writes it."""
+def _lua_string(text: str) -> str:
     return '"' + "".join(c if c.isalnum() or c in ":-_{}" else f"\\{ord(c):03d}" for c in text) + '"'
 
 
@@ -114,90 +98,84 @@ def _number(value: float) -> str:
 
 
 def text(key: str) -> bytes:
-    """A key on the wire; half a surrogate pair, which is no text, becomes its escape."""
-    try:
-        return key.encode()
-    except UnicodeEncodeError:
-        return key.encode("utf-8", "backslashreplace")
+    """Encode a key. Lone surrogates, which are not valid text, are escaped."""
+    return key.encode("utf-8", "backslashreplace")
 
 
-class _Form:
+class _VisitCommand:
     """
-    The query about a visit as it goes over the wire, but for who it is about.
+    The command that records a visit, as a template of the bytes to send.
 
-    There is one for visits with an account and one without, with a network and without: which keys are asked for is the
-    same in each. What follows the keys is one of few texts, and kept.
+    There is one for visits with and without an account (*other*) and with and without a network, because each has other
+    keys. Building the bytes from a template takes half the time of encoding the command. The words after the keys
+    rarely change and are cached.
     """
 
     def __init__(self, prefix: str, script: str, counted: Counted, *, other: bool, network: bool) -> None:
-        own, counters = prefix.encode(), [b"c%d:" % series for series in sorted(counted.series)]
-        keys = [(b"m:", "visitor"), (b"m:", "everyone"), (b"m:", "network") if network else (b"-", "")]
-        # Whose visit it is, by where their counters begin; those of a prefix are of its visitor alone.
-        self._starts = [len(keys) + 1]
-        keys += [(counter, "visitor") for counter in counters]
-        if counted.by_prefix:
-            if other:
-                self._starts.append(len(keys) + 1)
-            keys += [(counter, "everyone") for counter in counters]
-        if network:
-            self._starts.append(len(keys) + 1)
-            keys += [(counter, "network") for counter in counters]
-        if counted.by_prefix and other:
-            keys += [(counter, "prefix") for counter in counters]
-        self._places = {series: place for place, series in enumerate(sorted(counted.series))}
-        words = len(keys) + _WORDS_BESIDES
-        start = f"*{words}\r\n$7\r\nEVALSHA\r\n$40\r\n{script}\r\n${len(str(len(keys)))}\r\n{len(keys)}\r\n"
-        self._form = start.encode() + b"".join(
-            b"$%d\r\n" + (own + name).replace(b"%", b"%%") + b"%b\r\n" for name, _ in keys
-        )
-        self._keys = tuple((len(own) + len(name), _WHOSE[whose]) for name, whose in keys)
+        self._prefix = own = prefix.encode()
         self._other = other
-        self._own = own
-        self._ends: dict[tuple[int, int, int, int, int], bytes] = {}
+        # Each key: what it starts with, and the index of the visitor, everyone, the network, the prefix or "".
+        visitor, everyone, of_network, of_prefix, nobody = range(5)
+        keys = [(b"m:", visitor), (b"m:", everyone), (b"m:", of_network) if network else (b"-", nobody)]
+        counters = [b"c%d:" % series for series in sorted(counted.series)]
+        # The number of the first counter of each key for which the visit counts. Those of a prefix are only read.
+        self._starts: list[int] = []
+        for whose, is_read, is_counted in (
+            (visitor, True, True),
+            (everyone, counted.by_prefix, other),
+            (of_network, network, True),
+            (of_prefix, counted.by_prefix and other, False),
+        ):
+            if is_read:
+                if is_counted:
+                    self._starts.append(len(keys) + 1)
+                keys += [(counter, whose) for counter in counters]
+        self._places = {series: place for place, series in enumerate(sorted(counted.series))}
+        words = len(keys) + _OTHER_WORDS
+        head = f"*{words}\r\n$7\r\nEVALSHA\r\n$40\r\n{script}\r\n${len(str(len(keys)))}\r\n{len(keys)}\r\n"
+        self._template = b"".join(
+            (
+                head.encode(),
+                *(b"$%d\r\n" + (own + name).replace(b"%", b"%%") + b"%b\r\n" for name, _ in keys),
+                b"$%d\r\n%b\r\n$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n",
+            )
+        )
+        self._keys = tuple((len(own) + len(name), whose) for name, whose in keys)
+        self._end = lru_cache(_CACHED_ENDS)(self._encode_end)
 
-    def filled(
+    def encode(
         self,
         at: float,
         visitor: bytes,
         prefix: bytes,
         network: bytes,
-        *,
-        day: int,
-        more: int,
-        written: int,
-        taken: int,
-        site: int,
+        daily: bytes,
+        end: tuple[int, int, int, int, int],
     ) -> bytes:
         """
-        The query about one visit. *written* and *taken* are series, or -1. *site* is how many visits are added to
-        the rate of the whole site, or -1 where that is not asked for.
+        Return the command for one visit.
+
+        *end* has the day, the requests to count for it, the series in which to count the visit and from which to take
+        it back (or -1), and the visits to add to the rate of the whole site (-1 if that is not asked for).
         """
-        names = (visitor, prefix + b"/*", network, prefix, b"")
+        names = (visitor, prefix + EVERYONE.encode(), network, prefix, b"")
         values: list[int | bytes] = []
         for length, whose in self._keys:
             name = names[whose]
             values += (length + len(name), name)
         when = repr(at).encode()
-        end = self._ends.get((day, more, written, taken, site))
-        if end is None:
-            end = self._end(day, more, written, taken, site)
-        strikes = self._own + b"x:" + prefix if self._other else b""
-        of_day = self._own + b"d:" + visitor if day else b""
-        values += (len(when), when, _TIME.pack(at), len(strikes), strikes, len(of_day), of_day)
-        return (self._form + b"$%d\r\n%b\r\n$8\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n") % tuple(values) + end
+        strikes = self._prefix + b"x:" + prefix if self._other else b""
+        today = self._prefix + b"d:" + (daily or visitor) if end[0] else b""
+        values += (len(when), when, _TIME.pack(at), len(strikes), strikes, len(today), today)
+        return self._template % tuple(values) + self._end(*end)
 
-    def _end(self, day: int, more: int, written: int, taken: int, site: int) -> bytes:
+    def _encode_end(self, day: int, more: int, counted_in: int, taken_from: int, site: int) -> bytes:
         words = [day, more]
-        for series in (written, taken):
+        for series in (counted_in, taken_from):
             place = self._places.get(series)
             numbers = [start + place for start in self._starts] if place is not None else []
             words += [*numbers, 0, 0, 0][:3]
-        words.append(site)
-        end = b"".join(b"$%d\r\n%d\r\n" % (len(str(word)), word) for word in words)
-        if len(self._ends) >= _MOST_ENDS:
-            self._ends.clear()
-        self._ends[day, more, written, taken, site] = end
-        return end
+        return b"".join(b"$%d\r\n%d\r\n" % (len(str(word)), word) for word in (*words, site))
 
 
 class Scripts:
@@ -207,27 +185,26 @@ class Scripts:
         self, prefix: str, windows: Sequence[RateLimit], *, memory: int, most_blocks: int, remember: float
     ) -> None:
         self.prefix = prefix
-        self._limits = (
+        limits = (
             f"local P, MOST_BLOCKS, MOST_KNOWN, REMEMBER = "
-            f"{_lua(prefix)}, {most_blocks}, {memory // 4 // _STANDING_COST}, {_number(remember)}\n"
+            f"{_lua_string(prefix)}, {most_blocks}, {memory // 4 // SCORE_BYTES}, {_number(remember)}\n"
         )
         self.commit_script, self.amend_script, self.forgive_script = (
-            Script(self._limits + _text("known") + _text(name)) for name in ("commit", "amend", "forgive")
+            Script(limits + _lua_file("known") + _lua_file(name)) for name in ("commit", "amend", "forgive")
         )
-        self.use(windows)
+        self.use_limits(windows)
 
-    def use(self, windows: Sequence[RateLimit]) -> None:
-        """Count for these windows from now on."""
+    def use_limits(self, windows: Sequence[RateLimit]) -> None:
         counted = self._counted = Counted(windows)
         self._series = {series: place for place, series in enumerate(sorted(counted.series))}
         self.recall_script = Script(
-            f"local P, KEEP, LONGEST, TTL = {_lua(self.prefix)}, {_number(counted.keep)}, {counted.most * 8}, "
-            f"{int((counted.keep + _SLACK) * 1000)}\n"
+            f"local P, KEEP, LONGEST, TTL = {_lua_string(self.prefix)}, {_number(counted.keep)}, {counted.most * 8}, "
+            f"{int((counted.keep + _TTL_MARGIN) * 1000)}\n"
             f"local RATE_HALF_LIFE, RATE_PER_VISIT = {_number(RATE_HALF_LIFE)}, {_number(RATE_PER_VISIT)}\n"
-            + _text("recall")
+            + _lua_file("recall")
         )
-        self._forms = {
-            (other, network): _Form(self.prefix, self.recall_script.name, counted, other=other, network=network)
+        self._commands = {
+            (other, network): _VisitCommand(self.prefix, self.recall_script.name, counted, other=other, network=network)
             for other in (False, True)
             for network in (False, True)
         }
@@ -238,20 +215,20 @@ class Scripts:
     # ---- What to send
 
     def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> bytes:
-        """Ask about a visit, and count it; one that was *counted_as* to be of another kind is taken back there."""
+        """Return the command that records a visit, and takes it back where it was *counted_as* another kind."""
         visitor, prefix, network = text(query.visitor), text(query.prefix), text(query.network)
-        form = self._forms[visitor != prefix, network != b""]
-        more = int(query.kind in _OF_A_DAY)
-        taken = -1
+        more, taken_from = int(query.kind in DAILY_KINDS), -1
         if counted_as is not None:
-            more -= counted_as in _OF_A_DAY
-            taken = series_of(counted_as)
-        return form.filled(
-            query.at, visitor, prefix, network,
-            day=query.day if query.count else 0, more=more,
-            written=series_of(query.kind) if query.count else -1, taken=taken,
-            site=int(counted_as is None) if query.site_rate and query.count else -1,
-        )  # fmt: skip
+            more -= counted_as in DAILY_KINDS
+            taken_from = SERIES[counted_as]
+        day, counted_in, site = 0, -1, -1
+        if query.count:
+            day, counted_in = query.day, SERIES[query.kind]
+            site = int(counted_as is None) if query.site_rate else -1
+        command = self._commands[visitor != prefix, network != b""]
+        return command.encode(
+            query.at, visitor, prefix, network, text(query.daily), (day, more, counted_in, taken_from, site)
+        )
 
     def commit(self, block: Block) -> Command:
         return self.commit_script.call(
@@ -266,42 +243,35 @@ class Scripts:
             *change.codes,
         )  # fmt: skip
 
-    def forgive(self, key: str) -> Command:
-        return self.forgive_script.call(text(key))
-
-    def in_order(self, sort: Literal["b", "s"]) -> Command:
-        """All keys that have a block, or a standing or entries; who changed first comes first."""
-        return ("ZRANGE", f"{self.prefix}o:{sort}", "0", "-1")
-
-    def records(self, keys: Sequence[bytes]) -> Command:
-        return ("MGET", *(self.prefix.encode() + b"m:" + key for key in keys))
+    def forgive(self, key: str, at: float) -> Command:
+        return self.forgive_script.call(text(key), _number(at))
 
     # ---- What the replies mean
 
-    def memory(self, query: StateQuery, reply: Any) -> StateReply:
-        """The answer to `record_visit`."""
+    def reply(self, query: StateQuery, reply: Any) -> StateReply:
+        """Decode the reply to `record_visit`."""
         if type(reply) is bytes:
             return StateReply(_BLOCK.decode(reply), ())
-        counts = self._counts(query, reply) if query.count and series_of(query.kind) in self._series else ()
+        counts = self._counts(query, reply) if query.count and SERIES[query.kind] in self._series else ()
         if reply[0] is None:
             return StateReply(None, counts)
-        more = _MORE.decode(reply[0])
-        score = more.score.plain() if isinstance(more.score, _Standing) else None
+        more = _DETAILS.decode(reply[0])
+        score = VisitorScore(*more.score) if isinstance(more.score, tuple) else None
         return StateReply(None, counts, more.strikes, score, more.today, more.entries, more.offences, more.site_rate)
 
     def _counts(self, query: StateQuery, reply: list[bytes | None]) -> tuple[int, ...]:
-        """One count for each window, from the times that were told."""
+        """Return one count for each window, from the times in a reply."""
         counted, series, at = self._counted, self._series, query.at
         width = len(series)
-        # Where the series of each begin; a prefix is its visitor without an account and everyone else there.
-        network = _TOLD + width * (2 if counted.by_prefix else 1)
-        prefix = network + (width if query.network else 0) if query.visitor != query.prefix else _TOLD
+        # The indexes of the first series. A prefix is its visitor without an account and everyone else there.
+        network = _RECORDS + width * (2 if counted.by_prefix else 1)
+        prefix = network + (width if query.network else 0) if query.visitor != query.prefix else _RECORDS
+        starts = {"visitor": (_RECORDS,), "network": (network,), "prefix": (prefix, _RECORDS + width)}
         times: dict[int, array[float]] = {}
         counts = []
         for by, kinds, seconds in counted.windows:
-            starts = (_TOLD,) if by == "visitor" else (network,) if by == "network" else (prefix, _TOLD + width)
             total = 0
-            for start in starts:
+            for start in starts[by]:
                 for kind in kinds:
                     place = start + series[kind]
                     data = reply[place]
@@ -313,7 +283,3 @@ class Scripts:
                     total += count_hits(hits, at, seconds)
             counts.append(total)
         return tuple(counts)
-
-    @staticmethod
-    def record(reply: bytes) -> RedisRecord:
-        return _RECORD.decode(reply)

@@ -1,9 +1,9 @@
 """
-The state of all gates of a site, on however many machines: Redis or Valkey, one script a visit.
+The state of all servers of a site, on any number of machines, in Redis or Valkey: one script per visit.
 
-While Redis does not answer the gate goes on by itself: counters and blocks of its own, in memory, with all blocks that
-it has seen before; what it blocks and finds out meanwhile is told to Redis when that is back. Or it says so, where the
-settings want it closed (`StateUnavailable`).
+While Redis is unavailable, a server continues with its own counters and blocks in memory, and with all blocks that it
+has seen before. Its own changes are sent when Redis is back. If the settings say so, it raises `StateUnavailable`
+instead.
 """
 
 from __future__ import annotations
@@ -11,34 +11,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import Kind
 from hedgerow.state.memory.state import MemoryState
-from hedgerow.state.redis.address import PATIENCE, RedisAddress, RedisUnavailable
+from hedgerow.state.redis.address import TIMEOUT, RedisAddress, RedisUnavailable
 from hedgerow.state.redis.loop_connection import LoopConnection
-from hedgerow.state.redis.scripts import Command, Script, Scripts
+from hedgerow.state.redis.scripts import Command, RedisRecord, Script, Scripts, decode_record
 from hedgerow.state.redis.thread_connection import ThreadConnection
 from hedgerow.state.sqlite.journal import SqliteJournal
 from hedgerow.state.store import RunBlocking
 
-_MOST_OWED = 100_000
-_MOST_SEEN = 10_000
-_AT_ONCE = 500
+_MAX_UNDELIVERED = 100_000
+_MAX_SEEN_BLOCKS = 10_000
+_RECORDS_AT_ONCE = 500
 
 
 class RedisState:
     """
-    Counters, blocks and standings in Redis at *address*, under keys that start with *prefix*.
+    Counters, scores and blocks in Redis at *address*, under keys that start with *prefix*.
 
-    *memory*, *most_blocks* and *remember* as of `MemoryState`, of which one stands in while Redis is away; in Redis all
-    that has an end has a time to live, and *memory* bounds standings alone. *closed*: raise StateAway instead.
+    *memory*, *most_blocks* and *remember* are as for `MemoryState`, which stands in while Redis is unavailable. In
+    Redis everything expires, and *memory* limits only the scores. If *closed*, `StateUnavailable` is raised instead.
+    *clock* tells when a visitor is forgiven.
     """
 
     def __init__(
@@ -51,88 +53,90 @@ class RedisState:
         most_blocks: int = 100_000,
         remember: float = 0.0,
         closed: bool = False,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._address = address
-        self._patience = patience
+        self._clock = clock
+        self._timeout = timeout
         self._closed = closed
         self.scripts = Scripts(prefix, windows, memory=memory, most_blocks=most_blocks, remember=remember)
         self._local = MemoryState(windows, memory=memory // 4, most_blocks=most_blocks, remember=remember)
         self._seen: OrderedDict[bytes, StateReply] = OrderedDict()
-        self._owed: deque[Command] = deque(maxlen=_MOST_OWED)
+        self._undelivered: deque[Command] = deque(maxlen=_MAX_UNDELIVERED)
         self._loaded: list[Script] = []
-        self._loop_link: LoopConnection | None = None
+        self._on_loop: LoopConnection | None = None
         self._opening: tuple[LoopConnection, asyncio.Task[None]] | None = None
         self._loop_thread = 0
         self._run: RunBlocking | None = None
         self.alone = 0
-        """Visits decided without Redis."""
-        self._link = ThreadConnection(address, self.greeting, patience=patience, owe=self.owe)
+        self._connection = ThreadConnection(
+            address, self._first_commands, timeout=timeout, on_undelivered=self._deliver_later
+        )
 
-    def greeting(self) -> list[Command]:
-        """What a connection begins with: all scripts, and what Redis has not been told yet."""
-        owed = []
-        while self._owed:
-            owed.append(self._owed.popleft())
+    def _first_commands(self) -> list[Command]:
+        """Return the commands that load all scripts, and those that were not delivered before."""
+        undelivered = []
+        while self._undelivered:
+            undelivered.append(self._undelivered.popleft())
         scripts = (*self.scripts.all(), *self._loaded)
-        return [*(("SCRIPT", "LOAD", script.text) for script in scripts), *owed]
+        return [*(("SCRIPT", "LOAD", script.text) for script in scripts), *undelivered]
 
-    def owe(self, commands: Sequence[Command]) -> None:
-        """These may not have reached Redis: told again when it is back, before all others."""
-        self._owed.extendleft(command for command in reversed(commands) if command[:1] != ("SCRIPT",))
+    def _deliver_later(self, commands: Sequence[Command]) -> None:
+        """Send *commands* before all others when Redis is back."""
+        self._undelivered.extendleft(command for command in reversed(commands) if command[:1] != ("SCRIPT",))
 
     def key(self, name: str) -> str:
-        """The key of something else that gates share."""
+        """Return the key of something else that servers share."""
         return self.scripts.prefix + name
 
     def load(self, script: Script) -> None:
-        """Have a script that others call known to Redis from now on."""
+        """Load another script, now and whenever Redis was restarted."""
         self._loaded.append(script)
         self._load(script)
 
     def _load(self, script: Script) -> None:
-        """Redis knows it from then on, whichever connection calls it; one that is away begins with it."""
         with contextlib.suppress(RedisUnavailable):
-            self._link.ask(("SCRIPT", "LOAD", script.text))
+            self.ask(("SCRIPT", "LOAD", script.text))
 
     def ask(self, command: Command) -> Any:
-        """The reply to *command*, waited for; or Away."""
-        return self._link.ask(command)
+        """Wait for the reply to *command*, and return it, or raise `RedisUnavailable`."""
+        return self._connection.ask(command)
 
     def ask_soon(self, command: Command, then: Callable[[Any], None]) -> None:
-        """Have *then* called with the reply to *command*: at once in a thread, in an event loop when it is there."""
-        link = self._loop_link
-        if link is None or threading.get_ident() != self._loop_thread:
+        """Call *then* with the reply to *command*: at once in a thread, later in an event loop."""
+        connection = self._loop_connection()
+        if connection is None:
             with contextlib.suppress(RedisUnavailable):
-                then(self._link.ask(command))
+                then(self.ask(command))
             return
 
-        def answered(future: asyncio.Future[Any]) -> None:
+        def done(future: asyncio.Future[Any]) -> None:
             if not future.cancelled() and future.exception() is None:
                 then(future.result())
 
-        link.ask(command).add_done_callback(answered)
+        connection.ask(command).add_done_callback(done)
 
-    def use(self, windows: Sequence[RateLimit]) -> None:
-        """Count for these windows from now on: settings were read again. What is remembered stays."""
-        self.scripts.use(windows)
-        self._local.use(windows)
+    def _loop_connection(self) -> LoopConnection | None:
+        """Return the connection of the event loop that runs in this thread, if any."""
+        return self._on_loop if threading.get_ident() == self._loop_thread else None
+
+    def use_limits(self, windows: Sequence[RateLimit]) -> None:
+        self.scripts.use_limits(windows)
+        self._local.use_limits(windows)
         self._load(self.scripts.recall_script)
 
     @property
-    def away(self) -> bool:
-        link = self._loop_link or self._link
-        return link.away
+    def unavailable(self) -> bool:
+        return (self._on_loop or self._connection).unavailable
 
     @property
-    def why(self) -> str:
-        """Why Redis could not be reached at the start."""
-        return self._link.why
+    def connect_error(self) -> str:
+        return self._connection.connect_error
 
     @property
-    def spent(self) -> int:
-        """Bytes that the counters take in this process, not in Redis."""
-        return self._local.spent
+    def bytes_used(self) -> int:
+        return self._local.bytes_used
 
     @property
     def forgotten(self) -> int:
@@ -141,69 +145,85 @@ class RedisState:
     def __len__(self) -> int:
         return len(self._local)
 
-    def keep_in(self, journal: SqliteJournal) -> None:
-        """Redis outlives a restart by itself."""
+    def use_journal(self, journal: SqliteJournal) -> None:
+        """Do nothing: the data in Redis survives a restart of this process."""
 
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
-        """Likewise: nothing was kept elsewhere."""
+        """Do nothing, as there is no journal."""
 
     def close(self) -> None:
-        self._link.close()
+        self._connection.close()
 
     # ---- Visits
 
     def use_threads(self, run: RunBlocking) -> None:
-        """Answer threads that have no event loop: *run* makes what blocks them awaitable."""
         self._run = run
 
     async def record_visit(self, query: StateQuery, counted_as: Kind | None = None) -> StateReply:
-        """Queries of one turn of the event loop, or of threads at the same time, go out together."""
         command = self.scripts.record_visit(query, counted_as)
         try:
             if self._run is not None:
-                reply = await self._run(partial(self._link.ask, command), self._patience)
+                reply = await self._run(partial(self.ask, command), self._timeout)
             else:
-                reply = await (self._loop_link or await self._open()).ask(command)
+                reply = await (self._on_loop or await self._open()).ask(command)
         except RedisUnavailable:
-            return self._by_itself(query, counted_as)
-        return self._understood(query, reply)
+            if self._closed:
+                raise StateUnavailable from None
+            self.alone += 1
+            return self._local.record_visit(query, counted_as)
+        return self._decode(query, reply)
 
     async def _open(self) -> LoopConnection:
-        """The connection of this loop. Whoever comes while it is being made waits for it, as long as for an answer."""
+        """Return the connection of this loop. Callers wait while it opens, as long as for a reply."""
         if self._opening is None:
-            link = LoopConnection(self._address, self.greeting, patience=self._patience, owe=self.owe)
-            self._opening = (link, asyncio.ensure_future(link.open()))
-        link, opening = self._opening
-        await asyncio.wait([opening], timeout=self._patience)
-        if opening.done() and self._loop_link is None:
-            self._loop_link, self._loop_thread = link, threading.get_ident()
-        return link
+            connection = LoopConnection(
+                self._address, self._first_commands, timeout=self._timeout, on_undelivered=self._deliver_later
+            )
+            self._opening = (connection, asyncio.ensure_future(connection.open()))
+        connection, opening = self._opening
+        await asyncio.wait([opening], timeout=self._timeout)
+        if opening.done() and self._on_loop is None:
+            self._on_loop, self._loop_thread = connection, threading.get_ident()
+        return connection
 
     async def disconnect(self) -> None:
-        """Close the connection of this event loop."""
         if self._opening is not None:
-            link, opening = self._opening
+            connection, opening = self._opening
             await asyncio.wait([opening])
-            await link.close()
-            self._loop_link = self._opening = None
+            await connection.close()
+            self._on_loop = self._opening = None
 
-    # ---- What changes
+    def _decode(self, query: StateQuery, reply: Any) -> StateReply:
+        """Decode a reply. A block is decoded once and stays known if Redis becomes unavailable."""
+        if type(reply) is not bytes:
+            return self.scripts.reply(query, reply)
+        known = self._seen.get(reply)
+        if known is None:
+            known = self._seen[reply] = self.scripts.reply(query, reply)
+            if known.block is not None:
+                self._local.commit(known.block)
+            if len(self._seen) > _MAX_SEEN_BLOCKS:
+                self._seen.popitem(last=False)
+        return known
+
+    # ---- Changes
 
     def commit(self, block: Block) -> None:
         self._local.commit(block)
-        self._tell(self.scripts.commit(block))
+        self._send(self.scripts.commit(block))
 
     def update_score(self, change: ScoreUpdate) -> None:
-        if not self._tell(self.scripts.update_score(change)):
+        if not self._send(self.scripts.update_score(change)):
             self._local.update_score(change)
 
     def forgive(self, key: str) -> bool | None:
         known = self._local.forgive(key)
         self._seen.clear()
+        command = self.scripts.forgive(key, self._clock())
         try:
-            return bool(self._link.ask(self.scripts.forgive(key)))
+            return bool(self.ask(command))
         except RedisUnavailable:
-            self._owed.append(self.scripts.forgive(key))
+            self._undelivered.append(command)
             return known or None
 
     def blocks(self, at: float) -> Sequence[Block]:
@@ -215,51 +235,27 @@ class RedisState:
 
     def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         try:
-            return [(record.k, record.score) for record in self._records("s") if record.score is not None]
+            return [(record.k, score) for record in self._records("s") if (score := record.score) is not None]
         except RedisUnavailable:
             return self._local.scores()
 
-    def _records(self, sort: Any) -> list[Any]:
-        keys = self._link.ask(self.scripts.in_order(sort))
-        records = []
-        for start in range(0, len(keys), _AT_ONCE):
-            replies = self._link.ask(self.scripts.records(keys[start : start + _AT_ONCE]))
-            records += [self.scripts.record(reply) for reply in replies if reply is not None]
+    def _records(self, part: Literal["b", "s"]) -> list[RedisRecord]:
+        """Return the records of all keys with a block, or with a score or entries, by their last change."""
+        keys, records = self.ask(("ZRANGE", self.key(f"o:{part}"), "0", "-1")), list[RedisRecord]()
+        for start in range(0, len(keys), _RECORDS_AT_ONCE):
+            names = (self.key("m:").encode() + key for key in keys[start : start + _RECORDS_AT_ONCE])
+            records += [decode_record(reply) for reply in self.ask(("MGET", *names)) if reply is not None]
         return records
 
-    def _tell(self, command: Command) -> bool:
-        """Have *command* carried out, in the order of this process; later, where Redis is away."""
-        link = self._loop_link
-        if link is not None and threading.get_ident() == self._loop_thread:
-            if link.tell(command):
-                return True
-        else:
-            try:
-                self._link.ask(command)
-            except RedisUnavailable:
-                pass
-            else:
-                return True
-        self._owed.append(command)
-        return False
-
-    # ---- What is answered
-
-    def _understood(self, query: StateQuery, reply: Any) -> StateReply:
-        """A block is understood once, and known from then on should Redis go away."""
-        if type(reply) is not bytes:
-            return self.scripts.memory(query, reply)
-        memory = self._seen.get(reply)
-        if memory is None:
-            memory = self._seen[reply] = self.scripts.memory(query, reply)
-            if memory.block is not None:
-                self._local.commit(memory.block)
-            if len(self._seen) > _MOST_SEEN:
-                self._seen.popitem(last=False)
-        return memory
-
-    def _by_itself(self, query: StateQuery, counted_as: Kind | None) -> StateReply:
-        if self._closed:
-            raise StateUnavailable
-        self.alone += 1
-        return self._local.record_visit(query, counted_as)
+    def _send(self, command: Command) -> bool:
+        """Send *command*, in the order of this process. Return False if it has to wait until Redis is back."""
+        connection = self._loop_connection()
+        try:
+            if connection is None:
+                self.ask(command)
+            elif not connection.send(command):
+                raise RedisUnavailable  # noqa: TRY301
+        except RedisUnavailable:
+            self._undelivered.append(command)
+            return False
+        return True

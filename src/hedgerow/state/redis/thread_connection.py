@@ -1,9 +1,8 @@
 """
-Connections to Redis for threads, by redis-py: each thread that asks has one of its own meanwhile.
+Connections to Redis for threads, by redis-py. Each thread uses one of its own while it asks.
 
-An answer comes within *patience* seconds, or `RedisUnavailable` is raised; from then on it is raised at once, until a
-background thread has connected again. It then sends the commands of *greet*; those that may not have been carried out
-go back to *owe*.
+If no reply comes within the timeout, `RedisUnavailable` is raised. From then on it is raised at once, until a
+background thread has connected again.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from redis.retry import Retry
 from hedgerow.errors import StoreError
 from hedgerow.state.redis.address import (
     CONNECT_TIMEOUT,
-    PATIENCE,
     RETRY_AFTER,
-    Greet,
-    Owe,
+    OnConnect,
     RedisAddress,
+    RedisConnection,
     RedisUnavailable,
     packed,
 )
@@ -36,50 +34,41 @@ log = logging.getLogger(__name__)
 
 _Connection = Any
 """A connection of redis-py, whose classes have no complete types."""
-# A server that has just been started or replaced: it must be greeted again.
-_UNGREETED = (NoScriptError, ReadOnlyError)
+_NOT_READY = (NoScriptError, ReadOnlyError)
+"""The errors of a server that was just started or replaced."""
 
 
-class ThreadConnection:
-    """What threads ask Redis through."""
-
-    def __init__(
-        self, address: RedisAddress, greet: Greet, *, patience: float = PATIENCE, owe: Owe | None = None
-    ) -> None:
-        self._address = address
-        self._greet = greet
-        self._owe = owe
-        self._patience = patience
+class ThreadConnection(RedisConnection):
+    def __init__(self, address: RedisAddress, on_connect: OnConnect, **options: Any) -> None:
+        super().__init__(address, on_connect, **options)
         self._lock = threading.Lock()
         self._free: list[_Connection] = []
         self._generation = 0
-        """Changes with each loss: connections from before it are not used again."""
+        """Changes with each failure. Connections from before it are not used again."""
         self._stop = threading.Event()
         self._reconnecting: threading.Thread | None = None
-        self.away = False
-        """Whether Redis does not answer."""
-        self.why = ""
-        """Why it could not be reached at the start."""
+        self.unavailable = False
+        self.connect_error = ""
+        """The reason why Redis could not be reached at the start."""
         try:
             self._connect()
         except (RedisError, OSError) as error:
-            self.why = str(error)
-            log.warning("Redis cannot be reached (%s); tried again", error)
-            self.away = True
+            self.connect_error = str(error)
+            log.warning("cannot reach Redis (%s); trying again", error)
+            self.unavailable = True
             self._reconnect_later()
 
     def ask(self, command: Command) -> Any:
-        """Return the reply to *command*."""
         reply = self.ask_all((command,))[0]
         if isinstance(reply, ResponseError):
             raise StoreError(f"Redis refused a command: {reply}")
         return reply
 
     def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the replies to *commands*, which are sent together; one that was refused is a `ResponseError`."""
+        """Send *commands* together, and return their replies. A refused command has a `ResponseError`."""
         if not commands:
             return []
-        if self.away:
+        if self.unavailable:
             raise RedisUnavailable
         generation = self._generation
         try:
@@ -90,7 +79,7 @@ class ThreadConnection:
             replies = _exchange(connection, commands)
         except (RedisError, OSError) as error:
             connection.disconnect()
-            self._lose(generation, error)
+            self._give_up(generation, error)
             raise RedisUnavailable from None
         with self._lock:
             if generation == self._generation and not self._stop.is_set():
@@ -104,7 +93,7 @@ class ThreadConnection:
         if self._reconnecting is not None:
             self._reconnecting.join()
         with self._lock:
-            self.away = True
+            self.unavailable = True
             self._disconnect_free()
 
     def _new(self, timeout: float | None = None) -> _Connection:
@@ -113,7 +102,7 @@ class ThreadConnection:
             "db": address.database,
             "username": address.user or None,
             "password": address.password or None,
-            "socket_timeout": self._patience if timeout is None else timeout,
+            "socket_timeout": self._timeout if timeout is None else timeout,
             "socket_connect_timeout": CONNECT_TIMEOUT,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
@@ -130,29 +119,27 @@ class ThreadConnection:
         return kind(**options)
 
     def _connect(self) -> None:
-        """Connect and greet. The scripts stay in the server, so that one connection greets for all."""
-        connection, greeting = self._new(CONNECT_TIMEOUT), self._greet()
+        """Connect, and send the first commands. Redis keeps scripts, so that one connection loads them for all."""
+        connection, first = self._new(CONNECT_TIMEOUT), self._on_connect()
         try:
             connection.connect()
-            for reply in _exchange(connection, greeting):
+            for reply in _exchange(connection, first):
                 if isinstance(reply, ResponseError):
                     raise reply
         except (RedisError, OSError):
-            if self._owe is not None:
-                self._owe(greeting)
+            self._on_undelivered(first)
             raise
         finally:
             connection.disconnect()
 
-    def _lose(self, generation: int, error: Exception) -> None:
-        """Raise `RedisUnavailable` from now on, until a thread has connected again."""
+    def _give_up(self, generation: int, error: Exception) -> None:
         with self._lock:
             if generation != self._generation or self._stop.is_set():
                 return
             self._generation += 1
-            self.away = True
+            self.unavailable = True
             self._disconnect_free()
-        log.warning("Redis does not answer (%s); tried again", str(error) or "the connection was closed")
+        log.warning("Redis does not answer (%s); trying again", str(error) or "the connection was closed")
         self._reconnect_later()
 
     def _disconnect_free(self) -> None:
@@ -173,7 +160,7 @@ class ThreadConnection:
                 log.info("Redis answers again")
                 with self._lock:
                     self._reconnecting = None
-                    self.away = False
+                    self.unavailable = False
                 return
 
 
@@ -184,7 +171,7 @@ def _exchange(connection: _Connection, commands: Sequence[Command]) -> list[Any]
     for _ in commands:
         try:
             replies.append(connection.read_response(disable_decoding=True))
-        except _UNGREETED:
+        except _NOT_READY:
             raise
         except ResponseError as refused:
             replies.append(refused)

@@ -1,1 +1,1 @@
-"""State that outlives a restart or is shared through a file, in SQLite. Tests: `tests/state/sqlite/`."""
+"""State that survives a restart, in SQLite. Tests: `tests/state/sqlite/`."""

@@ -9,6 +9,7 @@ one budget of false positives.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from importlib.resources import files
 from math import exp, isfinite
@@ -19,15 +20,18 @@ import msgspec
 
 from hedgerow.core.decision import Identity
 from hedgerow.errors import ModelError
-from hedgerow.watch.models.inference import Branches, Kernel, Kinds, Linear, Trees
-from hedgerow.watch.sessions.path import ALL_FEATURES, PATHMARKER_FEATURES, PathSession
-from hedgerow.watch.sessions.window import WINDOW_FEATURES, SessionWindow
+from hedgerow.watch.models.inference import Namer, Scorer
+from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PATHMARKER_FEATURES, SHORT_GAP, PathLengths, PathSession
+from hedgerow.watch.sessions.window import WINDOW_FEATURES, SessionWindow, WindowLengths
 
 FORMAT = "hedgerow-bundle-1"
 DEFAULT = "boosted"
 WINDOW = "window"
 SHIPPED = ("boosted", "pathmarker", "window")
-"""The bundles in the package: our own, PathMarker's models, and that of the sliding window."""
+"""The bundles in the package: our own, PathMarker's models, and that of the sliding window. Settings may name them."""
+
+ModelKind = Literal["paths", "windows"]
+"""What a bundle classifies: PathMarker's sessions, or windows of 27 to 40 visits."""
 
 Input = Literal["six", "wide", "window"]
 """The features of a bundle: PathMarker's six, all features of a path, or those of a window."""
@@ -39,19 +43,21 @@ _MAX_EXPONENT = 500.0
 
 
 class Judgement(msgspec.Struct, frozen=True, gc=False):
-    """A visitor's identity, the probability (0 to 1) that it is a crawler, and the name of the model."""
+    """
+    A visitor's identity, the probability (0 to 1) that it is a crawler, and the name of the model.
+
+    *nearness* is how near the score is to the threshold: 0 at even odds and below, 1 at the threshold and above. In
+    between it grows with the log-odds.
+    """
 
     identity: Identity
     probability: float
     model: str
+    nearness: float = 0.0
 
 
 class Bins(msgspec.Struct, frozen=True):
-    """
-    The distribution of one feature among people in the training data.
-
-    *edges* are its distinct deciles. *shares* has the share up to the first edge, between each two, and above the last.
-    """
+    """A feature among people in the training data: its distinct deciles, and the shares between and beyond them."""
 
     edges: tuple[float, ...]
     shares: tuple[float, ...]
@@ -73,17 +79,24 @@ class Stage(msgspec.Struct, frozen=True):
     """
 
     size: int
-    model: Linear | Kernel | Trees
+    model: Scorer
     threshold: float
     slope: float
     intercept: float
     share: float
-    kinds: Kinds | Branches | None = None
+    kinds: Namer | None = None
     bins: tuple[Bins, ...] = ()
 
     def probability(self, score: float) -> float:
         exponent = self.slope * score + self.intercept
         return 1 / (1 + exp(-max(-_MAX_EXPONENT, min(_MAX_EXPONENT, exponent))))
+
+    def nearness(self, score: float) -> float:
+        """Return how near a score is to the threshold, from 0 (even odds) to 1."""
+        if score > self.threshold:
+            return 1.0
+        highest = self.slope * self.threshold + self.intercept
+        return min(max((self.slope * score + self.intercept) / highest, 0.0), 1.0) if highest > 0 else 0.0
 
     def faults(self, width: int) -> Iterator[str]:
         """Yield what is wrong with this stage for rows of *width* features."""
@@ -98,12 +111,13 @@ class Stage(msgspec.Struct, frozen=True):
             yield from bins.faults()
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class Bundle(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     The models for every session length, and their origin.
 
     *features* names the columns of a row, in order. *budget* is the share of people that all stages together may
     misclassify. *provenance* describes the training data, *metrics* the quality on data that was not used for training.
+    *long* and *short_gap* (paths) or *window* are the lengths of the sessions that it was trained for.
     """
 
     format: str
@@ -114,16 +128,34 @@ class Bundle(msgspec.Struct, frozen=True):
     stages: tuple[Stage, ...]
     provenance: dict[str, Any] = {}
     metrics: dict[str, Any] = {}
+    long: int = LONG
+    short_gap: float = SHORT_GAP
+    window: WindowLengths = WindowLengths()
+
+    def misfit(self, paths: PathLengths, window: WindowLengths) -> str:
+        """Return in which respect this bundle was trained for other lengths of sessions; "" if it was not."""
+        if self.input == "window":
+            if self.window == window:
+                return ""
+            return f"windows of {self.window.least} to {self.window.most} pages, not {window.least} to {window.most}"
+        if self.long != paths.long:
+            return f"long sessions of {self.long} pages, not {paths.long}"
+        if self.short_gap != paths.short_gap:
+            return f"short sessions with gaps below {self.short_gap:g} s, not {paths.short_gap:g} s"
+        # Below its first stage a bundle takes everybody for a person.
+        sizes = [stage.size for stage in self.stages]
+        if other := [size for size in paths.judge_at if size > sizes[0] and size not in sizes]:
+            asked = " and ".join(map(str, other))
+            return f"sessions of {', '.join(map(str, sizes))} pages, not {asked}"
+        if sizes[0] > paths.judge_at[-1]:
+            return f"sessions of {sizes[0]} pages; it is never asked at that length"
+        return ""
 
     def has_stage(self, size: int) -> bool:
         return any(stage.size == size for stage in self.stages)
 
     def judge(self, features: Sequence[float], size: int) -> Judgement:
-        """
-        Classify a visitor by the *features* of its last *size* visits.
-
-        The stage is that of `stage_at`. A visitor with fewer visits than the first stage is a person.
-        """
+        """Classify a visitor by the *features* of its last *size* visits: a person below the first stage."""
         if len(features) != len(self.features):
             raise ValueError(f"{self.name} wants {len(self.features)} features, these are {len(features)}")
         chosen = self.stage_at(size)
@@ -133,15 +165,11 @@ class Bundle(msgspec.Struct, frozen=True):
         identity: Identity = "person"
         if score > chosen.threshold:
             identity = chosen.kinds.name(features) if chosen.kinds else "suspect"  # type: ignore[assignment]
-        return Judgement(identity, chosen.probability(score), f"{self.name}-{chosen.size}")
+        return Judgement(identity, chosen.probability(score), f"{self.name}-{chosen.size}", chosen.nearness(score))
 
     def stage_at(self, size: int) -> Stage | None:
         """Return the largest stage that needs at most *size* visits."""
-        chosen = None
-        for stage in self.stages:
-            if stage.size <= size:
-                chosen = stage
-        return chosen
+        return next((stage for stage in reversed(self.stages) if stage.size <= size), None)
 
     def row(self, session: PathSession | SessionWindow) -> tuple[float, ...]:
         """Return the features of a session or a window that this bundle uses."""
@@ -151,14 +179,6 @@ class Bundle(msgspec.Struct, frozen=True):
 
     def judge_session(self, session: PathSession | SessionWindow) -> Judgement:
         return self.judge(self.row(session), session.size)
-
-    def judge_window(self, window: SessionWindow) -> Judgement:
-        """
-        Classify a visitor by its window of 27 to 40 page visits; a person while there are fewer.
-
-        The window must contain only visits for which `step_of` returns a step, as `access_of` describes them.
-        """
-        return self.judge(window.features(), window.size)
 
     def faults(self) -> Iterator[str]:
         if self.format != FORMAT:
@@ -181,12 +201,7 @@ def load(path: Path | None = None) -> Bundle:
 
 
 def load_window(path: Path | None = None) -> Bundle:
-    """
-    Return the window bundle in the file *path*, or that of the package.
-
-    >>> load_window().input
-    'window'
-    """
+    """Return the window bundle in the file *path*, or that of the package."""
     bundle = shipped(WINDOW) if path is None else load(path)
     if bundle.input != "window":
         raise ModelError(f"{str(path)!r} judges paths, not windows; `--recipe window` trains one that does")
@@ -208,18 +223,22 @@ def digest(bundle: Bundle) -> str:
 
 
 def save(bundle: Bundle, path: Path) -> None:
-    try:
+    with _model_errors(path, "written"):
         path.write_bytes(encoded(bundle))
+
+
+@contextmanager
+def _model_errors(path: Path, action: str) -> Iterator[None]:
+    """Raise ModelError instead of OSError: *path* cannot be read, written, moved or removed."""
+    try:
+        yield
     except OSError as error:
-        raise ModelError(f"{str(path)!r} cannot be written: {error.strerror}") from None
+        raise ModelError(f"{str(path)!r} cannot be {action}: {error.strerror}") from None
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ModelError(f"{str(path)!r} cannot be read: {error.strerror}") from None
+    with _model_errors(path, "read"), path.open("rb") as file:
+        data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ModelError(f"{str(path)!r} is too large for a bundle")
     return data
@@ -233,3 +252,62 @@ def _checked(data: bytes, where: str) -> Bundle:
     if faults := list(bundle.faults()):
         raise ModelError(f"{where!r} is no bundle that can be used: {'; '.join(faults)}")
     return bundle
+
+
+def kind_of(bundle: Bundle) -> ModelKind:
+    return "windows" if bundle.input == "window" else "paths"
+
+
+class ModelFiles:
+    """The current, shadow and previous bundles of a site, for each kind. Files are replaced atomically."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def current(self, kind: ModelKind) -> Path:
+        return self.directory / f"{kind}.json"
+
+    def shadow(self, kind: ModelKind) -> Path:
+        return self.directory / f"{kind}-shadow.json"
+
+    def before(self, kind: ModelKind) -> Path:
+        return self.directory / f"{kind}-before.json"
+
+    def put_shadow(self, bundle: Bundle) -> Path:
+        path = self.shadow(kind_of(bundle))
+        new_file = path.with_suffix(".new")
+        with _model_errors(path, "written"):
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new_file.write_bytes(encoded(bundle))
+            new_file.replace(path)
+        return path
+
+    def promote(self, kind: ModelKind) -> Path:
+        """Make the shadow the current bundle. The current one becomes the previous one."""
+        shadow, current = self.shadow(kind), self.current(kind)
+        if not shadow.is_file():
+            raise ModelError(f"there is no shadow bundle for {kind}; hedgerow train creates one")
+        if kind_of(load(shadow)) != kind:
+            raise ModelError(f"{str(shadow)!r} is not a bundle for {kind}")
+        with _model_errors(shadow, "moved"):
+            if current.is_file():
+                current.replace(self.before(kind))
+            shadow.replace(current)
+        return current
+
+    def go_back(self, kind: ModelKind) -> None:
+        """Use the previous bundle again, or the one of the package. The current bundle becomes the shadow."""
+        before, current = self.before(kind), self.current(kind)
+        if not current.is_file():
+            raise ModelError(f"nothing was promoted: the bundle that comes with Hedgerow is in use for {kind}")
+        with _model_errors(current, "moved"):
+            current.replace(self.shadow(kind))
+            if before.is_file():
+                before.replace(current)
+
+    def drop_shadow(self, kind: ModelKind) -> None:
+        shadow = self.shadow(kind)
+        if not shadow.is_file():
+            raise ModelError(f"there is no shadow bundle for {kind}")
+        with _model_errors(shadow, "removed"):
+            shadow.unlink()

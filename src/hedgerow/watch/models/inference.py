@@ -1,8 +1,8 @@
 """
 Inference for scikit-learn's models on one row, in plain Python and tens of microseconds.
 
-A higher score means that a row looks more like a crawler's. Each model checks itself, so that an inconsistent bundle
-can neither crash nor hang its user.
+A higher score means that a row looks more like a crawler's. Each model yields its own `faults` for rows of a width, so
+that an inconsistent bundle can neither crash nor hang its user.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from math import dist, exp, isfinite, log1p
 from operator import mul
-from typing import Protocol
 
 import msgspec
 
@@ -20,19 +19,8 @@ Row = Sequence[float]
 _LEAF = -1
 
 
-class Scorer(Protocol):
-    def score(self, row: Row) -> float: ...
-
-    def faults(self, width: int) -> Iterator[str]:
-        """Yield what is wrong with this model for rows of *width* features."""
-
-
 class Scaling(msgspec.Struct, frozen=True):
-    """
-    Brings features to about the same size: subtract *mean*, divide by *scale*.
-
-    Where *logs* is true, log(1 + x) replaces x first: gaps range from milliseconds to days.
-    """
+    """Subtracts means, divides by scales. Where *logs* is true, log(1 + x) replaces x: gaps differ by magnitudes."""
 
     logs: tuple[bool, ...]
     means: tuple[float, ...]
@@ -128,22 +116,8 @@ class Trees(msgspec.Struct, frozen=True, tag="trees"):
             yield "a tree contains a value that is not a number"
 
 
-class Namer(Protocol):
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    def name(self, row: Row) -> str: ...
-
-    def faults(self, width: int) -> Iterator[str]:
-        pass
-
-
 class Branches(msgspec.Struct, frozen=True, tag="branches"):
-    """
-    One decision tree that names the class of a row in a microsecond or two.
-
-    Nodes are as in `Trees`; at a leaf the class is *kind*[n].
-    """
+    """One decision tree that names the class of a row. Nodes are as in `Trees`; at a leaf the class is *kind*[n]."""
 
     names: tuple[str, ...]
     feature: tuple[int, ...]
@@ -218,6 +192,10 @@ class Kinds(msgspec.Struct, frozen=True, tag="svc"):
             self.offsets
         ):
             yield "the coefficients are not those of the vectors"
+
+
+Scorer = Linear | Kernel | Trees
+Namer = Branches | Kinds
 
 
 def _branch_faults(feature: Sequence[int], left: Sequence[int], right: Sequence[int], width: int) -> Iterator[str]:

@@ -1,27 +1,92 @@
 """
-The panel: the bundle in use, its shadow, and a record of what both said.
+The panel: the bundle in use, its shadow, a record of what both said, and drift.
 
 The shadow classifies the same sessions. Its answers are compared and recorded, and have no other effect. The
 `PanelRecord` survives a restart as long as the bundles are the same.
+
+Drift tells whether visitors still resemble the people in the training data of a bundle. For each feature of a stage,
+the sessions of people are counted by the bins of the bundle. The distance from the training data is the population
+stability index: the sum, over all bins, of (now - then) * ln(now / then).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any, NamedTuple
 
 import msgspec
 
 from hedgerow.core.decision import Identity
-from hedgerow.watch.models.bundle import Bundle, digest
-from hedgerow.watch.models.drift import Drift, FeatureDrift, warning
+from hedgerow.watch.models.bundle import Bins, Bundle, Judgement, ModelKind, digest
 from hedgerow.watch.sessions.path import PathSession
 from hedgerow.watch.sessions.window import SessionWindow
 
-ModelKind = Literal["paths", "windows"]
-"""What a panel classifies: PathMarker's sessions, or windows of 27 to 40 visits."""
+MINOR_DRIFT, MAJOR_DRIFT = 0.1, 0.25
+"""The index above which drift of a feature is noticeable, and above which a model should be retrained."""
+
+MIN_SESSIONS = 200
+"""Sessions needed for a statement: chance alone causes an index of about 9 / sessions."""
 
 _MAX_DIFFERENCES = 50
+_MAX_SESSIONS = 20_000
+_MIN_SHARE = 0.001
+
+
+class FeatureDrift(NamedTuple):
+    """The drift of one feature in the stage *size*: its stability index, and the number of sessions."""
+
+    size: int
+    feature: str
+    drift: float
+    sessions: int
+
+
+class Drift(msgspec.Struct):
+    """Sessions by stage, feature and bin. Beyond 20,000 sessions all counts are halved, so that old ones fade."""
+
+    counts: dict[str, list[list[int]]] = {}
+
+    def add(self, bundle: Bundle, row: Sequence[float], size: int) -> None:
+        """Count one more session of *size* visits that was classified as a person's."""
+        stage = bundle.stage_at(size)
+        if stage is None or not stage.bins:
+            return
+        key = str(stage.size)
+        counts = self.counts.get(key)
+        if counts is None or [len(one) for one in counts] != [len(bins.shares) for bins in stage.bins]:
+            counts = self.counts[key] = [[0] * len(bins.shares) for bins in stage.bins]
+        for value, bins, one in zip(row, stage.bins, counts, strict=True):
+            one[bisect_left(bins.edges, value)] += 1
+        if sum(counts[0]) > _MAX_SESSIONS:
+            self.counts[key] = [[count // 2 for count in one] for one in counts]
+
+    def features(self, bundle: Bundle) -> Iterator[FeatureDrift]:
+        for stage in bundle.stages:
+            # An atomic copy: the caller may be in another thread than `add`.
+            counts = list(self.counts.get(str(stage.size), ()))
+            for name, bins, one in zip(bundle.features, stage.bins, counts, strict=False):
+                yield FeatureDrift(stage.size, name, stability_index(bins, list(one)), sum(one))
+
+
+def stability_index(bins: Bins, counts: Sequence[int]) -> float:
+    """
+    Return the population stability index of *counts*.
+
+    >>> bins = Bins((1.0,), (0.5, 0.5))
+    >>> stability_index(bins, [50, 50]), round(stability_index(bins, [90, 10]), 2)
+    (0.0, 0.88)
+    """
+    total = sum(counts)
+    if not total or len(counts) != len(bins.shares):
+        return 0.0
+    index = 0.0
+    for share, count in zip(bins.shares, counts, strict=True):
+        then, now = max(share, _MIN_SHARE), max(count / total, _MIN_SHARE)
+        index += (now - then) * log(now / then)
+    return index
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -34,11 +99,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class PanelRecord(msgspec.Struct):
-    """
-    Sessions counted by identity (*judged*) and, with a shadow, by the identities of both bundles (*compared*).
-
-    *bundle* and *shadow* are the digests of the bundles.
-    """
+    """Sessions by identity (*judged*), and by the identities of both bundles (*compared*). Bundles are digests."""
 
     kind: ModelKind
     bundle: str
@@ -66,20 +127,18 @@ class PanelRecord(msgspec.Struct):
         return self.sessions - sum(self.compared.get("person", {}).values()), by_shadow
 
 
+@dataclass(eq=False)
 class Panel:
     """Classifies sessions of one *kind* with *bundle*, and records what *shadow* would say."""
 
-    def __init__(self, kind: ModelKind, bundle: Bundle, shadow: Bundle | None = None) -> None:
-        self.kind: ModelKind = kind
-        self.bundle = bundle
-        self.shadow = shadow
-        self.record = self._new_record()
+    kind: ModelKind
+    bundle: Bundle
+    shadow: Bundle | None = None
 
-    def _new_record(self) -> PanelRecord:
-        record = PanelRecord(self.kind, digest(self.bundle), self.bundle.name)
+    def __post_init__(self) -> None:
+        self.record = PanelRecord(self.kind, digest(self.bundle), self.bundle.name)
         if self.shadow is not None:
-            record.shadow, record.shadow_name = digest(self.shadow), self.shadow.name
-        return record
+            self.record.shadow, self.record.shadow_name = digest(self.shadow), self.shadow.name
 
     def restore(self, record: PanelRecord) -> None:
         """Continue the record from before a restart, as far as it is about the same bundles."""
@@ -90,10 +149,11 @@ class Panel:
         if record.shadow == mine.shadow:
             mine.compared, mine.differences = record.compared, record.differences
 
-    def judge(self, session: PathSession | SessionWindow, visitor: str, at: float) -> Identity:
+    def judge(self, session: PathSession | SessionWindow, visitor: str, at: float) -> Judgement:
         record = self.record
         row = self.bundle.row(session)
-        identity = self.bundle.judge(row, session.size).identity
+        judgement = self.bundle.judge(row, session.size)
+        identity = judgement.identity
         record.judged[identity] = record.judged.get(identity, 0) + 1
         if identity == "person":
             record.drift.add(self.bundle, row, session.size)
@@ -104,7 +164,7 @@ class Panel:
             if shadow_identity != identity:
                 record.differences.append(Difference(visitor, at, identity, shadow_identity))
                 del record.differences[:-_MAX_DIFFERENCES]
-        return identity
+        return judgement
 
     def drift(self) -> Sequence[FeatureDrift]:
         return list(self.record.drift.features(self.bundle))
@@ -141,4 +201,14 @@ class Panel:
         }
 
     def warning(self) -> str:
-        return warning(self.drift())
+        """Return a sentence about features with major drift; "" if there is none."""
+        by_index = sorted(self.drift(), key=lambda one: -one.drift)
+        major = [one.feature for one in by_index if one.sessions >= MIN_SESSIONS and one.drift > MAJOR_DRIFT]
+        names = list(dict.fromkeys(major))
+        if not names:
+            return ""
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
+        return (
+            f"visitors no longer resemble the people in the training data: {shown} drifted far; "
+            "retrain with hedgerow train, and compare the new bundle as a shadow"
+        )

@@ -15,39 +15,50 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from functools import cache
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import HIDDEN_KINDS, Visit
 from hedgerow.markers.token import page_digest
 
 LONG = 60
-"""Page visits in a long session."""
+"""Page visits in a long session, unless set otherwise."""
 
 SHORT_GAP = 10.0
-"""Seconds between two visits from which on the second begins a new short session."""
+"""Seconds between two visits from which on the second begins a new short session, unless set otherwise."""
 
 PREFIXES = (10, 20, 30, 40, 50, 60)
-"""Session lengths at which a model classifies the session."""
+"""Session lengths at which a model classifies the session, unless set otherwise."""
+
+
+class PathLengths(msgspec.Struct, frozen=True):
+    """The lengths of sessions: *long* pages, *short_gap* seconds, and the numbers of pages at which to classify."""
+
+    long: int = LONG
+    short_gap: float = SHORT_GAP
+    judge_at: tuple[int, ...] = PREFIXES
+
+
+MAX_LONG = 250
+"""The largest possible long session: a page is stored by its number, in a byte."""
 
 PATHMARKER_FEATURES = ("depth", "width", "variation", "depth_difference", "width_difference", "short_variation")
 """The names of PathMarker's features, in the paper's order."""
 
 EXTRA_FEATURES = (
-    "gap_middle",
-    "gap_low",
-    "gap_high",
-    "pauses",
-    "entries",
-    "strays",
-    "revisits",
-    "onward",
-    "sideward",
-    "beside",
+    "gap_middle", "gap_low", "gap_high", "pauses", "entries", "strays", "revisits", "onward", "sideward", "beside",
     "longest",
-)
-"""Further features of our own; see `PathSession.extra_features`."""
+)  # fmt: skip
+"""
+Further features of our own.
+
+gap_middle, gap_low and gap_high are the median, lower and upper tenth of the seconds between steps. The others are
+shares of the steps: pauses (new short sessions), entries (no known parent), strays (a parent that this session has not
+visited), revisits, onward (the parent is the page of the last step), sideward (the parent is that of the last step),
+beside (side requests; may exceed 1), longest (length of the longest short session).
+"""
 
 ALL_FEATURES = PATHMARKER_FEATURES + EXTRA_FEATURES
 
@@ -63,6 +74,14 @@ _MAX_SIDE_REQUESTS = 65_535
 _MAX_GAP = 1e30
 
 
+def find_record(records: bytes, key: bytes, width: int) -> int:
+    """Return the number of the record that begins with *key*, in consecutive records of *width* bytes, or -1."""
+    offset = records.find(key)
+    while offset % width and offset != -1:
+        offset = records.find(key, offset + 1)
+    return offset // width
+
+
 class Step(NamedTuple):
     """One page visit of a path. *parent* is None if the page that led here is unknown."""
 
@@ -73,14 +92,14 @@ class Step(NamedTuple):
 
 def step_of(visit: Visit, host: str = "") -> Step | None:
     """
-    Return the step that *visit* takes, or None: assets, API calls and prefetches are not part of a path.
+    Return the step that *visit* takes, or None: assets, API calls, prefetches and hidden links are not part of a path.
 
     The parent is that of the marker. Without a marker, it is the page of this site that the referrer names. The site's
     host is that of the visit, or *host* for visits from a log that does not contain it.
     """
-    if visit.kind != "page" or visit.prefetch:
-        return None
     marker = visit.marker
+    if visit.kind != "page" or visit.prefetch or (marker is not None and marker.kind in HIDDEN_KINDS):
+        return None
     if marker is not None and marker.kind in {"page", "form", "frame"}:
         return Step(visit.at, page_digest(visit.target), marker.parent)
     parent = None
@@ -95,7 +114,7 @@ def step_of(visit: Visit, host: str = "") -> Step | None:
 
 class PathSession(msgspec.Struct, gc=False, eq=False):
     """
-    The current long session of one visitor: at most 60 steps, in less than a kilobyte.
+    The current long session of one visitor: at most 60 steps, in less than a kilobyte. `path_sessions` changes lengths.
 
     A step after a full session begins the next session. Times that run backwards count as no time. Only the last time
     is stored in full; for earlier steps, the seconds between them are stored in single precision.
@@ -107,6 +126,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     [0.5, 0.5, 0.125, 0.0, 0.0, 0.125]
     """
 
+    lengths: ClassVar[PathLengths] = PathLengths()
     # Bytes that are replaced at every step take less memory than growing arrays.
     _steps: bytes = b""
     _digests: bytes = b""
@@ -123,11 +143,11 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
 
     @property
     def full(self) -> bool:
-        return len(self._steps) >= LONG * _STEP.size
+        return len(self._steps) >= self.lengths.long * _STEP.size
 
     def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
         """Add a step. Pages are given as digest or as target."""
-        if len(self._steps) >= LONG * _STEP.size:
+        if self.full:
             self.clear()
         number, stray = _ENTRY, b""
         if parent is not None:
@@ -161,30 +181,45 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         self.side_requests = 0
 
     def features(self) -> tuple[float, ...]:
-        """
-        Return the six features (`PATHMARKER_FEATURES`) of the steps so far.
-
-        Depth and width are divided by the number of steps, so that shorter sessions can be compared.
-        """
-        gaps = self._gaps()
-        return self._pathmarker_features(gaps, _longest_run(gaps))
-
-    def extra_features(self) -> tuple[float, ...]:
-        """
-        Return our own features (`EXTRA_FEATURES`) of the steps so far.
-
-        gap_middle, gap_low and gap_high are the median, lower and upper tenth of the seconds between steps. The others
-        are shares of the steps: pauses (new short sessions), entries (no known parent), strays (a parent that this
-        session has not visited), revisits, onward (the parent is the page of the last step), sideward (the parent is
-        that of the last step), beside (side requests; may exceed 1), longest (length of the longest short session).
-        """
-        gaps = self._gaps()
-        return self._extra_features(gaps, _longest_run(gaps))
+        """Return PathMarker's six features of the steps so far."""
+        return self.all_features()[: len(PATHMARKER_FEATURES)]
 
     def all_features(self) -> tuple[float, ...]:
-        gaps = self._gaps()
-        longest = _longest_run(gaps)
-        return self._pathmarker_features(gaps, longest) + self._extra_features(gaps, longest)
+        """Return `ALL_FEATURES` of the steps so far. Depth and width are divided by the number of steps."""
+        size = self.size
+        if not size:
+            return (0.0,) * len(ALL_FEATURES)
+        gaps = [gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])]
+        start, end = _longest_run(gaps, self.lengths.short_gap)
+        length = end - start
+        depth, width = self._shape(0, size)
+        short_depth, short_width = (depth, width) if length == size else self._shape(start, end)
+        numbers, parents = self._steps[4 :: _STEP.size], self._steps[5 :: _STEP.size]
+        ordered = sorted(gaps) or [0.0]
+        last = len(ordered) - 1
+        onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
+        sideward = parents.count(_SAME_STRAY) + sum(
+            parent == before and parent < _SAME_STRAY for parent, before in zip(parents[1:], parents, strict=False)
+        )
+        return (
+            depth / size,
+            width / size,
+            _variation(gaps),
+            abs(depth / size - short_depth / length),
+            abs(width / size - short_width / length),
+            _variation(gaps[start : end - 1]),
+            ordered[(last + 1) // 2],
+            ordered[last // 10],
+            ordered[last - last // 10],
+            sum(gap >= self.lengths.short_gap for gap in gaps) / size,
+            parents.count(_ENTRY) / size,
+            (parents.count(_STRAY) + parents.count(_SAME_STRAY)) / size,
+            1 - len(self._digests) / _DIGEST / size,
+            onward / size,
+            sideward / size,
+            self.side_requests / size,
+            length / size,
+        )
 
     def to_bytes(self) -> bytes:
         head = _HEAD.pack(_VERSION, self.side_requests, self.size, self.latest, self._last_stray)
@@ -200,7 +235,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         steps = data[_HEAD.size : digests_at]
         numbers, parents = steps[4 :: _STEP.size], steps[5 :: _STEP.size]
         pages = max(numbers, default=-1) + 1
-        if version != _VERSION or size > LONG or len(data) != digests_at + pages * _DIGEST:
+        if version != _VERSION or size > cls.lengths.long or len(data) != digests_at + pages * _DIGEST:
             return None
         if any(parent >= pages and parent != _ENTRY and parent not in _STRAYS for parent in parents):
             return None
@@ -212,55 +247,8 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
 
     def _number(self, digest: bytes) -> int:
         """Return the number of the page with *digest*, or `_ENTRY` if it was not visited."""
-        offset = self._digests.find(digest)
-        while offset % _DIGEST and offset != -1:
-            offset = self._digests.find(digest, offset + 1)
-        return offset // _DIGEST if offset != -1 else _ENTRY
-
-    def _gaps(self) -> list[float]:
-        return [gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])]
-
-    def _pathmarker_features(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
-        size = self.size
-        if not size:
-            return (0.0,) * len(PATHMARKER_FEATURES)
-        start, end = longest
-        depth, width = self._shape(0, size)
-        short_depth, short_width = (depth, width) if end - start == size else self._shape(start, end)
-        length = end - start
-        return (
-            depth / size,
-            width / size,
-            _variation(gaps),
-            abs(depth / size - short_depth / length),
-            abs(width / size - short_width / length),
-            _variation(gaps[start : end - 1]),
-        )
-
-    def _extra_features(self, gaps: Sequence[float], longest: tuple[int, int]) -> tuple[float, ...]:
-        size = self.size
-        if not size:
-            return (0.0,) * len(EXTRA_FEATURES)
-        numbers, parents = self._steps[4 :: _STEP.size], self._steps[5 :: _STEP.size]
-        ordered = sorted(gaps) or [0.0]
-        last = len(ordered) - 1
-        onward = sum(parent == before for parent, before in zip(parents[1:], numbers, strict=False))
-        sideward = parents.count(_SAME_STRAY) + sum(
-            parent == before and parent < _SAME_STRAY for parent, before in zip(parents[1:], parents, strict=False)
-        )
-        return (
-            ordered[(last + 1) // 2],
-            ordered[last // 10],
-            ordered[last - last // 10],
-            sum(gap >= SHORT_GAP for gap in gaps) / size,
-            parents.count(_ENTRY) / size,
-            (parents.count(_STRAY) + parents.count(_SAME_STRAY)) / size,
-            1 - len(self._digests) / _DIGEST / size,
-            onward / size,
-            sideward / size,
-            self.side_requests / size,
-            (longest[1] - longest[0]) / size,
-        )
+        number = find_record(self._digests, digest, _DIGEST)
+        return number if number >= 0 else _ENTRY
 
     def _shape(self, start: int, end: int) -> tuple[int, int]:
         """Return the greatest depth and width of the steps from *start* to before *end*, taken on their own."""
@@ -278,11 +266,24 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         return deepest, widest
 
 
-def _longest_run(gaps: Sequence[float]) -> tuple[int, int]:
+@cache
+def path_sessions(lengths: PathLengths) -> type[PathSession]:
+    """Return the class of sessions with *lengths*: as an attribute of each session they would take memory."""
+    if lengths == PathSession.lengths:
+        return PathSession
+
+    class OtherPathSession(PathSession, gc=False, eq=False):
+        lengths: ClassVar[PathLengths]
+
+    OtherPathSession.lengths = lengths
+    return OtherPathSession
+
+
+def _longest_run(gaps: Sequence[float], short_gap: float) -> tuple[int, int]:
     """Return the longest short session: the index of its first step, and the index after its last."""
     start, best = 0, (0, 1)
     for number, gap in enumerate(gaps, 1):
-        if gap >= SHORT_GAP:
+        if gap >= short_gap:
             start = number
         if number + 1 - start > best[1] - best[0]:
             best = (start, number + 1)

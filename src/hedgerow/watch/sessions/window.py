@@ -12,18 +12,29 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Literal, NamedTuple, Self, get_args
+from functools import cache, lru_cache
+from statistics import median
+from typing import ClassVar, Literal, NamedTuple, Self, get_args
 from zlib import crc32
 
 import msgspec
 
 from hedgerow.core.state import CLEARANCE
-from hedgerow.core.visit import Visit
+from hedgerow.core.visit import WRONG_COOKIE, Visit
 from hedgerow.markers.token import visitor_digest
-from hedgerow.watch.sessions.path import Step
+from hedgerow.watch.sessions.path import Step, find_record
 
 MIN_WINDOW, MAX_WINDOW = 27, 40
+"""The numbers of visits of a window, unless set otherwise."""
+
+
+class WindowLengths(msgspec.Struct, frozen=True):
+    """The least and the greatest number of visits of a window."""
+
+    least: int = MIN_WINDOW
+    most: int = MAX_WINDOW
+
+
 SESSION_GAP = 1800.0
 """Seconds without a visit after which a visitor without an account begins a new session."""
 
@@ -35,6 +46,7 @@ What the user agent declares: nothing, an unknown crawler, a browser, a known cr
 or a known crawler from its own address ("true").
 """
 
+_WRONG_COOKIES = frozenset({WRONG_COOKIE, "clearance-shared"})
 _COOKIES: tuple[Cookie, ...] = get_args(Cookie)
 _REFERRERS: tuple[Referrer, ...] = get_args(Referrer)
 _AGENTS: tuple[Agent, ...] = get_args(Agent)
@@ -56,25 +68,10 @@ _VERSION = 2
 _MAX_GAP = 1e30
 
 WINDOW_FEATURES = (
-    "length",
-    "cookie_absent",
-    "cookie_wrong",
-    "cookie_good",
-    "cookies",
-    "sessions",
-    "session_shared",
-    "session_most",
-    "gap_most",
-    "gap_middle",
-    "gap_variance",
-    "referrer_absent",
-    "referrer_foreign",
-    "referrer_own",
-    "agent_absent",
-    "agent_unknown",
-    "agent_false",
-    "agent_true",
-)
+    "length", "cookie_absent", "cookie_wrong", "cookie_good", "cookies", "sessions", "session_shared", "session_most",
+    "gap_most", "gap_middle", "gap_variance", "referrer_absent", "referrer_foreign", "referrer_own", "agent_absent",
+    "agent_unknown", "agent_false", "agent_true",
+)  # fmt: skip
 """The features, in this order. A property that a visit may or may not have is a share of the visits."""
 
 
@@ -97,7 +94,8 @@ def access_of(visit: Visit, step: Step, host: str = "") -> Access:
     Return the `Access` of *visit*, which takes *step*. *host* is that of the site, for visits that do not name it.
 
     A session belongs to an account or a clearance, otherwise to an address with one user agent. A visit carries no
-    cookies: our cookie shows in the visitor's identity, now or before. A cookie that failed its check counts as absent.
+    cookies: our cookie shows in the visitor's identity, now or before. A cookie is wrong if we did not make it, or if a
+    clearance is used from several networks at once.
     """
     referred: Referrer = "absent"
     _, separator, rest = visit.referrer.partition("://")
@@ -111,7 +109,8 @@ def access_of(visit: Visit, step: Step, host: str = "") -> Access:
         # A cache of strings whose length the client chooses would have no bound.
         session_of = _cached_session if len(visit.user_agent) <= _MAX_CACHED_AGENT else _session
         session = session_of(visit.prefix, visit.user_agent)
-    state: Cookie = "good" if cookie else "absent"
+    wrong = visit.anomalies and not _WRONG_COOKIES.isdisjoint(visit.anomalies)
+    state: Cookie = "wrong" if wrong else "good" if cookie else "absent"
     return Access(visit.at, visit.address, session, step.page, step.parent, referred, cookie, state, _agent(visit))
 
 
@@ -129,6 +128,8 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
     """
     The last visits of one visitor, in at most 700 bytes: names are stored as a few bytes of their digest.
 
+    `session_windows` changes the lengths.
+
     >>> window = SessionWindow()
     >>> page = Access(0.0, "192.0.2.1", b"s", b"/", None, "absent", b"", "absent", "browser")
     >>> for number in range(30):
@@ -137,6 +138,7 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
     (30, True)
     """
 
+    lengths: ClassVar[WindowLengths] = WindowLengths()
     # One record for each visit, and one for each client under which the visitor came.
     _visits: bytes = b""
     _clients: bytes = b""
@@ -153,12 +155,12 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
 
     @property
     def ready(self) -> bool:
-        return len(self._visits) >= MIN_WINDOW * _VISIT.size
+        return len(self._visits) >= self.lengths.least * _VISIT.size
 
     @property
     def is_due(self) -> bool:
         """Whether to classify the window: at 27 visits, and again after 27 others."""
-        return self.fresh >= MIN_WINDOW
+        return self.fresh >= self.lengths.least
 
     def add(self, access: Access) -> None:
         size = len(self._visits) // _VISIT.size
@@ -169,7 +171,7 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         if access.referrer is not None:
             referrer_state, parent = referrer_state | _HAS_PARENT, access.referrer[-_PAGE:].ljust(_PAGE, b"\0")
         visit = _VISIT.pack(min(gap, _MAX_GAP), page, parent or b"", referrer_state | client << _CLIENT_AT)
-        if size >= MIN_WINDOW and not (size < MAX_WINDOW and self._joins(gap, client, page, parent)):
+        if size >= self.lengths.least and not (size < self.lengths.most and self._joins(gap, client, page, parent)):
             self._visits = self._visits[_VISIT.size :] + visit
             # The first visit has no interval before it.
             self._total -= _GAP.unpack_from(self._visits)[0]
@@ -177,7 +179,7 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
             self._visits += visit
         self._total += _GAP.unpack(visit[: _GAP.size])[0] if size else 0.0
         self.latest = max(access.at, self.latest) if size else access.at
-        self.fresh = min(self.fresh + 1, MIN_WINDOW)
+        self.fresh = min(self.fresh + 1, self.lengths.least)
 
     def features(self) -> tuple[float, ...]:
         visits = list(_VISIT.iter_unpack(self._visits))
@@ -212,7 +214,7 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
             float(len(session_addresses) > len(counts)),
             float(max(counts.values())),
             max(gaps),
-            _median(gaps),
+            median(gaps),
             sum([(gap - mean) ** 2 for gap in gaps]) / len(gaps),
             *[count / size for count in referrers],
             *[agents[number] / size for number in _COUNTED_AGENTS],
@@ -230,30 +232,24 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         version, fresh, clients, latest = _HEAD.unpack_from(data)
         visits_at = _HEAD.size + clients * _CLIENT.size
         visits = data[visits_at:]
-        if version != _VERSION or len(data) < visits_at or len(visits) % _VISIT.size or fresh > MIN_WINDOW:
+        if version != _VERSION or len(data) < visits_at or len(visits) % _VISIT.size or fresh > cls.lengths.least:
             return None
-        if len(visits) > MAX_WINDOW * _VISIT.size:
+        records = list(_VISIT.iter_unpack(visits))
+        states = data[_HEAD.size + _CLIENT.size - 1 : visits_at : _CLIENT.size]
+        is_valid = (
+            len(records) <= cls.lengths.most
+            and all(r >> _CLIENT_AT < clients and r & _REFERRER_BITS != _REFERRER_BITS for *_, r in records)
+            and all(s & _COOKIE_BITS < len(_COOKIES) and s >> _AGENT_AT < len(_AGENTS) for s in states)
+        )
+        if not is_valid:
             return None
-        if any(
-            referrer_state >> _CLIENT_AT >= clients or referrer_state & _REFERRER_BITS == _REFERRER_BITS
-            for *_, referrer_state in _VISIT.iter_unpack(visits)
-        ):
-            return None
-        window = cls()
-        window._clients, window._visits = data[_HEAD.size : visits_at], visits
-        if any(
-            states & _COOKIE_BITS >= len(_COOKIES) or states >> _AGENT_AT >= len(_AGENTS)
-            for *_, states in _CLIENT.iter_unpack(window._clients)
-        ):
-            return None
-        window.fresh, window.latest = fresh, latest
-        window._total = sum([gap for gap, *_ in _VISIT.iter_unpack(visits)][1:])
-        return window
+        total = sum([gap for gap, *_ in records][1:])
+        return cls(visits, data[_HEAD.size : visits_at], total, latest, fresh)
 
     def _client_number(self, access: Access) -> int:
         """Return the number of the client (session, address, cookie and user agent) of a visit."""
         client = _packed(access.session, access.address, access.cookie, access.cookie_state, access.agent)
-        number = _find(self._clients, client)
+        number = find_record(self._clients, client, _CLIENT.size)
         if number < 0:
             if len(self._clients) >= _MAX_CLIENTS * _CLIENT.size:
                 self._drop_unused_clients()
@@ -289,6 +285,19 @@ class SessionWindow(msgspec.Struct, gc=False, eq=False):
         return not changes_trees(edges, page, parent)
 
 
+@cache
+def session_windows(lengths: WindowLengths) -> type[SessionWindow]:
+    """Return the class of windows with *lengths*: as an attribute of each window they would take memory."""
+    if lengths == SessionWindow.lengths:
+        return SessionWindow
+
+    class OtherSessionWindow(SessionWindow, gc=False, eq=False):
+        lengths: ClassVar[WindowLengths]
+
+    OtherSessionWindow.lengths = lengths
+    return OtherSessionWindow
+
+
 @lru_cache(maxsize=1 << 12)
 def _packed(session: bytes, address: str, cookie: bytes, cookie_state: Cookie, agent: Agent) -> bytes:
     states = _COOKIES.index(cookie_state) | _AGENTS.index(agent) << _AGENT_AT
@@ -303,14 +312,6 @@ def _session(prefix: str, user_agent: str) -> bytes:
 
 
 _cached_session = lru_cache(maxsize=1 << 12)(_session)
-
-
-def _find(records: bytes, record: bytes) -> int:
-    """Return the index of *record* among records of the same length, or -1."""
-    offset = records.find(record)
-    while offset % len(record) and offset != -1:
-        offset = records.find(record, offset + 1)
-    return offset // len(record) if offset != -1 else -1
 
 
 def _short(name: str) -> bytes:
@@ -361,9 +362,3 @@ def _sessions(gaps: Sequence[float], names: Sequence[bytes]) -> Sequence[object]
         seen[name] = (at, number)
         sessions.append((name, number))
     return sessions
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -1,8 +1,8 @@
 """
-The admin listener: overview, health, metrics, blocks, lists. Its own address, for operators only.
+The admin listener: overview, health, metrics, blocks and lists, at an address of its own for operators.
 
-It answers only when it is spoken to by the name it listens under, or as localhost: a page elsewhere in an operator's
-browser must not reach it by a name of its own (DNS rebinding), nor post to it.
+It responds only to requests for the name that it listens under, or for localhost. A page of another site in an
+operator's browser can neither reach it by a name of its own (DNS rebinding) nor post to it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import html
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import IO
 from urllib.parse import parse_qs
 
 import msgspec
@@ -23,39 +22,61 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from hedgerow.settings.checks import split_listen
-from hedgerow.watch.models.drift import MIN_SESSIONS
-from hedgerow.watch.models.panel import Panel
+from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
-from hedgerow.web.admin.lists import ListsApi
+from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.response_headers import header
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
+_PAST = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
+_MODES: dict[bool | str, str] = {
+    False: "enforcing",
+    True: "observing only: nothing is enforced, and no response is changed",
+    "links": "observing only: links are marked, nothing is enforced",
+}
+_NOBODY = {False: "Nobody is blocked.", True: "Nobody would have been blocked."}
+_PATHS = b"/, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
 _PORT = re.compile(r":\d+\Z", re.ASCII)
-_SHOWN = 200
-_MEMBERS_SHOWN = 20
+_MAX_ROWS = 200
+_MAX_MEMBERS = 20
 _MARKUP = frozenset({"counts", "rows", "campaigns", "models"})
-_LARGEST_POST = 10_000
+_MAX_POST = 10_000
+_CHUNK = 1 << 16
 _TEXT = b"text/plain; charset=utf-8"
-_JSON = b"application/json"
 _HTML = b"text/html; charset=utf-8"
-_PIECE = 1 << 16
-
-Answer = tuple[int, bytes, bytes | IO[bytes]]
+_METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+_HEADERS = [
+    (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"),
+]  # fmt: skip
 
 
 class _SiteCollector(Collector):
-    """What a site has counted, as Prometheus metrics, read when somebody asks."""
+    """The counts of a site as Prometheus metrics, read at each request."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     def collect(self) -> Iterable[Metric]:
-        site, metrics = self._site, self._site.metrics()
-        yield _counter("hedgerow_visits", "Visits by what was decided", "action", metrics.decided, _ACTIONS)
+        site, state, metrics = self._site, self._site.stores.state, self._site.metrics()
+        actions = {action: metrics.decided.get(action, 0) for action in _ACTIONS}
         codes = {code: n for code, n in metrics.decided.items() if code not in _ACTIONS}
+        yield _counter("hedgerow_visits", "Visits by what was decided", "action", actions)
         yield _counter("hedgerow_stopped", "Visits that were not passed, by reason", "code", codes)
+        would_have = metrics.would_have
+        yield _counter(
+            "hedgerow_would_have", "Visits that passed while only observing, by what would have been done", "action",
+            {action: would_have.get(action, 0) for action in _ACTIONS},
+        )  # fmt: skip
+        yield _counter(
+            "hedgerow_would_have_stopped", "Visits that would not have passed without observing, by reason", "code",
+            {code: n for code, n in would_have.items() if code not in _ACTIONS},
+        )  # fmt: skip
+        yield CounterMetricFamily(
+            "hedgerow_would_have_blocked", "Visitors that would have been blocked", metrics.would_have_blocked
+        )
         yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", metrics.untouched)
         yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", metrics.upstream_errors)
         yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", metrics.challenges)
@@ -63,8 +84,8 @@ class _SiteCollector(Collector):
         yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", metrics.lost)
         yield CounterMetricFamily("hedgerow_state_alone", "Visits decided while Redis was away", metrics.alone)
         yield CounterMetricFamily("hedgerow_state_forgotten", "Visitors forgotten early", metrics.forgotten)
-        yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", site.stores.state.spent)
-        yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(site.stores.state))
+        yield GaugeMetricFamily("hedgerow_state_bytes", "Bytes that counters take", state.bytes_used)
+        yield GaugeMetricFamily("hedgerow_state_visitors", "Visitors with counters", len(state))
         listed = GaugeMetricFamily("hedgerow_listed", "Entries of the lists", labels=["list"])
         for name, size in site.lists.sizes.items():
             listed.add_metric([name], size)
@@ -74,15 +95,14 @@ class _SiteCollector(Collector):
         yield CounterMetricFamily("hedgerow_detain_full", "Clients for whom there was no room", metrics.turned_away)
         yield GaugeMetricFamily("hedgerow_campaigns", "Campaigns that are remembered", len(site.campaigns()))
         if site.watch is not None:
-            yield from _watched(site.watch, metrics.left_out)
+            yield from _watch_metrics(site.watch, metrics.left_out)
 
 
-def _watched(beside: WatchThread, left_out: int) -> Iterator[Metric]:
-    """What the watch has counted."""
-    watch = beside.watch
+def _watch_metrics(thread: WatchThread, left_out: int) -> Iterator[Metric]:
+    watch = thread.watch
     yield CounterMetricFamily("hedgerow_watch_seen", "Visits that the watch has looked at", watch.seen)
     yield CounterMetricFamily("hedgerow_watch_left_out", "Visits left out, the watch fell behind", left_out)
-    yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", beside.waiting)
+    yield GaugeMetricFamily("hedgerow_watch_waiting", "Visits that wait for the watch", thread.waiting)
     yield GaugeMetricFamily("hedgerow_watch_sessions", "Visitors with a pending session", watch.pending)
     yield _counter("hedgerow_watch_found", "Sessions and members of campaigns by what they are", "as", watch.found)
     judged = CounterMetricFamily(
@@ -92,40 +112,40 @@ def _watched(beside: WatchThread, left_out: int) -> Iterator[Metric]:
         "hedgerow_watch_shadow", "Judgements by kind, by the model and by its shadow", labels=["kind", "as", "shadow"]
     )
     drift = GaugeMetricFamily(
-        "hedgerow_watch_drift",
-        "How far a feature is from the training: stability index, above 0.25 is far",
+        "hedgerow_watch_drift", "How far a feature is from the training: stability index, above 0.25 is far",
         labels=["kind", "visits", "feature"],
-    )
+    )  # fmt: skip
     for panel in watch.panels:
-        # Copies: the watch goes on while we look.
+        # Copies, because the watch changes them meanwhile.
         for identity, count in sorted(dict(panel.record.judged).items()):
             judged.add_metric([panel.kind, identity], count)
         for identity, row in sorted(dict(panel.record.compared).items()):
-            for said, count in sorted(dict(row).items()):
-                shadowed.add_metric([panel.kind, identity, said], count)
+            for outcome, count in sorted(dict(row).items()):
+                shadowed.add_metric([panel.kind, identity, outcome], count)
         for one in panel.drift():
             if one.sessions >= MIN_SESSIONS:
                 drift.add_metric([panel.kind, str(one.size), one.feature], round(one.drift, 4))
     yield from (judged, shadowed, drift)
 
 
-def _counter(name: str, text: str, label: str, counts: dict[str, int], known: Iterable[str] = ()) -> Metric:
+def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
     family = CounterMetricFamily(name, text, labels=[label])
-    for value in sorted({*known, *(v for v in counts if not known)}):
-        family.add_metric([value], counts.get(value, 0))
+    for value, count in sorted(dict(counts).items()):
+        family.add_metric([value], count)
     return family
 
 
-def _size(body: bytes | IO[bytes]) -> int:
-    return len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
+def _is_cross_site(scope: Scope) -> bool:
+    """Return whether a page of another site sends this request."""
+    origin, host = header(scope["headers"], b"origin"), header(scope["headers"], b"host")
+    if origin and origin.partition(b"://")[2] != host:
+        return True
+    return header(scope["headers"], b"sec-fetch-site") not in {b"", b"same-origin", b"none"}
 
 
-def _is_from_elsewhere(scope: Scope) -> bool:
-    """Whether a page of another site sends this request."""
-    origin = header(scope["headers"], b"origin").decode("latin-1")
-    site = header(scope["headers"], b"sec-fetch-site")
-    elsewhere = origin != "" and origin.partition("://")[2] != header(scope["headers"], b"host").decode("latin-1")
-    return elsewhere or site not in {b"", b"same-origin", b"none"}
+def _row(*cells: str) -> str:
+    """Return a row of a table; *cells* are HTML."""
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 class Admin:
@@ -141,24 +161,15 @@ class Admin:
         if scope["type"] != "http":
             return
         status, kind, body = await self._answer(scope, receive)
-        headers = [
-            (b"content-type", kind),
-            (b"content-length", b"%d" % _size(body)),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-            (
-                b"content-security-policy",
-                b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'",
-            ),
-        ]
-        if status == 303:  # noqa: PLR2004
-            headers.append((b"location", b"/"))
-        if status == 204:  # noqa: PLR2004 - without a body there is nothing to describe
-            del headers[:2]
+        size = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
+        # Without a body there is nothing to describe.
+        about_body = [(b"content-type", kind), (b"content-length", b"%d" % size)] if status != 204 else []  # noqa: PLR2004
+        location = [(b"location", b"/")] if status == 303 else []  # noqa: PLR2004
+        headers = [*about_body, *_HEADERS, *location]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if not isinstance(body, bytes):
             with body:
-                while scope["method"] != "HEAD" and (piece := await asyncio.to_thread(body.read, _PIECE)):
+                while scope["method"] != "HEAD" and (piece := await asyncio.to_thread(body.read, _CHUNK)):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             body = b""
         await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
@@ -167,27 +178,39 @@ class Admin:
         if not self._is_for_us(scope):
             return 421, _TEXT, b"Speak to the admin listener by its own address.\n"
         path, method = scope["path"], scope["method"]
-        if method not in {"GET", "HEAD"} and _is_from_elsewhere(scope):
+        reads = method in {"GET", "HEAD"}
+        if not reads and _is_cross_site(scope):
             return 403, _TEXT, b"Not from another site.\n"
         if path == "/lists" or path.startswith("/lists/"):
             return await self._lists.answer(scope, receive)
         if method == "POST" and path == "/forgive":
             return await self._forgive(receive)
-        if method not in {"GET", "HEAD"}:
+        if not reads:
             return 405, _TEXT, b"GET, or POST to /forgive and /lists.\n"
-        if path == "/health":
-            return 200, _TEXT, b"well\n"
-        if path == "/metrics":
-            return 200, b"text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
-        if path == "/blocks":
-            return 200, _JSON, msgspec.json.encode(self._site.stores.state.blocks(time.time()))
-        if path == "/campaigns":
-            return 200, _JSON, msgspec.json.encode(self._site.campaigns())
-        if path == "/models":
-            return 200, _JSON, msgspec.json.encode([panel.status() for panel in self._panels()])
-        if path == "/":
-            return 200, _HTML, self._overview().encode("utf-8", "replace")
-        return 404, _TEXT, b"There are /, /health, /metrics, /blocks, /campaigns, /models and /lists.\n"
+        return self._read(path)
+
+    def _read(self, path: str) -> Answer:
+        match path:
+            case "/health":
+                return 200, _TEXT, b"well\n"
+            case "/metrics":
+                return 200, _METRICS, generate_latest(self._registry)
+            case "/blocks":
+                return 200, JSON, msgspec.json.encode(self._site.blocks(time.time()))
+            case "/would-have-blocked":
+                blocks = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                return 200, JSON, msgspec.json.encode(blocks)
+            case "/campaigns":
+                return 200, JSON, msgspec.json.encode(self._site.campaigns())
+            case "/models":
+                return 200, JSON, msgspec.json.encode([panel.status() for panel in self._panels()])
+            case "/":
+                return 200, _HTML, self._overview().encode("utf-8", "replace")
+        return (
+            404,
+            _TEXT,
+            b"There are " + _PATHS + b".\n",
+        )
 
     def _is_for_us(self, scope: Scope) -> bool:
         host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
@@ -201,13 +224,13 @@ class Admin:
     async def _forgive(self, receive: Receive) -> Answer:
         body = b""
         message: Message = {"more_body": True}
-        while message.get("more_body") and len(body) < _LARGEST_POST:
+        while message.get("more_body") and len(body) < _MAX_POST:
             message = await receive()
             body += message.get("body", b"")
         key = parse_qs(body.decode("latin-1"), encoding="utf-8", errors="replace").get("key", [""])[0]
         forgiven = self._site.stores.state.forgive(key)
         if forgiven is None:
-            return 202, _TEXT, b"Redis does not answer. Who has this name is forgiven as soon as it does.\n"
+            return 202, _TEXT, b"Redis does not answer. The visitor will be forgiven as soon as it does.\n"
         if not forgiven:
             return 404, _TEXT, b"Nobody of that name is blocked.\n"
         return 303, _TEXT, b"Forgiven.\n"
@@ -215,15 +238,18 @@ class Admin:
     def _overview(self) -> str:
         template = files("hedgerow.data").joinpath("overview.html").read_text("utf-8")
         site, metrics = self._site, self._site.metrics()
+        settings, state = site.app.settings, site.stores.state
         numbers = {action: metrics.decided.get(action, 0) for action in _ACTIONS}
         counts = {action: number for action, number in numbers.items() if number or action != "challenge"}
+        counts |= {f"would have {_PAST[a]}": n for a, n in metrics.would_have.items() if a in _PAST}
         values = {
-            "mode": "observing only, nothing is enforced" if site.app.settings.observe else "enforcing",
-            "upstream": site.app.settings.proxy.upstream,
+            "mode": _MODES[settings.observe],
+            "blocked": "Would have blocked" if settings.observe else "Blocked",
+            "upstream": settings.proxy.upstream,
             "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
-            "visitors": f"{len(site.stores.state):,} visitors in {site.stores.state.spent / 1e6:,.1f} MB",
+            "visitors": f"{len(state):,} visitors in {state.bytes_used / 1e6:,.1f} MB",
             "detained": f"{metrics.inside} now, {metrics.admitted:,} in all",
-            "rows": "".join(self._rows()) or '<tr><td colspan="4">Nobody is blocked.</td></tr>',
+            "rows": "".join(self._blocks()) or f'<tr><td colspan="4">{_NOBODY[bool(settings.observe)]}</td></tr>',
             "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
             "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',
         }
@@ -232,13 +258,11 @@ class Admin:
         return template
 
     def _campaigns(self) -> Iterator[str]:
-        for campaign in list(reversed(self._site.campaigns()))[:_SHOWN]:
-            members = ", ".join(campaign.members[:_MEMBERS_SHOWN])
-            more = len(campaign.members) - _MEMBERS_SHOWN
-            yield (
-                f"<tr><td>{html.escape(campaign.id)}</td><td>{html.escape(campaign.text)}</td>"
-                f"<td>{html.escape(members)}{f' and {more:,} more' if more > 0 else ''}</td></tr>"
-            )
+        for campaign in list(reversed(self._site.campaigns()))[:_MAX_ROWS]:
+            members = html.escape(", ".join(campaign.members[:_MAX_MEMBERS]))
+            more = len(campaign.members) - _MAX_MEMBERS
+            others = f" and {more:,} more" if more > 0 else ""
+            yield _row(html.escape(campaign.id), html.escape(campaign.text), members + others)
 
     def _panels(self) -> Sequence[Panel]:
         return self._site.watch.watch.panels if self._site.watch is not None else ()
@@ -251,15 +275,14 @@ class Admin:
             if panel.shadow is not None:
                 shadow = f"{panel.shadow.name}: agrees in {record.agreed:,} of {record.sessions:,}"
             cells = (f"{panel.kind}: {panel.bundle.name}", judged or "nobody yet", shadow, panel.warning() or "none")
-            yield "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+            yield _row(*map(html.escape, cells))
 
-    def _rows(self) -> Iterator[str]:
+    def _blocks(self) -> Iterator[str]:
         now = time.time()
-        for block in list(reversed(self._site.stores.state.blocks(now)))[:_SHOWN]:
+        for block in list(reversed(self._site.stores.state.blocks(now)))[:_MAX_ROWS]:
             key = html.escape(block.key)
-            yield (
-                f"<tr><td>{key}</td><td>{html.escape(block.evidence.text)}</td>"
-                f"<td>{max(1, round((block.until - now) / 60))} min</td>"
-                f'<td><form method="post" action="/forgive"><input type="hidden" name="key" value="{key}">'
-                f'<button aria-label="Forgive {key}">Forgive</button></form></td></tr>'
+            forgive = (
+                f'<form method="post" action="/forgive"><input type="hidden" name="key" value="{key}">'
+                f'<button aria-label="Forgive {key}">Forgive</button></form>'
             )
+            yield _row(key, html.escape(block.evidence.text), f"{max(1, round((block.until - now) / 60))} min", forgive)

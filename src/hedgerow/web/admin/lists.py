@@ -7,8 +7,9 @@ The lists on the admin listener: create, read, update, delete, import and export
     POST   /lists/import               a file as the body; ?list= format= author= reason= until= for= skip_bad= replace=
     GET    /lists/export/nginx-deny    a file; ?list=
 
-No form of another site can send what changes something: it must be a type of content that forms do not have, which a
-browser sends elsewhere only after asking, and nobody here says yes. SQL is done in threads: no request waits for it.
+A form of another site cannot change anything: the content type must be one that forms cannot send, and browsers send
+such a request to another site only with its permission, which is never given. SQL runs in threads, so that no other
+request waits for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import asyncio
 import hmac
 import tempfile
 import time
-from collections.abc import Callable
 from typing import IO, Any
 from urllib.parse import parse_qsl
 
@@ -36,16 +36,17 @@ from hedgerow.web.response_headers import header
 JSON = b"application/json"
 Answer = tuple[int, bytes, bytes | IO[bytes]]
 
-# None of those that a form can send.
+# Forms cannot send any of these.
 _TYPES = frozenset({b"application/json", b"application/x-ndjson", b"text/csv", b"application/octet-stream"})
-_LARGEST = 64_000_000
-_SMALL = 1_000_000
-_MOST_SHOWN = 1000
+_MAX_BODY = 64_000_000
+_MAX_CHANGE = 1_000_000
+_MAX_ENTRIES = 1000
+_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _KINDS = {"csv": b"text/csv; charset=utf-8", "json": JSON}
 
 
-class _Said(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry, or a change of one, as it is sent to us. *until*: a moment, or null for good; *for_* as in `7d`."""
+class _EntryChange(msgspec.Struct, forbid_unknown_fields=True):
+    """A sent entry, or the changes of one. *until* is a time, or null for good; *for_* a duration such as `7d`."""
 
     list: ListName | None = None
     subject: str | None = None
@@ -60,8 +61,8 @@ class _Said(msgspec.Struct, forbid_unknown_fields=True):
         return otherwise if self.until is msgspec.UNSET else parse_time(self.until)
 
 
-class _Problem(Exception):  # noqa: N818 - an answer, not a fault of ours
-    """What is answered instead."""
+class _Problem(Exception):  # noqa: N818 - the client's mistake, not a fault of ours
+    """A response that says what is wrong."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -69,28 +70,23 @@ class _Problem(Exception):  # noqa: N818 - an answer, not a fault of ours
 
 
 class ListsApi:
-    """Answers for a site's lists."""
+    """Reads and changes a site's lists."""
 
-    def __init__(self, site: Site, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, site: Site) -> None:
         self._site = site
-        self._clock = clock
 
     async def answer(self, scope: Scope, receive: Receive) -> Answer:
-        """The answer to a request for /lists or what is below it."""
+        """Return the response to a request for /lists or below."""
         try:
             self._check(scope)
-            body = await _body(receive) if scope["method"] in {"POST", "PUT", "PATCH"} else None
-            try:
+            # On disk, because it may be large.
+            with tempfile.TemporaryFile() as body:
+                if scope["method"] in _WITH_BODY:
+                    await _read_body(receive, body)
                 return await asyncio.to_thread(self._act, scope, body)
-            finally:
-                if body is not None:
-                    body.close()
-        except _Problem as problem:
-            return problem.status, JSON, msgspec.json.encode({"error": str(problem)})
-        except StoreError as error:
-            return 503, JSON, msgspec.json.encode({"error": str(error)})
-        except (HedgerowError, ValueError) as error:
-            return 400, JSON, msgspec.json.encode({"error": str(error)})
+        except (HedgerowError, ValueError, _Problem) as error:
+            status = error.status if isinstance(error, _Problem) else 503 if isinstance(error, StoreError) else 400
+            return _json(status, {"error": str(error)})
 
     def _check(self, scope: Scope) -> None:
         token = self._site.app.settings.admin.token.encode()
@@ -98,13 +94,13 @@ class ListsApi:
             scheme, _, shown = header(scope["headers"], b"authorization").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(shown.strip(), token):
                 raise _Problem(401, "Send the token of the settings: Authorization: Bearer TOKEN.")
-        if scope["method"] in {"POST", "PUT", "PATCH"}:
+        if scope["method"] in _WITH_BODY:
             kind = header(scope["headers"], b"content-type").partition(b";")[0].strip().lower()
             if kind not in _TYPES:
                 raise _Problem(415, f"Send one of {b', '.join(sorted(_TYPES)).decode()}.")
 
-    def _act(self, scope: Scope, body: IO[bytes] | None) -> Answer:
-        """In a thread: everything that takes its time."""
+    def _act(self, scope: Scope, body: IO[bytes]) -> Answer:
+        """Carry out a request. Runs in a thread."""
         follower = self._site.follower
         if follower is None:
             raise _Problem(404, "Lists are switched off.")
@@ -115,8 +111,8 @@ class ListsApi:
             case [""] if method in {"GET", "HEAD"}:
                 return self._show(store, options)
             case [""] if method == "POST":
-                answer = self._create(store, _said(body))
-            case ["import"] if method == "POST" and body is not None:
+                answer = self._create(store, _read_change(body))
+            case ["import"] if method == "POST":
                 return self._import(store, body, options)
             case ["export", target] if method in {"GET", "HEAD"}:
                 return self._export(store, target, options)
@@ -126,12 +122,12 @@ class ListsApi:
                 raise _Problem(405, "Not in this way.")
             case _:
                 raise _Problem(404, "There are /lists, /lists/white/..., /lists/black/..., import and export.")
-        # So that a change counts when it is answered.
+        # A change must be in force when its response is sent.
         follower.refresh()
         return answer
 
     def _show(self, store: ListStore, options: dict[str, str]) -> Answer:
-        limit = max(1, min(int(options.get("limit", 100)), _MOST_SHOWN))
+        limit = max(1, min(int(options.get("limit", 100)), _MAX_ENTRIES))
         name, _, subject = options.get("after", "").partition("/")
         wanted = ListFilter(
             list=_choice(options, "list", LISTS),
@@ -139,7 +135,7 @@ class ListsApi:
             address=parse_subject(options["subject"]).text if options.get("subject") else "",
             author=options.get("author", ""),
             text=options.get("reason", ""),
-            in_force_at=None if options.get("ended") else self._clock(),
+            in_force_at=None if options.get("ended") else time.time(),
             after=(name, subject) if subject else None,
             limit=limit + 1,
         )
@@ -147,17 +143,17 @@ class ListsApi:
         more = f"{found[limit - 1].list}/{found[limit - 1].subject}" if len(found) > limit else None
         return _json(200, {"entries": [fields_of(entry) for entry in found[:limit]], "next": more})
 
-    def _create(self, store: ListStore, said: _Said) -> Answer:
-        if said.list is None or said.subject is None:
+    def _create(self, store: ListStore, change: _EntryChange) -> Answer:
+        if change.list is None or change.subject is None:
             raise _Problem(400, "Name the list and the subject.")
-        entry = self._entry(said, said.list, parse_subject(said.subject).text)
+        entry = self._entry(change, change.list, parse_subject(change.subject).text)
         if not store.add(entry):
             raise _Problem(409, f"{entry.subject} is on the {entry.list} list already.")
         return _json(201, fields_of(entry))
 
-    def _one(self, store: ListStore, method: str, name: ListName, subject: str, body: IO[bytes] | None) -> Answer:
+    def _one(self, store: ListStore, method: str, name: ListName, subject: str, body: IO[bytes]) -> Answer:
         if method == "PUT":
-            entry = self._entry(_said(body), name, subject)
+            entry = self._entry(_read_change(body), name, subject)
             store.put([entry])
             return _json(200, fields_of(entry))
         if method == "DELETE":
@@ -170,30 +166,26 @@ class ListsApi:
         if found is None:
             raise _Problem(404, f"{subject} is not on the {name} list.")
         if method == "PATCH":
-            said = _said(body)
+            change = _read_change(body)
             found = msgspec.structs.replace(
                 found,
-                reason=found.reason if said.reason is None else clean_text(said.reason),
-                author=found.author if said.author is None else clean_text(said.author),
-                until=said.end(self._clock(), found.until),
+                reason=found.reason if change.reason is None else clean_text(change.reason),
+                author=found.author if change.author is None else clean_text(change.author),
+                until=change.end(time.time(), found.until),
             )
             store.put([found])
         return _json(200, fields_of(found))
 
-    def _entry(self, said: _Said, name: ListName, subject: str) -> Listing:
-        now = self._clock()
+    def _entry(self, change: _EntryChange, name: ListName, subject: str) -> Listing:
+        now = time.time()
         return Listing(
-            name, subject, clean_text(said.reason or ""), clean_text(said.author or ""), now, said.end(now, 0.0)
+            name, subject, clean_text(change.reason or ""), clean_text(change.author or ""), now, change.end(now, 0.0)
         )
 
     def _import(self, store: ListStore, body: IO[bytes], options: dict[str, str]) -> Answer:
-        now, author = self._clock(), clean_text(options.get("author", ""))
-        length = options.get("for")
-        until = now + parse_duration(length) if length else parse_time(options.get("until"))
-        defaults = Defaults(
-            now, _choice(options, "list", LISTS) or "black", clean_text(options.get("reason", "")), author, until
-        )
-        replacing = author if options.get("replace") else ""
+        now, author, reason = time.time(), clean_text(options.get("author", "")), clean_text(options.get("reason", ""))
+        until = _EntryChange(until=options.get("until"), for_=options.get("for") or None).end(now, 0.0)
+        defaults = Defaults(now, _choice(options, "list", LISTS) or "black", reason, author, until)
         if options.get("replace") and not author:
             raise _Problem(400, "To replace what an author entered, name the author.")
         with open(body.fileno(), "rb", closefd=False) as source:
@@ -201,50 +193,39 @@ class ListsApi:
                 source, "body", defaults,
                 format=_choice(options, "format", FORMATS), skip_bad=bool(options.get("skip_bad")),
             )  # fmt: skip
-            taken = store.put(reading, replacing=replacing)
+            taken = store.put(reading, replacing=author if options.get("replace") else "")
         faults = msgspec.to_builtins(reading.faults)
-        told = {"imported": taken, "format": reading.format, "bad": reading.bad, "faults": faults}
-        return _json(200, {**told, "left_out": dict(reading.left_out)})
+        result = {"imported": taken, "format": reading.format, "bad": reading.bad, "faults": faults}
+        return _json(200, {**result, "left_out": dict(reading.left_out)})
 
     def _export(self, store: ListStore, target: str, options: dict[str, str]) -> Answer:
         chosen = next((each for each in TARGETS if each == target), None)
         if chosen is None:
             raise _Problem(404, f"There are {', '.join(TARGETS)}.")
-        now = self._clock()
+        now = time.time()
         name: ListName | None = _choice(options, "list", LISTS) or ("black" if chosen == "plain" else None)
-        out = _spool()
+        out = tempfile.TemporaryFile()  # noqa: SIM115 - closed after it is sent
         for piece in write(chosen, store.read(ListFilter(list=name, in_force_at=now)), at=now):
             out.write(piece.encode())
         out.seek(0)
         return 200, _KINDS.get(target, b"text/plain; charset=utf-8"), out
 
 
-def _spool() -> IO[bytes]:
-    """A place for what may be long: not in memory."""
-    return tempfile.TemporaryFile()
-
-
-async def _body(receive: Receive) -> IO[bytes]:
-    body, size = _spool(), 0
+async def _read_body(receive: Receive, body: IO[bytes]) -> None:
     message: Message = {"more_body": True}
     while message.get("more_body"):
         message = await receive()
         if message["type"] == "http.disconnect":
-            body.close()
             raise _Problem(400, "The body has no end.")
         piece = message.get("body", b"")
-        size += len(piece)
-        if size > _LARGEST:
-            body.close()
-            raise _Problem(413, f"At most {_LARGEST:,} bytes; more with hedgerow lists import.")
+        if body.tell() + len(piece) > _MAX_BODY:
+            raise _Problem(413, f"At most {_MAX_BODY:,} bytes; more with hedgerow lists import.")
         body.write(piece)
     body.seek(0)
-    return body
 
 
-def _said(body: IO[bytes] | None) -> _Said:
-    text = body.read(_SMALL) if body is not None else b""
-    return msgspec.json.decode(text, type=_Said)
+def _read_change(body: IO[bytes]) -> _EntryChange:
+    return msgspec.json.decode(body.read(_MAX_CHANGE), type=_EntryChange)
 
 
 def _choice(options: dict[str, str], name: str, choices: tuple[Any, ...]) -> Any:

@@ -1,18 +1,17 @@
 """
-What a visitor sees who is challenged: the way on, and the end of all questions. The question is `challenge_question`.
+Pages around a challenge, except the question itself (`question_page`), and the files that they load.
 
-Plain HTML that works without script, styles or pictures, in six languages; a few kilobytes, nothing from elsewhere
-(unless an external provider is configured), nothing kept in a cache. Never for a client that is no browser window: that
-gets JSON or text.
+They are plain HTML in six languages that works without scripts, styles or images. They load nothing from elsewhere,
+unless an external provider is configured, and no cache keeps them. A client that is not a browser window gets JSON or
+text instead.
 """
 
 from __future__ import annotations
 
-import binascii
 import gzip
 import secrets
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from html import escape
@@ -22,83 +21,62 @@ import msgspec
 
 from hedgerow.challenge.client_preferences import language_of
 from hedgerow.challenge.protocol import Ticket
-from hedgerow.web.response_pages import STYLE, Header, ResponsePage, contact_html, form_for
+from hedgerow.web import response_pages as common
+from hedgerow.web.response_pages import Header, ResponsePage
 
-_STYLE = STYLE + (
-    "form{margin:0 0 1rem}"
-    "h2{margin:1.5rem 0 .5rem;font-size:1.125rem}"
-    "label{display:block;font-weight:600;margin-bottom:.25rem}"
-    "input[type=text]{width:100%;max-width:18rem;padding:.5rem;font:inherit;letter-spacing:.15em;color:inherit;"
-    "background:var(--card);border:.125rem solid var(--soft);border-radius:.25rem}"
-    "button{padding:.5rem 1rem;margin:.25rem .25rem .25rem 0;font:inherit;cursor:pointer;color:var(--link);"
-    "background:var(--card);border:.125rem solid var(--link);border-radius:.25rem}"
-    "button.main{color:var(--card);background:var(--link)}"
-    "button:focus-visible,input:focus-visible,audio:focus-visible{outline:.1875rem solid;outline-offset:.125rem}"
-    "img{display:block;max-width:100%;height:auto;margin:0 0 .75rem;border:1px solid var(--line)}"
-    "audio{display:block;width:100%;margin:0 0 .75rem}"
-    ".hint{color:var(--soft);font-size:.9375rem;margin:.25rem 0 .75rem}"
-    ".alert{padding:.5rem 1rem;border-left:.25rem solid var(--link);font-weight:600}"
-    "#status:empty{display:none}"
-    # Seen after a moment, unless our script has taken it away: also where scripts run and ours has not come.
-    "#needs{animation:appear 0s 2s both}@keyframes appear{from{visibility:hidden}to{visibility:visible}}"
-    "altcha-widget{display:block;--altcha-max-width:100%;--altcha-color-base:var(--card);"
-    "--altcha-color-base-content:var(--ink);--altcha-color-neutral:var(--soft);"
-    "--altcha-checkbox-border-color:var(--soft);--altcha-checkbox-border-width:2px;"
-    "--altcha-color-success:var(--link);--altcha-color-success-content:var(--card);"
-    "--altcha-checkbox-outline-color:var(--ink)}"
-    # The tick lies over the box and would take the click.
-    ".altcha-checkbox svg{pointer-events:none}"
-)
-_STYLE_HASH = "sha256-" + binascii.b2a_base64(sha256(_STYLE.encode()).digest(), newline=False).decode()
-_FOREVER = b"public, max-age=31536000, immutable"
+_DATA = "hedgerow.data.challenge"
+_STYLE = common.STYLE + common.load_style(_DATA)
+_STYLE_HASH = common.style_hash(_STYLE)
+_ASSET_HEADERS = [
+    (b"cache-control", b"public, max-age=31536000, immutable"), (b"vary", b"Accept-Encoding"),
+    (b"x-content-type-options", b"nosniff"),
+]  # fmt: skip
 _ASSETS = {
-    "challenge.js": b"text/javascript; charset=utf-8",
-    "altcha/altcha.min.js": b"text/javascript; charset=utf-8",
-    "altcha/pbkdf2.js": b"text/javascript; charset=utf-8",
-    "altcha/altcha.css": b"text/css; charset=utf-8",
+    "challenge.js": ("challenge.js",),
+    "page.js": ("page.js",),
+    "solve.js": ("sha256/sha256.min.js", "solve.js"),
 }
+"""The scripts that pages load, and the files that each is made of."""
+_SAID = {"label": "work_label", "verifying": "work_verifying", "verified": "work_verified", "failed": "work_failed"}
+_DECLINED = "This client looks like an automatic program. A person can show otherwise by opening the site in a browser."
 
 
 @lru_cache(maxsize=1)
 def _words() -> dict[str, dict[str, str]]:
-    return tomllib.loads(files("hedgerow.data.challenge").joinpath("words.toml").read_text("utf-8"))
-
-
-def languages() -> tuple[str, ...]:
-    """The languages that there are, English first."""
-    return tuple(_words())
+    """Return the words of all languages, English first."""
+    return tomllib.loads(files(_DATA).joinpath("words.toml").read_text("utf-8"))
 
 
 @lru_cache(maxsize=1)
-def _assets() -> tuple[str, dict[str, tuple[bytes, bytes]]]:
-    """What pages load from us, as it is and compressed, and a name for this version of it."""
-    folder = files("hedgerow.data.challenge")
-    plain = {name: folder.joinpath(name).read_bytes() for name in _ASSETS}
+def _assets() -> tuple[str, dict[tuple[str, bool], ResponsePage]]:
+    """
+    Return a name for this version of the files that pages load, and responses by path and whether they are compressed.
+
+    The address of a file changes with its content, so caches keep it for ever.
+    """
+    folder, responses = files(_DATA), {}
+    plain = {name: b"\n".join(folder.joinpath(part).read_bytes() for part in parts) for name, parts in _ASSETS.items()}
     version = sha256(b"".join(plain.values())).hexdigest()[:12]
-    return version, {name: (content, gzip.compress(content, 9, mtime=0)) for name, content in plain.items()}
+    for name, content in plain.items():
+        headers = [(b"content-type", b"text/javascript; charset=utf-8"), *_ASSET_HEADERS]
+        for compressed, body in ((False, content), (True, gzip.compress(content, 9, mtime=0))):
+            coding = [(b"content-encoding", b"gzip")] if compressed else []
+            size = (b"content-length", b"%d" % len(body))
+            responses[f"{version}/{name}", compressed] = ResponsePage(200, [*headers, *coding, size], body)
+    return version, responses
 
 
-def asset(name: str, accept_encoding: bytes) -> ResponsePage | None:
-    """The file `VERSION/name`, or None where there is none. Its address changes with its content: kept for ever."""
-    version, assets = _assets()
-    its_version, _, name = name.partition("/")
-    if its_version != version or name not in assets:
-        return None
-    plain, packed = assets[name]
-    headers = [
-        (b"content-type", _ASSETS[name]),
-        (b"cache-control", _FOREVER),
-        (b"vary", b"Accept-Encoding"),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    if b"gzip" in accept_encoding.lower():
-        headers.append((b"content-encoding", b"gzip"))
-        plain = packed
-    return ResponsePage(200, [*headers, (b"content-length", b"%d" % len(plain))], plain)
+def asset(path: str, accept_encoding: bytes) -> ResponsePage | None:
+    """Return the file `VERSION/name`, or None."""
+    return _assets()[1].get((path, b"gzip" in accept_encoding.lower()))
+
+
+CLEARANCE_SCRIPT = f"{_assets()[0]}/page.js".encode()
+"""The script that obtains a clearance: its address below the reserved path."""
 
 
 class ClientPreferences(msgspec.Struct, frozen=True):
-    """Who is spoken to: in which language, under which address we answer, for which site, and whom one can ask."""
+    """What pages for one client depend on. *path* is the reserved path, *site* the name of the site."""
 
     accept_language: str
     path: str
@@ -109,7 +87,14 @@ class ClientPreferences(msgspec.Struct, frozen=True):
 
     @property
     def language(self) -> str:
-        return language_of(self.accept_language, languages())
+        return language_of(self.accept_language, tuple(_words()))
+
+    @property
+    def words(self) -> Words:
+        return _words_in(self.language)
+
+    def decision_header(self, action: str) -> Header:
+        return common.decision_header(action, self.code, self.reference)
 
 
 class Words:
@@ -117,40 +102,31 @@ class Words:
 
     def __init__(self, language: str) -> None:
         self.language = language
-        self._plain = _words()[language]
-        self._escaped = {name: escape(text) for name, text in self._plain.items()}
-        said = {
-            "label": "work_label",
-            "verifying": "work_verifying",
-            "verified": "work_verified",
-            "error": "work_failed",
-            "expired": "work_failed",
-            "failed": "work_failed",
-            "waitAlert": "work_verifying",
-        }
-        named = {name: self._plain[word] for name, word in said.items()}
-        self.widget = escape(msgspec.json.encode(named).decode())
-        """What the widget says, as JSON in an attribute."""
-
-    def plain(self, name: str) -> str:
-        return self._plain[name]
+        self.plain = _words()[language]
+        self.escaped = {name: escape(text) for name, text in self.plain.items()}
+        self.said = escape(msgspec.json.encode({name: self.plain[word] for name, word in _SAID.items()}).decode())
+        """What the script says about the calculation, as JSON in an attribute."""
 
     def __call__(self, name: str, /, **values: str) -> str:
-        """Words for a page, with *values* filled in."""
-        text = self._escaped[name]
+        """Return words as HTML, with *values* filled in."""
+        text = self.escaped[name]
         for key, value in values.items():
             text = text.replace(f"{{{key}}}", escape(value))
         return text
 
 
-words_in = lru_cache(maxsize=32)(Words)
+_words_in = lru_cache(maxsize=32)(Words)
 
 
-def onward(ticket: Ticket, manner: ClientPreferences, headers: list[Header]) -> ResponsePage:
-    """The page that sends a form on which was kept: by itself where there is script, else by a button."""
+def render(template: str, preferences: ClientPreferences, **values: str) -> str:
+    """Return a template as HTML. Its fields are *values*, which are HTML, and the words of the language."""
+    fields = preferences.words.escaped | {"path": escape(preferences.path)} | values
+    return files(_DATA).joinpath(template).read_text("utf-8").format_map(fields)
+
+
+def resend_form(ticket: Ticket, preferences: ClientPreferences, headers: Sequence[Header]) -> ResponsePage:
+    """Return a page that sends a kept form: by itself if scripts run, else by a button."""
     assert ticket.form is not None
-    words = words_in(manner.language)
-    nonce = secrets.token_urlsafe(16)
     coding = "multipart/form-data" if ticket.form.coding == "multipart" else "application/x-www-form-urlencoded"
     fields = "".join(
         f'<input type="hidden" name="{_value(name)}" value="{_value(value)}">\n'
@@ -158,117 +134,67 @@ def onward(ticket: Ticket, manner: ClientPreferences, headers: list[Header]) -> 
         else f'<input type="file" name="{_value(name)}" hidden>\n'
         for name, value in ticket.form.fields
     )
-    main = (
-        f'<p role="status">{words("continue")}</p>\n'
-        f'<form id="continue" method="post" action="{escape(ticket.target)}" enctype="{coding}"'
-        ' accept-charset="utf-8">\n'
-        f'{fields}<button class="main">{words("send")}</button></form>\n'
-    )
-    body = page(words, manner, "solved", main, nonce, ("challenge.js",))
-    return html(200, body, [(b"content-security-policy", policy(nonce).encode()), *headers])
+    main = render("resend.html", preferences, target=escape(ticket.target), coding=coding, fields=fields)
+    nonce = secrets.token_urlsafe(16)
+    return html(200, page(preferences, "solved", main, nonce, ("challenge.js",)), policy(nonce), headers)
 
 
-def sent_again(ticket: Ticket, manner: ClientPreferences, headers: list[Header]) -> ResponsePage:
-    """The page for who has solved a challenge and must send again what could not be kept."""
-    words = words_in(manner.language)
+def form_lost(ticket: Ticket, preferences: ClientPreferences, headers: Sequence[Header]) -> ResponsePage:
+    """Return a page for a visitor who solved a challenge and must fill in again a form that could not be kept."""
+    words = preferences.words
     main = f'<p>{words("again")}</p>\n<p><a href="{escape(ticket.back)}">{words("back")}</a></p>\n'
-    body = page(words, manner, "solved", main, "", ())
-    return html(200, body, [(b"content-security-policy", policy("").encode()), *headers])
+    return html(200, page(preferences, "solved", main), policy(), headers)
 
 
-def blocked(manner: ClientPreferences) -> ResponsePage:
-    """The page for who has been asked too often: whom to ask, and a reference."""
-    words = words_in(manner.language)
-    contact = contact_html(manner.contact or words.plain("nobody")) % manner.reference
-    before, _, after = words("ask").partition("{contact}")
-    main = f"<p>{words('blocked_lead')}</p>\n<p>{before}{contact}{after}</p>\n"
-    body = page(words, manner, "blocked", main, "", ())
-    headers = [
-        (b"content-security-policy", policy("").encode()),
-        (b"hedgerow-decision", f"refuse; code={manner.code}; ref={manner.reference}".encode()),
-    ]
-    return html(403, body, headers)
+def blocked(preferences: ClientPreferences) -> ResponsePage:
+    """Return a page for a visitor who was challenged too often."""
+    words = preferences.words
+    contact = common.contact_html(preferences.contact or words.plain["nobody"]) % preferences.reference
+    main = f"<p>{words('blocked_lead')}</p>\n<p>{words('ask').replace('{contact}', contact, 1)}</p>\n"
+    return html(403, page(preferences, "blocked", main), policy(), [preferences.decision_header("refuse")])
 
 
-class _Said(msgspec.Struct, frozen=True):
-    decision: str
-    code: str
-    reason: str
-    reference: str
-    retry_after: int
-    contact: str | None
-
-
-def declined(manner: ClientPreferences, *, accept: str, method: str, retry_after: int) -> ResponsePage:
-    """What a client gets that is no browser window: 429 and JSON or text, in English, for its operator."""
-    reason = (
-        "This client looks like an automatic program. A person can show otherwise by opening the site in a browser."
-    )
-    form = form_for(accept, "call")
+def declined(preferences: ClientPreferences, *, accept: str, method: str, retry_after: int) -> ResponsePage:
+    """Return the response to a client that is not a browser window: 429, in English, for its operator."""
+    form = common.form_for(accept, "call")
+    contact, reference, code = preferences.contact, preferences.reference, preferences.code
     if form == "json":
-        contact = manner.contact or None
-        body = msgspec.json.encode(_Said("challenge", manner.code, reason, manner.reference, retry_after, contact))
-        media = b"application/json"
+        body = msgspec.json.encode(
+            common.JsonPage("challenge", code, _DECLINED, reference, retry_after, contact or None)
+        )
     else:
-        who = f"Ask {manner.contact} if it is not one.\n" if manner.contact else ""
-        text = f"{reason}\n{who}\nReference: {manner.reference}\nCode: {manner.code}\n"
-        body, media = text.encode("utf-8", "replace"), b"text/plain; charset=utf-8"
-    headers = [
-        (b"content-type", media),
-        (b"content-length", b"%d" % len(body)),
-        (b"cache-control", b"no-store"),
-        (b"vary", b"Accept"),
-        (b"x-content-type-options", b"nosniff"),
-        (b"retry-after", b"%d" % retry_after),
-        (b"hedgerow-decision", f"challenge; code={manner.code}; ref={manner.reference}".encode()),
-    ]
-    return ResponsePage(429, headers, b"" if method == "HEAD" else body)
+        ask = f"Ask {contact} if it is not one.\n" if contact else ""
+        body = f"{_DECLINED}\n{ask}\nReference: {reference}\nCode: {code}\n".encode("utf-8", "replace")
+    more = [(b"retry-after", b"%d" % retry_after), preferences.decision_header("challenge")]
+    return common.make_response(429, common.FORM_HEADERS[form], body, more, method=method)
 
 
-def onto(target: str, headers: list[Header]) -> ResponsePage:
-    """A redirect to the page that was asked for."""
-    return ResponsePage(
-        303,
-        [(b"location", target.encode("latin-1")), (b"content-length", b"0"), (b"cache-control", b"no-store"), *headers],
-        b"",
+def page(
+    preferences: ClientPreferences, title: str, main: str, nonce: str = "", assets: Iterable[str] = ()
+) -> str:  # fmt: skip
+    """Return a whole page; *assets* are the files that it loads, with *nonce*."""
+    words = preferences.words
+    path = f"{escape(preferences.path)}{_assets()[0]}"
+    loads = "".join(f'<script type="module" src="{path}/{name}" nonce="{nonce}"></script>\n' for name in assets)
+    details = ((words("reference"), preferences.reference), (words("code"), preferences.code))
+    return common.html_document(
+        words(title), main, details, site=preferences.site, language=words.language, style=_STYLE, loads=loads
     )
 
 
-def page(words: Words, manner: ClientPreferences, title: str, main: str, nonce: str, needs: Iterable[str]) -> str:
-    """A page with what stands around the *main* part of each; *needs* are the files that it loads from us."""
-    version = _assets()[0]
-    loads = "".join(
-        f'<link rel="stylesheet" href="{escape(manner.path)}{version}/{name}" nonce="{nonce}">\n'
-        if name.endswith(".css")
-        else f'<script type="module" src="{escape(manner.path)}{version}/{name}" nonce="{nonce}"></script>\n'
-        for name in needs
-    )
-    heading = words(title)
-    return (
-        f'<!DOCTYPE html>\n<html lang="{words.language}">\n<head>\n<meta charset="utf-8">\n'
-        f"<title>{heading} - {escape(manner.site)}</title>\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="robots" content="noindex">\n<link rel="icon" href="data:,">\n'
-        f"{loads}<style>{_STYLE}</style>\n</head>\n<body>\n<div>\n"
-        f"<header>{escape(manner.site)}</header>\n<main>\n<h1>{heading}</h1>\n{main}</main>\n"
-        f"<footer><dl><dt>{words('reference')}</dt><dd>{escape(manner.reference)}</dd>"
-        f"<dt>{words('code')}</dt><dd>{escape(manner.code)}</dd></dl></footer>\n</div>\n</body>\n</html>\n"
-    )
-
-
-def policy(nonce: str, external: tuple[str, ...] = ()) -> str:
+def policy(nonce: str = "", external: tuple[str, ...] = ()) -> str:
     """
-    What the page may do: load our own script and style by a nonce, and nothing else but an external provider's.
+    Return a content security policy that allows files with *nonce* and those of an *external* provider.
 
-    It says nothing of where forms may go: browsers hold all redirects after a form to that, and a site that sends
-    people on to its log-in or a payment elsewhere would be broken.
+    It does not restrict where forms may go. Browsers apply that to all redirects after a form, and would break a site
+    that redirects to a log-in or a payment elsewhere.
     """
     sources = " ".join(external)
     own = f"'nonce-{nonce}'" if nonce else ""
-    rules: Mapping[str, str] = {
+    rules = {
         "default-src": "'none'",
         "script-src": f"{own} {sources}".strip() or "'none'",
-        "style-src": f"'{_STYLE_HASH}' {own} {sources}".strip(),
+        "style-src": f"'{_STYLE_HASH}' {sources}".strip(),
         "img-src": f"data: {sources}".strip(),
         "media-src": "data:",
         "worker-src": "'self'" if nonce else "'none'",
@@ -280,24 +206,13 @@ def policy(nonce: str, external: tuple[str, ...] = ()) -> str:
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 
-def html(status: int, page: str | bytes, headers: list[Header]) -> ResponsePage:
-    """A page as an answer."""
-    body = page.encode("utf-8", "replace") if isinstance(page, str) else page
-    return ResponsePage(
-        status,
-        [
-            (b"content-type", b"text/html; charset=utf-8"),
-            (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-            (b"vary", b"Accept, Accept-Language"),
-            (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"same-origin"),
-            *headers,
-        ],
-        body,
+def html(status: int, text: str, policy: str, headers: Sequence[Header]) -> ResponsePage:
+    more = [(b"referrer-policy", b"same-origin"), (b"content-security-policy", policy.encode()), *headers]
+    return common.make_response(
+        status, [common.HTML_TYPE], text.encode("utf-8", "replace"), more, vary=b"Accept, Accept-Language"
     )
 
 
 def _value(text: str) -> str:
-    """*text* as the value of a hidden field: HTML itself would make one line break of two characters."""
+    """Return *text* as the value of a hidden field: HTML would turn CR LF into one line break."""
     return escape(text).replace("\r", "&#13;").replace("\n", "&#10;")

@@ -1,14 +1,15 @@
 """
-The page that asks a suspect: what there is to be solved, and the other ways.
+The page that asks a visitor to solve a challenge, with the alternatives.
 
-Most of it is the same for everybody who is asked on a site in a language: that is written once.
+Most of it is the same for all visitors of a site in one language. That part is a template, which is cached, with slots
+for what differs. The text that stands for a slot is random, so nothing that a client sends can pass for one.
 """
 
 from __future__ import annotations
 
 import binascii
 import secrets
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import lru_cache
 from html import escape
 
@@ -17,181 +18,120 @@ import msgspec
 from hedgerow.challenge.external import Provider
 from hedgerow.challenge.interfaces import ChallengeKind
 from hedgerow.challenge.protocol import Issued
-from hedgerow.web.challenge.pages import ClientPreferences, Words, html, page, policy, words_in
-from hedgerow.web.page_template import PageTemplate, slot
+from hedgerow.web.challenge.pages import ClientPreferences, html, page, policy, render
 from hedgerow.web.response_pages import ResponsePage
 
-_LONGEST_SITE = 260
-_MESSAGES = frozenset({"wrong", "expired", "stale", "busy", "external_failed"})
+_MAX_CACHED_SITE = 260
+_EDGE = secrets.token_hex(8)
 
 
-class _Asking(msgspec.Struct, frozen=True):
-    """What pages that ask have in common with others of their site; the rest is filled in for each."""
+def slot(name: str) -> str:
+    """Return what stands for a value in a template. It needs no escape in HTML."""
+    return f"{_EDGE}{name}{_EDGE}"
 
-    manner: ClientPreferences
-    kind: ChallengeKind | None
-    seconds: str
-    media: str
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    pieces = template.split(_EDGE)
+    pieces[1::2] = [values[name] for name in pieces[1::2]]
+    return "".join(pieces)
+
+
+_ASSETS: dict[ChallengeKind | None, tuple[str, ...]] = {
+    "work": ("challenge.js",),
+    "external": ("challenge.js",),
+}
+
+
+class QuestionOptions(msgspec.Struct, frozen=True):
+    """
+    What is shown around a challenge.
+
+    *kinds* are all that the visitor can choose from. *message* is the outcome of the previous answer. *lost* says that
+    the form which the visitor sent cannot be kept. *focus* puts the cursor into the answer, for a visitor who has
+    chosen this kind. With *auto* a proof of work starts by itself. With *reload* the browser may load the page again
+    instead: its address is the one that was asked for, and no form was sent.
+    """
+
     kinds: tuple[ChallengeKind, ...]
-    auto: bool
-    focus: bool
-    message: str
-    lost: bool
-    provider: Provider | None
-    site_key: str
-
-    @property
-    def name(self) -> str:
-        return self.provider.title if self.provider is not None else ""
-
-
-# The values of each page. Whatever there is of them goes into holes, so that few pages differ but in these.
-_NONCE, _TICKET, _CHALLENGE, _QUESTION = (slot(name) for name in ("nonce", "ticket", "challenge", "question"))
-_CONTENT, _REFERENCE, _CODE = (slot(name) for name in ("content", "reference", "code"))
+    auto: bool = True
+    reload: bool = False
+    focus: bool = False
+    message: str = ""
+    lost: bool = False
+    provider: Provider | None = None
+    site_key: str = ""
 
 
 def question(
-    issued: Issued | None,
-    manner: ClientPreferences,
-    *,
-    kinds: Iterable[ChallengeKind],
-    ticket: str,
-    auto: bool = True,
-    focus: bool = False,
-    message: str = "",
-    lost: bool = False,
-    provider: Provider | None = None,
-    site_key: str = "",
+    issued: Issued | None, ticket: str, preferences: ClientPreferences, options: QuestionOptions
 ) -> ResponsePage:
-    """
-    The page that asks.
-
-    *issued* is what is asked; None where no puzzle was ready. *kinds* are the ways that there are, *message* what
-    became of the answer before, *lost* that what the visitor was sending cannot be kept. *focus* is for who has chosen
-    this way: the cursor is where the answer goes.
-    """
-    puzzle = issued.puzzle if issued is not None else None
-    asking = _Asking(
-        # In the language that was chosen, and not in the words of each browser for it.
-        ClientPreferences(manner.language, manner.path, manner.site, "", _REFERENCE, _CODE),
-        issued.kind if issued is not None else None,
-        f"{issued.seconds:.0f}" if issued is not None else "",
-        puzzle.media if puzzle is not None else "",
-        tuple(kinds),
-        auto,
-        focus,
-        message if message in _MESSAGES else "",
-        lost,
-        provider,
-        site_key,
-    )
-    # A client may name a site of any length: only so much is kept.
-    body, allowed = _asking(asking) if len(manner.site) <= _LONGEST_SITE else _asking.__wrapped__(asking)
+    """Return the page that asks. *issued* is None if no puzzle was ready."""
+    # The language that was chosen, not the header, which differs between browsers.
+    language, path, site = preferences.language, preferences.path, preferences.site
+    shared = ClientPreferences(language, path, site, "", slot("reference"), slot("code"))
     values = {
         "nonce": secrets.token_urlsafe(16),
         "ticket": ticket,
-        "challenge": issued.challenge if issued is not None else "",
-        "question": escape(issued.question) if issued is not None else "",
-        "content": binascii.b2a_base64(puzzle.content, newline=False).decode() if puzzle is not None else "",
-        "reference": escape(manner.reference),
-        "code": escape(manner.code),
+        "reference": escape(preferences.reference),
+        "code": escape(preferences.code),
     }
-    headers = [
-        (b"content-security-policy", allowed.filled(values)),
-        (b"hedgerow-decision", f"challenge; code={manner.code}; ref={manner.reference}".encode()),
-    ]
-    return html(403, body.filled(values), headers)
+    key = _Question(shared, None, "", "", options)
+    if issued is not None:
+        puzzle = issued.puzzle
+        values |= {"challenge": issued.challenge, "question": escape(issued.question)}
+        if puzzle is not None:
+            values["content"] = binascii.b2a_base64(puzzle.content, newline=False).decode()
+        media = puzzle.media if puzzle is not None else ""
+        key = _Question(shared, issued.kind, f"{issued.seconds:.0f}", media, options)
+    # A client may send a host of any length.
+    text, allowed = _templates(key) if len(site) <= _MAX_CACHED_SITE else _templates.__wrapped__(key)
+    return html(403, fill(text, values), fill(allowed, values), [preferences.decision_header("challenge")])
+
+
+_NO_PROVIDER = Provider("", "", "", "", "")
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """What the template of a page depends on."""
+
+    preferences: ClientPreferences
+    kind: ChallengeKind | None
+    seconds: str
+    media: str
+    options: QuestionOptions
 
 
 @lru_cache(maxsize=256)
-def _asking(asking: _Asking) -> tuple[PageTemplate, PageTemplate]:
-    """The page that asks, and what it may do."""
-    words = words_in(asking.manner.language)
-    parts = [f"<p>{words('lead')}</p>\n"]
-    if asking.message:
-        text = words(asking.message, seconds=asking.seconds, name=asking.name)
-        parts = [f'<p class="alert" role="alert" id="alert">{text}</p>\n']
-    if asking.lost:
-        parts.append(f"<p><strong>{words('lost')}</strong></p>\n")
-    scripts: tuple[str, ...] = ()
-    if asking.kind in {"image", "audio"}:
-        parts.append(_ask_puzzle(asking, words))
-    elif asking.kind == "work":
-        parts.append(_ask_work(asking, words))
-        scripts = ("altcha/altcha.css", "challenge.js")
-    elif asking.kind == "external" and asking.provider is not None:
-        parts.append(_ask_external(asking, asking.provider, words))
-        scripts = ("challenge.js",)
-    parts.append('<p id="status" role="status" aria-live="polite"></p>\n')
-    parts.append(_others(asking, words))
-    external = asking.provider.policy_sources() if asking.kind == "external" and asking.provider else ()
-    text = page(words, asking.manner, "title", "".join(parts), _NONCE, scripts)
-    return PageTemplate(text), PageTemplate(policy(_NONCE, external))
-
-
-def _form(manner: ClientPreferences) -> tuple[str, str]:
-    """Where the answer goes, and what goes with it."""
-    return f'method="post" action="{escape(manner.path)}answer"', (
-        f'<input type="hidden" name="ticket" value="{_TICKET}">'
-        f'<input type="hidden" name="challenge" value="{_CHALLENGE}">'
-    )
-
-
-def _ask_work(asking: _Asking, words: Words) -> str:
-    action, hidden = _form(asking.manner)
-    return (
-        f'<form id="work" {action} data-auto="{"onload" if asking.auto else "off"}" data-seconds="{asking.seconds}"'
-        f' data-question="{_QUESTION}" data-words="{words.widget}">'
-        f"{hidden}\n<p>{words('work_auto' if asking.auto else 'work_click')}</p>\n"
-        f'<p id="needs"><strong>{words("work_noscript")}</strong></p>\n'
-        f'<div id="widget"></div></form>\n'
-    )
-
-
-def _ask_external(asking: _Asking, provider: Provider, words: Words) -> str:
-    action, hidden = _form(asking.manner)
-    failed = words("external_failed", name=provider.title)
-    return (
-        f'<form id="external" {action} data-script="{escape(provider.script)}" data-failed="{failed}">{hidden}\n'
-        f"<p>{words('external', name=provider.title)}</p>\n"
-        f'<p id="needs"><strong>{words("work_noscript")}</strong></p>\n'
-        f'<div class="{provider.css_class}" data-sitekey="{escape(asking.site_key)}" data-callback="hedgerowAnswered">'
-        f'</div>\n<p><button class="main">{words("submit")}</button></p></form>\n'
-    )
-
-
-def _ask_puzzle(asking: _Asking, words: Words) -> str:
-    action, hidden = _form(asking.manner)
-    source = f"data:{asking.media};base64,{_CONTENT}"
-    here = " autofocus" if asking.focus else ""
-    if asking.kind == "image":
-        shown = f'<img src="{source}" width="280" height="90" alt="{words("image_alt")}">'
-        hint, keys = words("hint", seconds=asking.seconds), here
-    else:
-        # Who listens begins with the player.
-        shown = f'<audio controls src="{source}" aria-label="{words("audio_player")}"{here}></audio>'
-        hint, keys = words("audio_hint", seconds=asking.seconds), ' inputmode="numeric"'
-    described = "alert hint" if asking.message else "hint"
-    return (
-        f"<form {action}>{hidden}\n{shown}\n"
-        f'<label for="typed">{words(f"{asking.kind}_label")}</label>\n'
-        f'<input type="text" id="typed" name="answer" required maxlength="20" autocomplete="off" autocapitalize="none"'
-        f' spellcheck="false" aria-describedby="{described}"{keys}>\n'
-        f'<p class="hint" id="hint">{hint}</p>\n'
-        f'<button class="main">{words("submit")}</button></form>\n'
-    )
-
-
-def _others(asking: _Asking, words: Words) -> str:
-    """The other ways, and another of the same where one may be hard to read; each a new challenge."""
-    shown = asking.kind
-    choices = {kind: words("choose_" + kind, name=asking.name) for kind in asking.kinds if kind != shown}
-    if shown in {"image", "audio"}:
-        choices[shown] = words(f"new_{shown}")
-    if not choices:
-        return ""
-    buttons = "".join(f'<button name="kind" value="{kind}">{text}</button>\n' for kind, text in choices.items())
-    return (
-        f'<form id="others" method="post" action="{escape(asking.manner.path)}choose">'
-        f'<h2>{words("others")}</h2><input type="hidden" name="ticket" value="{_TICKET}">\n{buttons}</form>\n'
-    )
+def _templates(asked: _Question) -> tuple[str, str]:
+    """Return the templates of the page and of its content security policy."""
+    preferences, kind, options = asked.preferences, asked.kind, asked.options
+    words, provider, seconds = preferences.words, options.provider or _NO_PROVIDER, asked.seconds
+    main = f"<p>{words('lead')}</p>\n"
+    if options.message:
+        text = words(options.message, seconds=seconds, name=provider.title)
+        main = f'<p class="alert" role="alert" id="alert">{text}</p>\n'
+    if options.lost:
+        main += f"<p><strong>{words('lost')}</strong></p>\n"
+    if kind is not None:
+        main += render(
+            f"{kind}.html", preferences, ticket=slot("ticket"), challenge=slot("challenge"), question=slot("question"),
+            source=f"data:{asked.media};base64,{slot('content')}",
+            seconds=seconds, hint=words("hint", seconds=seconds), audio_hint=words("audio_hint", seconds=seconds),
+            focus=" autofocus" if options.focus else "", described="alert hint" if options.message else "hint",
+            auto="yes" if options.auto else "", start=words("work_auto" if options.auto else "work_click"),
+            reload="yes" if options.reload else "", said=words.said,
+            external=words("external", name=provider.title),
+            external_failed=words("external_failed", name=provider.title),
+            script=escape(provider.script), css_class=provider.css_class, site_key=escape(options.site_key),
+        )  # fmt: skip
+    # Besides the other kinds, another image or recording, which may be hard to read.
+    choices = {other: words("choose_" + other, name=provider.title) for other in options.kinds if other != kind}
+    if kind in {"image", "audio"}:
+        choices[kind] = words(f"new_{kind}")
+    buttons = "".join(f'<button name="kind" value="{name}">{text}</button>\n' for name, text in choices.items())
+    main += '<p id="status" role="status" aria-live="polite"></p>\n'
+    if buttons:
+        main += render("others.html", preferences, ticket=slot("ticket"), buttons=buttons)
+    external = provider.policy_sources() if kind == "external" else ()
+    nonce = slot("nonce")
+    return page(preferences, "title", main, nonce, _ASSETS.get(kind, ())), policy(nonce, external)

@@ -1,66 +1,58 @@
-"""Asks an external provider whether an answer is right, by the form that all of them have."""
+"""Asks an external provider whether an answer is right, by the "siteverify" request that all providers accept."""
 
 from __future__ import annotations
 
-import http.client
+import asyncio
 import logging
-import ssl
 from functools import partial
 from urllib.parse import urlsplit
 
-from hedgerow.challenge.external import is_confirmed, verify_body
-from hedgerow.web.waiter import ON_LOOP, Waiter
+from hedgerow.challenge.external import Provider, is_confirmed, verify_body
+from hedgerow.errors import UpstreamError
+from hedgerow.web.http_client.pool import parse_origin, request_once
+from hedgerow.web.waiter import Waiter
 
 log = logging.getLogger(__name__)
 
 _OK = 200
-_LARGEST = 100_000
-_AT_ONCE = 8
+_MAX_RESPONSE = 100_000
+_MAX_REQUESTS = 8
+_HEADERS = [(b"content-type", b"application/x-www-form-urlencoded"), (b"accept", b"application/json")]
 
 
 class SiteVerify:
-    """Asks at *address*, at most eight at a time, each for at most *timeout* seconds."""
+    """Sends requests to *provider*, at most eight at a time, each for at most twice *timeout* seconds."""
 
-    def __init__(self, address: str, secret: str, timeout: float) -> None:
-        self._where = urlsplit(address)
+    def __init__(self, provider: Provider, secret: str, timeout: float) -> None:
+        self.provider = provider
+        parts = urlsplit(provider.verify)
+        self._origin = parse_origin(f"{parts.scheme}://{parts.netloc}")
+        self._target = ((parts.path or "/") + (f"?{parts.query}" if parts.query else "")).encode()
         self._secret = secret
         self._timeout = timeout
-        self._waiting = 0
+        self._asking = 0
 
-    async def confirms(self, answer: str, client: str, waiting: Waiter = ON_LOOP) -> bool | None:
-        """Yes, no, or None where there was no answer in time."""
+    async def confirms(self, answer: str, client: str, waiter: Waiter) -> bool | None:
+        """Return whether the answer is right; None if the provider does not say so in time."""
         if not answer:
             return False
-        if self._waiting >= _AT_ONCE:
-            # A provider that hangs must not take all our threads with it.
+        if self._asking >= _MAX_REQUESTS:
+            # A provider that hangs must not take all threads of a server with it.
             return None
-        self._waiting += 1
+        self._asking += 1
         try:
-            return await waiting.run(partial(self._ask, answer, client), 2 * self._timeout)
-        except (OSError, TimeoutError, http.client.HTTPException, ValueError) as error:
-            log.warning("the provider of challenges at %s does not answer: %s", self._where.netloc, error)
+            return await waiter.run_coroutine(partial(self._ask, answer, client))
+        except (UpstreamError, OSError, TimeoutError, ValueError) as error:
+            log.warning("the provider of challenges at %s does not answer: %s", self._origin, error or "timed out")
             return None
         finally:
-            self._waiting -= 1
+            self._asking -= 1
 
-    def _ask(self, answer: str, client: str) -> bool | None:
-        host, port = self._where.hostname or "", self._where.port
-        if self._where.scheme == "https":
-            context = ssl.create_default_context()
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=self._timeout, context=context
+    async def _ask(self, answer: str, client: str) -> bool | None:
+        async with asyncio.timeout(2 * self._timeout):
+            headers = [(b"host", self._origin.authority), *_HEADERS]
+            body = verify_body(self._secret, answer, client)
+            response, received = await request_once(
+                self._origin, b"POST", self._target, headers, body, seconds=self._timeout, limit=_MAX_RESPONSE
             )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=self._timeout)
-        try:
-            query = f"?{self._where.query}" if self._where.query else ""
-            connection.request(
-                "POST",
-                (self._where.path or "/") + query,
-                verify_body(self._secret, answer, client),
-                {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"},
-            )
-            said = connection.getresponse()
-            return is_confirmed(said.read(_LARGEST)) if said.status == _OK else None
-        finally:
-            connection.close()
+            return is_confirmed(received) if response.status == _OK else None

@@ -1,5 +1,5 @@
 """
-Lookups: DNS and HTTP questions about bots, asked in a background thread and never on the request path.
+Lookups: DNS and HTTP queries about bots, made in a background thread and never on the request path.
 
 Tests: `tests/web/lookups/`.
 """

@@ -1,14 +1,14 @@
 """
-Names of addresses: forward-confirmed reverse DNS.
+Forward-confirmed reverse DNS.
 
-Anybody may give an address of his own any name. So the name must end in one of the bot's domains, and must lead back to
-the address: only who runs the domain can make it do that. An answer is definite or there is none; a name server that is
-silent, or fails, says nothing.
+The owner of an address can give it any name. So the name must be in one of the bot's domains, and must resolve to the
+address again: only the owner of the domain can arrange that. If a name server does not answer, nothing is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -21,48 +21,45 @@ import dns.reversename
 from hedgerow.errors import HedgerowError
 from hedgerow.request.bots import in_domain
 
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 _PORT = 53
 
 
 class DnsTimeoutError(HedgerowError):
-    """No name server gave an answer: nothing is known."""
+    """No name server gave an answer."""
 
 
 class Resolver(Protocol):
-    """Asks name servers. An empty answer is definite: no such name. `DnsTimeoutError` where there is no answer."""
+    """Queries name servers. An empty result is definite; without a result there is a `DnsTimeoutError`."""
 
-    async def names(self, address: str) -> Sequence[str]:
-        """The names of an address."""
+    async def names(self, address: str) -> Sequence[str]: ...
 
     async def addresses(self, name: str, version: int) -> Sequence[str]:
-        """The addresses of a name, in IPv4 or IPv6."""
+        """Return the addresses of a name, in IP *version* 4 or 6."""
 
 
 class DnsResolver:
-    """The system's name servers, or the one at *server*; an answer may take *seconds*."""
+    """Uses the system's name servers, or the one at *server*. A query may take *seconds*."""
 
     def __init__(self, server: tuple[str, int] | None = None, *, seconds: float = 5.0) -> None:
         self._server = server
         self._seconds = seconds
-        self._resolver: dns.asyncresolver.Resolver | None = None
 
     async def _ask(self, name: dns.name.Name | str, kind: str) -> list[str]:
         try:
-            answer = await self._made().resolve(name, kind, lifetime=self._seconds, search=False)
+            answer = await self._resolver.resolve(name, kind, lifetime=self._seconds, search=False)
         except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
             return []
         except (dns.exception.DNSException, OSError, ValueError) as error:
             raise DnsTimeoutError(f"no answer about {name}: {type(error).__name__}") from None
         return [record.to_text() for record in answer]
 
-    def _made(self) -> dns.asyncresolver.Resolver:
-        if self._resolver is None:
-            self._resolver = dns.asyncresolver.Resolver(configure=self._server is None)
-            if self._server is not None:
-                self._resolver.nameservers = [self._server[0]]
-                self._resolver.port = self._server[1] or _PORT
-        return self._resolver
+    @cached_property
+    def _resolver(self) -> dns.asyncresolver.Resolver:
+        resolver = dns.asyncresolver.Resolver(configure=self._server is None)
+        if self._server is not None:
+            resolver.nameservers, resolver.port = [self._server[0]], self._server[1] or _PORT
+        return resolver
 
     async def names(self, address: str) -> Sequence[str]:
         return await self._ask(dns.reversename.from_address(address), "PTR")
@@ -72,15 +69,13 @@ class DnsResolver:
 
 
 async def is_in(address: str, domains: Sequence[str], resolver: Resolver) -> bool:
-    """
-    Whether *address* has a name in one of *domains* that leads back to it. `DnsTimeoutError`: nobody can tell now.
-    """
+    """Return whether *address* has a name in one of *domains* that resolves to it. Raises `DnsTimeoutError`."""
     try:
         parsed = ip_address(address)
     except ValueError:
         return False
     silent: DnsTimeoutError | None = None
-    for name in [name for name in await resolver.names(address) if in_domain(name, domains)][:_MOST_NAMES]:
+    for name in [name for name in await resolver.names(address) if in_domain(name, domains)][:_MAX_NAMES]:
         try:
             found = await resolver.addresses(name, parsed.version)
         except DnsTimeoutError as silence:

@@ -1,0 +1,162 @@
+"""
+What a clearance costs at one address: the more pages were read with its clearances, the more the next one costs.
+
+A crawler can solve a challenge, use the clearance for a few pages, drop it and solve the next challenge. So a clearance
+proves nothing and has a price. The pages that are read with the clearances of an address are counted for the address,
+and each clearance counts as one page more. The first pages are free. Then the work for the next clearance doubles with
+each `STEP` pages, then only an image or a recording is asked for, and at last there is no clearance until the count has
+faded.
+
+Many people behind one address, as in a school, each hold a clearance of their own and use it side by side: one is used
+again after another was. Whoever drops clearances uses one after the other. So the count is divided by the number of
+clearances that are held. Processes notice for themselves which clearances are used side by side, and the state counts
+them, each once a day. An address with several is a gateway: see `detectors.containment`.
+
+A CAPTCHA that may be answered as often as one likes is worth nothing, because programs read most images. So the wrong
+answers of an address are counted as well.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+STEP = 10.0
+"""Pages by which the price rises once."""
+FREE_STEPS = 3
+WORK_STEPS = 4
+"""How often the work doubles before only a CAPTCHA is asked for."""
+CAPTCHA_STEPS = 4
+HALF_LIFE = 43_200.0
+"""Seconds in which the count of pages fades by half."""
+_PAGES_ONE_BY_ONE = 16
+_PAGES_AT_ONCE = 4
+
+MAX_HELD = 64
+"""Clearances of one address that count."""
+GATEWAY_FROM = 5.0
+"""Clearances that are held side by side at one address, from which on operators are shown it as a gateway."""
+
+_KEY = "clearances:"
+_GATEWAY_KEY = "gateway:"
+_CLAIM = "held:"
+
+
+def price_key(prefix: str) -> str:
+    """Return the key under which the state counts the pages of an address."""
+    return _KEY + prefix
+
+
+def gateway_key(prefix: str) -> str:
+    """Return the key under which the state counts the clearances that are held side by side at an address."""
+    return _GATEWAY_KEY + prefix
+
+
+def claim_key(visitor: str) -> str:
+    """Return the key under which the state notes that the clearance of *visitor* was counted today."""
+    return _CLAIM + visitor
+
+
+def pages_to_count(today: int) -> int:
+    """
+    Return how many pages to add to the count of the address for the page number *today* of a clearance.
+
+    The first pages count one by one, so that nobody can drop a clearance before its pages count. After that four count
+    at once, in advance.
+
+    >>> sum(pages_to_count(page) for page in range(1, 17)), [pages_to_count(page) for page in range(16, 23)]
+    (16, [1, 4, 0, 0, 0, 4, 0])
+    """
+    if today <= _PAGES_ONE_BY_ONE:
+        return min(today, 1)
+    return _PAGES_AT_ONCE if today % _PAGES_AT_ONCE == 1 else 0
+
+
+def is_price_key(key: str) -> bool:
+    """Tell whether a key of the state is that of a price or a gateway, and not that of a visitor."""
+    return key.startswith((_KEY, _GATEWAY_KEY, _CLAIM))
+
+
+def gateway_of(key: str) -> str:
+    """Return the address of which *key* counts the clearances that are held, or ""."""
+    return key.removeprefix(_GATEWAY_KEY) if key.startswith(_GATEWAY_KEY) else ""
+
+
+class ClearancePrice(NamedTuple):
+    """
+    What the next clearance costs a visitor.
+
+    *steps* is how often the price has risen at its address. *held* clearances are used side by side there. *wrong* is
+    the number of wrong answers of today: of the visitor if it has a clearance or an account, else of the address.
+    """
+
+    steps: int = 0
+    held: int = 0
+    wrong: int = 0
+
+
+def price_of(pages: float, held: float) -> int:
+    """
+    Return how often the price has risen for an address with so many counted *pages* and clearances *held*.
+
+    >>> [price_of(pages, 0) for pages in (0.0, 39.0, 40.0, 79.0, 110.0)], price_of(600.0, 30)
+    ([0, 0, 1, 4, 8], 0)
+    """
+    return max(0, int(pages / STEP / (1 + held / 2)) - FREE_STEPS)
+
+
+def wants_captcha(price: int) -> bool:
+    """Return whether a calculation is not enough any more."""
+    return price > WORK_STEPS
+
+
+def is_sold_out(price: int) -> bool:
+    """Return whether the address gets no clearance."""
+    return price > WORK_STEPS + CAPTCHA_STEPS
+
+
+class _Holders:
+    """The clearances that were used lately at one address, and those that came back after another one was used."""
+
+    __slots__ = ("counted", "day", "last", "seen")
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.day = 0
+        self.seen: OrderedDict[str, None] = OrderedDict()
+        self.counted: set[str] = set()
+
+    def add(self, visitor: str, day: int) -> bool:
+        if visitor == self.last:
+            return False
+        if day != self.day:
+            self.day = day
+            self.counted.clear()
+        is_new = visitor in self.seen and visitor not in self.counted and len(self.counted) < MAX_HELD
+        if is_new:
+            self.counted.add(visitor)
+        self.last = visitor
+        self.seen[visitor] = None
+        self.seen.move_to_end(visitor)
+        if len(self.seen) > MAX_HELD:
+            self.seen.popitem(last=False)
+        return is_new
+
+
+class HeldClearances:
+    """Notices clearances that are used side by side at one address, in this process: the *most* addresses used last."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._most = most
+        self._by_prefix: OrderedDict[str, _Holders] = OrderedDict()
+
+    def use(self, prefix: str, visitor: str, day: int) -> bool:
+        """Return whether the clearance of *visitor* comes back after another one was used, for the first time today."""
+        holders = self._by_prefix.get(prefix)
+        if holders is None:
+            holders = self._by_prefix[prefix] = _Holders()
+            if len(self._by_prefix) > self._most:
+                self._by_prefix.popitem(last=False)
+        else:
+            self._by_prefix.move_to_end(prefix)
+        return holders.add(visitor, day)

@@ -1,0 +1,197 @@
+"""
+`hedgerow limits`: what visitors may read in a day and why, what they read, and who was or would be asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Annotated, Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+import typer
+from typer import Option
+
+from hedgerow.cli.ledger_access import open_ledger
+from hedgerow.cli.main import AsJson, Config
+from hedgerow.cli.output import console, new_table, print_json, progress_bar
+from hedgerow.cli.visitors import gateways_among, open_visitor_stores
+from hedgerow.core.state import ACCOUNT, CLEARANCE
+from hedgerow.core.visit import BY_PROGRAM
+from hedgerow.errors import StoreError
+from hedgerow.ledger.people_days import LEAST_DAYS, SHARE, percentile
+from hedgerow.ledger.reader import LedgerReader
+from hedgerow.logs.formats import readable
+from hedgerow.settings import Settings, load_settings
+from hedgerow.web.daily_limits import read_limits
+from hedgerow.web.gate import day_of
+from hedgerow.web.paths import limits_path
+
+_COLUMNS = ("at", "visitor", "kind", "action", "code", "signs", "bot")
+_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts"})
+_SHOWN = (0.5, 0.9, 0.99, SHARE)
+
+Source = Literal["set", "shipped", "derived"]
+"""Why a limit is what it is: set by the operator, as shipped, or derived from the days of people."""
+
+
+class Limit(NamedTuple):
+    """A limit in force, why it is that, and the number of people's days from which it was derived."""
+
+    pages: int
+    source: Source
+    days: int
+
+    @property
+    def why(self) -> str:
+        if self.source == "set":
+            return "set by you"
+        return f"derived from {self.days:,} days of people" if self.source == "derived" else "as shipped"
+
+
+def limits_of(settings: Settings) -> tuple[Limit, Limit]:
+    """Return k1 and k2 as a server with these settings has them."""
+    own, stored = settings.containment, read_limits(limits_path(settings))
+
+    def limit(value: int | Literal["auto"], pages: int, days: int) -> Limit:
+        return Limit(pages, "derived" if days else "shipped", days) if value == "auto" else Limit(value, "set", 0)
+
+    return limit(own.k1, stored.k1, stored.k1_days), limit(own.k2, stored.k2, stored.k2_days)
+
+
+class VisitorDays(NamedTuple):
+    """
+    Days of visitors by how many pages they read on each, and how often each visitor was asked for a clearance.
+
+    *holders* had a clearance or an account, *others* had none. *over* has the days of each visitor on which it read
+    more than the limits of today allow, in whatever way these were enforced then. Programs and verified bots are left
+    out.
+    """
+
+    holders: Counter[int]
+    others: Counter[int]
+    asked: Counter[str]
+    over: Counter[str]
+
+
+def run(
+    config: Config = None,
+    top: Annotated[int, Option(min=0, help="Number of visitors to show that were asked.")] = 20,
+    json: AsJson = False,
+) -> None:
+    """Show how many pages visitors may read in a day and why, how many they read, and who is affected."""
+    settings = load_settings(config)
+    limits = limits_of(settings)
+    with closing(open_ledger(settings)) as ledger, progress_bar("Reading", "visits") as progress:
+        days = count_days(_rows(ledger, progress), settings, *limits)
+    found = _summary(settings, days, *limits)
+    if json:
+        print_json(found)
+        return
+    _print(found, *limits, top)
+
+
+def _rows(ledger: LedgerReader, progress: Any) -> Iterable[Sequence[Any]]:
+    span, done = ledger.span(), 0
+    for batch in ledger.by_time(_COLUMNS):
+        yield from batch
+        done += len(batch)
+        progress(min(done, span), span, done)
+
+
+def count_days(rows: Iterable[Sequence[Any]], settings: Settings, k1: Limit, k2: Limit) -> VisitorDays:
+    """Count pages by visitor and day. Only one day is in memory at a time: rows come in their order."""
+    number_of = day_of(ZoneInfo(settings.policy.timezone))
+    days = VisitorDays(Counter(), Counter(), Counter(), Counter())
+    today, pages = 0, Counter[str]()
+    for at, visitor, kind, action, code, signs, bot in rows:
+        if (day := number_of(at)) != today:
+            _add_day(days, pages, k1, k2)
+            today, pages = day, Counter()
+        if kind != "page" or bot or BY_PROGRAM in signs:
+            continue
+        pages[visitor] += 1
+        if code in _BUDGET_CODES and action != "pass":
+            days.asked[visitor] += 1
+    _add_day(days, pages, k1, k2)
+    return days
+
+
+def _add_day(days: VisitorDays, pages: Counter[str], k1: Limit, k2: Limit) -> None:
+    for visitor, count in pages.items():
+        has_clearance = visitor.startswith((CLEARANCE, ACCOUNT))
+        (days.holders if has_clearance else days.others)[count] += 1
+        if count > (k2 if has_clearance else k1).pages and not visitor.startswith(ACCOUNT):
+            days.over[visitor] += 1
+
+
+def _gateways(settings: Settings) -> dict[str, int]:
+    """Return the addresses of many people; none where no state is stored."""
+    now = time.time()
+    try:
+        with open_visitor_stores(settings) as (store, _):
+            return gateways_among(store.read(now)[1], now)
+    except StoreError:
+        return {}
+
+
+def _summary(settings: Settings, days: VisitorDays, k1: Limit, k2: Limit) -> dict[str, Any]:
+    own = settings.containment
+    return {
+        "enabled": settings.clears_silently if own.enabled == "auto" else own.enabled,
+        "k1": k1.pages,
+        "k1_source": k1.source,
+        "k1_derived_from": k1.days,
+        "k2": k2.pages,
+        "k2_source": k2.source,
+        "k2_derived_from": k2.days,
+        "days_with_clearance": days.holders.total(),
+        "days_without": days.others.total(),
+        "pages_with_clearance": {f"{share:.1%}": percentile(days.holders, share) for share in _SHOWN},
+        "pages_without": {f"{share:.1%}": percentile(days.others, share) for share in _SHOWN},
+        "over_k1": sum(count for pages, count in days.others.items() if pages > k1.pages),
+        "over_k2": sum(count for pages, count in days.holders.items() if pages > k2.pages),
+        "over": dict(days.over.most_common()),
+        "asked": dict(days.asked.most_common()),
+        "gateways": _gateways(settings),
+    }
+
+
+def _print(found: dict[str, Any], k1: Limit, k2: Limit, top: int) -> None:
+    output = console()
+    if not found["enabled"]:
+        output.print("The budget is off: see containment in the settings.")
+    output.print(f"Without a clearance an address may have {k1.pages:,} pages a day (k1, {k1.why}).")
+    output.print(f"With a clearance a visitor may have {k2.pages:,}; above that the models decide (k2, {k2.why}).")
+    if "shipped" in {k1.source, k2.source}:
+        output.print(
+            f"Numbers as shipped may rise once {LEAST_DAYS:,} days of people are known (one day of an address)."
+        )
+    table = new_table("pages in a day", ">days", *(f">{share:.1%} have at most" for share in _SHOWN), ">over the limit")
+    for name, days, pages, over in (
+        ("with a clearance or an account", "days_with_clearance", "pages_with_clearance", "over_k2"),
+        ("without", "days_without", "pages_without", "over_k1"),
+    ):
+        shown = [f"{count:,}" for count in found[pages].values()]
+        table.add_row(name, f"{found[days]:,}", *shown, f"{found[over]:,}")
+    output.print(table)
+    _print_visitors(found["over"], top, "read more than this on a day, enforced or not", "days", "Nobody read more.")
+    _print_visitors(
+        found["asked"], top, "were asked for a clearance because of these limits", "pages",
+        "Nobody was asked for a clearance because of these limits.",
+    )  # fmt: skip
+    _print_visitors(found["gateways"], top, "are gateways, where more is allowed", "people", "")
+
+
+def _print_visitors(counts: dict[str, int], top: int, what: str, unit: str, nobody: str) -> None:
+    if not counts:
+        if nobody:
+            console().print(nobody)
+        return
+    console().print(f"{len(counts):,} visitors {what}:")
+    for visitor, count in list(counts.items())[:top]:
+        typer.echo(f"  {readable(visitor)}: {count:,} {unit}")
+    if len(counts) > top:
+        typer.echo(f"  and {len(counts) - top:,} more; --top shows more of them, --json all")

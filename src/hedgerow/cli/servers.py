@@ -1,0 +1,110 @@
+"""`hedgerow protect` and `hedgerow serve`: the reverse proxy, and the decision service for other servers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import Annotated
+
+import msgspec
+from typer import Argument, Option
+
+from hedgerow.cli.main import AdminListener, Config, Observe, WorkerCount, log_to_stderr
+from hedgerow.cli.processes import bind, for_other_servers, observing, run_processes, url_of, with_options
+from hedgerow.cli.start import exit_on_sigterm
+from hedgerow.errors import SettingsError
+from hedgerow.proxy.own_address import OwnAddresses
+from hedgerow.proxy.proxy import Proxy
+from hedgerow.services.decision_service import DecisionService
+from hedgerow.settings import Settings, load_settings
+from hedgerow.settings.checks import upstream_faults
+from hedgerow.web.app import Site
+from hedgerow.web.asgi import Hedgerow
+from hedgerow.web.http_client.pool import Upstream
+
+log = logging.getLogger("hedgerow")
+
+
+def protect(
+    upstream: Annotated[
+        str, Argument(metavar="UPSTREAM", help="The site to protect, such as http://127.0.0.1:8000.")
+    ] = "",
+    listen: Annotated[str, Option(metavar="HOST:PORT", help="Address for visitors.")] = "",
+    config: Config = None,
+    observe: Observe = "",
+    workers: WorkerCount = 1,
+    admin: AdminListener = "",
+) -> None:
+    log_to_stderr()
+
+    def read() -> Settings:
+        settings = load_settings(config)
+        if upstream:
+            if faults := [f"{name}: {sentence}" for name, sentence in upstream_faults(upstream)]:
+                raise SettingsError(faults)
+            proxy = msgspec.structs.replace(settings.proxy, upstream=upstream)
+            settings = msgspec.structs.replace(settings, proxy=proxy)
+        return with_options(settings, "proxy", listen=listen, admin=admin, observe=observe)
+
+    settings = read()
+    if not settings.proxy.upstream:
+        raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
+    with exit_on_sigterm(), bind(settings.proxy.listen, "--listen") as public:
+
+        def announce() -> None:
+            mode = observing(settings)
+            log.info("protecting %s at %s%s", settings.proxy.upstream, url_of(public), mode)
+
+        def application(settings: Settings, site: Site) -> Hedgerow:
+            return Hedgerow(build_proxy(settings), site=site)
+
+        run_processes(workers, read, public, application, announce)
+
+
+def build_proxy(settings: Settings) -> Proxy:
+    """Return the reverse proxy for these settings."""
+    proxy = settings.proxy
+    upstream = Upstream(
+        proxy.upstream, max_connections=proxy.connections, connect_timeout=proxy.connect_timeout,
+        head_timeout=proxy.response_timeout, read_timeout=proxy.idle_timeout, write_timeout=proxy.idle_timeout,
+    )  # fmt: skip
+    return Proxy(
+        upstream, preserve_host=proxy.preserve_host, message_limit=proxy.websocket_message,
+        own_addresses=OwnAddresses(upstream.origin, proxy.own_addresses) if proxy.rewrite_addresses else None,
+    )  # fmt: skip
+
+
+def serve(
+    listen: Annotated[str, Option(metavar="HOST:PORT", help="Address for other servers.")] = "",
+    config: Config = None,
+    observe: Observe = "",
+    workers: WorkerCount = 1,
+    admin: AdminListener = "",
+) -> None:
+    log_to_stderr()
+
+    def read() -> Settings:
+        settings = with_options(load_settings(config), "serve", listen=listen, admin=admin, observe=observe)
+        # No page passes through here that could have the script for a clearance.
+        return settings.without_clearances()
+
+    settings = read()
+    if not settings.identity.trusted_proxies and not settings.serve.clients:
+        raise SettingsError(
+            ['name the servers that may send requests, as trusted_proxies in [identity], such as ["127.0.0.1/32"]']
+        )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(exit_on_sigterm())
+        public = stack.enter_context(bind(settings.serve.listen, "--listen"))
+        spoe = stack.enter_context(bind(settings.serve.spoe, "spoe in [serve]")) if settings.serve.spoe else None
+
+        def announce() -> None:
+            mode = observing(settings)
+            log.info("deciding for other servers at %s%s", url_of(public), mode)
+            if spoe is not None:
+                log.info("HAProxy connects to %s", url_of(spoe).removeprefix("http://"))
+
+        run_processes(
+            workers, lambda: for_other_servers(read()), public,
+            lambda _, site: DecisionService(site, spoe=spoe), announce,
+        )  # fmt: skip

@@ -1,0 +1,44 @@
+"""Collects where the links of a page lead that is passed on unchanged."""
+
+from __future__ import annotations
+
+from hedgerow.markers.html.content_coding import BrokenCoding, Decoder
+from hedgerow.markers.html.scanner import Scanner
+from hedgerow.markers.resolve import PageLocation, resolve_all
+from hedgerow.markers.rules import may_be_page
+
+
+class LinkCollector:
+    """
+    Takes the bytes of the page at *location*, which *decoder* decodes if there is one.
+
+    *targets* are the pages of this site that its links lead to, in their order, up to *most*.
+    """
+
+    def __init__(self, location: PageLocation, decoder: Decoder | None, most: int) -> None:
+        self.targets: dict[bytes, None] = {}
+        self._location = location
+        self._decoder = decoder
+        self._most = most
+        self._scanner = Scanner()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes. Damaged ones end the collection."""
+        try:
+            for text in [data] if self._decoder is None else self._decoder.feed(data):
+                if len(self.targets) >= self._most:
+                    return
+                self._scan(text)
+        except BrokenCoding:
+            self._most = 0
+
+    def _scan(self, text: bytes) -> None:
+        urls = []
+        for _, _, kind, value in self._scanner.feed(text, final=False)[1]:
+            if kind == "base" and (found := resolve_all([value], self._location)[0]) is not None:
+                self._location = self._location._replace(target=found[0])
+            elif kind == "link":
+                urls.append(value)
+        for found in resolve_all(urls, self._location):
+            if found is not None and may_be_page(found[0].decode("latin-1")):
+                self.targets[found[0]] = None

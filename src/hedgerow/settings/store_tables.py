@@ -1,0 +1,62 @@
+"""The tables of `hedgerow.toml` for what is stored: state, ledger, and lists."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from hedgerow.core.settings_table import Faults, Table, positive_faults
+from hedgerow.settings import checks
+
+OnFailure = Literal["open", "closed"]
+"""What a site does while a store is unreachable: it goes on alone, or lets nobody in."""
+
+_REDIS_URL = re.compile(
+    r"(?:rediss?://(?:[^@/\s]*@)?[^@/\s:]+(?::\d{1,5})?|rediss?://(?:[^@/\s]*@)?\[[0-9A-Fa-f:.]+\](?::\d{1,5})?)(?:/\d*)?|unix:///\S+"
+)
+
+
+class StateSettings(Table, frozen=True):
+    """Counters, blocks and scores. *memory* is the maximum for counters; 300 bytes per visitor are plenty."""
+
+    memory: int = 300_000_000
+    blocks: int = 100_000
+    durable: bool = True
+    url: str = ""
+    password: str = ""
+    ca_file: str = ""
+    prefix: str = "hedgerow:"
+    timeout: float = 0.03
+    on_failure: OnFailure = "open"
+
+    def faults(self) -> Faults:
+        yield from positive_faults(self, "blocks", "timeout")
+        yield from checks.minimum_faults(self, memory=1_000_000)
+        if self.url and not _REDIS_URL.fullmatch(self.url):
+            yield "url", "is not an address such as redis://127.0.0.1:6379/0, rediss://... or unix:///path"
+        if not self.prefix or not self.prefix.isascii() or not self.prefix.isprintable():
+            yield "prefix", "must be some ASCII characters: other programs may use the same Redis"
+
+
+class LedgerSettings(Table, frozen=True):
+    enabled: bool = True
+    path: str = ""
+    keep_days: float = 30.0
+    queue: int = 100_000
+    url: str = ""
+    spool: int = 1_000_000_000
+    on_failure: OnFailure = "open"
+
+    def faults(self) -> Faults:
+        yield from positive_faults(self, "keep_days", "queue", "spool")
+        yield from checks.postgresql_faults(self.url)
+
+
+class ListsSettings(Table, frozen=True):
+    enabled: bool = True
+    path: str = ""
+    url: str = ""
+    asn_file: str = ""
+
+    def faults(self) -> Faults:
+        yield from checks.postgresql_faults(self.url)

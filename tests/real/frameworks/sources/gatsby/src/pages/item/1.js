@@ -1,0 +1,6 @@
+import React from "react";
+import Layout from "../../components/layout";
+
+export default function Item({ location }) {
+  return <Layout><h1>Item 1</h1><p>{`At ${location.pathname}`}</p></Layout>;
+}

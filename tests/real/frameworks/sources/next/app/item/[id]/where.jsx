@@ -1,0 +1,6 @@
+"use client";
+import { usePathname, useSearchParams } from "next/navigation";
+
+export function Where() {
+  return <p>{`At ${usePathname()}?${useSearchParams()}`}</p>;
+}

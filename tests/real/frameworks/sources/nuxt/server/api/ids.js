@@ -1,0 +1,1 @@
+export default defineEventHandler(() => [1, 2, 3]);

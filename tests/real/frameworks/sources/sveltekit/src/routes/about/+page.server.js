@@ -1,0 +1,1 @@
+export const load = () => ({ ids: [1, 2, 3] });

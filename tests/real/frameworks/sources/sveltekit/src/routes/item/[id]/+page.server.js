@@ -1,0 +1,1 @@
+export const load = ({ params, url }) => ({ id: params.id, search: url.search });
