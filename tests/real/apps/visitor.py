@@ -15,6 +15,7 @@ from playwright.sync_api import ConsoleMessage, Locator, Page, Request, Response
 from playwright.sync_api import Error as PlaywrightError
 
 from hedgerow.markers.clean import without_marks
+from real.hand import Hand
 from real.servers import PATIENCE
 
 PICTURE = base64.b64decode(
@@ -109,6 +110,7 @@ class Visitor:
     def __init__(self, page: Page, base: str) -> None:
         self.page = page
         self.base = base.rstrip("/")
+        self._hand = Hand(page, seed=1)
         self.record = Record()
         self.requests: list[str] = []
         """Without pictures: a throbber is no event."""
@@ -162,8 +164,11 @@ class Visitor:
         )
 
     def click(self, what: Locator, then: Locator, step: str) -> None:
-        """Click *what*, and see *then*, which was not there before."""
+        """Move the mouse to *what*, click it, and see *then*, which was not there before."""
         assert not then.is_visible(), f"{step}: what shall come is there already"
+        what.scroll_into_view_if_needed()
+        if box := what.bounding_box():
+            self._hand.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         what.click()
         then.wait_for()
         self.done(step)
