@@ -284,7 +284,7 @@ APPS = (
             Step("reload", "", ".jp-Notebook h1:text('Other')"),
         ),
         "jupyter lab --no-browser --ip=127.0.0.1 --port={port} --allow-root --ServerApp.token= --ServerApp.password= "
-        "--ServerApp.root_dir=. --LabApp.news_url=",
+        "--ServerApp.root_dir=. --LabApp.news_url= --FileCheckpoints.checkpoint_dir={data}",
         python=("jupyterlab==4.6.6",),
         looks_at=".jp-Notebook",
         varies=(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", r"_xsrf=[^\"&]*", r"[?&]\d{13}\b"),

@@ -8,6 +8,7 @@ all requests with their status. Marks, hidden links, and the style and script th
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 import time
 from collections import Counter
@@ -156,7 +157,7 @@ def differences(app: App, direct: Walk, other: Walk) -> list[str]:
     """Return what differs between a walk without Hedgerow and one with it, in words."""
     found = []
     for step, before, after in zip(app.steps, direct.trees, other.trees, strict=True):
-        if before != after:
+        if _lines(before) != _lines(after):
             found.append(f"elements after {tuple(step)}:\n" + _diff(_lines(before), _lines(after)))
     for step, before, after in zip(app.steps, direct.addresses, other.addresses, strict=True):
         if before != after:
@@ -187,7 +188,17 @@ def _more_and_less(what: str, direct: Sequence[str], other: Sequence[str]) -> li
 
 
 def _lines(tree: str) -> list[str]:
-    return tree.replace("><", ">\n<").splitlines()
+    """Return the elements one by one. Elements that prefetch are sorted: a script adds them as its requests end."""
+    lines = tree.replace("><", ">\n<").splitlines()
+    return [
+        line
+        for is_prefetch, group in itertools.groupby(lines, _is_prefetch)
+        for line in (sorted(group) if is_prefetch else list(group))
+    ]
+
+
+def _is_prefetch(line: str) -> bool:
+    return line.startswith('<link rel="prefetch"')
 
 
 def _diff(before: Sequence[str], after: Sequence[str]) -> str:
