@@ -23,7 +23,7 @@ from hedgerow.core.ledger import Entry, Ledger
 from hedgerow.core.state import ACCOUNT, CLEARANCE, State, StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Kind, Visit
 from hedgerow.markers.token import PageDigests
-from hedgerow.policy.score import score_at, suspicious_visits_on
+from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
 from hedgerow.request.browser_report import BrowserReport
 from hedgerow.request.identify import Identifier
 
@@ -140,7 +140,11 @@ class Gate:
         """Count a page that is read with a clearance for its address, which raises the price of the next clearance."""
         if self.held_clearances.use(visit.prefix, visit.visitor, self.engine.policy.day_of(visit.at)):
             await self._count_held(visit, reply)
-        if pages := prices.pages_to_count(reply.today):
+        score = reply.score
+        is_suspected = score is not None and (
+            score.identity != "person" or challenges_on(score, self.engine.policy.day_of(visit.at)) > 0
+        )
+        if pages := prices.pages_to_count(reply.today, is_suspected=is_suspected):
             self._raise_price(visit, pages)
 
     async def _count_held(self, visit: Visit, reply: StateReply) -> None:
@@ -157,19 +161,22 @@ class Gate:
         score = await self._score_of(prices.gateway_key(visit.prefix), visit.at)
         return min(prices.MAX_HELD, round(score_at(score, visit.at, prices.HALF_LIFE)))
 
-    def _raise_price(self, visit: Visit, pages: float) -> None:
-        day = self.engine.policy.day_of(visit.at)
-        key = prices.price_key(visit.prefix)
-        self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, weight=pages))
+    def _raise_price(self, visit: Visit, pages: int) -> None:
+        day, key = self.engine.policy.day_of(visit.at), prices.price_key(visit.prefix)
+        codes = prices.counted_pages(pages, visit.at)
+        self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, codes=codes))
 
     async def price(self, visit: Visit) -> ClearancePrice:
-        """Return what the next clearance costs the visitor: see `challenge.prices`."""
-        score = await self._score_of(prices.price_key(visit.prefix), visit.at)
-        held = await self._held(visit)
-        steps = prices.price_of(score_at(score, visit.at, prices.HALF_LIFE), held)
+        """
+        Return what the next clearance costs the visitor: see `challenge.prices`.
+
+        A visitor who has a clearance, or an account, earns it again. So it does not pay for the pages of its address.
+        """
         key = self._answers_key(visit)
-        if key != prices.price_key(visit.prefix):
-            score = await self._score_of(key, visit.at)
+        score = await self._score_of(key, visit.at)
+        held = await self._held(visit)
+        is_new = key == prices.price_key(visit.prefix)
+        steps = prices.price_of(prices.pages_within_a_day(score, visit.at), held) if is_new else 0
         return ClearancePrice(steps, held, suspicious_visits_on(score, self.engine.policy.day_of(visit.at)))
 
     @staticmethod
