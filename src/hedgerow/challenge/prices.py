@@ -46,6 +46,7 @@ GATEWAY_FROM = 5.0
 _KEY = "clearances:"
 _GATEWAY_KEY = "gateway:"
 _CLAIM = "held:"
+_SHOWN = "shown:"
 
 
 def price_key(prefix: str) -> str:
@@ -61,6 +62,11 @@ def gateway_key(prefix: str) -> str:
 def claim_key(visitor: str) -> str:
     """Return the key under which the state notes that the clearance of *visitor* was counted today."""
     return _CLAIM + visitor
+
+
+def shown_key(visitor: str) -> str:
+    """Return the key under which the state counts the challenges that *visitor* was shown and has not answered."""
+    return _SHOWN + visitor
 
 
 def pages_to_count(today: int, *, is_suspected: bool) -> int:
@@ -107,8 +113,8 @@ def _period(at: float) -> str:
 
 
 def is_price_key(key: str) -> bool:
-    """Tell whether a key of the state is that of a price or a gateway, and not that of a visitor."""
-    return key.startswith((_KEY, _GATEWAY_KEY, _CLAIM))
+    """Tell whether a key of the state is that of a price, a gateway or a count, and not that of a visitor."""
+    return key.startswith((_KEY, _GATEWAY_KEY, _CLAIM, _SHOWN))
 
 
 def gateway_of(key: str) -> str:
