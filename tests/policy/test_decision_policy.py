@@ -469,6 +469,21 @@ def test_what_speaks_against_a_reader_makes_its_order_count(code, codes, prices)
     assert [one.action for one in found] == ["pass" if price <= 3 else "challenge" for price in prices]
 
 
+@pytest.mark.parametrize(
+    ("codes", "last"), [((), "challenge"), (("unattended",), "refuse"), (("beyond-k2",), "refuse")]
+)
+def test_who_reads_briskly_is_asked_again_and_not_blocked(codes, last):
+    holder = Held()
+    found = []
+    for _ in range(10):
+        holder.flag()
+        holder.apply(holder.policy.annotate(HOLDER.visitor, holder.visit.at, "path-brisk"))
+        found.append(holder.read(*codes))
+    assert [one.action for one in found[:2]] == ["pass"] * 2
+    assert found[-1].action == last
+    assert max(one.price for one in found) == 5
+
+
 def test_the_order_of_a_crawler_next_to_that_of_a_reader_counts():
     holder = Held(solves=False)
     holder.flag()

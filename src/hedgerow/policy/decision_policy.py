@@ -22,6 +22,7 @@ from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import (
     ATTENDED,
     BEYOND_K2,
+    BRISK,
     ISSUED_TO_ANOTHER,
     JUDGED_PERSON,
     PASS,
@@ -65,6 +66,7 @@ Where a browser keeps no cookies, its script solves a calculation for each page,
 """
 _MOST_SHOWN = 30
 """Challenges that a visitor may leave unanswered before it is blocked. Chosen by hand."""
+_IS_NO_READER = frozenset({BEYOND_K2, UNTOUCHED})
 _ORDINALS = ("a second", "a third", "a fourth", "a fifth", "a sixth", "a seventh", "an eighth", "a ninth", "a tenth")
 _UNDECLARED = PolicyRule("refuse", 0.0)
 """For evidence of a group that no detector declares: this visit is refused and nobody is blocked."""
@@ -376,15 +378,19 @@ class DecisionPolicy:
         if not silent and 0 < memory.today < _UNPAID_PAGES and _is_judged_by_path_alone(after):
             return Outcome(_passed(evidence, change))
         codes = {one.code for one in evidence}
-        is_attended = is_reader = False
+        is_attended = is_reader = is_brisk = False
         if silent and _is_judged_by_path_alone(after):
             is_attended, is_reader = ATTENDED in codes, _is_reader(after, codes)
+            is_brisk = _is_brisk(after, codes)
         if is_attended or is_reader:
             # Somebody reads in the order of a crawler: a challenge that it does not see, and no other.
             price = 1 if is_attended else min(_READER_PRICE, silent)
         elif silent and (UNATTENDED in codes or UNTOUCHED in codes):
             # Each challenge costs what the next one would cost somebody who uses its pages.
             price += 1
+        if is_brisk:
+            # The last challenge again and again, and no block: somebody may read fast, in any order.
+            price = min(price, silent + limits.challenges)
         if price > silent + limits.challenges:
             text = f"{_needed(silent + limits.challenges)} in one day. {why.text}"
             why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
@@ -423,10 +429,16 @@ def _is_reader(score: VisitorScore, codes: Collection[str]) -> bool:
     It turns page after page, unless its pages are not used as people use pages. Or it chooses links slowly, unless the
     reports of its browser say that it does not use them by hand. Both only within the pages of one clearance.
     """
-    if BEYOND_K2 in codes or UNTOUCHED in codes:
+    if not _IS_NO_READER.isdisjoint(codes):
         return False
     ends = (TURNING,) if UNATTENDED in codes else (TURNING, UNHURRIED)
     return all(code.endswith(ends) for code, _ in score.reasons if code.startswith(("path-", "window-")))
+
+
+def _is_brisk(score: VisitorScore, codes: Collection[str]) -> bool:
+    """Tell whether a suspect is as fast as a person can be, and nothing says that nobody uses its pages."""
+    is_excused = UNATTENDED not in codes and _IS_NO_READER.isdisjoint(codes)
+    return is_excused and any(code.endswith(BRISK) for code, _ in score.reasons)
 
 
 def _needed(most: int) -> str:

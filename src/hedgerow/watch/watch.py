@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Literal
 
-from hedgerow.core.decision import JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
+from hedgerow.core.decision import BRISK, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
@@ -235,12 +235,14 @@ class Watch:
         # A program cannot show that it is a person. What it may do is another detector's business.
         response = "record" if BY_PROGRAM in visit.anomalies else response
         reader = self._reader(visit.visitor)
-        if identity != "person" and reader and response == "challenge":
-            change = self.policy.flag_reader(visit.visitor, visit.at, f"{what}-{reader}")
-            self.update_score(change)
+        is_usual = reader in {"turning", "unhurried"}
+        if identity != "person" and is_usual and response == "challenge":
+            self.update_score(self.policy.flag_reader(visit.visitor, visit.at, f"{what}-{reader}"))
         elif identity != "person":
             self._report(visit.visitor, visit.at, identity, f"{what}-{identity}", response)
-        elif response == "challenge" and judgement.nearness >= _MIN_NEARNESS and not reader:
+            if reader == "brisk":
+                self.update_score(self.policy.annotate(visit.visitor, visit.at, what + BRISK))
+        elif response == "challenge" and judgement.nearness >= _MIN_NEARNESS and not is_usual:
             share = _SHARE_BELOW * judgement.nearness**2
             self.update_score(self.policy.flag(visit.visitor, visit.at, "suspect", what + DOUBTFUL, share=share))
         elif visit.visitor.startswith(CLEARANCE) and (

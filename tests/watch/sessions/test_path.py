@@ -171,7 +171,8 @@ def steps(size: int, gap: float, *, in_sequence: int) -> PathSession:
 @pytest.mark.parametrize(
     ("gap", "in_sequence", "reader"),
     [
-        (1.0, 19, "turning"), (0.4, 16, "turning"), (0.3, 19, ""), (1.0, 14, ""), (3.9, 0, ""), (4.0, 0, "unhurried"),
+        (1.0, 19, "turning"), (0.4, 16, "turning"), (0.3, 19, ""), (1.0, 14, "brisk"), (3.9, 0, "brisk"),
+        (4.0, 0, "unhurried"),
         (9.0, 19, "turning"),
     ],
 )  # fmt: skip

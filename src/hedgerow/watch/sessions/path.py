@@ -73,12 +73,12 @@ _VERSION = 4
 _MAX_SIDE_REQUESTS = 65_535
 # Of readers, see `PathSession.reader`. Chosen by hand.
 _IN_SEQUENCE = 0.8
-_TURNS_PAGES = 0.4
-_CHOOSES_LINKS = 4.0
+_HUMAN_PACE = 0.4
+_UNHURRIED_PACE = 4.0
 _MAX_GAP = 1e30
 
 
-Reader = Literal["", "turning", "unhurried"]
+Reader = Literal["", "brisk", "turning", "unhurried"]
 """How a person can have taken the steps of a session: see `PathSession.reader`."""
 
 
@@ -209,14 +209,17 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
 
         "turning": four of five were by links to the next or the previous page, so their order is that of the site. Most
         took 0.4 seconds or more. "unhurried": most took four seconds or more, in which a person can choose a link.
+        "brisk": most took 0.4 seconds or more.
         """
         if not self._steps:
             return ""
         gaps = sorted(gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])) or [0.0]
         middle = gaps[len(gaps) // 2]
-        if middle >= _TURNS_PAGES and self.in_sequence >= _IN_SEQUENCE * (self.size - 1):
+        if middle < _HUMAN_PACE:
+            return ""
+        if self.in_sequence >= _IN_SEQUENCE * (self.size - 1):
             return "turning"
-        return "unhurried" if middle >= _CHOOSES_LINKS else ""
+        return "unhurried" if middle >= _UNHURRIED_PACE else "brisk"
 
     def features(self) -> tuple[float, ...]:
         """Return PathMarker's six features of the steps so far."""
