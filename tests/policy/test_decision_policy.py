@@ -541,6 +541,17 @@ def test_a_judgement_right_after_a_solved_challenge_is_about_what_was_before():
     assert updated_score(cleared, flags[2]).challenges == 2
 
 
+def test_that_holds_for_the_first_two_challenges_of_a_day():
+    """A crawler that solves fast would else be judged for every second ten pages only."""
+    policy, score, at = DecisionPolicy(RULES), None, 100.0
+    for _ in range(12):
+        at += 1.2
+        score = updated_score(score, policy.flag("clearance:abc", at, "depth-first", "path-depth-first"))
+        if score.identity != "person":
+            score = updated_score(score, policy.cleared("clearance:abc", at))
+    assert score.challenges == 10
+
+
 def test_an_account_is_treated_like_a_holder():
     holder = Held(visit=ANN)
     holder.flag()
