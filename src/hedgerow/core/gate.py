@@ -125,7 +125,7 @@ class Gate:
         elif engine.needs_held(visit, reply):
             reply = msgspec.structs.replace(reply, held=await self._held(visit))
         decision, block = engine.judge(visit, reply)
-        if decision.action == "challenge":
+        if decision.action == "challenge" and visit.visitor != visit.prefix:
             decision, block = await self._challenge(visit, reply, decision)
         if block is not None:
             self._commit(block, is_new=reply.block is None)

@@ -66,7 +66,6 @@ Where a browser keeps no cookies, its script solves a calculation for each page,
 """
 _MOST_SHOWN = 30
 """Challenges that a visitor may leave unanswered before it is blocked. Chosen by hand."""
-_IS_NO_READER = frozenset({BEYOND_K2, UNTOUCHED})
 _ORDINALS = ("a second", "a third", "a fourth", "a fifth", "a sixth", "a seventh", "an eighth", "a ninth", "a tenth")
 _UNDECLARED = PolicyRule("refuse", 0.0)
 """For evidence of a group that no detector declares: this visit is refused and nobody is blocked."""
@@ -280,6 +279,27 @@ class DecisionPolicy:
         is_new = score is None or score.identity == "person"
         return challenges_on(score, self.day_of(visit.at)) + is_new
 
+    def _reading_price(self, price: int, score: VisitorScore, codes: Collection[str]) -> tuple[int, bool]:
+        """
+        Return *price* as it is for how a suspect reads, and whether its order is one that people have.
+
+        *codes* are those of the evidence of this visit.
+        """
+        limits = self.thresholds
+        is_by_path = _is_judged_by_path_alone(score)
+        if is_by_path and ATTENDED in codes:
+            # Somebody reads in the order of a crawler, by hand: the first challenge again, and no other.
+            return 1, False
+        if is_by_path and _is_reader(score, codes):
+            return min(_READER_PRICE, limits.silent), True
+        if UNATTENDED in codes or UNTOUCHED in codes:
+            # Each challenge costs what the next one would cost somebody who uses its pages.
+            return price + 1, False
+        if is_by_path and _is_brisk(score, codes):
+            # The last challenge again and again, and no block: somebody may read fast, in any order.
+            return min(price, limits.silent + limits.challenges), False
+        return price, False
+
     def _silently(
         self,
         visit: Visit,
@@ -377,20 +397,9 @@ class DecisionPolicy:
         # A visitor flagged by the watch already has the challenge counted that it is about to get.
         if not silent and 0 < memory.today < _UNPAID_PAGES and _is_judged_by_path_alone(after):
             return Outcome(_passed(evidence, change))
-        codes = {one.code for one in evidence}
-        is_attended = is_reader = is_brisk = False
-        if silent and _is_judged_by_path_alone(after):
-            is_attended, is_reader = ATTENDED in codes, _is_reader(after, codes)
-            is_brisk = _is_brisk(after, codes)
-        if is_attended or is_reader:
-            # Somebody reads in the order of a crawler: a challenge that it does not see, and no other.
-            price = 1 if is_attended else min(_READER_PRICE, silent)
-        elif silent and (UNATTENDED in codes or UNTOUCHED in codes):
-            # Each challenge costs what the next one would cost somebody who uses its pages.
-            price += 1
-        if is_brisk:
-            # The last challenge again and again, and no block: somebody may read fast, in any order.
-            price = min(price, silent + limits.challenges)
+        is_reader = False
+        if silent:
+            price, is_reader = self._reading_price(price, after, {one.code for one in evidence})
         if price > silent + limits.challenges:
             text = f"{_needed(silent + limits.challenges)} in one day. {why.text}"
             why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
@@ -429,16 +438,15 @@ def _is_reader(score: VisitorScore, codes: Collection[str]) -> bool:
     It turns page after page, unless its pages are not used as people use pages. Or it chooses links slowly, unless the
     reports of its browser say that it does not use them by hand. Both only within the pages of one clearance.
     """
-    if not _IS_NO_READER.isdisjoint(codes):
+    if BEYOND_K2 in codes or UNTOUCHED in codes:
         return False
     ends = (TURNING,) if UNATTENDED in codes else (TURNING, UNHURRIED)
     return all(code.endswith(ends) for code, _ in score.reasons if code.startswith(("path-", "window-")))
 
 
 def _is_brisk(score: VisitorScore, codes: Collection[str]) -> bool:
-    """Tell whether a suspect is as fast as a person can be, and nothing says that nobody uses its pages."""
-    is_excused = UNATTENDED not in codes and _IS_NO_READER.isdisjoint(codes)
-    return is_excused and any(code.endswith(BRISK) for code, _ in score.reasons)
+    """Tell whether a suspect is no faster than a person can be, and within the pages of one clearance."""
+    return BEYOND_K2 not in codes and any(code.endswith(BRISK) for code, _ in score.reasons)
 
 
 def _needed(most: int) -> str:
