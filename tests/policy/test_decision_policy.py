@@ -492,6 +492,14 @@ def test_the_order_of_a_crawler_next_to_that_of_a_reader_counts():
     assert holder.score.challenges == 1
 
 
+def test_a_score_without_any_order_is_no_reader_s():
+    holder = Held(solves=False)
+    holder.score = VisitorScore("suspect", 1.5, HOLDER.at, 0, 0, 2, (("minted-for-another", 2), ("judged-person", 1)))
+    assert holder.read().price == 2
+    holder.score = msgspec.structs.replace(holder.score, challenges=3)
+    assert holder.read().price == 3
+
+
 def test_other_evidence_next_to_the_order_of_a_reader_counts():
     holder = Held(solves=False)
     holder.flag_reader()

@@ -39,6 +39,7 @@ _CLOSED_FOR = 5.0
 _SHOWN_HALF_LIFE = 3600.0
 _AT_ONCE = 10.0
 _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
+_NO_ANSWER = frozenset({"visitor", "spliced", "tampered"})
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
@@ -305,7 +306,8 @@ class Gate:
 
     def failed(self, visit: Visit, failure: ChallengeFailure, kind: ChallengeKind | None, at: float) -> None:
         """Add to the score of a visitor whose answer was wrong; a late answer is not held against it."""
-        self._note_answer(visit, at)
+        if failure not in _NO_ANSWER:
+            self._note_answer(visit, at)
         if failure in _SUSPICIOUS:
             change = self.engine.policy.failed(visit.visitor, at, f"challenge-{failure}")
             self.state.update_score(change)

@@ -441,7 +441,8 @@ def _is_reader(score: VisitorScore, codes: Collection[str]) -> bool:
     if BEYOND_K2 in codes or UNTOUCHED in codes:
         return False
     ends = (TURNING,) if UNATTENDED in codes else (TURNING, UNHURRIED)
-    return all(code.endswith(ends) for code, _ in score.reasons if code.startswith(("path-", "window-")))
+    by_path = [code for code, _ in score.reasons if code.startswith(("path-", "window-"))]
+    return bool(by_path) and all(code.endswith(ends) for code in by_path)
 
 
 def _is_brisk(score: VisitorScore, codes: Collection[str]) -> bool:

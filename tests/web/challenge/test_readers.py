@@ -174,14 +174,15 @@ def test_sixty_tabs_at_once_are_no_reason(client):
     assert {entry.decision.action for entry in client.entries[-300:]} == {"challenge"}
 
 
-def test_who_answers_wrongly_is_still_there(client):
+@pytest.mark.parametrize(("failure", "action"), [("expired", "challenge"), ("tampered", "refuse")])
+def test_who_answers_late_is_still_there_and_rubbish_is_no_answer(client, failure, action):
     person, gate = shown(client), client.site.app.gate
     for number in range(60):
         client.clock.now += 7
         person.read(name(number))
         if number % 20 == 19:
-            gate.failed(client.entries[-1].visit, "expired", "image", client.clock.now)
-    assert client.entries[-1].decision.action == "challenge"
+            gate.failed(client.entries[-1].visit, failure, "image", client.clock.now)
+    assert client.entries[-1].decision.action == action
 
 
 def test_an_address_is_not_blocked_for_challenges_that_nobody_answers(client):
