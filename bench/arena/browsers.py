@@ -124,11 +124,12 @@ def _links(tab: Tab, until: float) -> list[Any]:
 
 
 @contextlib.contextmanager
-def chromium() -> Iterator[Tab]:
+def chromium(headers: dict[str, str] | None = None) -> Iterator[Tab]:
+    """Chromium that sends these *headers*, too."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            yield PlaywrightTab(browser.new_page())
+            yield PlaywrightTab(browser.new_page(extra_http_headers=headers or {}))
         finally:
             browser.close()
 

@@ -7,11 +7,15 @@ Hedgerow, its watch and its challenges are the real ones, with default settings.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from html import unescape
+from itertools import islice
 from random import Random
+from typing import NamedTuple
 
+import driving
 from bench.arena import wiki
-from bench.arena.in_process import SimulatedBrowser, SimulatedSite
+from bench.arena.in_process import SimulatedBrowser, SimulatedSite, plain
 from bench.arena.stage import DOCUMENTATION
 
 NAME = "simulated time"
@@ -20,6 +24,21 @@ MINUTE = 60.0
 PEOPLE = 20
 _MOST_MINUTES = 30
 _NEXT = re.compile(rb'<a accesskey="n" href="([^"]+)"')
+_ANY = re.compile(rb'<a [^>]*href="([^"]+)"')
+_GOES_BACK = 0.3
+_PACES = ((0.5, 1.5), (1.5, 3.5), (3.0, 8.0), (6.0, 14.0))
+Click = tuple[str, str]
+"""The page on the screen, and the link of it that is clicked."""
+Walk = Callable[[SimulatedBrowser, Random], Iterator[Click]]
+
+
+class Read(NamedTuple):
+    """Pages that came, how many had come when something else was seen, and how often that was."""
+
+    pages: int
+    after: int
+    challenges: int
+    refusals: int
 
 
 def solve_use_drop(pages: int, pause: float, *, images: bool) -> tuple[int, list[tuple[int, int]]]:
@@ -101,44 +120,118 @@ def after_a_crawl(minutes: int = 10) -> dict[str, float]:
         site.close()
 
 
-def read_by_next(pace: tuple[float, float], pages: int, seed: int, *, by_hand: bool) -> SimulatedBrowser:
+def _documentation(target: str) -> bytes | None:
+    """A page of PostgreSQL's documentation."""
+    file = DOCUMENTATION / (target.partition("?")[0].strip("/") or "index.html")
+    return file.read_bytes() if file.is_file() else None
+
+
+def _links(browser: SimulatedBrowser) -> list[str]:
+    """The links of a page of the documentation that lead to other pages of it, each once."""
+    found = (unescape(link.decode()) for link in _ANY.findall(driving.without_bait(browser.body)))
+    return list(dict.fromkeys("/" + link.partition("#")[0] for link in found if ".html" in link and "://" not in link))
+
+
+def _by_next(reader: SimulatedBrowser, dice: Random) -> Iterator[Click]:
+    """Go on by "Next"."""
+    reader.type("/" + dice.choice(["tutorial.html", "sql.html", "admin.html", "ddl.html", "functions.html"]))
+    while (link := _NEXT.search(driving.without_bait(reader.body))) is not None:
+        yield reader.here, "/" + unescape(link[1].decode())
+
+
+def _by_list(reader: SimulatedBrowser, dice: Random) -> Iterator[Click]:
+    """Open two of three entries of a list, each from the list, and then those of the next list."""
+    for name in ("sql-commands", "functions", "runtime-config", "catalogs", "reference-client"):
+        reader.type(f"/{name}.html")
+        here, links = reader.here, _links(reader)[4:40]
+        yield from ((here, link) for link in links if dice.random() > 1 / 3)
+
+
+def _by_links(reader: SimulatedBrowser, dice: Random) -> Iterator[Click]:
+    """Follow any link of the page, and now and then go back to the page before, which the browser still has."""
+    reader.type("/tutorial.html")
+    trail: list[tuple[str, bytes]] = []
+    while True:
+        links = _links(reader)
+        if not links or (trail and dice.random() < _GOES_BACK):
+            reader.here, reader.body = trail.pop()
+            continue
+        trail.append((reader.here, reader.body))
+        yield reader.here, dice.choice(links)
+
+
+def _as_crawler(order: str) -> Walk:
+    """Follow links from all pages so far, each once, in the *order* of a crawler."""
+
+    def walk(crawler: SimulatedBrowser, dice: Random) -> Iterator[Click]:
+        crawler.type("/")
+        frontier, seen = list[Click](), {"/"}
+        while True:
+            new = [link for link in _links(crawler) if plain(link) not in seen]
+            seen |= {plain(link) for link in new}
+            frontier += [(crawler.here, link) for link in new]
+            if not frontier:
+                return
+            where = {"breadth": 0, "depth": -1}.get(order)
+            yield frontier.pop(dice.randrange(len(frontier)) if where is None else where)
+
+    return walk
+
+
+WALKS: dict[str, Walk] = {"next": _by_next, "list": _by_list, "links": _by_links}
+CRAWLS: dict[str, Walk] = {order: _as_crawler(order) for order in ("breadth", "depth", "random")}
+
+
+def read(walk: Walk, pace: tuple[float, float], pages: int, seed: int, *, by_hand: bool, images: bool) -> Read:
     """
-    Let somebody with JavaScript read PostgreSQL's documentation by its links "Next", at this *pace*.
+    Let somebody with JavaScript read PostgreSQL's documentation, at a *pace* of so many seconds per page.
 
-    Without *by_hand* the browser reports nothing about how pages are used, as with `Sec-GPC`.
+    Without *by_hand* the browser reports nothing about how pages are used, as with `Sec-GPC`. With *images* the reader
+    solves images, too.
     """
-
-    def page(target: str) -> bytes | None:
-        file = DOCUMENTATION / (target.partition("?")[0].strip("/") or "index.html")
-        return file.read_bytes() if file.is_file() else None
-
-    site, dice = SimulatedSite(page), Random(seed)
+    site, dice = SimulatedSite(_documentation), Random(seed)
     try:
-        person = SimulatedBrowser(site, "192.0.2.1", by_hand=by_hand)
-        person.type("/" + dice.choice(["tutorial.html", "sql.html", "admin.html", "ddl.html", "functions.html"]))
-        for _ in range(pages):
-            link = _NEXT.search(person.body)
-            if link is None:
-                break
+        reader, after = SimulatedBrowser(site, "192.0.2.1", by_hand=by_hand, reads_images=images), 0
+        for here, link in islice(walk(reader, dice), pages):
             site.clock.now += dice.uniform(*pace)
-            person.click("/" + unescape(link[1].decode()))
-        return person
+            reader.here = here
+            reader.click(link)
+            after = after or (reader.pages if reader.challenges or reader.refusals else 0)
+        return Read(reader.pages, after, reader.challenges, reader.refusals)
     finally:
         site.close()
 
 
-def readers_by_pace(pages: int = 80, people: int = 6) -> list[str]:
-    """The rows of a table in Markdown: how many of *people* who read by "next" see a challenge, or are refused."""
+def readers_by_pace(pages: int = 150, people: int = 3) -> list[str]:
+    """
+    The rows of a table in Markdown: how many of *people* see a challenge, or are refused.
+
+    With the fewest pages before it; and how many pages crawlers get that report nothing and solve calculations.
+    """
     lines = [
-        f"| reading {pages} pages by next, s per page | reports | people | challenged | refused |",
-        "|---|---|--:|--:|--:|",
+        f"| {pages} pages, s per page | order | reports | people | challenged | after | refused |",
+        "|---|---|---|--:|--:|--:|--:|",
     ]
     for by_hand in (True, False):
-        for pace in ((0.5, 1.5), (1.5, 3.5), (3.0, 8.0), (6.0, 14.0), (10.0, 40.0), (20.0, 120.0)):
-            found = [read_by_next(pace, pages, seed, by_hand=by_hand) for seed in range(people)]
-            challenged, refused = sum(one.challenges > 0 for one in found), sum(one.refusals > 0 for one in found)
-            reports = "of keys" if by_hand else "none"
-            lines.append(f"| {pace[0]:g} to {pace[1]:g} | {reports} | {people} | {challenged} | {refused} |")
+        for order, walk in WALKS.items():
+            for pace in _PACES:
+                found = [read(walk, pace, pages, seed, by_hand=by_hand, images=True) for seed in range(people)]
+                challenged, refused = sum(one.challenges > 0 for one in found), sum(one.refusals > 0 for one in found)
+                after, reports = (
+                    min((one.after for one in found if one.after), default=""),
+                    "keys" if by_hand else "none",
+                )
+                row = [f"{pace[0]:g} to {pace[1]:g}", order, reports, people, challenged, after, refused]
+                lines.append("| " + " | ".join(map(str, row)) + " |")
+    lines += [
+        "",
+        f"| {pages} requests without reports, s per page | order | pages of {people} crawlers |",
+        "|---|---|--:|",
+    ]
+    for order, walk in CRAWLS.items():
+        for pace in _PACES:
+            got = [read(walk, pace, pages, seed, by_hand=False, images=False).pages for seed in range(people)]
+            lines.append(f"| {pace[0]:g} to {pace[1]:g} | {order} | {max(got)} |")
     return lines
 
 

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.challenge.prices import MAX_HELD, HeldClearances, is_sold_out, pages_to_count, price_of, wants_captcha
+from hedgerow.challenge.prices import (
+    MAX_HELD,
+    HeldClearances,
+    counted_pages,
+    is_sold_out,
+    pages_to_count,
+    pages_within_a_day,
+    price_of,
+    wants_captcha,
+)
+from hedgerow.core.decision import ScoreUpdate, VisitorScore
+from hedgerow.policy.score import updated_score
+
+HOUR = 3600.0
+DAY = 24 * HOUR
 
 
 def counted_in_turn(sequence: list[str], held: HeldClearances, *, day: int = 1) -> list[str]:
@@ -51,16 +65,47 @@ def test_who_drops_clearances_has_150_pages_a_day_and_pays_ten_times_as_much_wit
     while not is_sold_out(price := price_of(counted, 0)):
         costs += [price] * (each + 1)
         pages += each + 1
-        counted += 1 + sum(pages_to_count(page) for page in range(1, each + 1))
+        counted += 1 + sum(pages_to_count(page, is_suspected=False) for page in range(1, each + 1))
     assert pages + 20 <= 150 + each
     assert 2 ** max(costs[:100]) >= 10
     assert wants_captcha(costs[-1])
 
 
 @given(st.integers(1, 1000))
-def test_no_page_is_left_out(pages):
-    counted = sum(pages_to_count(page) for page in range(1, pages + 1))
+def test_no_page_of_a_suspect_is_left_out(pages):
+    counted = sum(pages_to_count(page, is_suspected=True) for page in range(1, pages + 1))
     assert pages <= counted <= pages + 3
+
+
+def test_a_person_who_reads_200_pages_with_one_clearance_can_calculate_the_next():
+    """As on the next day, or in a private window."""
+    counted = 1 + sum(pages_to_count(page, is_suspected=False) for page in range(1, 201))
+    assert not wants_captcha(price_of(counted, 0))
+    suspected = 1 + sum(pages_to_count(page, is_suspected=True) for page in range(1, 201))
+    assert is_sold_out(price_of(suspected, 0))
+
+
+def count(times: list[float]) -> VisitorScore:
+    """The score of an address that had a page at each of *times*."""
+    score = VisitorScore()
+    for at in times:
+        codes = counted_pages(1, at)
+        score = updated_score(score, ScoreUpdate("clearances:192.0.2.1", at, int(at // DAY), HOUR, codes=codes))
+    return score
+
+
+@given(st.lists(st.floats(0, 3 * DAY), max_size=60).map(sorted), st.floats(0, DAY))
+def test_a_page_counts_for_a_day_and_no_longer_than_thirty_hours(times, later):
+    now = max(times, default=0.0) + later
+    found = pages_within_a_day(count(times), now)
+    assert sum(now - at <= DAY for at in times) <= found <= sum(now - at <= 30 * HOUR for at in times)
+
+
+def test_pages_count_at_once_and_next_to_wrong_answers():
+    score = updated_score(count([0.0]), ScoreUpdate("x", 1.0, 0, HOUR, codes=counted_pages(4, 1.0)))
+    score = updated_score(score, ScoreUpdate("x", 1.0, 0, HOUR, codes=("challenge-wrong",), suspicious=True))
+    assert pages_within_a_day(score, 2.0) == 5
+    assert pages_within_a_day(None, 2.0) == 0
 
 
 def test_addresses_are_bounded():

@@ -49,6 +49,19 @@ def test_k1_and_k2(visit, today, code):
     assert [one.code for one in found] == ([code] if code else [])
 
 
+@pytest.mark.parametrize(
+    ("visit", "today", "total", "codes"),
+    [
+        (CLEARED, 1000, 1.5, []), (CLEARED, 1002, 1.5, ["beyond-k2"]), (CLEARED, 1002, 0.0, []),
+        (msgspec.structs.replace(CLEARED, kind="call"), 1002, 1.5, ["beyond-k2"]), (VISIT, 15, 1.5, []),
+    ],
+)  # fmt: skip
+def test_a_suspect_with_more_than_k2_pages_is_named(visit, today, total, codes):
+    score = VisitorScore(total=total)
+    found = ContainmentDetector(20, 1000)(visit, StateReply(None, (), today=today, score=score))
+    assert [(one.code, one.weight) for one in found] == [(code, 0.0) for code in codes]
+
+
 @pytest.mark.parametrize(("rate", "codes"), [(0.0, []), (49.9, []), (50.0, ["k1"]), (90.0, ["k1"])])
 def test_only_while_the_site_is_busy(rate, codes):
     detector = ContainmentDetector(20, 1000, above_rate=50.0)
@@ -203,8 +216,10 @@ def test_who_is_judged_a_crawler_pays_above_k2_too():
     gate, says = gate_with_watch()
     read_pages(gate, range(150))
     says[0] = "random-like"
-    decisions = read_pages(gate, range(150, 260))
-    assert decisions[-1].action == "challenge"
+    actions = [decision.action for decision in read_pages(gate, range(150, 260))]
+    assert actions[:10] == ["pass"] * 10
+    assert actions[40] == "challenge"
+    assert actions[-1] == "refuse", "it goes on asking, and answers nothing"
 
 
 def test_where_no_model_has_judged_it_is_earned_again():

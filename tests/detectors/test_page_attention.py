@@ -100,3 +100,32 @@ def test_with_any_sign_nobody_is_attended():
 
 def test_a_person_who_clicks_fast_gives_no_sign():
     assert browser().read(30, visible=300, presses=1, clicks=1) == []
+
+
+def said(one: Reporting, reply: StateReply = SUSPECT) -> list[str]:
+    visit = msgspec.structs.replace(VISIT, at=one.at + 1, visitor=one.visitor, target="/next", kind="call")
+    return [found.code for found in one.detectors[1](visit, reply)]
+
+
+def test_a_suspect_whose_reports_say_that_nobody_uses_its_pages_is_unattended():
+    one = browser()
+    one.read(4, presses=1, clicks=1)
+    assert said(one) == [], "four reports are too few"
+    one.read(1, presses=1, clicks=1)
+    assert said(one) == ["unattended"]
+    assert said(one, NOTHING) == [], "nothing is said of who is no suspect"
+    one.read(5, moves=9)
+    assert said(one) == ["attended"]
+
+
+def test_a_suspect_whose_pages_nobody_touches_is_untouched():
+    one = browser()
+    one.read(12)
+    assert said(one) == ["untouched"]
+
+
+def test_a_visitor_with_a_score_and_no_name_yet_is_spoken_of():
+    """As after `path-turning`: the policy makes a suspect of it at this visit."""
+    one = browser()
+    one.read(5, keys=1)
+    assert said(one, StateReply(None, (), score=VisitorScore("person", 1.5, START))) == ["attended"]

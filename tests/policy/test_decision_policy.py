@@ -404,10 +404,14 @@ class Held:
         if change is not None:
             self.score = updated_score(self.score, change)
 
-    def read(self) -> Decision:
+    def flag_reader(self, code: str = "path-turning") -> None:
+        self.visit = msgspec.structs.replace(self.visit, at=self.visit.at + 5.0)
+        self.apply(self.policy.flag_reader(self.visit.visitor, self.visit.at, code))
+
+    def read(self, *codes: str) -> Decision:
         self.today += 1
         reply = StateReply(None, (), score=self.score, today=self.today)
-        decision, _ = self.policy.decide(self.visit, reply, [])
+        decision, _ = self.policy.decide(self.visit, reply, [Evidence("attention", code, 0.0, "") for code in codes])
         self.apply(decision.change)
         if decision.action != "refuse" and (decision.owes or decision.action == "challenge") and self.solves:
             self.apply(self.policy.cleared(self.visit.visitor, self.visit.at))
@@ -434,6 +438,98 @@ def test_a_holder_that_does_not_pay_sees_the_challenge_after_a_few_pages():
     assert "pass" not in actions[15:]
 
 
+@pytest.mark.parametrize(
+    ("code", "codes"), [("path-turning", ()), ("window-turning", ("unattended",)), ("path-unhurried", ())]
+)
+def test_an_order_that_people_have_costs_silent_work_and_no_more(code, codes):
+    reader = Held()
+    found = []
+    for _ in range(30):
+        reader.flag_reader(code)
+        found.append(reader.read(*codes))
+    assert {(one.action, one.owes, one.price) for one in found} == {("pass", True, 2)}
+    assert reader.score.challenges == 0, "at other evidence it begins with the first challenge"
+
+
+@pytest.mark.parametrize(
+    ("code", "codes", "prices"),
+    [
+        ("path-unhurried", ("unattended",), [2, 3, 4, 5]),
+        ("path-turning", ("untouched",), [2, 3, 4, 5]),
+        ("path-turning", ("beyond-k2",), [1, 2, 3, 4]),
+    ],
+)
+def test_what_speaks_against_a_reader_makes_its_order_count(code, codes, prices):
+    crawler = Held()
+    found = []
+    for _ in range(4):
+        crawler.flag_reader(code)
+        found.append(crawler.read(*codes))
+    assert [one.price for one in found] == prices
+    assert [one.action for one in found] == ["pass" if price <= 3 else "challenge" for price in prices]
+
+
+@pytest.mark.parametrize(
+    ("codes", "last"), [((), "challenge"), (("unattended",), "refuse"), (("beyond-k2",), "refuse")]
+)
+def test_who_reads_briskly_is_asked_again_and_not_blocked(codes, last):
+    holder = Held()
+    found = []
+    for _ in range(10):
+        holder.flag()
+        holder.apply(holder.policy.annotate(HOLDER.visitor, holder.visit.at, "path-brisk"))
+        found.append(holder.read(*codes))
+    assert [one.action for one in found[:2]] == ["pass"] * 2
+    assert found[-1].action == last
+    assert max(one.price for one in found) == 5
+
+
+def test_the_order_of_a_crawler_next_to_that_of_a_reader_counts():
+    holder = Held(solves=False)
+    holder.flag()
+    holder.flag_reader()
+    assert holder.read().price == 1
+    assert holder.score.challenges == 1
+
+
+def test_a_score_without_any_order_is_no_reader_s():
+    holder = Held(solves=False)
+    holder.score = VisitorScore("suspect", 1.5, HOLDER.at, 0, 0, 2, (("minted-for-another", 2), ("judged-person", 1)))
+    assert holder.read().price == 2
+    holder.score = msgspec.structs.replace(holder.score, challenges=3)
+    assert holder.read().price == 3
+
+
+def test_other_evidence_next_to_the_order_of_a_reader_counts():
+    holder = Held(solves=False)
+    holder.flag_reader()
+    holder.apply(ScoreUpdate(HOLDER.visitor, HOLDER.at, 0, 3600.0, weight=0.4, codes=("typed-links",)))
+    assert holder.read().price == 1
+    assert holder.score.challenges == 1
+
+
+def test_a_reader_whose_browser_is_slow_has_fifteen_pages_at_least():
+    """The watch judges it twice meanwhile, and its window once."""
+    reader = Held(solves=False)
+    reader.flag_reader()
+    actions = []
+    for page in range(30):
+        if page in {8, 10}:
+            reader.flag_reader()
+        actions.append(reader.read().action)
+    assert 15 <= actions.index("challenge") <= 25
+
+
+@pytest.mark.parametrize(("shown", "action"), [(1.0, "challenge"), (29.9, "challenge"), (30.0, "refuse")])
+def test_after_thirty_challenges_without_an_answer_comes_a_block(shown, action):
+    policy, asked = DecisionPolicy(RULES), Decision("challenge", price=5)
+    decision, block = policy.unanswered(HOLDER, NOTHING, asked, shown)
+    assert decision.action == action
+    assert (block is not None) == (action == "refuse")
+    if block is not None:
+        assert (block.key, block.until, decision.code) == (HOLDER.visitor, HOLDER.at + DAY, "too-many-challenges")
+
+
 def test_a_second_judgement_before_the_first_is_paid_costs_no_more():
     holder = Held(solves=False)
     holder.flag()
@@ -451,6 +547,17 @@ def test_a_judgement_right_after_a_solved_challenge_is_about_what_was_before():
     cleared = updated_score(updated_score(None, flags[0]), policy.cleared("clearance:abc", 100.0))
     assert updated_score(cleared, flags[1]) == cleared
     assert updated_score(cleared, flags[2]).challenges == 2
+
+
+def test_that_holds_for_the_first_two_challenges_of_a_day():
+    """A crawler that solves fast would else be judged for every second ten pages only."""
+    policy, score, at = DecisionPolicy(RULES), None, 100.0
+    for _ in range(12):
+        at += 1.2
+        score = updated_score(score, policy.flag("clearance:abc", at, "depth-first", "path-depth-first"))
+        if score.identity != "person":
+            score = updated_score(score, policy.cleared("clearance:abc", at))
+    assert score.challenges == 10
 
 
 def test_an_account_is_treated_like_a_holder():

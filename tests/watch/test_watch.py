@@ -69,9 +69,10 @@ def test_a_session_is_judged_at_growing_prefixes():
         watch.see(step(n, HOLDER), PASS)
         watch.see(step(n, HOLDER, kind="asset"), PASS)
     assert asked == [10, 20, 30, 40, 50, 60] * 2 + [10]
-    assert {(change.key, change.identity, change.codes) for change in told} == {
-        (HOLDER, "depth-first", ("path-depth-first",))
-    }
+    assert [(change.key, change.identity, change.codes) for change in told] == [
+        (HOLDER, "depth-first", ("path-depth-first",)),
+        (HOLDER, "", ("path-brisk",)),
+    ] * 13
     assert watch.found == {"depth-first": 13}
 
 
@@ -80,6 +81,43 @@ def test_without_a_clearance_one_judgement_is_not_enough():
     for n in range(20):
         watch.see(step(n), PASS)
     assert [(change.identity, change.weight, change.codes) for change in told] == [("", 0.6, ("path-depth-first",))] * 2
+
+
+def read_by(watch: Watch, visitor: str, gap: float, kind: str) -> None:
+    for n in range(20):
+        marker = Marker(kind, visitor_digest(visitor), page_digest(f"/{n - 1}"), f"/{n}")
+        watch.see(Visit(START + gap * n, visitor, visitor, ME, "GET", f"/{n}", marker=marker), PASS)
+
+
+@pytest.mark.parametrize(
+    ("visitor", "gap", "kind", "code"),
+    [
+        (HOLDER, 1.0, "sequence", "path-turning"),
+        (HOLDER, 5.0, "page", "path-unhurried"),
+        ("account:ann", 1.0, "sequence", "path-turning"),
+        (HOLDER, 0.1, "page", "path-depth-first"),
+        (HOLDER, 0.1, "sequence", "path-depth-first"),
+        (ME, 5.0, "sequence", "path-depth-first"),
+    ],
+)
+def test_the_order_of_a_crawler_that_a_person_can_have_has_a_code_of_its_own(visitor, gap, kind, code):
+    watch, told = watch_with(lambda _: "depth-first", on_path="challenge")
+    read_by(watch, visitor, gap, kind)
+    assert [change.codes for change in told] == [(code,)] * 2
+    if not code.endswith("first"):
+        assert {(change.identity, change.challenged, change.weight) for change in told} == {("", False, 1.5)}
+
+
+def test_who_turns_pages_is_not_doubted():
+    watch, told = watch_with(lambda _: Judgement("person", 0.9, "says", 1.0), on_path="challenge")
+    read_by(watch, HOLDER, 1.0, "sequence")
+    assert told == []
+
+
+def test_the_order_of_a_reader_is_only_recorded_where_nothing_follows():
+    watch, told = watch_with(lambda _: "depth-first", on_path="record")
+    read_by(watch, HOLDER, 1.0, "sequence")
+    assert [(change.codes, change.weight) for change in told] == [(("path-depth-first",), 0.0)] * 2
 
 
 def test_judgements_below_the_threshold_add_to_the_score_the_nearer_the_more():

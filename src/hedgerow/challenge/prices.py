@@ -4,8 +4,8 @@ What a clearance costs at one address: the more pages were read with its clearan
 A crawler can solve a challenge, use the clearance for a few pages, drop it and solve the next challenge. So a clearance
 proves nothing and has a price. The pages that are read with the clearances of an address are counted for the address,
 and each clearance counts as one page more. The first pages are free. Then the work for the next clearance doubles with
-each `STEP` pages, then only an image or a recording is asked for, and at last there is no clearance until the count has
-faded.
+each `STEP` pages, then only an image or a recording is asked for, and at last there is no clearance until a day later.
+A page counts for a day, and up to six hours more. Whoever has a clearance does not pay for the pages of its address.
 
 Many people behind one address, as in a school, each hold a clearance of their own and use it side by side: one is used
 again after another was. Whoever drops clearances uses one after the other. So the count is divided by the number of
@@ -21,15 +21,21 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from hedgerow.core.decision import VisitorScore
+
 STEP = 10.0
 """Pages by which the price rises once."""
 FREE_STEPS = 3
 WORK_STEPS = 4
 """How often the work doubles before only a CAPTCHA is asked for."""
-CAPTCHA_STEPS = 4
+CAPTCHA_STEPS = 3
 HALF_LIFE = 43_200.0
-"""Seconds in which the count of pages fades by half."""
+"""Seconds in which the count of clearances that are held side by side fades by half."""
+_PERIOD = 21_600.0
+_PERIODS = 5
+"""Pages are counted by periods of six hours. Those of this one and of the four before it count."""
 _PAGES_ONE_BY_ONE = 16
+_PAGES_IN_FULL = 32
 _PAGES_AT_ONCE = 4
 
 MAX_HELD = 64
@@ -40,6 +46,7 @@ GATEWAY_FROM = 5.0
 _KEY = "clearances:"
 _GATEWAY_KEY = "gateway:"
 _CLAIM = "held:"
+_SHOWN = "shown:"
 
 
 def price_key(prefix: str) -> str:
@@ -57,24 +64,57 @@ def claim_key(visitor: str) -> str:
     return _CLAIM + visitor
 
 
-def pages_to_count(today: int) -> int:
+def shown_key(visitor: str) -> str:
+    """Return the key under which the state counts the challenges that *visitor* was shown and has not answered."""
+    return _SHOWN + visitor
+
+
+def pages_to_count(today: int, *, is_suspected: bool) -> int:
     """
     Return how many pages to add to the count of the address for the page number *today* of a clearance.
 
     The first pages count one by one, so that nobody can drop a clearance before its pages count. After that four count
-    at once, in advance.
+    at once, in advance. Of a visitor who goes on with one clearance and was not suspected today, only one page in four
+    counts: it drops nothing, and has a budget of its own.
 
-    >>> sum(pages_to_count(page) for page in range(1, 17)), [pages_to_count(page) for page in range(16, 23)]
-    (16, [1, 4, 0, 0, 0, 4, 0])
+    >>> sum(pages_to_count(page, is_suspected=False) for page in range(1, 301))
+    99
+    >>> [pages_to_count(page, is_suspected=True) for page in range(16, 23)]
+    [1, 4, 0, 0, 0, 4, 0]
     """
     if today <= _PAGES_ONE_BY_ONE:
         return min(today, 1)
-    return _PAGES_AT_ONCE if today % _PAGES_AT_ONCE == 1 else 0
+    if today % _PAGES_AT_ONCE != 1:
+        return 0
+    return _PAGES_AT_ONCE if is_suspected or today <= _PAGES_IN_FULL else 1
+
+
+def counted_pages(pages: int, at: float) -> tuple[str, ...]:
+    """Return codes for the score of an address that count so many *pages* at *at*."""
+    return (_period(at),) * pages
+
+
+def pages_within_a_day(score: VisitorScore | None, at: float) -> int:
+    """
+    Return how many pages the score of an address counts for the last day before *at*, and up to six hours more.
+
+    >>> score = VisitorScore(reasons=(("pages-0", 7), ("pages-4", 2), ("challenge-wrong", 1)))
+    >>> [pages_within_a_day(score, hours * 3600.0) for hours in (24, 29, 30, 54)]
+    [9, 9, 2, 0]
+    """
+    if score is None:
+        return 0
+    periods = {_period(at - _PERIOD * before) for before in range(_PERIODS)}
+    return sum(times for code, times in score.reasons if code in periods)
+
+
+def _period(at: float) -> str:
+    return f"pages-{int(at // _PERIOD)}"
 
 
 def is_price_key(key: str) -> bool:
-    """Tell whether a key of the state is that of a price or a gateway, and not that of a visitor."""
-    return key.startswith((_KEY, _GATEWAY_KEY, _CLAIM))
+    """Tell whether a key of the state is that of a price, a gateway or a count, and not that of a visitor."""
+    return key.startswith((_KEY, _GATEWAY_KEY, _CLAIM, _SHOWN))
 
 
 def gateway_of(key: str) -> str:

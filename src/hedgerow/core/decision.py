@@ -28,6 +28,18 @@ CLOSED = "closed"
 
 ATTENDED = "attended"
 """The code of evidence, without weight, that somebody uses the visitor's pages by hand."""
+UNATTENDED = "unattended"
+"""The code of evidence, without weight, that the visitor's browser reports its pages, and nobody uses them by hand."""
+UNTOUCHED = "untouched"
+"""The code of evidence, without weight, that a sign of a driven browser holds in how the visitor's pages are used."""
+BEYOND_K2 = "beyond-k2"
+"""The code of evidence, without weight, that a suspect has had more pages today than one clearance allows."""
+TURNING, UNHURRIED, BRISK = "-turning", "-unhurried", "-brisk"
+"""
+The end of codes for the order of a crawler, by how a person can have it, such as `path-turning`.
+
+Page by page; slowly; or at a pace at which a person can choose links, but hardly for long.
+"""
 FOLLOWED_LINK = "program-follows"
 """The evidence code of a program that goes from page to page."""
 

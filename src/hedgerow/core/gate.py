@@ -23,8 +23,10 @@ from hedgerow.core.ledger import Entry, Ledger
 from hedgerow.core.state import ACCOUNT, CLEARANCE, State, StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Kind, Visit
 from hedgerow.markers.token import PageDigests
-from hedgerow.policy.score import score_at, suspicious_visits_on
+from hedgerow.policy.decision_policy import Outcome
+from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
 from hedgerow.request.browser_report import BrowserReport
+from hedgerow.request.browser_signs import is_one_browser, is_page_view
 from hedgerow.request.identify import Identifier
 
 log = logging.getLogger(__name__)
@@ -34,7 +36,10 @@ T = TypeVar("T")
 OnDecision = Callable[[Visit, Decision], None]
 
 _CLOSED_FOR = 5.0
+_SHOWN_HALF_LIFE = 3600.0
+_AT_ONCE = 10.0
 _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
+_NO_ANSWER = frozenset({"visitor", "spliced", "tampered"})
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
@@ -121,15 +126,47 @@ class Gate:
         elif engine.needs_held(visit, reply):
             reply = msgspec.structs.replace(reply, held=await self._held(visit))
         decision, block = engine.judge(visit, reply)
+        if decision.action == "challenge" and visit.visitor != visit.prefix:
+            decision, block = await self._challenge(visit, reply, decision)
         if block is not None:
-            self.state.commit(block)
-            if reply.block is None:
-                self._count_block(block)
+            self._commit(block, is_new=reply.block is None)
         if decision.change is not None and any(e.code == FOLLOWED_LINK for e in decision.evidence):
             # At once, because a crawler follows many links at the same time.
             self.settle(decision)
             return msgspec.structs.replace(decision, change=None)
         return decision
+
+    async def _challenge(self, visit: Visit, reply: StateReply, decision: Decision) -> Outcome:
+        """
+        Return *decision*, to challenge a visitor, or to block it because it leaves every challenge unanswered.
+
+        An address is never blocked for that: many people may see a challenge there, and each once.
+        """
+        if self.observes or not (is_one_browser(visit) and is_page_view(visit)):
+            return Outcome(decision)
+        return self.engine.policy.unanswered(visit, reply, decision, await self._count_shown(visit))
+
+    async def _count_shown(self, visit: Visit) -> float:
+        """
+        Count a challenge that is shown, and return how many were within about an hour, with none answered.
+
+        Many tabs that are opened at once count as one: only one challenge in ten seconds counts.
+        """
+        key = prices.shown_key(visit.visitor)
+        score = await self._score_of(key, visit.at)
+        shown = score_at(score, visit.at, _SHOWN_HALF_LIFE)
+        if score is None or not shown or visit.at - score.at >= _AT_ONCE:
+            self.state.update_score(
+                ScoreUpdate(key, visit.at, self.engine.policy.day_of(visit.at), _SHOWN_HALF_LIFE, weight=1.0)
+            )
+            shown += 1
+        return shown
+
+    def _note_answer(self, visit: Visit, at: float) -> None:
+        """Note that somebody answers challenges: those before do not count any more."""
+        if is_one_browser(visit):
+            key = prices.shown_key(visit.visitor)
+            self.state.update_score(ScoreUpdate(key, at, self.engine.policy.day_of(at), _SHOWN_HALF_LIFE, cleared=True))
 
     async def _count_listed(self, visit: Visit, counted_as: Kind | None) -> int:
         """Count a visit of a white visitor, and return how many pages it has had today."""
@@ -140,7 +177,11 @@ class Gate:
         """Count a page that is read with a clearance for its address, which raises the price of the next clearance."""
         if self.held_clearances.use(visit.prefix, visit.visitor, self.engine.policy.day_of(visit.at)):
             await self._count_held(visit, reply)
-        if pages := prices.pages_to_count(reply.today):
+        score = reply.score
+        is_suspected = score is not None and (
+            score.identity != "person" or challenges_on(score, self.engine.policy.day_of(visit.at)) > 0
+        )
+        if pages := prices.pages_to_count(reply.today, is_suspected=is_suspected):
             self._raise_price(visit, pages)
 
     async def _count_held(self, visit: Visit, reply: StateReply) -> None:
@@ -157,19 +198,22 @@ class Gate:
         score = await self._score_of(prices.gateway_key(visit.prefix), visit.at)
         return min(prices.MAX_HELD, round(score_at(score, visit.at, prices.HALF_LIFE)))
 
-    def _raise_price(self, visit: Visit, pages: float) -> None:
-        day = self.engine.policy.day_of(visit.at)
-        key = prices.price_key(visit.prefix)
-        self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, weight=pages))
+    def _raise_price(self, visit: Visit, pages: int) -> None:
+        day, key = self.engine.policy.day_of(visit.at), prices.price_key(visit.prefix)
+        codes = prices.counted_pages(pages, visit.at)
+        self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, codes=codes))
 
     async def price(self, visit: Visit) -> ClearancePrice:
-        """Return what the next clearance costs the visitor: see `challenge.prices`."""
-        score = await self._score_of(prices.price_key(visit.prefix), visit.at)
-        held = await self._held(visit)
-        steps = prices.price_of(score_at(score, visit.at, prices.HALF_LIFE), held)
+        """
+        Return what the next clearance costs the visitor: see `challenge.prices`.
+
+        A visitor who has a clearance, or an account, earns it again. So it does not pay for the pages of its address.
+        """
         key = self._answers_key(visit)
-        if key != prices.price_key(visit.prefix):
-            score = await self._score_of(key, visit.at)
+        score = await self._score_of(key, visit.at)
+        held = await self._held(visit)
+        is_new = key == prices.price_key(visit.prefix)
+        steps = prices.price_of(prices.pages_within_a_day(score, visit.at), held) if is_new else 0
         return ClearancePrice(steps, held, suspicious_visits_on(score, self.engine.policy.day_of(visit.at)))
 
     @staticmethod
@@ -189,7 +233,11 @@ class Gate:
         except StateUnavailable:
             return StateReply(None, ())
 
-    def _count_block(self, block: Block) -> None:
+    def _commit(self, block: Block, *, is_new: bool) -> None:
+        """Put a block into the state, and count it if the visitor was not blocked before."""
+        self.state.commit(block)
+        if not is_new:
+            return
         if self.observes:
             self.would_have_blocked += 1
         else:
@@ -240,6 +288,7 @@ class Gate:
         """
         self.engine.note_clearance(visit)
         if asked:
+            self._note_answer(visit, at)
             change = self.engine.policy.cleared(key, at)
             is_new = key != visit.visitor
             self.state.update_score(msgspec.structs.replace(change, challenged=True) if is_new else change)
@@ -257,6 +306,8 @@ class Gate:
 
     def failed(self, visit: Visit, failure: ChallengeFailure, kind: ChallengeKind | None, at: float) -> None:
         """Add to the score of a visitor whose answer was wrong; a late answer is not held against it."""
+        if failure not in _NO_ANSWER:
+            self._note_answer(visit, at)
         if failure in _SUSPICIOUS:
             change = self.engine.policy.failed(visit.visitor, at, f"challenge-{failure}")
             self.state.update_score(change)

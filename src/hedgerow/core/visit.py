@@ -43,7 +43,8 @@ WRONG_COOKIE = "wrong-cookie"
 ANSWERED = "answered"
 """Code in `anomalies` for a visit that another server has answered already: only a block can stop the next one."""
 
-MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor"]
+MarkerKind = Literal["page", "form", "frame", "trap", "maze", "visitor", "sequence"]
+"""What a marked link is. sequence: a link to the next or the previous page, such as of a manual."""
 
 HIDDEN_KINDS: frozenset[MarkerKind] = frozenset({"trap", "maze"})
 """Kinds of links that no person can see. They lead to no page."""

@@ -25,7 +25,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from hedgerow.core.daily_limits import K1, K2, DailyLimits
-from hedgerow.core.decision import JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
+from hedgerow.core.decision import BEYOND_K2, JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
@@ -58,6 +58,12 @@ _K2_PERSON = EvidenceCode(
     "The same, of a visitor whose last whole session (`watch.paths`, else `watch.windows`) was judged a person's. "
     "Nothing follows.",
 )  # fmt: skip
+
+_BEYOND_K2 = EvidenceCode(
+    "containment", BEYOND_K2, 0.0, "More pages today than one clearance allows.",
+    "More than `k2` pages today by a suspect. Then the order of its pages counts, whatever its pace is.",
+)  # fmt: skip
+_BEYOND_K2_EVIDENCE = _BEYOND_K2.evidence()
 
 
 class ContainmentSettings(Table, frozen=True):
@@ -126,11 +132,12 @@ class ContainmentDetector:
         if visit.kind not in {"page", "call"} or visit.visitor.startswith(ACCOUNT):
             return ()
         if visit.visitor != visit.prefix:
-            if BY_SCRIPT in visit.anomalies or visit.kind == "call":
-                return ()
             k2 = self._own_k2 or self._limits.k2
-            if reply.today <= k2 or reply.today % k2 != 1:
+            if reply.today <= k2:
                 return ()
+            if BY_SCRIPT in visit.anomalies or visit.kind == "call" or reply.today % k2 != 1:
+                is_suspect = reply.score is not None and bool(reply.score.total)
+                return (_BEYOND_K2_EVIDENCE,) if is_suspect else ()
             return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
         is_script = BY_SCRIPT in visit.anomalies
         limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
@@ -172,7 +179,7 @@ DETECTOR = DetectorSpec(
         EvidenceGroup("containment", PolicyRule("challenge", 0.0)),
         EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
     ),
-    codes=(_K1, _K2, _K2_PERSON, _SCRIPTED),
+    codes=(_K1, _K2, _K2_PERSON, _BEYOND_K2, _SCRIPTED),
     build=_build,
     enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hedgerow.core.decision import ATTENDED, Evidence, PolicyRule
+from hedgerow.core.decision import ATTENDED, UNATTENDED, UNTOUCHED, Evidence, PolicyRule
 from hedgerow.core.state import StateReply
 from hedgerow.core.visit import Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
 from hedgerow.request.browser_report import BrowserReport
-from hedgerow.request.browser_signs import GLANCES, NO_INPUT, BrowserSigns, is_page_view
+from hedgerow.request.browser_signs import BEHAVIOUR, GLANCES, NO_INPUT, BrowserSigns, is_page_view
 
 _EMPTY_REPORTS = 10
 _GLANCE = 1_000
@@ -35,6 +35,19 @@ _ATTENDED = EvidenceCode(
     "were looked at and used by mouse, finger or keys. Then the order in which it reads is not held against it: it "
     "solves its challenges silently, and is not blocked.",
 )  # fmt: skip
+_UNATTENDED = EvidenceCode(
+    "attention", UNATTENDED, 0.0, "Used few of its last pages by hand.",
+    "The visitor is a suspect, and its browser has reported five pages or more, most of which nobody used by mouse, "
+    "finger or keys. Then a slow pace does not excuse the order of its pages, and each challenge costs what the next "
+    "one would.",
+)  # fmt: skip
+_UNTOUCHED = EvidenceCode(
+    "attention", UNTOUCHED, 0.0, "Its last pages were not used as people use pages.",
+    "The visitor is a suspect, and `no-input`, `glances`, `no-files` or `typed-links` holds. Then nothing excuses the "
+    "order of its pages, and each challenge costs what the next one would.",
+)  # fmt: skip
+_UNATTENDED_EVIDENCE = _UNATTENDED.evidence()
+_UNTOUCHED_EVIDENCE = _UNTOUCHED.evidence()
 _NO_INPUT_EVIDENCE = _NO_INPUT.evidence()
 _ATTENDED_EVIDENCE = _ATTENDED.evidence()
 _GLANCES_EVIDENCE = _GLANCES.evidence()
@@ -64,13 +77,18 @@ class PageAttentionDetector:
         known = self._signs.find(visit.visitor)
         if known is None:
             return ()
-        if not known.signs:
-            # Also where the script of the page asks for its challenge.
-            is_suspect = reply.score is not None and reply.score.identity != "person"
-            return (_ATTENDED_EVIDENCE,) if is_suspect and known.is_attended else ()
-        if not is_page_view(visit):
-            return ()
-        return (*known.give(_NO_INPUT_EVIDENCE), *known.give(_GLANCES_EVIDENCE))
+        found: tuple[Evidence, ...] = ()
+        # Also where the script of the page asks for its challenge.
+        if reply.score is not None and (reply.score.total or reply.score.identity != "person"):
+            if known.is_attended:
+                found = (_ATTENDED_EVIDENCE,)
+            elif not BEHAVIOUR.isdisjoint(known.signs):
+                found = (_UNTOUCHED_EVIDENCE,)
+            elif known.is_unattended:
+                found = (_UNATTENDED_EVIDENCE,)
+        if not known.signs or not is_page_view(visit):
+            return found
+        return (*found, *known.give(_NO_INPUT_EVIDENCE), *known.give(_GLANCES_EVIDENCE))
 
 
 def _build(context: DetectorContext) -> PageAttentionDetector | None:
@@ -82,7 +100,7 @@ DETECTOR = DetectorSpec(
     doc=__doc__,
     order=43,
     groups=(EvidenceGroup("attention", PolicyRule("challenge", 0.0)),),
-    codes=(_NO_INPUT, _GLANCES, _ATTENDED),
+    codes=(_NO_INPUT, _GLANCES, _ATTENDED, _UNATTENDED, _UNTOUCHED),
     build=_build,
     enabled="`signs.enabled`",
     table="signs",

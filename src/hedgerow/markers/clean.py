@@ -55,7 +55,7 @@ SCRIPT_ELEMENT = b"<script>" + _SCRIPT + b"</script>"
 SCRIPT_HASH = b"'sha256-" + binascii.b2a_base64(sha256(_SCRIPT).digest(), newline=False) + b"'"
 """The source that a content security policy must allow."""
 # What a request may have been made with. "form" is a form that is sent as a query, which drops the query of its action.
-CHECKED_KINDS: tuple[MarkerKind, ...] = ("page", "frame", "form", "trap")
+CHECKED_KINDS: tuple[MarkerKind, ...] = ("page", "sequence", "frame", "form", "trap")
 _PURPOSES = (b"view", b"check", b"digest")
 _LONGEST_CACHED = 500
 _SPACE = bytes(range(33))

@@ -8,7 +8,7 @@ from hedgerow.core.visit import MarkerKind
 
 VISITOR_BYTES = 6
 PAGE_BYTES = 6
-KINDS: tuple[MarkerKind, ...] = ("page", "form", "frame", "trap", "maze", "visitor")
+KINDS: tuple[MarkerKind, ...] = ("page", "form", "frame", "trap", "maze", "visitor", "sequence")
 KIND_CODES: dict[MarkerKind, bytes] = {kind: bytes((number,)) for number, kind in enumerate(KINDS, 1)}
 """The byte that stands for a kind at the start of what a token or a clean mark seals."""
 MOST_HAND_OVERS = 0xFF

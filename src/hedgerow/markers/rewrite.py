@@ -24,6 +24,7 @@ from hedgerow.markers.html.scanner import Finding, FindingKind, Scanner
 from hedgerow.markers.resolve import PageLocation, resolve, resolve_all
 from hedgerow.markers.rules import CLEAN, Link, LinkCache, LinkShape, Mode, Placement, Rules
 from hedgerow.markers.scripts import LINKS_ELEMENT
+from hedgerow.markers.sequence_links import sequence_targets
 from hedgerow.markers.siv_batch import MEMORY_PER_TEXT, SivPlan
 from hedgerow.markers.token import TokenCodec, page_digest
 
@@ -413,6 +414,8 @@ class PageRewriter:
         stays = not self._is_fragment and not self._rules.closes_pages
         is_clean = stays and self._rules.mode_of(target.decode("latin-1")) == "clean"
         self._own = KIND_CODES["page"] + target if is_clean else b""
+        # What marks of links to the next and the previous page seal, as if these were any links.
+        self._sequence: set[bytes] = set()
         self._is_styled = False
         self._hidden_links = 0
         # Texts of links, and the last bytes of the page, so far.
@@ -465,11 +468,20 @@ class PageRewriter:
             behind, position = before + change[-1][0], end
         self._until_next = until_next
         skeleton.parts.append(behind + data[position:])
+        self._mark_sequence(skeleton, sequence_targets(data, lower))
         if _HIDDEN in skeleton.marked:
             self._aim_hidden_links(skeleton)
         if self._has_texts:
             self._add_texts(skeleton, data, findings)
         return skeleton
+
+    def _mark_sequence(self, skeleton: Skeleton, texts: Sequence[bytes]) -> None:
+        """Have the marks say which links lead to the next and the previous page, which are written as *texts*."""
+        self._sequence |= {link[1] for text in texts if (link := self._known.get(self._key(text)))}
+        for sealed in (skeleton.marked, skeleton.contents) if self._sequence else ():
+            for number, content in enumerate(sealed):
+                if content in self._sequence:
+                    sealed[number] = KIND_CODES["sequence"] + content[1:]
 
     def _stays(self, data: bytes, start: int, target: bytes) -> bool:
         """

@@ -7,12 +7,13 @@ visits in a day, is a suspect and is challenged. A suspect who needs too many ch
 
 The first challenges of a visitor with a clearance are silent: its visits pass, and the script of the page solves the
 challenge. Only if that does not happen within a few pages does the visitor get to see it. So a person who is taken for
-a crawler now and then notices nothing.
+a crawler now and then notices nothing. A visitor whose pages have an order that people have, too, is not asked for
+anything else on account of this order, within the pages of one clearance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -20,9 +21,15 @@ import msgspec
 from hedgerow.challenge.interfaces import TOO_MANY
 from hedgerow.core.decision import (
     ATTENDED,
+    BEYOND_K2,
+    BRISK,
     ISSUED_TO_ANOTHER,
     JUDGED_PERSON,
     PASS,
+    TURNING,
+    UNATTENDED,
+    UNHURRIED,
+    UNTOUCHED,
     Block,
     Decision,
     Evidence,
@@ -38,15 +45,27 @@ from hedgerow.policy.score import challenges_on, explained, score_at, suspicious
 DAY = 86_400.0
 _SHOWN_AT = 3.0
 """The score, in units of what makes a suspect, at which a challenge that the script has not solved is shown."""
+_SHOWN_TO_READER_AT = 6.0
+"""The same for readers: what the watch finds about them adds up, and they have fifteen pages at least, too."""
+_FLAGGED = 1.5
+"""What a finding of the watch weighs: a little more than makes a suspect, because it fades until the next visit."""
 _FEW_LINKS = 3
 _PER_PAGE = 0.1
 """What each page adds to the score of a visitor that has a challenge to solve."""
+_READER_PRICE = 2
+"""
+The challenge that a reader solves whose order is that of a crawler: four times as much work as the first.
+
+Chosen by hand: a slow phone (20,000 numbers a second) does it in eight seconds, before fifteen pages are turned.
+"""
 _UNPAID_PAGES = 10
 """
 Pages today without a clearance, from which on an address is challenged for its path.
 
 Where a browser keeps no cookies, its script solves a calculation for each page, and such pages do not count.
 """
+_MOST_SHOWN = 30
+"""Challenges that a visitor may leave unanswered before it is blocked. Chosen by hand."""
 _ORDINALS = ("a second", "a third", "a fourth", "a fifth", "a sixth", "a seventh", "an eighth", "a ninth", "a tenth")
 _UNDECLARED = PolicyRule("refuse", 0.0)
 """For evidence of a group that no detector declares: this visit is refused and nobody is blocked."""
@@ -155,6 +174,18 @@ class DecisionPolicy:
             change = msgspec.structs.replace(change or self._blank(visit), identity="person")
         return Outcome(_passed(evidence, change))
 
+    def unanswered(self, visit: Visit, memory: StateReply, decision: Decision, shown: float) -> Outcome:
+        """
+        Block a visitor that was *shown* so many challenges and answered none, and goes on asking for pages.
+
+        A person who does not want to answer leaves. *decision* is what holds otherwise.
+        """
+        if shown < _MOST_SHOWN:
+            return Outcome(decision)
+        text = f"Was shown {_MOST_SHOWN} challenges within about an hour and answered none."
+        why = Evidence("suspicion", TOO_MANY, self.thresholds.refuse_at, text)
+        return self._turn_away(visit, memory, (*decision.evidence, why), why)
+
     def extend_block(self, visit: Visit, block: Block) -> Outcome:
         """Decide on a visit during *block*, and start the block again where the settings say so."""
         if not self._renew or block.evidence.detector not in self._rules:
@@ -183,11 +214,21 @@ class DecisionPolicy:
         if share < 1:
             weight = share * limits.suspect_at
             return ScoreUpdate(key, at, self.day_of(at), limits.half_life, weight=weight, codes=(code,))
-        # A little more than makes a suspect: the score fades until the next visit.
         return ScoreUpdate(
             key, at, self.day_of(at), limits.half_life,
-            weight=1.5 * limits.suspect_at, codes=(code,), identity=identity, challenged=True,
+            weight=_FLAGGED * limits.suspect_at, codes=(code,), identity=identity, challenged=True,
         )  # fmt: skip
+
+    def flag_reader(self, key: str, at: float, code: str) -> ScoreUpdate:
+        """
+        Have a visitor earn its clearance again whose order is that of a crawler, in a way in which people read.
+
+        `decide` knows whether it is to be trusted, and counts its challenge if not.
+        """
+        limits = self.thresholds
+        return ScoreUpdate(
+            key, at, self.day_of(at), limits.half_life, weight=_FLAGGED * limits.suspect_at, codes=(code,)
+        )
 
     def annotate(self, key: str, at: float, code: str) -> ScoreUpdate:
         """Add a code to a visitor's score for operators to see; it has no consequence."""
@@ -238,12 +279,40 @@ class DecisionPolicy:
         is_new = score is None or score.identity == "person"
         return challenges_on(score, self.day_of(visit.at)) + is_new
 
+    def _reading_price(self, price: int, score: VisitorScore, codes: Collection[str]) -> tuple[int, bool]:
+        """
+        Return *price* as it is for how a suspect reads, and whether its order is one that people have.
+
+        *codes* are those of the evidence of this visit.
+        """
+        limits = self.thresholds
+        is_by_path = _is_judged_by_path_alone(score)
+        if is_by_path and ATTENDED in codes:
+            # Somebody reads in the order of a crawler, by hand: the first challenge again, and no other.
+            return 1, False
+        if is_by_path and _is_reader(score, codes):
+            return min(_READER_PRICE, limits.silent), True
+        if UNATTENDED in codes or UNTOUCHED in codes:
+            # Each challenge costs what the next one would cost somebody who uses its pages.
+            return price + 1, False
+        if is_by_path and _is_brisk(score, codes):
+            # The last challenge again and again, and no block: somebody may read fast, in any order.
+            return min(price, limits.silent + limits.challenges), False
+        return price, False
+
     def _silently(
-        self, visit: Visit, evidence: Sequence[Evidence], change: ScoreUpdate | None, after: VisitorScore, price: int
+        self,
+        visit: Visit,
+        evidence: Sequence[Evidence],
+        change: ScoreUpdate | None,
+        after: VisitorScore,
+        price: int,
+        *,
+        shown_at: float = _SHOWN_AT,
     ) -> Outcome:
         """Let a visitor with a challenge pass, for a few pages, until the script of the page has solved it."""
         limits = self.thresholds
-        if score_at(after, visit.at, limits.half_life) >= _SHOWN_AT * limits.suspect_at:
+        if score_at(after, visit.at, limits.half_life) >= shown_at * limits.suspect_at:
             return Outcome(Decision("challenge", tuple(evidence), change=change, price=price))
         if visit.kind == "page":
             change = change or self._blank(visit)
@@ -328,20 +397,23 @@ class DecisionPolicy:
         # A visitor flagged by the watch already has the challenge counted that it is about to get.
         if not silent and 0 < memory.today < _UNPAID_PAGES and _is_judged_by_path_alone(after):
             return Outcome(_passed(evidence, change))
-        if silent and _is_judged_by_path_alone(after) and any(one.code == ATTENDED for one in evidence):
-            # Somebody reads in the order of a crawler, by hand: the first challenge again, and no other.
-            price = 1
+        is_reader = False
+        if silent:
+            price, is_reader = self._reading_price(price, after, {one.code for one in evidence})
         if price > silent + limits.challenges:
             text = f"{_needed(silent + limits.challenges)} in one day. {why.text}"
             why = msgspec.structs.replace(why, code=TOO_MANY, text=text)
             return self._turn_away(visit, memory, (*evidence, why), why)
         if is_new:
-            change = msgspec.structs.replace(change or self._blank(visit), identity="suspect", challenged=True)
+            change = change or self._blank(visit)
+            # What a reader solves does not count, or it would be blocked as soon as there is any other evidence.
+            change = msgspec.structs.replace(change, identity="suspect", challenged=not is_reader)
         if visit.kind == "asset":
             # Images of a page that the visitor already has. A page cannot pass as an asset: see `Gate.correct`.
             return Outcome(_passed(evidence, change))
         if price <= silent and limits.suspects == "challenge":
-            return self._silently(visit, (*evidence, why), change, after, price)
+            shown_at = _SHOWN_TO_READER_AT if is_reader else _SHOWN_AT
+            return self._silently(visit, (*evidence, why), change, after, price, shown_at=shown_at)
         return Outcome(Decision(limits.suspects, (*evidence, why), change=change, price=price))
 
 
@@ -357,6 +429,25 @@ def _is_judged_by_path_alone(score: VisitorScore) -> bool:
         or (code == ISSUED_TO_ANOTHER and times <= _FEW_LINKS and len(score.reasons) > 1)
         for code, times in score.reasons
     )
+
+
+def _is_reader(score: VisitorScore, codes: Collection[str]) -> bool:
+    """
+    Tell whether the order of a suspect's pages is one that a person can have, by its score and by the evidence *codes*.
+
+    It turns page after page, unless its pages are not used as people use pages. Or it chooses links slowly, unless the
+    reports of its browser say that it does not use them by hand. Both only within the pages of one clearance.
+    """
+    if BEYOND_K2 in codes or UNTOUCHED in codes:
+        return False
+    ends = (TURNING,) if UNATTENDED in codes else (TURNING, UNHURRIED)
+    by_path = [code for code, _ in score.reasons if code.startswith(("path-", "window-"))]
+    return bool(by_path) and all(code.endswith(ends) for code in by_path)
+
+
+def _is_brisk(score: VisitorScore, codes: Collection[str]) -> bool:
+    """Tell whether a suspect is no faster than a person can be, and within the pages of one clearance."""
+    return BEYOND_K2 not in codes and any(code.endswith(BRISK) for code, _ in score.reasons)
 
 
 def _needed(most: int) -> str:

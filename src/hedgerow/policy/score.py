@@ -9,6 +9,8 @@ _MOST_REASONS = 8
 _LEAST = 1e-6
 _FRESH = 2.0
 """Seconds after a solved challenge in which no new one begins."""
+_FRESH_CHALLENGES = 2
+"""How many challenges of a day this holds for: nobody opens that many tabs again and again."""
 
 
 def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
@@ -58,7 +60,8 @@ def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorSco
 
 def _is_cleared_just_now(before: VisitorScore, change: ScoreUpdate) -> bool:
     """Tell whether the visitor was judged for what it did before it solved a challenge: many tabs open at once."""
-    is_fresh = before.challenges > 0 and not before.total and not before.reasons and before.identity == "person"
+    is_early = 0 < before.challenges <= _FRESH_CHALLENGES
+    is_fresh = is_early and not before.total and not before.reasons and before.identity == "person"
     return is_fresh and change.challenged and change.identity != "" and change.at - before.at < _FRESH
 
 

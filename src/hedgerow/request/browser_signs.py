@@ -48,13 +48,14 @@ class VisitorSigns:
     - *empty*, *glances*, *unloaded*: reports in a row without input, of pages that were left at a glance, and of pages
       without their files. *loads_files*: it has asked for such a file since the last report.
     - *reports*: the numbers of its last reports.
-    - *used*: bits that say of its last eight reported pages, the latest lowest, whether somebody used them.
+    - *used*: bits that say of its last eight reported pages, the latest lowest, whether somebody used them. *viewed*:
+      how many pages were reported that somebody could see.
     - *pointer*: sums over all movements of its mouse. *presses*: how often it was pressed.
     """
 
     __slots__ = (
         "at", "claimed", "detail", "empty", "given", "glances", "loads_files", "new_pages", "pages", "pointer",
-        "presses", "reports", "signs", "typed", "unloaded", "used",
+        "presses", "reports", "signs", "typed", "unloaded", "used", "viewed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -74,6 +75,7 @@ class VisitorSigns:
         self.pointer: tuple[int, ...] = ()
         self.presses = 0
         self.used = 0
+        self.viewed = 0
 
     def set(self, code: str, *, holds: bool) -> None:
         """Record whether a sign holds now."""
@@ -90,11 +92,17 @@ class VisitorSigns:
     def note_use(self, *, is_used: bool) -> None:
         """Record whether somebody used a page, by its report."""
         self.used = self.used << 1 & _LAST_REPORTS | is_used
+        self.viewed += 1
 
     @property
     def is_attended(self) -> bool:
         """Whether somebody used most of the last pages, and no sign of a driven browser holds."""
         return not self.signs and self.used.bit_count() >= _USED_REPORTS
+
+    @property
+    def is_unattended(self) -> bool:
+        """Whether enough pages were reported to tell, and nobody used most of them."""
+        return self.viewed >= _USED_REPORTS and self.used.bit_count() < _USED_REPORTS
 
     def open(self, page: int) -> bool:
         """Record that the visitor requests a page; return whether it is none of the last pages."""

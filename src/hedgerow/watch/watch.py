@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from typing import Literal
 
-from hedgerow.core.decision import JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
+from hedgerow.core.decision import BRISK, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
@@ -26,7 +26,7 @@ from hedgerow.watch.models.panel import Panel, PanelRecord
 from hedgerow.watch.rotating_addresses import RotatingAddresses
 from hedgerow.watch.session_store import PendingSession, SnapshotChanges, SqliteSessions, WatchSnapshot
 from hedgerow.watch.sessions.lru import LruDict
-from hedgerow.watch.sessions.path import PathLengths, PathSession, path_sessions, step_of
+from hedgerow.watch.sessions.path import PathLengths, PathSession, Reader, path_sessions, step_of
 from hedgerow.watch.sessions.window import SessionWindow, WindowLengths, access_of, session_windows
 
 log = logging.getLogger(__name__)
@@ -234,9 +234,15 @@ class Watch:
         self.found[identity if what == "path" else f"{what}-{identity}"] += 1
         # A program cannot show that it is a person. What it may do is another detector's business.
         response = "record" if BY_PROGRAM in visit.anomalies else response
-        if identity != "person":
+        reader = self._reader(visit.visitor)
+        is_usual = reader in {"turning", "unhurried"}
+        if identity != "person" and is_usual and response == "challenge":
+            self.update_score(self.policy.flag_reader(visit.visitor, visit.at, f"{what}-{reader}"))
+        elif identity != "person":
             self._report(visit.visitor, visit.at, identity, f"{what}-{identity}", response)
-        elif response == "challenge" and judgement.nearness >= _MIN_NEARNESS:
+            if reader == "brisk":
+                self.update_score(self.policy.annotate(visit.visitor, visit.at, what + BRISK))
+        elif response == "challenge" and judgement.nearness >= _MIN_NEARNESS and not is_usual:
             share = _SHARE_BELOW * judgement.nearness**2
             self.update_score(self.policy.flag(visit.visitor, visit.at, "suspect", what + DOUBTFUL, share=share))
         elif visit.visitor.startswith(CLEARANCE) and (
@@ -244,6 +250,13 @@ class Watch:
         ):
             # Above k2 this decides: see `detectors.containment`.
             self.update_score(self.policy.annotate(visit.visitor, visit.at, JUDGED_PERSON))
+
+    def _reader(self, visitor: str) -> Reader:
+        """Tell how a person can have taken the steps of a visitor who is one browser; else ""."""
+        session = self._sessions.get(visitor)
+        if session is None or session.path is None or not visitor.startswith((CLEARANCE, ACCOUNT)):
+            return ""
+        return session.path.reader
 
     def _report(self, visitor: str, at: float, identity: Identity, code: str, response: Response) -> None:
         if response == "challenge":

@@ -153,7 +153,41 @@ def visit(**more):
     ],
 )
 def test_the_parent_of_a_step_is_that_of_the_marker_or_the_referrer(more, host, parent):
-    assert step_of(visit(**more), host) == (5.0, page_digest("/a?x=1"), parent)
+    assert step_of(visit(**more), host) == (5.0, page_digest("/a?x=1"), parent, False)
+
+
+def test_the_mark_says_that_a_step_goes_to_the_next_page():
+    step = step_of(visit(marker=Marker("sequence", b"v", b"parent", "t")))
+    assert step == (5.0, page_digest("/a?x=1"), b"parent", True)
+
+
+def steps(size: int, gap: float, *, in_sequence: int) -> PathSession:
+    session = PathSession()
+    for number in range(size):
+        session.add(number * gap, f"/{number}", f"/{number - 1}", 0 < number <= in_sequence)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("gap", "in_sequence", "reader"),
+    [
+        (1.0, 19, "turning"), (0.4, 16, "turning"), (0.3, 19, ""), (1.0, 14, "brisk"), (3.9, 0, "brisk"),
+        (4.0, 0, "unhurried"),
+        (9.0, 19, "turning"),
+    ],
+)  # fmt: skip
+def test_people_turn_pages_or_take_their_time(gap, in_sequence, reader):
+    session = steps(20, gap, in_sequence=in_sequence)
+    assert session.reader == reader
+    restored = PathSession.from_bytes(session.to_bytes())
+    assert restored is not None
+    assert (restored.reader, restored.in_sequence) == (reader, in_sequence)
+
+
+def test_a_new_session_begins_without_the_steps_of_the_last():
+    session = steps(60, 1.0, in_sequence=59)
+    session.add(100.0, "/other", None)
+    assert (session.in_sequence, session.reader) == (0, "")
 
 
 @pytest.mark.parametrize("kind", ["asset", "call", "prefetch"])

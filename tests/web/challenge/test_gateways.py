@@ -224,3 +224,48 @@ def test_who_reads_every_image_and_drops_clearances_gets_150_pages_a_day(client)
             used = 0
     assert images >= 3
     assert 100 < pages <= 150
+
+
+@pytest.mark.parametrize("each", [1, 9, 30])
+def test_in_a_whole_day_too(client, each):
+    """It asks every two minutes, from midnight on, so that the count of its address could fade meanwhile."""
+    client.clock.now += -client.clock.now % 86_400
+    crawler, got, used = Browser(client), 0, 0
+    for number in range(720):
+        client.clock.now += 115
+        page = crawler.read(name(number))
+        if page.status != 200 and hidden(page.body):
+            asked = post(crawler, "choose", {"ticket": hidden(page.body)["ticket"], "kind": "image"})
+            answer(crawler, asked, ANSWER)
+        got += page.status == 200
+        used += page.status == 200
+        if used == each:
+            crawler.cookies.clear()
+            used = 0
+    assert 80 < got <= 150
+
+
+# ---- People who read a lot
+
+
+def test_who_has_a_clearance_does_not_pay_for_the_pages_of_its_address(client):
+    """Somebody reads 200 pages, and has to earn the clearance again."""
+    person, gate = Browser(client), client.site.app.gate
+    for number in range(200):
+        assert person.read(name(number)).status == 200
+    gate.state.update_score(gate.engine.policy.flag(person.key, client.clock.now, "suspect", "campaign"))
+    before = person.tasks
+    assert [person.read(name(number)).status for number in range(30)] == [200] * 30
+    assert person.tasks == before + 1
+
+
+@pytest.mark.parametrize("wait", [0, 86_500])
+def test_a_household_goes_on_after_two_hundred_pages_with_one_clearance(client, wait):
+    """In a private window, and on the next day, when the clearance has ended."""
+    person = Browser(client)
+    for number in range(200):
+        person.read(name(number))
+    client.clock.now += wait
+    private = Browser(client)
+    assert [private.read(name(number)).status for number in range(40)] == [200] * 40
+    assert private.tasks == 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import cache
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -68,10 +68,18 @@ _STRAYS = frozenset({_STRAY, _SAME_STRAY})
 _DIGEST = 3
 # A step: seconds since the previous step; number of its page, in order of first visits; number of its parent page.
 _STEP = struct.Struct("<fBB")
-_HEAD = struct.Struct(f"<BHBd{_DIGEST}s")
-_VERSION = 3
+_HEAD = struct.Struct(f"<BHBBd{_DIGEST}s")
+_VERSION = 4
 _MAX_SIDE_REQUESTS = 65_535
+# Of readers, see `PathSession.reader`. Chosen by hand.
+_IN_SEQUENCE = 0.8
+_HUMAN_PACE = 0.4
+_UNHURRIED_PACE = 4.0
 _MAX_GAP = 1e30
+
+
+Reader = Literal["", "brisk", "turning", "unhurried"]
+"""How a person can have taken the steps of a session: see `PathSession.reader`."""
 
 
 def find_record(records: bytes, key: bytes, width: int) -> int:
@@ -83,11 +91,16 @@ def find_record(records: bytes, key: bytes, width: int) -> int:
 
 
 class Step(NamedTuple):
-    """One page visit of a path. *parent* is None if the page that led here is unknown."""
+    """
+    One page visit of a path. *parent* is None if the page that led here is unknown.
+
+    *in_sequence*: the link there named it the next or the previous page.
+    """
 
     at: float
     page: bytes
     parent: bytes | None
+    in_sequence: bool = False
 
 
 def step_of(visit: Visit, host: str = "") -> Step | None:
@@ -100,8 +113,8 @@ def step_of(visit: Visit, host: str = "") -> Step | None:
     marker = visit.marker
     if visit.kind != "page" or visit.prefetch or (marker is not None and marker.kind in HIDDEN_KINDS):
         return None
-    if marker is not None and marker.kind in {"page", "form", "frame"}:
-        return Step(visit.at, page_digest(visit.target), marker.parent)
+    if marker is not None and marker.kind != "visitor":
+        return Step(visit.at, page_digest(visit.target), marker.parent, marker.kind == "sequence")
     parent = None
     _, separator, rest = visit.referrer.partition("://")
     if separator:
@@ -136,6 +149,8 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     """Time of the last step; 0 if there is none."""
     side_requests: int = 0
     """Requests that are not steps: assets, API calls and prefetches."""
+    in_sequence: int = 0
+    """Steps by links to a next or a previous page."""
 
     @property
     def size(self) -> int:
@@ -145,10 +160,17 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     def full(self) -> bool:
         return len(self._steps) >= self.lengths.long * _STEP.size
 
-    def add(self, at: float, page: bytes | str, parent: bytes | str | None) -> None:
+    def add(
+        self,
+        at: float,
+        page: bytes | str,
+        parent: bytes | str | None,
+        in_sequence: bool = False,
+    ) -> None:
         """Add a step. Pages are given as digest or as target."""
         if self.full:
             self.clear()
+        self.in_sequence += in_sequence
         number, stray = _ENTRY, b""
         if parent is not None:
             stray = (parent if isinstance(parent, bytes) else page_digest(parent))[-_DIGEST:]
@@ -178,7 +200,26 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
     def clear(self) -> None:
         self._digests = self._steps = self._last_stray = b""
         self.latest = 0.0
-        self.side_requests = 0
+        self.side_requests = self.in_sequence = 0
+
+    @property
+    def reader(self) -> Reader:
+        """
+        Whether a person can have taken these steps, whatever their order is.
+
+        "turning": four of five were by links to the next or the previous page, so their order is that of the site. Most
+        took 0.4 seconds or more. "unhurried": most took four seconds or more, in which a person can choose a link.
+        "brisk": most took 0.4 seconds or more.
+        """
+        if not self._steps:
+            return ""
+        gaps = sorted(gap for gap, _, _ in _STEP.iter_unpack(self._steps[_STEP.size :])) or [0.0]
+        middle = gaps[len(gaps) // 2]
+        if middle < _HUMAN_PACE:
+            return ""
+        if self.in_sequence >= _IN_SEQUENCE * (self.size - 1):
+            return "turning"
+        return "unhurried" if middle >= _UNHURRIED_PACE else "brisk"
 
     def features(self) -> tuple[float, ...]:
         """Return PathMarker's six features of the steps so far."""
@@ -222,7 +263,9 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         )
 
     def to_bytes(self) -> bytes:
-        head = _HEAD.pack(_VERSION, self.side_requests, self.size, self.latest, self._last_stray)
+        head = _HEAD.pack(
+            _VERSION, self.side_requests, self.size, self.in_sequence, self.latest, self._last_stray
+        )  # fmt: skip
         return head + self._steps + self._digests
 
     @classmethod
@@ -230,7 +273,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         """Return the session in *data*, or None if *data* is not a valid session."""
         if len(data) < _HEAD.size:
             return None
-        version, side_requests, size, latest, last_stray = _HEAD.unpack_from(data)
+        version, side_requests, size, in_sequence, latest, last_stray = _HEAD.unpack_from(data)
         digests_at = _HEAD.size + size * _STEP.size
         steps = data[_HEAD.size : digests_at]
         numbers, parents = steps[4 :: _STEP.size], steps[5 :: _STEP.size]
@@ -242,7 +285,7 @@ class PathSession(msgspec.Struct, gc=False, eq=False):
         session = cls()
         session._last_stray = last_stray if parents and parents[-1] in _STRAYS else b""
         session._steps, session._digests = steps, data[digests_at:]
-        session.latest, session.side_requests = latest, side_requests
+        session.latest, session.side_requests, session.in_sequence = latest, side_requests, in_sequence
         return session
 
     def _number(self, digest: bytes) -> int:

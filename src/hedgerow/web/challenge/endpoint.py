@@ -21,7 +21,7 @@ from hedgerow.challenge.interfaces import CAPTCHAS, ChallengeFailure, ChallengeH
 from hedgerow.challenge.prices import ClearancePrice, is_sold_out, wants_captcha
 from hedgerow.challenge.protocol import Challenges, Failed, Issued, Solved, Ticket, Unconfirmed
 from hedgerow.challenge.redirect_target import HOME
-from hedgerow.core.decision import ATTENDED, Decision
+from hedgerow.core.decision import Decision
 from hedgerow.core.visit import Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.markers.token import TokenCodecs
@@ -86,16 +86,11 @@ class _Request(msgspec.Struct, frozen=True):
         return self.decision.action == "challenge" or self.decision.owes
 
     @property
-    def steps(self) -> int:
-        """How often the price has risen. What many pages cost is not asked of who reads them by hand."""
-        return 0 if any(one.code == ATTENDED for one in self.decision.evidence) else self.price.steps
-
-    @property
     def suspicion(self) -> float:
         """How hard a calculation is: it follows the evidence, and grows with each challenge of visitor and address."""
         weight = sum(evidence.weight for evidence in self.decision.evidence) if not self.decision.owes else 0.0
         # 1.0 stands for four times as much work.
-        return max(weight, float(self.decision.price)) + self.steps / 2
+        return max(weight, float(self.decision.price)) + self.price.steps / 2
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -165,7 +160,7 @@ class ChallengeEndpoint:
         for pool in self._pools.values():
             pool.start()
         request = _Request(visit, decision, preferences, await self.hooks.price(visit))
-        if is_sold_out(request.steps) or not self._kinds(request):
+        if is_sold_out(request.price.steps) or not self._kinds(request):
             return pages.blocked(preferences)
         form, lost = await self._form(visit, by_name, receive) if visit.method == "POST" else (None, False)
         ticket = self._challenges.ticket(visit, request.suspicion, form=form, lost=lost)
@@ -174,7 +169,7 @@ class ChallengeEndpoint:
     def _kinds(self, request: _Request) -> tuple[ChallengeKind, ...]:
         """Return the kinds of challenges that the visitor can choose from: no calculation once it is too cheap."""
         kinds = self._own.kinds
-        is_late = request.decision.price > _MAX_WORK_PRICE or wants_captcha(request.steps)
+        is_late = request.decision.price > _MAX_WORK_PRICE or wants_captcha(request.price.steps)
         if is_late and any(kind != "work" for kind in kinds):
             kinds = tuple(kind for kind in kinds if kind != "work")
         return tuple(kind for kind in kinds if kind not in CAPTCHAS) if self._guessed_too_often(request) else kinds

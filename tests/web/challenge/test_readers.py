@@ -1,0 +1,193 @@
+"""People and crawlers with a clearance who report nothing about how they use pages, as with `Sec-GPC`."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from random import Random
+
+import pytest
+
+from driving import Answer, Application, Client, without_bait
+from hedgerow.core.state import CLEARANCE
+
+from .test_silent import FAST, HEADERS, SCRIPT, Browser, name
+
+PAGES = 400
+_NEXT = re.compile(rb'<a href="([^"]+)">Next</a>')
+_LINK = re.compile(rb'<a href="([^"]+)">')
+
+
+def page(number: int) -> bytes:
+    """A page of a manual, with a link to the next one and to twelve others, of which each page names others."""
+    others = Random(number).sample(range(PAGES), 12)
+    links = "".join(f'<p>See <a href="{name(other)}">page {name(other)}</a>.</p>' for other in others)
+    following = f'<a href="{name(number + 1)}">Next</a>' if number + 1 < PAGES else ""
+    return f"<!DOCTYPE html><html><head><title>A</title></head><body>{links}<p>{following}</p></body></html>".encode()
+
+
+_BODIES = {name(number): page(number) for number in range(PAGES)}
+
+
+def site(settings: str = "") -> Client:
+    """The manual, with the watch that comes with Hedgerow. It sees each visit at once."""
+
+    def react(scope: dict[str, object]) -> dict[str, object]:
+        return {"chunks": (_BODIES[str(scope["path"])],)}
+
+    client = Client(Application(react=react), FAST + settings, silent=True)
+    watch = client.site.watch
+    assert watch is not None
+    client.site.app.gate.on_decision = watch.watch.see
+    return client
+
+
+class Reader(Browser):
+    """Reads at a pace between two numbers of seconds per page, and sends no reports."""
+
+    def __init__(self, client: Client, pace: tuple[float, float]) -> None:
+        super().__init__(client)
+        self._pace, self._dice, self._here = pace, Random(1), ""
+        self.statuses: list[int] = []
+        self.body = b""
+        self.open(name(0))
+
+    def open(self, target: str) -> Answer:
+        self.client.clock.now += self._dice.uniform(*self._pace)
+        sent = {**HEADERS, "sec-gpc": "1"}
+        if self._here:
+            sent |= {"referer": "http://example.org" + self._here, "sec-fetch-site": "same-origin"}
+        if self.cookies:
+            sent["cookie"] = "; ".join(f"{key}={value}" for key, value in self.cookies.items())
+        answer = self.client.get(target, peer=self.address, headers=sent)
+        self.statuses.append(answer.status)
+        if answer.status == 200:
+            self._here, self.body = target.partition("?")[0], answer.body
+            if SCRIPT.search(answer.body):
+                self.clear()
+        return answer
+
+    def turn(self) -> None:
+        link = _NEXT.search(without_bait(self.body))
+        assert link is not None
+        self.open(unescape(link[1].decode()))
+
+    def crawl(self) -> None:
+        """Open any link of the page."""
+        links = [unescape(link.decode()) for link in _LINK.findall(without_bait(self.body))]
+        self.open(self._dice.choice(links))
+
+
+@pytest.mark.parametrize("pace", [(0.5, 1.5), (1.5, 3.5), (3.0, 8.0), (6.0, 14.0)])
+def test_who_turns_page_after_page_reads_a_whole_manual(pace):
+    reader = Reader(site(), pace)
+    for _ in range(200):
+        reader.turn()
+    assert set(reader.statuses) == {200}
+    visitors = {entry.visit.visitor for entry in reader.client.entries if entry.visit.kind == "page"}
+    assert len([one for one in visitors if one.startswith(CLEARANCE)]) == 1
+    assert reader.tasks > 5, "the watch takes it for a crawler all the time, and it solves silently"
+
+
+def test_what_a_reader_solved_is_not_held_against_it():
+    """Or a visible challenge or a block would follow at the first other evidence."""
+    reader = Reader(site(), (0.5, 1.5))
+    for _ in range(100):
+        reader.turn()
+    gate, now = reader.client.site.app.gate, reader.client.clock.now
+    gate.state.update_score(gate.engine.policy.flag(reader.key, now, "suspect", "campaign"))
+    reader.turn()
+    decision = [entry.decision for entry in reader.client.entries if entry.visit.kind == "page"][-1]
+    assert (reader.statuses[-1], decision.owes, decision.price) == (200, True, 1)
+
+
+@pytest.mark.parametrize("pace", [(0.05, 0.2), (0.5, 1.5), (1.5, 3.0)])
+def test_who_opens_any_links_as_fast_is_stopped(pace):
+    crawler = Reader(site(), pace)
+    for _ in range(120):
+        crawler.crawl()
+    assert 30 <= crawler.statuses.index(403) <= 80
+
+
+def test_who_turns_pages_faster_than_anybody_reads_is_stopped():
+    crawler = Reader(site(), (0.05, 0.2))
+    for _ in range(120):
+        crawler.turn()
+    assert 30 <= crawler.statuses.index(403) <= 80
+
+
+def test_who_chooses_links_slowly_is_not_stopped_for_the_order_of_pages():
+    reader = Reader(site(), (4.2, 9.0))
+    for _ in range(200):
+        reader.crawl()
+    assert set(reader.statuses) == {200}
+
+
+def test_beyond_k2_the_order_counts():
+    reader = Reader(site("[containment]\nk2 = 80\n"), (0.5, 1.5))
+    for _ in range(200):
+        reader.turn()
+    assert 80 < reader.statuses.index(403) < 160
+
+
+# ---- Challenges that nobody answers
+
+
+def shown(client: Client) -> Browser:
+    """A browser that sees a challenge for each page."""
+    crawler, gate = Browser(client), client.site.app.gate
+    crawler.read("/")
+    crawler.read("/a")
+    for _ in range(4):
+        gate.state.update_score(gate.engine.policy.flag(crawler.key, client.clock.now, "suspect", "campaign"))
+        crawler.clear()
+        client.clock.now += 5
+    gate.state.update_score(gate.engine.policy.flag(crawler.key, client.clock.now, "suspect", "campaign"))
+    crawler.scripts = False
+    return crawler
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(Application(), FAST + "[watch]\nenabled = false\n", silent=True)
+
+
+def test_who_asks_on_and_answers_nothing_is_blocked(client):
+    crawler, texts = shown(client), []
+    for number in range(60):
+        client.clock.now += 7
+        crawler.read(name(number))
+        texts.append(client.entries[-1].decision.code)
+    # A few more than 30, because what was shown first has faded a little.
+    assert texts[:30] == ["suspect"] * 30
+    assert texts[35:] == ["too-many-challenges"] * 25
+    assert "answered none" in client.entries[-1].decision.evidence[0].text
+
+
+def test_sixty_tabs_at_once_are_no_reason(client):
+    person = shown(client)
+    for _ in range(5):
+        client.clock.now += 60
+        for number in range(60):
+            client.clock.now += 0.2
+            person.ask(name(number))
+    assert {entry.decision.action for entry in client.entries[-300:]} == {"challenge"}
+
+
+@pytest.mark.parametrize(("failure", "action"), [("expired", "challenge"), ("tampered", "refuse")])
+def test_who_answers_late_is_still_there_and_rubbish_is_no_answer(client, failure, action):
+    person, gate = shown(client), client.site.app.gate
+    for number in range(60):
+        client.clock.now += 7
+        person.read(name(number))
+        if number % 20 == 19:
+            gate.failed(client.entries[-1].visit, failure, "image", client.clock.now)
+    assert client.entries[-1].decision.action == action
+
+
+def test_an_address_is_not_blocked_for_challenges_that_nobody_answers(client):
+    """Many people may see one there, and each goes away."""
+    for number in range(100):
+        client.clock.now += 20
+        Browser(client, scripts=False).read(name(number))
+    assert client.entries[-1].decision.action == "challenge"
