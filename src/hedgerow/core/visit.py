@@ -28,8 +28,18 @@ Outcome of checking a visitor's claim to be a known bot: no claim, still being c
 BY_SCRIPT = "by-script"
 """Code in `anomalies` for a page that a script requested, as an endless list does to load its next part."""
 
+FORM = "form"
+"""Code in `anomalies` for a form that a browser window sends. If it is answered with a page, that was read."""
+
 NO_NAVIGATION = "no-navigation"
 """Code in `anomalies` for a hidden link that the browser fetched without showing it: for a script, as an image."""
+
+ELSEWHERE = "elsewhere"
+"""
+Code in `anomalies` for a request that another site made the browser send, without a click: see `core.request_kind`.
+
+Such requests count apart from the visitor's own, and nothing that they do is held against anybody.
+"""
 
 UNMARKED_SITE = "unmarked-site"
 """Code in `anomalies` for a visit at a time in which no links were marked, because the site only observed."""
@@ -82,6 +92,7 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     - *anomalies*: codes of what is unusual about the request's headers, bot claim or clearance.
     - *fingerprint*: the TLS fingerprint that a trusted proxy reports.
     - *old_http*: a log line says HTTP/1.0. For a live request this is one of *anomalies*.
+    - *holder*: whose pages of the day these are, if the account may be invented: its clearance, or else *prefix*.
     - *status*: 0 until the response is known. The engine never reads it: a live decision and a replay must agree.
     """
 
@@ -109,6 +120,12 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     anomalies: tuple[str, ...] = ()
     fingerprint: str = ""
     old_http: bool = False
+    holder: str = ""
+
+    @property
+    def reader(self) -> str:
+        """The key under which the pages of a day count."""
+        return self.holder or self.visitor
 
     @property
     def referring_target(self) -> str:
@@ -130,3 +147,17 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     def is_page_unknown(self) -> bool:
         """Whether nothing but a tampered marker says which page was meant, as in an opaque address."""
         return self.tampered and self.raw_target in {"", self.target}
+
+
+_READING = frozenset({"GET", "HEAD"})
+
+
+def is_fetched(visit: Visit) -> bool:
+    """
+    Return whether a page counts apart from those that are read: one for a script, or a prefetched one.
+
+    A script may send anything and be answered with a page.
+    """
+    if visit.method not in _READING:
+        return FORM not in visit.anomalies
+    return BY_SCRIPT in visit.anomalies or visit.kind == "prefetch"

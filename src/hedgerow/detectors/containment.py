@@ -8,6 +8,10 @@ crawler pays for its clearance again and again. Where no model has judged, the c
 each k2 pages, which a browser does by itself. Where a rate is set, all this holds only while the site is busy. Programs
 are not contained: other rules hold for them.
 
+What scripts fetch counts apart, because a page may fetch all its links. So do prefetched pages, and what other sites
+make a browser load. None of these uses up the pages that a visitor may read. They have limits of their own, or a
+crawler could say that it is a script.
+
 A gateway is an address of several people, such as a school. For each clearance that is held there side by side with
 others, the address may have another k1 pages without one. A crawler gains nothing by this: with each of these
 clearances it may read more pages anyway.
@@ -28,7 +32,7 @@ from hedgerow.core.daily_limits import K1, K2, DailyLimits
 from hedgerow.core.decision import JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, Visit, is_fetched
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -45,10 +49,27 @@ _K1 = EvidenceCode(
 )  # fmt: skip
 _SCRIPTED = EvidenceCode(
     "containment-scripts", "k1-scripts", 1.0, "More than {limit} pages today for scripts, without a clearance.",
-    "More than twice `k1` pages today from one address for what says that it is a script. Declined with 429; nobody is "
-    "blocked. Pages that scripts fetch do not count for `k1`.",
+    "More than twice `k1` pages today from one address that were prefetched, or fetched by what says that it is a "
+    "script. Declined with 429; nobody is blocked. These pages do not count for `k1`.",
 )  # fmt: skip
 _SCRIPTS = 2
+_NETWORK = EvidenceCode(
+    "containment", "k1-network", 1.0, "More than {limit} pages today without a clearance from this network.",
+    "More than ten times `k1` pages today from one IPv6 network (/48), by visitors without a clearance; more for each "
+    "clearance that is held there. Challenged; nobody is blocked.",
+)  # fmt: skip
+_ADDRESSES = 10
+_ELSEWHERE = EvidenceCode(
+    "containment-scripts", "k1-elsewhere", 1.0, "Other sites have led to more than {limit} pages today.",
+    "More than `k1` pages today that other sites made the browsers of one address load, without a clearance. Declined "
+    "with 429; nobody is blocked. Such pages count for nothing else.",
+)  # fmt: skip
+_SCRIPTED_K2 = EvidenceCode(
+    "containment-scripts", "k2-scripts", 1.0, "More than {limit} pages today for scripts.",
+    "More than five times `k2` such pages today by the holder of one clearance. Declined with 429; nobody is blocked. "
+    "Parts of pages do not count, and these pages do not count for `k2`.",
+)  # fmt: skip
+_SCRIPTS_OF_HOLDER = 5
 _K2 = EvidenceCode(
     "containment", "k2", 1.0, "Another {limit} pages today.",
     "Another `k2` pages today by the holder of one clearance. It has to be earned again.",
@@ -123,25 +144,38 @@ class ContainmentDetector:
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         if reply.site_rate < self._above_rate:
             return ()
-        if visit.kind not in {"page", "call"} or visit.visitor.startswith(ACCOUNT):
+        if visit.kind == "asset" or visit.reader.startswith(ACCOUNT):
             return ()
-        if visit.visitor != visit.prefix:
-            if BY_SCRIPT in visit.anomalies or visit.kind == "call":
-                return ()
-            k2 = self._own_k2 or self._limits.k2
-            if reply.today <= k2 or reply.today % k2 != 1:
-                return ()
-            return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
-        is_script = BY_SCRIPT in visit.anomalies
+        is_script, is_elsewhere = is_fetched(visit), ELSEWHERE in visit.anomalies
+        if is_elsewhere and visit.kind == "call":
+            return ()
+        if visit.reader != visit.prefix:
+            return self._cleared(visit, reply, apart=is_script or is_elsewhere)
+        if is_elsewhere:
+            limit = self._k1 * (1 + reply.held)
+            return (_ELSEWHERE.evidence(limit=limit),) if reply.today > limit else ()
         limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
-        # A form, or a call of a script, does not count. Once the pages are used up, it is not served either.
+        most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
+        if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
+            return (_NETWORK.evidence(limit=most),)
+        # A call does not count. Once the pages are used up, it is not served either.
         if reply.today + (visit.kind == "call") <= limit or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
             return ()
         return ((_SCRIPTED if is_script else _K1).evidence(limit=limit),)
 
+    def _cleared(self, visit: Visit, reply: StateReply, *, apart: bool) -> Sequence[Evidence]:
+        """Judge the holder of a clearance; *apart*: scripts or other sites asked for the page."""
+        k2 = self._own_k2 or self._limits.k2
+        if apart:
+            limit = _SCRIPTS_OF_HOLDER * k2
+            return (_SCRIPTED_K2.evidence(limit=limit),) if reply.today + (visit.kind == "call") > limit else ()
+        if visit.kind == "call" or reply.today <= k2 or reply.today % k2 != 1:
+            return ()
+        return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
+
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
-        return reply.today >= self._k1 and visit.visitor == visit.prefix
+        return reply.today >= self._k1 and visit.reader == visit.prefix
 
 
 def _is_judged_a_person(score: VisitorScore | None) -> bool:
@@ -172,7 +206,7 @@ DETECTOR = DetectorSpec(
         EvidenceGroup("containment", PolicyRule("challenge", 0.0)),
         EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
     ),
-    codes=(_K1, _K2, _K2_PERSON, _SCRIPTED),
+    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _SCRIPTED, _SCRIPTED_K2, _ELSEWHERE),
     build=_build,
     enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",
