@@ -55,7 +55,7 @@ def test_a_visit_has_all_that_the_request_says():
         "referrer": "http://example.org/a", "origin": "same", "prefetch": True, "bot": "b",
         "marker": SEAL.unseal(TOKEN), "status": 0, "raw_target": "", "tampered": False, "linked": (),
         "claim": "", "proof": "", "anomalies": ("no-accept", "no-language"), "fingerprint": "",
-        "old_http": False, "holder": "",
+        "old_http": False,
     }  # fmt: skip
 
 

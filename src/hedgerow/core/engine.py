@@ -91,8 +91,8 @@ class Engine:
         elif is_fetched(visit):
             # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.
             daily = visit.reader + "/scripts"
-        elif visit.holder:
-            daily = visit.holder
+        elif visit.account:
+            daily = visit.reader
         if listed:
             # And so does what a listed visitor reads: it begins with nothing when its entry ends.
             visitor = prefix = visitor + "/listed"

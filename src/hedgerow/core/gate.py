@@ -273,7 +273,7 @@ class Gate:
             self.state.update_score(msgspec.structs.replace(change, challenged=True) if is_new else change)
         self._raise_price(visit, 1)
         if visit.reader == visit.prefix:
-            query = msgspec.structs.replace(self.engine.question(visit), kind="asset", daily=visit.holder, apart="")
+            query = msgspec.structs.replace(self.engine.question(visit), kind="asset", daily=visit.reader, apart="")
             await self._ask(query, "page")
             if ":" in visit.prefix:
                 await self._ask(self._network_query(visit, "asset"), "page")

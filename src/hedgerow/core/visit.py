@@ -31,6 +31,9 @@ BY_SCRIPT = "by-script"
 FORM = "form"
 """Code in `anomalies` for a form that a browser window sends. If it is answered with a page, that was read."""
 
+READ_BY = "read-by:"
+"""The start of a code in `anomalies` for an account that may be invented: see `Visit.reader`, which follows."""
+
 NO_NAVIGATION = "no-navigation"
 """Code in `anomalies` for a hidden link that the browser fetched without showing it: for a script, as an image."""
 
@@ -92,7 +95,6 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     - *anomalies*: codes of what is unusual about the request's headers, bot claim or clearance.
     - *fingerprint*: the TLS fingerprint that a trusted proxy reports.
     - *old_http*: a log line says HTTP/1.0. For a live request this is one of *anomalies*.
-    - *holder*: whose pages of the day these are, if the account may be invented: its clearance, or else *prefix*.
     - *status*: 0 until the response is known. The engine never reads it: a live decision and a replay must agree.
     """
 
@@ -120,12 +122,19 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     anomalies: tuple[str, ...] = ()
     fingerprint: str = ""
     old_http: bool = False
-    holder: str = ""
 
     @property
     def reader(self) -> str:
-        """The key under which the pages of a day count."""
-        return self.holder or self.visitor
+        """
+        The key under which the pages of a day count: the visitor's own.
+
+        Anybody can invent the session cookie of an account. Then it is that of the clearance or the address.
+        """
+        if self.account:
+            for code in self.anomalies:
+                if code.startswith(READ_BY):
+                    return code.removeprefix(READ_BY)
+        return self.visitor
 
     @property
     def referring_target(self) -> str:

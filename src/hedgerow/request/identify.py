@@ -31,6 +31,7 @@ from hedgerow.core.visit import (
     FORM,
     HIDDEN_KINDS,
     NO_NAVIGATION,
+    READ_BY,
     WRONG_COOKIE,
     Kind,
     Marker,
@@ -81,6 +82,7 @@ class Identifier:
         tokens: TokenCodecs,
         prefix: str,
         clearances: Clearances | None = None,
+        never_opaque: Callable[[str], bool] | None = None,
     ) -> None:
         self._proxies = proxies or Proxies()
         self._has_proxies = bool(self._proxies)
@@ -91,6 +93,7 @@ class Identifier:
         self._codecs = tokens
         self._prefix = prefix
         self._clearances = clearances
+        self._never_opaque = never_opaque
         self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
 
     def trusts(self, peer: str) -> bool:
@@ -140,6 +143,7 @@ class Identifier:
         asked = target
         target, marker, tampered = self.unmark(asked, host)
         account, is_proven = self._account(headers, asked, target, trusted) if self._has_accounts else ("", True)
+        anomalies += () if is_proven else (READ_BY + prefix,)
         target_kind = kind_of(method, target)
         referrer = fields.get(b"referer", b"").decode("latin-1")
         origin = origin or origin_of_referrer(referrer, host)
@@ -169,9 +173,8 @@ class Identifier:
             self._referrer(referrer, host), origin, prefetch, bot, marker, 0,
             asked if asked != target else "", tampered,
             linked, claim, proof, anomalies + bot_signs if bot_signs else anomalies, fingerprint,
-            False, prefix if account and not is_proven else "",
         )  # fmt: skip
-        if self._clearances is not None and (not account or visit.holder) and CLEARANCE_COOKIE in cookie:
+        if self._clearances is not None and (not account or not is_proven) and CLEARANCE_COOKIE in cookie:
             visit = self._cleared(visit, fields, self._clearances, scheme)
         return visit, trusted
 
@@ -185,7 +188,8 @@ class Identifier:
                 for name, value in headers
             ]
         account = self._accounts.proven(headers, trusted=trusted)
-        return (account, True) if account else (self._accounts.claimed(headers), False)
+        claimed = "" if account else self._accounts.claimed(headers)
+        return account or claimed, not claimed
 
     @staticmethod
     def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances, scheme: str) -> Visit:
@@ -194,7 +198,10 @@ class Identifier:
         language = fields.get(b"accept-language", b"").decode("latin-1")
         status = clearances.check(value, visit, visit.at, language=language)
         if visit.account:
-            return msgspec.structs.replace(visit, holder=status.visitor) if status.counts else visit
+            if not status.counts:
+                return visit
+            others = [code for code in visit.anomalies if not code.startswith(READ_BY)]
+            return msgspec.structs.replace(visit, anomalies=(*others, READ_BY + status.visitor))
         return msgspec.structs.replace(
             visit,
             visitor=status.visitor if status.counts else visit.visitor,
@@ -224,7 +231,7 @@ class Identifier:
                 return asked, None, True
             if marker.kind in HIDDEN_KINDS:
                 return asked, marker, False
-            if not marker.target.startswith("/"):
+            if not marker.target.startswith("/") or (self._never_opaque and self._never_opaque(marker.target)):
                 return asked, None, True
             if not question:
                 return marker.target, marker, False
