@@ -16,7 +16,8 @@ from .browsers import FAST
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 X = base64.urlsafe_b64encode(KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).rstrip(b"=").decode()
-OWN = f'hosts = ["example.org", "www.example.org"]\n[[bots.signers]]\nname = "Ours"\ncategory = "search"\nkeys = ["{X}"]\n'
+OWN = 'hosts = ["example.org", "www.example.org"]\n[[bots.signers]]\nname = "Ours"\ncategory = "search"\n'
+OWN += f'keys = ["{X}"]\n'
 MINUTE = 60.0
 
 

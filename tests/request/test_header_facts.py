@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.request_kind import is_embedded_file, is_from_elsewhere, is_prefetch, kind_claimed, origin_of
-from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
+from hedgerow.core.request_kind import (
+    is_embedded_file,
+    is_from_elsewhere,
+    is_into_window,
+    is_prefetch,
+    kind_claimed,
+    origin_of,
+)
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, INTO_WINDOW
 from hedgerow.request import identify as module
 from hedgerow.request.client_kind import client_kind
 from hedgerow.request.header_anomalies import find_anomalies
@@ -40,7 +47,8 @@ def test_cached_facts_equal_computed_facts(requests):
             "" if (origin := origin_of({**fields, b"referer": b""}, host)) == "unknown" else origin,
             find_anomalies(fields, scheme=scheme, host=host, version="1.1", direct=direct)
             + ((BY_PROGRAM,) if client_kind("GET", fields) == "program" else ())
-            + ((ELSEWHERE,) if is_from_elsewhere(fields) else ()),
+            + ((ELSEWHERE,) if is_from_elsewhere(fields) else ())
+            + ((INTO_WINDOW,) if is_from_elsewhere(fields) and is_into_window(fields) else ()),
             is_embedded_file(fields),
         )
 

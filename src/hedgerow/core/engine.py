@@ -16,14 +16,12 @@ import msgspec
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
-from hedgerow.core.visit import ELSEWHERE, Visit, is_fetched
+from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import StateNeed
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
 from hedgerow.request.browser_report import BrowserReport
 from hedgerow.request.browser_signs import BrowserSigns, is_one_browser
-
-_ELSEWHERE = "/elsewhere"
 
 
 class Engine:
@@ -84,9 +82,12 @@ class Engine:
         count = not visit.bot and visit.visitor != ""
         day = self.policy.day_of(visit.at) if self._by_day and not visit.is_page_unknown else 0
         visitor, prefix, daily, apart = visit.visitor, visit.prefix, "", ""
-        if ELSEWHERE in visit.anomalies:
+        if not visit.anomalies and visit.kind == "page" and visit.method == "GET":
+            # Nearly every page.
+            pass
+        elif ELSEWHERE in visit.anomalies:
             # What other sites make a browser request is not held against anybody.
-            apart = _ELSEWHERE
+            apart = "/windows" if INTO_WINDOW in visit.anomalies else "/elsewhere"
             daily = visit.reader + apart
         elif is_fetched(visit):
             # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.

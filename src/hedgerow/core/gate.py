@@ -118,7 +118,7 @@ class Gate:
                 reply = msgspec.structs.replace(reply, today=today)
         except StateUnavailable:
             return self._closed(visit)
-        if visit.kind == "page" and visit.reader.startswith(CLEARANCE) and ELSEWHERE not in visit.anomalies:
+        if visit.kind == "page" and visit.visitor != visit.prefix and self._is_cleared_page(visit):
             await self._count_cleared_page(visit, reply)
         elif engine.needs_held(visit, reply) or ":" in visit.prefix:
             reply = await self._with_others(visit, reply, counted_as)
@@ -132,6 +132,11 @@ class Gate:
             self.settle(decision)
             return msgspec.structs.replace(decision, change=None)
         return decision
+
+    @staticmethod
+    def _is_cleared_page(visit: Visit) -> bool:
+        """Tell whether a page counts for a clearance. What another site causes does not."""
+        return visit.reader.startswith(CLEARANCE) and ELSEWHERE not in visit.anomalies
 
     async def _count_listed(self, visit: Visit, counted_as: Kind | None) -> int:
         """Count a visit of a white visitor, and return how many pages it has had today."""

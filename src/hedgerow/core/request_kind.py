@@ -119,10 +119,15 @@ def is_from_elsewhere(headers: Mapping[bytes, bytes]) -> bool:
     site, mode, destination = (headers.get(name) for name in (b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"))
     if site not in _OTHER_SITES or mode is None or destination is None:
         return False
-    if (mode, destination) != (b"navigate", b"document"):
+    if not is_into_window(headers):
         return True
     tells_clicks = b"sec-ch-ua" in headers or b" Firefox/" in headers.get(b"user-agent", b"")
     return tells_clicks and b"sec-fetch-user" not in headers
+
+
+def is_into_window(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a browser says that it loads a page into a window or a tab."""
+    return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
 
 
 def is_embedded_file(headers: Mapping[bytes, bytes]) -> bool:

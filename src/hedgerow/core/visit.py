@@ -44,6 +44,9 @@ Code in `anomalies` for a request that another site made the browser send, witho
 Such requests count apart from the visitor's own, and nothing that they do is held against anybody.
 """
 
+INTO_WINDOW = "into-window"
+"""Code in `anomalies` beside `ELSEWHERE` for a page that another site opened in a window, where its user sees it."""
+
 UNMARKED_SITE = "unmarked-site"
 """Code in `anomalies` for a visit at a time in which no links were marked, because the site only observed."""
 

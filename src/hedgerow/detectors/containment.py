@@ -32,7 +32,7 @@ from hedgerow.core.daily_limits import K1, K2, DailyLimits
 from hedgerow.core.decision import JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
-from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, Visit, is_fetched
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -63,6 +63,11 @@ _ELSEWHERE = EvidenceCode(
     "containment-scripts", "k1-elsewhere", 1.0, "Other sites have led to more than {limit} pages today.",
     "More than `k1` pages today that other sites made the browsers of one address load, without a clearance. Declined "
     "with 429; nobody is blocked. Such pages count for nothing else.",
+)  # fmt: skip
+_WINDOWS = EvidenceCode(
+    "containment", "k1-windows", 1.0, "Other sites have opened more than {limit} pages today.",
+    "The same for pages that other sites opened in windows, without a click of the user. This page is challenged; "
+    "nothing else is.",
 )  # fmt: skip
 _SCRIPTED_K2 = EvidenceCode(
     "containment-scripts", "k2-scripts", 1.0, "More than {limit} pages today for scripts.",
@@ -144,16 +149,17 @@ class ContainmentDetector:
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         if reply.site_rate < self._above_rate:
             return ()
-        if visit.kind == "asset" or visit.reader.startswith(ACCOUNT):
+        if visit.kind == "asset":
             return ()
-        is_script, is_elsewhere = is_fetched(visit), ELSEWHERE in visit.anomalies
-        if is_elsewhere and visit.kind == "call":
+        is_script, is_elsewhere, reader = is_fetched(visit), ELSEWHERE in visit.anomalies, visit.reader
+        if reader.startswith(ACCOUNT) or (is_elsewhere and visit.kind == "call"):
             return ()
-        if visit.reader != visit.prefix:
+        if reader != visit.prefix:
             return self._cleared(visit, reply, apart=is_script or is_elsewhere)
         if is_elsewhere:
             limit = self._k1 * (1 + reply.held)
-            return (_ELSEWHERE.evidence(limit=limit),) if reply.today > limit else ()
+            code = _WINDOWS if INTO_WINDOW in visit.anomalies else _ELSEWHERE
+            return (code.evidence(limit=limit),) if reply.today > limit else ()
         limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
         most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
         if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
@@ -206,7 +212,7 @@ DETECTOR = DetectorSpec(
         EvidenceGroup("containment", PolicyRule("challenge", 0.0)),
         EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
     ),
-    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _SCRIPTED, _SCRIPTED_K2, _ELSEWHERE),
+    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _SCRIPTED, _SCRIPTED_K2, _ELSEWHERE, _WINDOWS),
     build=_build,
     enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",

@@ -133,6 +133,8 @@ class DecisionPolicy:
 
         A visit that another site caused may be declined. It changes nothing for its visitor.
         """
+        if not evidence and self._is_plainly_a_person(memory.score):
+            return _PASS
         outcome = self._decide(visit, memory, evidence)
         if ELSEWHERE in visit.anomalies and outcome is not _PASS:
             return Outcome(msgspec.structs.replace(outcome.decision, change=None))
@@ -140,8 +142,6 @@ class DecisionPolicy:
 
     def _decide(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence]) -> Outcome:
         score = memory.score
-        if not evidence and self._is_plainly_a_person(score):
-            return _PASS
         weight = steady = 0.0
         for one in evidence:
             weight += one.weight

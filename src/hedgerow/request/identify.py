@@ -17,6 +17,7 @@ from hedgerow.core.address import Proxies, parse_address, prefix_of
 from hedgerow.core.request_kind import (
     is_embedded_file,
     is_from_elsewhere,
+    is_into_window,
     is_prefetch,
     is_subresource,
     kind_claimed,
@@ -30,6 +31,7 @@ from hedgerow.core.visit import (
     ELSEWHERE,
     FORM,
     HIDDEN_KINDS,
+    INTO_WINDOW,
     NO_NAVIGATION,
     READ_BY,
     WRONG_COOKIE,
@@ -414,7 +416,7 @@ def _parse(fields: _Fields, scheme: str, version: str, *, direct: bool) -> Heade
     if client_kind("GET", fields) == "program":
         anomalies += (BY_PROGRAM,)
     elif is_from_elsewhere(fields):
-        anomalies += (ELSEWHERE,)
+        anomalies += (ELSEWHERE, INTO_WINDOW) if is_into_window(fields) else (ELSEWHERE,)
     return HeaderFacts(
         fields.get(b"user-agent", b"").decode("latin-1"),
         host,

@@ -20,7 +20,7 @@ from typing import Literal
 from hedgerow.challenge.clearance import own_cookie
 from hedgerow.core.decision import CLOSED, Decision
 from hedgerow.core.request_kind import kind_of
-from hedgerow.core.visit import ELSEWHERE, Kind, Visit
+from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.marker_integrity import next_generation
 from hedgerow.markers.clean import SCRIPT_HASH
@@ -494,8 +494,7 @@ class ResponseRewriter:
 
         There the browser keeps no clearance, and each that is obtained would raise the price of the next.
         """
-        destination = header(self._request_headers, b"sec-fetch-dest")
-        return ELSEWHERE in self.visit.anomalies and destination != b"document"
+        return ELSEWHERE in self.visit.anomalies and INTO_WINDOW not in self.visit.anomalies
 
     def _reports_signs(self) -> bool:
         """Return whether the page reports how it is used: in a window of a browser that does not ask otherwise."""
