@@ -30,7 +30,7 @@ from hedgerow.web.gate import day_of
 from hedgerow.web.paths import limits_path
 
 _COLUMNS = ("at", "visitor", "kind", "action", "code", "signs", "bot")
-_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts"})
+_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts", "k2-scripts", "k1-network"})
 _SHOWN = (0.5, 0.9, 0.99, SHARE)
 
 Source = Literal["set", "shipped", "derived"]

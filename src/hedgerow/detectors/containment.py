@@ -61,13 +61,13 @@ _NETWORK = EvidenceCode(
 _ADDRESSES = 10
 _ELSEWHERE = EvidenceCode(
     "containment-scripts", "k1-elsewhere", 1.0, "Other sites have led to more than {limit} pages today.",
-    "More than `k1` pages today that other sites made the browsers of one address load, without a clearance. Declined "
-    "with 429; nobody is blocked. Such pages count for nothing else.",
+    "More than `elsewhere` pages today that other sites made the browsers of one address load, without a clearance. "
+    "Declined with 429; nobody is blocked. Such pages count for nothing else.",
 )  # fmt: skip
 _WINDOWS = EvidenceCode(
     "containment", "k1-windows", 1.0, "Other sites have opened more than {limit} pages today.",
-    "The same for pages that other sites opened in windows, without a click of the user. This page is challenged; "
-    "nothing else is.",
+    "More than `k1` pages today that other sites opened in windows, without a click of the user. This page is "
+    "challenged; nothing else is.",
 )  # fmt: skip
 _SCRIPTED_K2 = EvidenceCode(
     "containment-scripts", "k2-scripts", 1.0, "More than {limit} pages today for scripts.",
@@ -110,6 +110,13 @@ class ContainmentSettings(Table, frozen=True):
             "in a thousand of people's days on this site has more; at most 1,000. See `hedgerow limits`."
         ),
     ] = "auto"
+    elsewhere: Annotated[
+        int | Literal["auto"],
+        Meta(
+            description="Pages per day and address that other sites may load into frames and the like, without a "
+            "clearance, before they are declined. Raise it if other sites embed your pages. `auto`: twice `k1`."
+        ),
+    ] = "auto"
     white_volume: Annotated[
         int,
         Meta(description="A white-listed source with more requests in a day is treated as unlisted until midnight."),
@@ -120,7 +127,7 @@ class ContainmentSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from positive_faults(
-            self, "white_volume", *(name for name in ("k1", "k2") if getattr(self, name) != "auto")
+            self, "white_volume", *(name for name in ("k1", "k2", "elsewhere") if getattr(self, name) != "auto")
         )
         k1, k2 = K1 if self.k1 == "auto" else self.k1, K2 if self.k2 == "auto" else self.k2
         if k2 < k1:
@@ -133,10 +140,14 @@ class ContainmentDetector:
     """
     Gives evidence of how much a visitor without an account has requested today; *above_rate* 0: always.
 
-    With *k1* or *k2* 0 the number is that of *limits* at the time.
+    With *k1* or *k2* 0 the number is that of *limits* at the time. *elsewhere* is the limit of what other sites load;
+    0: twice k1.
     """
 
-    def __init__(self, k1: int, k2: int, *, above_rate: float = 0.0, limits: DailyLimits | None = None) -> None:
+    def __init__(
+        self, k1: int, k2: int, *, above_rate: float = 0.0, limits: DailyLimits | None = None, elsewhere: int = 0
+    ) -> None:
+        self._elsewhere = elsewhere
         self._own_k1 = k1
         self._own_k2 = k2
         self._above_rate = above_rate
@@ -157,8 +168,9 @@ class ContainmentDetector:
         if reader != visit.prefix:
             return self._cleared(visit, reply, apart=is_script or is_elsewhere)
         if is_elsewhere:
-            limit = self._k1 * (1 + reply.held)
-            code = _WINDOWS if INTO_WINDOW in visit.anomalies else _ELSEWHERE
+            in_window = INTO_WINDOW in visit.anomalies
+            limit = (self._k1 if in_window else self._elsewhere or 2 * self._k1) * (1 + reply.held)
+            code = _WINDOWS if in_window else _ELSEWHERE
             return (code.evidence(limit=limit),) if reply.today > limit else ()
         limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
         most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
@@ -197,7 +209,8 @@ def _build(context: DetectorContext) -> ContainmentDetector | None:
     if not enabled:
         return None
     k1, k2 = 0 if own.k1 == "auto" else own.k1, 0 if own.k2 == "auto" else own.k2
-    return ContainmentDetector(k1, k2, above_rate=own.above_rate, limits=context.daily_limits)
+    elsewhere = 0 if own.elsewhere == "auto" else own.elsewhere
+    return ContainmentDetector(k1, k2, above_rate=own.above_rate, limits=context.daily_limits, elsewhere=elsewhere)
 
 
 def _needs(settings: SettingsTables) -> frozenset[StateNeed]:

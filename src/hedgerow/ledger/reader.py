@@ -23,7 +23,7 @@ from hedgerow.ledger.sqlite import LATER_COLUMNS
 Row = Sequence[Any]
 
 BATCH_SIZE = 1000
-_BUDGET_CODES = ("k1", "k2", "k1-scripts")
+_BUDGET_CODES = ("k1", "k2", "k1-scripts", "k2-scripts", "k1-network")
 """Evidence that somebody read many pages, and nothing else."""
 
 

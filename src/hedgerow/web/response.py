@@ -490,11 +490,12 @@ class ResponseRewriter:
 
     def _is_framed(self) -> bool:
         """
-        Return whether a page of another site shows this one in itself.
+        Return whether a page of another site, not only of another sub-domain, shows this one in itself.
 
         There the browser keeps no clearance, and each that is obtained would raise the price of the next.
         """
-        return ELSEWHERE in self.visit.anomalies and INTO_WINDOW not in self.visit.anomalies
+        is_other = header(self._request_headers, b"sec-fetch-site") == b"cross-site"
+        return is_other and ELSEWHERE in self.visit.anomalies and INTO_WINDOW not in self.visit.anomalies
 
     def _reports_signs(self) -> bool:
         """Return whether the page reports how it is used: in a window of a browser that does not ask otherwise."""
