@@ -97,7 +97,7 @@ class Engine:
         if listed:
             # And so does what a listed visitor reads: it begins with nothing when its entry ends.
             visitor = prefix = visitor + "/listed"
-            network = ""
+            network = daily = apart = ""
         return StateQuery(visit.at, visit.kind, visitor, prefix, network, count, day, self._site_rate, daily, apart)
 
     def note_clearance(self, visit: Visit) -> None:
