@@ -21,7 +21,7 @@ def main() -> None:
     x = base64.urlsafe_b64encode(public.public_bytes(Encoding.Raw, PublicFormat.Raw)).rstrip(b"=").decode()
     keys = Keys()
     keys.learn("bot.example", {thumbprint(x): PublicKey(public)}, AT)
-    signatures = Signatures(keys, {"bot.example": KnownBot("bot", "other", signer="bot.example")})
+    signatures = Signatures(keys, {"bot.example": KnownBot("bot", "other", signer="bot.example")}, ("example.org",))
     params = (
         f'("@authority" "signature-agent");created={AT:.0f};expires={AT + 60:.0f};keyid="{thumbprint(x)}";'
         'tag="web-bot-auth"'

@@ -32,6 +32,14 @@ def never(_visit, _reply):
     raise AssertionError("no detector may be asked")
 
 
+@pytest.mark.parametrize("codes", [(), ("elsewhere",), ("by-script",), ("read-by:192.0.2.1",)])
+def test_what_a_listed_visitor_reads_counts_under_a_name_of_its_own(codes):
+    visit = msgspec.structs.replace(VISIT, visitor="account:ann", account="ann", anomalies=codes)
+    query = engine(needs={"day"}).question(visit, listed=True)
+    assert (query.visitor, query.prefix) == ("account:ann/listed",) * 2
+    assert (query.daily, query.apart) == ("", "")
+
+
 def test_the_lists_come_before_everything_else():
     lists = Lists([Listing("black", "192.0.2.0/24", "spam", "ann", 1.0, 105.0), Listing("white", "192.0.2.7")])
     judging = Engine((), DecisionPolicy({}), lists=lists)

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.core import request_kind as module
-from hedgerow.core.request_kind import is_prefetch, kind_claimed, kind_of, origin_of
+from hedgerow.core.request_kind import (
+    is_embedded_file,
+    is_from_elsewhere,
+    is_prefetch,
+    kind_claimed,
+    kind_of,
+    origin_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +111,10 @@ def test_is_prefetch(headers, is_one):
     ("headers", "origin"),
     [
         ({b"sec-fetch-site": b"same-origin", b"referer": b"http://other.example/"}, "same"),
-        ({b"sec-fetch-site": b"same-site"}, "cross"),
-        ({b"sec-fetch-site": b"cross-site"}, "cross"),
+        ({b"sec-fetch-site": b"same-site", b"sec-fetch-mode": b"cors", b"sec-fetch-dest": b"empty"}, "cross"),
+        ({b"sec-fetch-site": b"cross-site", b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"frame"}, "cross"),
+        ({b"sec-fetch-site": b"cross-site"}, "unknown"),
+        ({b"sec-fetch-site": b"cross-site", b"sec-fetch-mode": b"navigate"}, "unknown"),
         ({b"sec-fetch-site": b"none"}, "none"),
         ({b"referer": b"https://EXAMPLE.org/a"}, "same"),
         ({b"referer": b"https://example.org:8443/a"}, "cross"),
@@ -118,6 +127,47 @@ def test_is_prefetch(headers, is_one):
 )
 def test_origin_of(headers, origin):
     assert origin_of(headers, "example.org") == origin
+
+
+CLICK = {b"sec-fetch-site": b"cross-site", b"sec-fetch-mode": b"navigate", b"sec-fetch-dest": b"document"}
+CHROME = {b"sec-ch-ua": b'"Chromium";v="140"'}
+FIREFOX = {b"user-agent": b"Mozilla/5.0 (X11; rv:140.0) Gecko/20100101 Firefox/140.0"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_one"),
+    [
+        ({**CLICK, **CHROME, b"sec-fetch-user": b"?1"}, False),
+        ({**CLICK, **FIREFOX, b"sec-fetch-user": b"?1"}, False),
+        ({**CLICK, **CHROME}, True),
+        ({**CLICK, **FIREFOX}, True),
+        (CLICK, False),
+        ({**CLICK, b"sec-fetch-dest": b"iframe"}, True),
+        ({**CLICK, **CHROME, b"sec-fetch-dest": b"iframe", b"sec-fetch-user": b"?1"}, True),
+        ({**CLICK, b"sec-fetch-dest": b"image", b"sec-fetch-mode": b"no-cors"}, True),
+        ({**CLICK, b"sec-fetch-site": b"same-site", b"sec-fetch-dest": b"iframe"}, True),
+        ({**CLICK, b"sec-fetch-site": b"same-origin", b"sec-fetch-dest": b"iframe"}, False),
+        ({b"sec-fetch-site": b"cross-site", b"sec-fetch-dest": b"image"}, False),
+        ({}, False),
+    ],
+)
+def test_is_from_elsewhere(headers, is_one):
+    assert is_from_elsewhere(headers) is is_one
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_one"),
+    [
+        ({b"accept": b"image/avif,image/webp,*/*;q=0.8", b"accept-language": b"en"}, True),
+        ({b"accept": b"text/css,*/*;q=0.1", b"accept-language": b"en"}, True),
+        ({b"accept": b"*/*", b"accept-language": b"en"}, False),
+        ({b"accept": b"image/png,text/html", b"accept-language": b"en"}, False),
+        ({b"accept": b"image/png"}, False),
+        ({b"accept": b"image/png", b"accept-language": b"en", b"sec-fetch-site": b"same-origin"}, False),
+    ],
+)
+def test_is_embedded_file(headers, is_one):
+    assert is_embedded_file(headers) is is_one
 
 
 @given(st.binary(), st.text(), st.text())

@@ -88,9 +88,15 @@ def test_a_script_that_fetches_a_hidden_link_blocks_nobody(referrer, code, weigh
     assert (found.code, found.weight) == (code, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("origin", "code"), [("same", "trap"), ("unknown", "trap"), ("cross", "trap-embedded"), ("none", "trap-of-another")]
-)
-def test_nobody_is_framed_by_a_link_of_an_address_that_it_once_shared(origin, code):
+@pytest.mark.parametrize("origin", ["same", "unknown", "cross", "none"])
+def test_nobody_is_framed_by_a_link_of_an_address_that_it_once_shared(origin):
+    """Also not by a link on the site itself: anybody may post there what the address was given."""
     (found,) = evidence(visit(OTHER, linked=(visitor_digest(OTHER),), origin=origin))
-    assert found.code == code
+    assert (found.code, found.weight) == ("trap-embedded" if origin == "cross" else "trap-of-another", 0.0)
+
+
+def test_a_visitor_that_another_site_leads_to_its_own_hidden_link_is_no_crawler():
+    (found,) = evidence(visit(origin="cross"))
+    assert (found.code, found.weight) == ("trap-embedded", 0.0)
+    (found,) = evidence(visit(origin="cross", anomalies=("browser-no-fetch",)))
+    assert found.code == "trap", "a client that does not send what browsers send is not believed"

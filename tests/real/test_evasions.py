@@ -65,6 +65,23 @@ def test_all_headers_of_a_script_do_not_help(
     assert len(given) <= AT_MOST * len(titles)
 
 
+@pytest.mark.parametrize(
+    ("mode", "destination"), [("navigate", "document"), ("navigate", "iframe"), ("no-cors", "image"), ("cors", "empty")]
+)
+def test_blaming_another_site_does_not_help(
+    mode: str, destination: str, hedgerow: Protect, titles: Titles, address: Callable[[], str]
+) -> None:
+    """
+    Nobody is blocked for what another site causes. A crawler that says so gets as few pages, and then 429.
+
+    What claims to be an image is asked of the site, and withheld when it turns out to be a page.
+    """
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": destination}
+    pages = Crawler(hedgerow.url, address(), titles, headers=headers).run()
+    print(f"blames another site, {destination}: {len(pages)} of {len(titles)} pages")  # noqa: T201
+    assert 0 < len(pages) <= AT_MOST * len(titles)
+
+
 def test_leaving_out_what_is_hidden_leaves_density(
     site: Nginx, protect: Callable[..., Protect], titles: Titles, address: Callable[[], str]
 ) -> None:

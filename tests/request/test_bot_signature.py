@@ -26,6 +26,7 @@ from hedgerow.request.bot_signature import (
 from hedgerow.request.bots import KnownBot
 
 AT = 1_800_000_000.0
+HOSTS = ("example.org", "example.org:8443", "other.example")
 BOT = KnownBot("Example agent", "ai-assistant", signer="agent.example")
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 X = base64.urlsafe_b64encode(KEY.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)).rstrip(b"=").decode()
@@ -62,7 +63,7 @@ def request(headers, at=AT, method="GET", host="example.org", target="/page?x=1"
 def checker(**options):
     keys = Keys()
     keys.learn("agent.example", read_directory(DIRECTORY), AT)
-    return Signatures(keys, {"agent.example": BOT}, **options)
+    return Signatures(keys, {"agent.example": BOT}, HOSTS, **options)
 
 
 def outcome(headers, **more):
@@ -126,7 +127,7 @@ def test_a_changed_signature_never_verifies(data):
 
 @pytest.mark.parametrize(
     ("created", "expires"),
-    [(AT - 500, AT - 61), (AT + 61, AT + 500), (AT - 5, AT + 90_000), (AT + 10, AT + 5)],
+    [(AT - 500, AT - 61), (AT + 61, AT + 500), (AT - 361, AT + 90_000), (AT + 10, AT + 5)],
 )
 def test_a_signature_outside_its_lifetime_is_expired(created, expires):
     assert outcome(signed(created=created, expires=expires)) == "expired"
@@ -135,6 +136,7 @@ def test_a_signature_outside_its_lifetime_is_expired(created, expires):
 def test_a_clock_may_be_a_minute_off():
     assert outcome(signed(created=AT + 55, expires=AT + 100)) == "verified"
     assert outcome(signed(created=AT - 100, expires=AT - 55)) == "verified"
+    assert outcome(signed(created=AT - 300, expires=AT + 90_000)) == "verified"
 
 
 def test_a_nonce_is_accepted_once():
@@ -142,8 +144,7 @@ def test_a_nonce_is_accepted_once():
     assert one.check(request(signed())).outcome == "verified"
     assert one.check(request(signed())).outcome == "replayed"
     assert one.check(request(signed(nonce="n2"))).outcome == "verified"
-    bare = signed(nonce=None)
-    assert [one.check(request(bare)).outcome for _ in range(2)] == ["verified"] * 2
+    assert one.check(request(signed(nonce=None))) is None
 
 
 def test_a_forged_signature_uses_up_no_nonce():
@@ -163,14 +164,14 @@ def test_a_signature_without_signer_host_or_tag_is_ignored():
 def test_the_outcome_is_pending_even_if_the_keys_arrive_at_once():
     keys = Keys()
     keys.ask = lambda signer, at: keys.learn(signer, read_directory(DIRECTORY), at)
-    one = Signatures(keys, {"agent.example": BOT})
+    one = Signatures(keys, {"agent.example": BOT}, HOSTS)
     assert [one.check(request(signed())).outcome for _ in range(2)] == ["pending", "verified"]
 
 
 def test_keys_are_requested_once_and_the_outcome_is_pending_meanwhile():
     asked = []
     keys = Keys(lambda signer, at: asked.append((signer, at)))
-    one = Signatures(keys, {"agent.example": BOT})
+    one = Signatures(keys, {"agent.example": BOT}, HOSTS)
     assert [one.check(request(signed())).outcome for _ in range(3)] == ["pending"] * 3
     assert asked == [("agent.example", AT)]
     keys.learn("agent.example", {}, AT)
@@ -184,18 +185,18 @@ def test_keys_of_unknown_signers_are_fetched_only_if_any_signer_may_be():
     headers = {**signed(), "signature-agent": '"https://elsewhere.example"'}
     for any_signer, found in ((False, []), (True, ["elsewhere.example"])):
         keys = Keys(lambda signer, _: asked.append(signer))
-        Signatures(keys, {"agent.example": BOT}, any_signer=any_signer).check(request(headers))
+        Signatures(keys, {"agent.example": BOT}, HOSTS, any_signer=any_signer).check(request(headers))
         assert asked == found
     keys = Keys(lambda signer, _: asked.append(signer))
     headers["signature-agent"] = '"https://elsewhere.example:8080"'
-    assert Signatures(keys, {}, any_signer=True).check(request(headers)) is None
+    assert Signatures(keys, {}, HOSTS, any_signer=True).check(request(headers)) is None
     assert asked == ["elsewhere.example"]
 
 
 def test_a_key_of_the_settings_needs_no_directory():
     keys = Keys()
     keys.configured = {thumbprint(X): (BOT, next(iter(read_directory(DIRECTORY).values())))}
-    found = Signatures(keys, {}).check(request(signed(covered=("@authority",))))
+    found = Signatures(keys, {}, HOSTS).check(request(signed(covered=("@authority",))))
     assert (found.bot, found.outcome) == (BOT, "verified")
 
 
@@ -206,7 +207,7 @@ def test_signature_agent_may_be_a_dictionary():
     base = (
         '"@authority": example.org\n"signature-agent";key="sig1": "https://agent.example"\n'
         f'"@signature-params": ("@authority" "signature-agent";key="sig1");created={AT:.0f};expires={AT + 60:.0f};'
-        f'keyid="{thumbprint(X)}";tag="web-bot-auth"'
+        f'keyid="{thumbprint(X)}";nonce="n";tag="web-bot-auth"'
     )
     signature = base64.b64encode(KEY.sign(base.encode())).decode()
     headers = {
@@ -244,7 +245,7 @@ def test_an_expired_key_is_not_used():
     old = json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": X, "exp": int(AT - 100) * 1000}]}).encode()
     keys = Keys()
     keys.learn("agent.example", read_directory(old), AT)
-    assert Signatures(keys, {"agent.example": BOT}).check(request(signed())).outcome == "expired"
+    assert Signatures(keys, {"agent.example": BOT}, HOSTS).check(request(signed())).outcome == "expired"
 
 
 def test_the_thumbprint_matches_rfc_8037():

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hedgerow.core.request_kind import is_prefetch, kind_claimed, origin_of
-from hedgerow.core.visit import BY_PROGRAM
+from hedgerow.core.request_kind import (
+    is_embedded_file,
+    is_from_elsewhere,
+    is_into_window,
+    is_prefetch,
+    kind_claimed,
+    origin_of,
+)
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, INTO_WINDOW
 from hedgerow.request import identify as module
 from hedgerow.request.client_kind import client_kind
 from hedgerow.request.header_anomalies import find_anomalies
@@ -15,12 +22,12 @@ from hedgerow.request.identify import parse_headers
 
 NAMES = [
     b"host", b"user-agent", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
-    b"sec-fetch-dest", b"sec-fetch-site", b"sec-purpose", b"purpose", b"x-moz", b"upgrade", b"range",
+    b"sec-fetch-dest", b"sec-fetch-site", b"sec-fetch-user", b"sec-purpose", b"purpose", b"x-moz", b"upgrade", b"range",
     b"x-requested-with", b"cookie", b"referer", b"x-odd" * 300,
 ]  # fmt: skip
 VALUES = [
     b"", b"a", b"b", b"example.org", b"127.0.0.1:80", b"curl/8", b"*/*", b"text/html", b"document", b"image", b"empty",
-    b"navigate", b"same-origin", b"none", b"prefetch", b"websocket", b"x" * 2000,
+    b"navigate", b"cross-site", b"image/png", b"same-origin", b"none", b"prefetch", b"websocket", b"x" * 2000,
     b"Mozilla/5.0 (X11; rv:140.0) Gecko/1 Firefox/140.0",
 ]  # fmt: skip
 FIELDS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8, unique_by=lambda f: f[0])
@@ -37,9 +44,12 @@ def test_cached_facts_equal_computed_facts(requests):
             host,
             prefetch,
             kind_claimed("page", fields, prefetch=prefetch),
-            origin_of(fields, host) if b"sec-fetch-site" in fields else "",
+            "" if (origin := origin_of({**fields, b"referer": b""}, host)) == "unknown" else origin,
             find_anomalies(fields, scheme=scheme, host=host, version="1.1", direct=direct)
-            + ((BY_PROGRAM,) if client_kind("GET", fields) == "program" else ()),
+            + ((BY_PROGRAM,) if client_kind("GET", fields) == "program" else ())
+            + ((ELSEWHERE,) if is_from_elsewhere(fields) else ())
+            + ((INTO_WINDOW,) if is_from_elsewhere(fields) and is_into_window(fields) else ()),
+            is_embedded_file(fields),
         )
 
 

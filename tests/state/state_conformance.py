@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from hedgerow.core.decision import Block, Evidence, ScoreUpdate
-from hedgerow.core.rate_limit import RateLimit
+from hedgerow.core.rate_limit import LimitKey, RateLimit
 from hedgerow.core.state import State, StateQuery, prefix_key
 from property_tests import examples
 
@@ -107,6 +107,21 @@ class StateConformance:
         state.record_visit(ask(0.0))
         assert state.record_visit(ask(3.0)).counts == (1,)
         assert state.record_visit(ask(5.999)).counts == (2,)
+
+    def test_what_counts_apart_does_not_add_to_the_visitors_own(self):
+        """By visitor, by address and by network; moved to another kind, too. A block holds for both."""
+        by: tuple[LimitKey, ...] = ("visitor", "prefix", "network")
+        state = self.state([RateLimit(count=5, seconds=30.0, by=key) for key in by])
+        for n, visitor in enumerate((HOME, ANN)):
+            assert state.record_visit(ask(n, visitor, HOME, network=NETWORK)).counts == (1, n + 1, n + 1)
+            for more in (1, 2, 3):
+                apart = ask(n + more / 8, visitor, HOME, network=NETWORK, apart="/apart")
+                assert state.record_visit(apart).counts == (more, 2 * n + more, 2 * n + more)
+            state.record_visit(msgspec.structs.replace(apart, kind="asset"), "page")
+        assert state.record_visit(ask(2, network=NETWORK)).counts == (2, 3, 3)
+        assert state.record_visit(ask(2, network=NETWORK, apart="/apart")).counts == (3, 5, 5)
+        state.commit(block(ANN, until=60.0))
+        assert state.record_visit(ask(3, ANN, apart="/apart")).block is not None
 
     @pytest.mark.parametrize("shift", [n / 16 for n in range(48)])
     def test_a_burst_of_200_is_caught_wherever_it_begins(self, shift):

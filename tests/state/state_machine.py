@@ -61,7 +61,7 @@ class Model:
         at, visitor = question.at, question.visitor
         whose = {"visitor": visitor, "prefix": prefix_key(question.prefix), "network": question.network}
         keys = (visitor, prefix_key(question.prefix), question.network)
-        of_a_day = {"page"}
+        of_a_day = {"page", "prefetch"}
         if question.day and question.count:
             more = (question.kind in of_a_day) - (claimed in of_a_day)
             self.days[question.day, visitor] = self.days.get((question.day, visitor), 0) + more

@@ -252,7 +252,8 @@ def directory():
     thread.join()
 
 
-SIGNER = """insecure_directories = {insecure}
+SIGNER = """hosts = ["example.org"]
+insecure_directories = {insecure}
 [[bots.signers]]
 name = "Example agent"
 category = "ai-assistant"
@@ -298,7 +299,7 @@ def test_no_key_is_fetched_from_our_own_network(client, directory):
 
 
 def test_a_key_of_the_settings(client):
-    one = client(f'[[bots.signers]]\nname = "Ours"\ncategory = "monitoring"\nkeys = ["{X}"]\n')
+    one = client(f'hosts = ["example.org"]\n[[bots.signers]]\nname = "Ours"\ncategory = "monitoring"\nkeys = ["{X}"]\n')
     ask(one, headers=signature(one.clock.now + 1, "example.org", "https://anything.example"))
     assert visited(one).bot == "Ours"
 

@@ -366,11 +366,11 @@ def test_headers_of_a_page():
     assert re.fullmatch(rb"hedgerow=[\w-]{40,}; Path=/; Max-Age=\d+; HttpOnly; SameSite=Lax", cookies[2])
 
 
-def test_our_cookie_is_secure_over_https_and_a_visitor_from_before_keeps_its_identity():
+def test_our_cookie_is_secure_over_https_and_one_without_its_prefix_does_not_count():
     client = Client()
     before = cookie_of(client.get())
     page = client.get(scheme="https", headers={"cookie": before})
-    assert client.entries[-1].visit.linked == (visitor_digest(ME),)
+    assert client.entries[-1].visit.linked == ()
     (cookie,) = [value for name, value in page.headers if name == b"set-cookie"]
     assert re.fullmatch(rb"__Host-hedgerow=[\w-]{40,}; Path=/; Max-Age=\d+; HttpOnly; SameSite=Lax; Secure", cookie)
     # From another address, with the new cookie only or with both.

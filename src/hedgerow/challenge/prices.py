@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from hedgerow.core.address import network_of
 from hedgerow.core.decision import VisitorScore
 
 STEP = 10.0
@@ -43,10 +44,27 @@ MAX_HELD = 64
 GATEWAY_FROM = 5.0
 """Clearances that are held side by side at one address, from which on operators are shown it as a gateway."""
 
+NETWORK_SIZE = 64
+"""How many addresses of people an IPv6 network has at least, as far as prices go."""
+
 _KEY = "clearances:"
 _GATEWAY_KEY = "gateway:"
 _CLAIM = "held:"
 _SHOWN = "shown:"
+
+
+def priced(prefix: str, address: str) -> dict[str, float]:
+    """
+    Return the addresses for which a page with a clearance counts, and the share of the pages that makes the price.
+
+    A client may have all addresses of an IPv6 network (/48), so the network has a price as well. It may also be that
+    of thousands of people, so a page counts much less there.
+
+    >>> priced("192.0.2.1", "192.0.2.1"), priced("2001:db8:1:2::/64", "2001:db8:1:2::3")
+    ({'192.0.2.1': 1.0}, {'2001:db8:1:2::/64': 1.0, '2001:db8:1::/48': 0.015625})
+    """
+    network = network_of(address) if ":" in prefix else ""
+    return {prefix: 1.0, network: 1 / NETWORK_SIZE} if network else {prefix: 1.0}
 
 
 def price_key(prefix: str) -> str:

@@ -19,7 +19,7 @@ from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, new_table, print_json, progress_bar
 from hedgerow.cli.visitors import gateways_among, open_visitor_stores
 from hedgerow.core.state import ACCOUNT, CLEARANCE
-from hedgerow.core.visit import BY_PROGRAM
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError
 from hedgerow.ledger.people_days import LEAST_DAYS, SHARE, percentile
 from hedgerow.ledger.reader import LedgerReader
@@ -30,7 +30,7 @@ from hedgerow.web.gate import day_of
 from hedgerow.web.paths import limits_path
 
 _COLUMNS = ("at", "visitor", "kind", "action", "code", "signs", "bot")
-_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts"})
+_BUDGET_CODES = frozenset({"k1", "k2", "k1-scripts", "k2-scripts", "k1-network"})
 _SHOWN = (0.5, 0.9, 0.99, SHARE)
 
 Source = Literal["set", "shipped", "derived"]
@@ -110,7 +110,7 @@ def count_days(rows: Iterable[Sequence[Any]], settings: Settings, k1: Limit, k2:
         if (day := number_of(at)) != today:
             _add_day(days, pages, k1, k2)
             today, pages = day, Counter()
-        if kind != "page" or bot or BY_PROGRAM in signs:
+        if kind != "page" or bot or BY_PROGRAM in signs or ELSEWHERE in signs:
             continue
         pages[visitor] += 1
         if code in _BUDGET_CODES and action != "pass":

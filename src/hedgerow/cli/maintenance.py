@@ -41,12 +41,15 @@ def _warnings(settings: Settings) -> Iterator[str]:
     """Say what is allowed, and still may not be what the operator wants."""
     for name, model in _missing_models(settings).items():
         yield f"watch.{name}: there is no file {model!r} here"
+    if settings.bots.signers and not settings.bots.hosts:
+        yield "bots.hosts: name the hosts of this site, or no signature is accepted"
     marker = settings.marker
-    if settings.identity.trusted_proxies and "opaque" in {marker.mode, *(rule.mode for rule in marker.rules)}:
+    is_hidden = settings.identity.trusted_proxies and not marker.never_opaque
+    if is_hidden and "opaque" in {marker.mode, *(rule.mode for rule in marker.rules)}:
         yield (
             "marker: an opaque link hides its path from the server in front of Hedgerow, whose path rules (access, "
-            f"limits, caching) therefore do not apply to {marker.prefix}...; use mode clean, or have such rules behind "
-            "Hedgerow"
+            f"limits, caching) therefore do not apply to {marker.prefix}...; use mode clean, name these paths in "
+            "marker.never_opaque, or have such rules behind Hedgerow"
         )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
-from hedgerow.core.visit import BY_SCRIPT, Visit
+from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import StateNeed
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
@@ -81,14 +81,24 @@ class Engine:
         network = network_of(visit.address) if self._by_network else ""
         count = not visit.bot and visit.visitor != ""
         day = self.policy.day_of(visit.at) if self._by_day and not visit.is_page_unknown else 0
-        # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.
-        daily = visit.visitor + "/scripts" if BY_SCRIPT in visit.anomalies else ""
-        visitor, prefix = visit.visitor, visit.prefix
+        visitor, prefix, daily, apart = visit.visitor, visit.prefix, "", ""
+        if not visit.anomalies and visit.kind == "page" and visit.method == "GET":
+            # Nearly every page.
+            pass
+        elif ELSEWHERE in visit.anomalies:
+            # What other sites make a browser request is not held against anybody.
+            apart = "/windows" if INTO_WINDOW in visit.anomalies else "/elsewhere"
+            daily = visit.reader + apart
+        elif is_fetched(visit):
+            # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.
+            daily = visit.reader + "/scripts"
+        elif visit.account:
+            daily = visit.reader
         if listed:
             # And so does what a listed visitor reads: it begins with nothing when its entry ends.
             visitor = prefix = visitor + "/listed"
-            network = ""
-        return StateQuery(visit.at, visit.kind, visitor, prefix, network, count, day, self._site_rate, daily)
+            network = daily = apart = ""
+        return StateQuery(visit.at, visit.kind, visitor, prefix, network, count, day, self._site_rate, daily, apart)
 
     def note_clearance(self, visit: Visit) -> None:
         """Tell the detectors with a method `on_clearance` that the visitor of *visit* obtained a clearance."""
@@ -102,6 +112,11 @@ class Engine:
         for asks in self._needs_held:
             needs = needs or asks(visit, memory)
         return needs
+
+    def needs_network(self, visit: Visit) -> bool:
+        """Tell whether *visit* counts as a page without a clearance of its IPv6 network."""
+        is_page = visit.kind == "page" and not visit.bot and visit.reader == visit.prefix
+        return self._by_day and is_page and ELSEWHERE not in visit.anomalies
 
     def note_report(self, visit: Visit, report: BrowserReport) -> bool:
         """

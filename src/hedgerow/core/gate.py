@@ -17,11 +17,12 @@ import msgspec
 from hedgerow.challenge import prices
 from hedgerow.challenge.interfaces import CAPTCHAS, ChallengeFailure, ChallengeKind
 from hedgerow.challenge.prices import ClearancePrice, HeldClearances
+from hedgerow.core.address import network_of
 from hedgerow.core.decision import FOLLOWED_LINK, Block, Decision, Evidence, Observed, ScoreUpdate, VisitorScore
 from hedgerow.core.engine import Engine
 from hedgerow.core.ledger import Entry, Ledger
 from hedgerow.core.state import ACCOUNT, CLEARANCE, State, StateQuery, StateReply, StateUnavailable
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Kind, Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, FORM, Kind, Visit
 from hedgerow.markers.token import PageDigests
 from hedgerow.policy.decision_policy import Outcome
 from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
@@ -40,6 +41,7 @@ _SHOWN_HALF_LIFE = 3600.0
 _AT_ONCE = 10.0
 _CLOSED = Decision("refuse", (Evidence("store", "store-away", 1.0, "The site cannot tell who is asking just now."),))
 _NO_ANSWER = frozenset({"visitor", "spliced", "tampered"})
+_NO_SCRIPT = frozenset({BY_PROGRAM, FORM})
 _SUSPICIOUS = frozenset({"wrong", "spent", "visitor", "spliced", "tampered"})
 
 
@@ -56,7 +58,7 @@ def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def reclassified(visit: Visit, kind: Kind) -> Visit:
     """Return the visit as the *kind* that its response shows it to be."""
-    is_by_script = visit.kind == "call" and BY_PROGRAM not in visit.anomalies
+    is_by_script = visit.kind == "call" and _NO_SCRIPT.isdisjoint(visit.anomalies)
     anomalies = (*visit.anomalies, BY_SCRIPT) if is_by_script else visit.anomalies
     return msgspec.structs.replace(visit, kind=kind, anomalies=anomalies)
 
@@ -121,10 +123,10 @@ class Gate:
                 reply = msgspec.structs.replace(reply, today=today)
         except StateUnavailable:
             return self._closed(visit)
-        if visit.kind == "page" and visit.visitor.startswith(CLEARANCE):
+        if visit.kind == "page" and visit.visitor != visit.prefix and self._is_cleared_page(visit):
             await self._count_cleared_page(visit, reply)
-        elif engine.needs_held(visit, reply):
-            reply = msgspec.structs.replace(reply, held=await self._held(visit))
+        elif engine.needs_held(visit, reply) or ":" in visit.prefix:
+            reply = await self._with_others(visit, reply, counted_as)
         decision, block = engine.judge(visit, reply)
         if decision.action == "challenge" and visit.visitor != visit.prefix:
             decision, block = await self._challenge(visit, reply, decision)
@@ -142,7 +144,8 @@ class Gate:
 
         An address is never blocked for that: many people may see a challenge there, and each once.
         """
-        if self.observes or not (is_one_browser(visit) and is_page_view(visit)):
+        is_own = is_one_browser(visit) and is_page_view(visit) and ELSEWHERE not in visit.anomalies
+        if self.observes or not is_own:
             return Outcome(decision)
         return self.engine.policy.unanswered(visit, reply, decision, await self._count_shown(visit))
 
@@ -168,6 +171,11 @@ class Gate:
             key = prices.shown_key(visit.visitor)
             self.state.update_score(ScoreUpdate(key, at, self.engine.policy.day_of(at), _SHOWN_HALF_LIFE, cleared=True))
 
+    @staticmethod
+    def _is_cleared_page(visit: Visit) -> bool:
+        """Tell whether a page counts for a clearance. What another site causes does not."""
+        return visit.reader.startswith(CLEARANCE) and ELSEWHERE not in visit.anomalies
+
     async def _count_listed(self, visit: Visit, counted_as: Kind | None) -> int:
         """Count a visit of a white visitor, and return how many pages it has had today."""
         reply = self.state.record_visit(self.engine.question(visit, listed=True), counted_as)
@@ -175,8 +183,9 @@ class Gate:
 
     async def _count_cleared_page(self, visit: Visit, reply: StateReply) -> None:
         """Count a page that is read with a clearance for its address, which raises the price of the next clearance."""
-        if self.held_clearances.use(visit.prefix, visit.visitor, self.engine.policy.day_of(visit.at)):
-            await self._count_held(visit, reply)
+        for address in prices.priced(visit.prefix, visit.address):
+            if self.held_clearances.use(address, visit.reader, self.engine.policy.day_of(visit.at)):
+                await self._count_held(visit, reply, address)
         score = reply.score
         is_suspected = score is not None and (
             score.identity != "person" or challenges_on(score, self.engine.policy.day_of(visit.at)) > 0
@@ -184,24 +193,47 @@ class Gate:
         if pages := prices.pages_to_count(reply.today, is_suspected=is_suspected):
             self._raise_price(visit, pages)
 
-    async def _count_held(self, visit: Visit, reply: StateReply) -> None:
-        """Count a clearance that is used side by side with others at its address, once a day for all processes."""
+    async def _with_others(self, visit: Visit, reply: StateReply, counted_as: Kind | None) -> StateReply:
+        """
+        Add to *reply* what is known of others at the visitor's address.
+
+        A page without a clearance also counts for its IPv6 network, whose addresses may all be those of one client.
+        """
+        engine = self.engine
+        if engine.needs_held(visit, reply):
+            reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
+        if ":" not in visit.prefix or not engine.needs_network(visit):
+            return reply
+        today = (await self._ask(self._network_query(visit, visit.kind), counted_as)).today
+        reply = msgspec.structs.replace(reply, of_network=today)
+        if engine.needs_held(visit, StateReply(None, (), today=today)):
+            held = await self._held(network_of(visit.address), visit.at)
+            reply = msgspec.structs.replace(reply, held_in_network=held)
+        return reply
+
+    def _network_query(self, visit: Visit, kind: Kind) -> StateQuery:
+        key = "network:" + network_of(visit.address)
+        return StateQuery(visit.at, kind, key, key, "", count=True, day=self.engine.policy.day_of(visit.at))
+
+    async def _count_held(self, visit: Visit, reply: StateReply, address: str) -> None:
+        """Count a clearance that is used side by side with others at *address*, once a day for all processes."""
         if reply.score is not None and reply.score.identity != "person":
             return
-        day, claim = self.engine.policy.day_of(visit.at), prices.claim_key(visit.visitor)
+        day, claim = self.engine.policy.day_of(visit.at), prices.claim_key(visit.reader + address)
         if (await self._ask(StateQuery(visit.at, "page", claim, claim, "", count=True, day=day))).today == 1:
-            key = prices.gateway_key(visit.prefix)
+            key = prices.gateway_key(address)
             self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, weight=1.0))
 
-    async def _held(self, visit: Visit) -> int:
-        """Return how many clearances are held side by side at the visitor's address."""
-        score = await self._score_of(prices.gateway_key(visit.prefix), visit.at)
-        return min(prices.MAX_HELD, round(score_at(score, visit.at, prices.HALF_LIFE)))
+    async def _held(self, address: str, at: float) -> int:
+        """Return how many clearances are held side by side at an address or in a network."""
+        score = await self._score_of(prices.gateway_key(address), at)
+        return min(prices.MAX_HELD, round(score_at(score, at, prices.HALF_LIFE)))
 
     def _raise_price(self, visit: Visit, pages: int) -> None:
-        day, key = self.engine.policy.day_of(visit.at), prices.price_key(visit.prefix)
-        codes = prices.counted_pages(pages, visit.at)
-        self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, codes=codes))
+        day, codes = self.engine.policy.day_of(visit.at), prices.counted_pages(pages, visit.at)
+        for address in prices.priced(visit.prefix, visit.address):
+            key = prices.price_key(address)
+            self.state.update_score(ScoreUpdate(key, visit.at, day, prices.HALF_LIFE, codes=codes))
 
     async def price(self, visit: Visit) -> ClearancePrice:
         """
@@ -211,16 +243,21 @@ class Gate:
         """
         key = self._answers_key(visit)
         score = await self._score_of(key, visit.at)
-        held = await self._held(visit)
-        is_new = key == prices.price_key(visit.prefix)
-        steps = prices.price_of(prices.pages_within_a_day(score, visit.at), held) if is_new else 0
+        held = await self._held(visit.prefix, visit.at)
+        steps = 0
+        if key == prices.price_key(visit.prefix):
+            for address, share in prices.priced(visit.prefix, visit.address).items():
+                is_own = address == visit.prefix
+                counted = score if is_own else await self._score_of(prices.price_key(address), visit.at)
+                clearances = held if is_own else await self._held(address, visit.at)
+                steps = max(steps, prices.price_of(prices.pages_within_a_day(counted, visit.at) * share, clearances))
         return ClearancePrice(steps, held, suspicious_visits_on(score, self.engine.policy.day_of(visit.at)))
 
     @staticmethod
     def _answers_key(visit: Visit) -> str:
         """Return the key under which wrong answers count: of who has a clearance or an account, else of its address."""
-        is_known = visit.visitor.startswith((CLEARANCE, ACCOUNT))
-        return prices.price_key(visit.visitor if is_known else visit.prefix)
+        is_known = visit.reader.startswith((CLEARANCE, ACCOUNT))
+        return prices.price_key(visit.reader if is_known else visit.prefix)
 
     async def _score_of(self, key: str, at: float) -> VisitorScore | None:
         return (await self._ask(StateQuery(at, "page", key, key, "", count=False))).score
@@ -276,7 +313,7 @@ class Gate:
 
     def needs_clearance(self, visit: Visit, decision: Decision) -> bool:
         """Return whether the visitor has no clearance, or has to earn the one that it has again."""
-        return not visit.bot and visit.visitor != "" and (visit.visitor == visit.prefix or decision.owes)
+        return not visit.bot and visit.visitor != "" and (visit.reader == visit.prefix or decision.owes)
 
     async def solved(self, visit: Visit, key: str, kind: ChallengeKind, at: float, *, asked: bool = True) -> None:  # noqa: ARG002 - one shape
         """
@@ -293,8 +330,11 @@ class Gate:
             is_new = key != visit.visitor
             self.state.update_score(msgspec.structs.replace(change, challenged=True) if is_new else change)
         self._raise_price(visit, 1)
-        if key != visit.visitor:
-            await self._ask(msgspec.structs.replace(self.engine.question(visit), kind="asset"), "page")
+        if visit.reader == visit.prefix:
+            query = msgspec.structs.replace(self.engine.question(visit), kind="asset", daily=visit.reader, apart="")
+            await self._ask(query, "page")
+            if ":" in visit.prefix:
+                await self._ask(self._network_query(visit, "asset"), "page")
 
     def reported(self, visit: Visit, report: BrowserReport) -> bool:
         """

@@ -36,6 +36,9 @@ _CALLS = frozenset(
 )
 
 
+_OTHER_SITES = frozenset({b"cross-site", b"same-site"})
+_FILE_TYPES = (b"image/", b"text/css")
+
 # A client chooses the length of a target. Only short ones are cached, so that the cache's memory is bounded.
 _MAX_CACHED_LENGTH = 200
 
@@ -105,12 +108,58 @@ def is_subresource(headers: Mapping[bytes, bytes]) -> bool:
     )
 
 
+def is_from_elsewhere(headers: Mapping[bytes, bytes]) -> bool:
+    """
+    Return whether a browser says that another site made it send this request, and no click of its user.
+
+    Frames, images, scripts, styles, forms that send themselves, redirects by a script. Chromium and Firefox tell a
+    click (`Sec-Fetch-User`) from these; of other browsers every page that is loaded into a window counts as a click.
+    Browsers send `Sec-Fetch-Site`, `-Mode` and `-Dest` together. A client that sends only some of them is not believed.
+    """
+    site, mode, destination = (headers.get(name) for name in (b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"))
+    if site not in _OTHER_SITES or mode is None or destination is None:
+        return False
+    if not is_into_window(headers):
+        return True
+    tells_clicks = b"sec-ch-ua" in headers or b" Firefox/" in headers.get(b"user-agent", b"")
+    return tells_clicks and b"sec-fetch-user" not in headers
+
+
+def is_into_window(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a browser says that it loads a page into a window or a tab."""
+    return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+
+
+def is_embedded_file(headers: Mapping[bytes, bytes]) -> bool:
+    """
+    Return whether a browser that says nothing of sites loads an image or a style sheet into a page.
+
+    Browsers do not send `Sec-Fetch-*` over plain HTTP. They ask for images and style sheets by type, and never load a
+    page that way.
+    """
+    return (
+        b"sec-fetch-site" not in headers
+        and headers.get(b"accept", b"").startswith(_FILE_TYPES)
+        and b"html" not in headers[b"accept"]
+        and b"accept-language" in headers
+    )
+
+
 def origin_of(headers: Mapping[bytes, bytes], host: str) -> Origin:
-    """Return where a live request says it came from: Sec-Fetch-Site if present, else the referrer."""
+    """
+    Return where a live request says it came from: Sec-Fetch-Site if present, else the referrer.
+
+    What comes from another site has no consequences. So that is believed only of a client that sends all of
+    `Sec-Fetch-*`, as browsers do.
+    """
     site = headers.get(b"sec-fetch-site")
-    if site is not None:
+    if site == b"same-origin":
+        return "same"
+    if site == b"none":
+        return "none"
+    if site is not None and b"sec-fetch-mode" in headers and b"sec-fetch-dest" in headers:
         # Another sub-domain ("same-site") counts as another site: marked links are on this host's pages only.
-        return "same" if site == b"same-origin" else "none" if site == b"none" else "cross"
+        return "cross"
     return origin_of_referrer(headers.get(b"referer", b"").decode("latin-1"), host)
 
 

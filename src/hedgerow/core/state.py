@@ -44,7 +44,7 @@ class StateQuery(msgspec.Struct, frozen=True, gc=False):
     *network* is empty where no window asks for networks. Where *count* is false nothing is counted: verified bots.
     *day* is the number of the visit's day at the site, or 0 where nothing is counted by days; the visit counts for it
     under the name *daily*, or under that of the visitor if this is empty. *site_rate* asks for the rate of visits to
-    the whole site.
+    the whole site. With *apart* the windows count the visit under names of their own, which end with it.
     """
 
     at: float
@@ -56,6 +56,17 @@ class StateQuery(msgspec.Struct, frozen=True, gc=False):
     day: int = 0
     site_rate: bool = False
     daily: str = ""
+    apart: str = ""
+
+    def counted(self) -> StateQuery:
+        """Return the query with the names under which windows count the visit."""
+        if not self.apart:
+            return self
+        visitor, prefix, network = self.visitor, self.prefix, self.network
+        apart = self.apart
+        return msgspec.structs.replace(
+            self, visitor=visitor + apart, prefix=prefix + apart, network=network + apart if network else ""
+        )
 
 
 class StateReply(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +80,8 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     few addresses that it asked for without a marker, the latest last. *offences* has the keys that were blocked before,
     as far as that is remembered, and how often. *site_rate* is how many visits a second the whole site has had lately,
     this one among them. *held* is how many clearances are used side by side at the address, where a detector asked for
-    it: see `Engine.needs_held`.
+    it: see `Engine.needs_held`. *of_network* and *held_in_network* are the same for the visitor's IPv6 network: pages
+    of today without a clearance, and clearances.
     """
 
     block: Block | None
@@ -81,6 +93,8 @@ class StateReply(msgspec.Struct, frozen=True, gc=False):
     offences: tuple[tuple[str, int], ...] = ()
     site_rate: float = 0.0
     held: int = 0
+    of_network: int = 0
+    held_in_network: int = 0
 
 
 class StateUnavailable(Exception):  # noqa: N818 - what the settings ask for, not an error

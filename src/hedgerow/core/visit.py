@@ -28,8 +28,24 @@ Outcome of checking a visitor's claim to be a known bot: no claim, still being c
 BY_SCRIPT = "by-script"
 """Code in `anomalies` for a page that a script requested, as an endless list does to load its next part."""
 
+FORM = "form"
+"""Code in `anomalies` for a form that a browser window sends. If it is answered with a page, that was read."""
+
+READ_BY = "read-by:"
+"""The start of a code in `anomalies` for an account that may be invented: see `Visit.reader`, which follows."""
+
 NO_NAVIGATION = "no-navigation"
 """Code in `anomalies` for a hidden link that the browser fetched without showing it: for a script, as an image."""
+
+ELSEWHERE = "elsewhere"
+"""
+Code in `anomalies` for a request that another site made the browser send, without a click: see `core.request_kind`.
+
+Such requests count apart from the visitor's own, and nothing that they do is held against anybody.
+"""
+
+INTO_WINDOW = "into-window"
+"""Code in `anomalies` beside `ELSEWHERE` for a page that another site opened in a window, where its user sees it."""
 
 UNMARKED_SITE = "unmarked-site"
 """Code in `anomalies` for a visit at a time in which no links were marked, because the site only observed."""
@@ -112,6 +128,19 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     old_http: bool = False
 
     @property
+    def reader(self) -> str:
+        """
+        The key under which the pages of a day count: the visitor's own.
+
+        Anybody can invent the session cookie of an account. Then it is that of the clearance or the address.
+        """
+        if self.account:
+            for code in self.anomalies:
+                if code.startswith(READ_BY):
+                    return code.removeprefix(READ_BY)
+        return self.visitor
+
+    @property
     def referring_target(self) -> str:
         """The path and query of the page that the request says it comes from, or "" if it does not say."""
         _, separator, rest = self.referrer.partition("://")
@@ -131,3 +160,17 @@ class Visit(msgspec.Struct, frozen=True, gc=False, rename={"raw_target": "asked"
     def is_page_unknown(self) -> bool:
         """Whether nothing but a tampered marker says which page was meant, as in an opaque address."""
         return self.tampered and self.raw_target in {"", self.target}
+
+
+_READING = frozenset({"GET", "HEAD"})
+
+
+def is_fetched(visit: Visit) -> bool:
+    """
+    Return whether a page counts apart from those that are read: one for a script, or a prefetched one.
+
+    A script may send anything and be answered with a page.
+    """
+    if visit.method not in _READING:
+        return FORM not in visit.anomalies
+    return BY_SCRIPT in visit.anomalies or visit.kind == "prefetch"

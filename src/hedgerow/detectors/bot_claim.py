@@ -28,7 +28,12 @@ _SIGNATURES = (
     EvidenceCode("claim", "signature-replayed", 0.3, "The signature was used before."),
     EvidenceCode(
         "claim", "signature-expired", 0.1, "The signature has expired or is not yet valid.",
-        "The signature has expired, is not yet valid, or is valid for more than a day.",
+        "The signature has expired, is not yet valid, or was made more than five minutes ago.",
+    ),
+    EvidenceCode(
+        "misdirected", "signature-misdirected", 1.0, "The signature is for another host than those of this site.",
+        "The request has a bot's signature and a `Host` that is not in `bots.hosts`. Answered with 421; nobody is "
+        "blocked.",
     ),
 )  # fmt: skip
 _ROBOTS = EvidenceCode(
@@ -66,7 +71,10 @@ DETECTOR = DetectorSpec(
     name="claim",
     doc=__doc__,
     order=40,
-    groups=(EvidenceGroup("claim", PolicyRule("refuse", 0.0)),),
+    groups=(
+        EvidenceGroup("claim", PolicyRule("refuse", 0.0)),
+        EvidenceGroup("misdirected", PolicyRule("refuse", 0.0), 421),
+    ),
     codes=(_FALSE, _UNWANTED, *_SIGNATURES, _ROBOTS),
     build=_build,
     enabled="`bots.enabled`",

@@ -8,6 +8,10 @@ crawler pays for its clearance again and again. Where no model has judged, the c
 each k2 pages, which a browser does by itself. Where a rate is set, all this holds only while the site is busy. Programs
 are not contained: other rules hold for them.
 
+What scripts fetch counts apart, because a page may fetch all its links. So do prefetched pages, and what other sites
+make a browser load. None of these uses up the pages that a visitor may read. They have limits of their own, or a
+crawler could say that it is a script.
+
 A gateway is an address of several people, such as a school. For each clearance that is held there side by side with
 others, the address may have another k1 pages without one. A crawler gains nothing by this: with each of these
 clearances it may read more pages anyway.
@@ -28,7 +32,7 @@ from hedgerow.core.daily_limits import K1, K2, DailyLimits
 from hedgerow.core.decision import BEYOND_K2, JUDGED_PERSON, Evidence, PolicyRule, VisitorScore
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import ACCOUNT, StateReply
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -45,10 +49,32 @@ _K1 = EvidenceCode(
 )  # fmt: skip
 _SCRIPTED = EvidenceCode(
     "containment-scripts", "k1-scripts", 1.0, "More than {limit} pages today for scripts, without a clearance.",
-    "More than twice `k1` pages today from one address for what says that it is a script. Declined with 429; nobody is "
-    "blocked. Pages that scripts fetch do not count for `k1`.",
+    "More than twice `k1` pages today from one address that were prefetched, or fetched by what says that it is a "
+    "script. Declined with 429; nobody is blocked. These pages do not count for `k1`.",
 )  # fmt: skip
 _SCRIPTS = 2
+_NETWORK = EvidenceCode(
+    "containment", "k1-network", 1.0, "More than {limit} pages today without a clearance from this network.",
+    "More than ten times `k1` pages today from one IPv6 network (/48), by visitors without a clearance; more for each "
+    "clearance that is held there. Challenged; nobody is blocked.",
+)  # fmt: skip
+_ADDRESSES = 10
+_ELSEWHERE = EvidenceCode(
+    "containment-scripts", "k1-elsewhere", 1.0, "Other sites have led to more than {limit} pages today.",
+    "More than `elsewhere` pages today that other sites made the browsers of one address load, without a clearance. "
+    "Declined with 429; nobody is blocked. Such pages count for nothing else.",
+)  # fmt: skip
+_WINDOWS = EvidenceCode(
+    "containment", "k1-windows", 1.0, "Other sites have opened more than {limit} pages today.",
+    "More than `k1` pages today that other sites opened in windows, without a click of the user. This page is "
+    "challenged; nothing else is.",
+)  # fmt: skip
+_SCRIPTED_K2 = EvidenceCode(
+    "containment-scripts", "k2-scripts", 1.0, "More than {limit} pages today for scripts.",
+    "More than five times `k2` such pages today by the holder of one clearance. Declined with 429; nobody is blocked. "
+    "Parts of pages do not count, and these pages do not count for `k2`.",
+)  # fmt: skip
+_SCRIPTS_OF_HOLDER = 5
 _K2 = EvidenceCode(
     "containment", "k2", 1.0, "Another {limit} pages today.",
     "Another `k2` pages today by the holder of one clearance. It has to be earned again.",
@@ -90,6 +116,13 @@ class ContainmentSettings(Table, frozen=True):
             "in a thousand of people's days on this site has more; at most 1,000. See `hedgerow limits`."
         ),
     ] = "auto"
+    elsewhere: Annotated[
+        int | Literal["auto"],
+        Meta(
+            description="Pages per day and address that other sites may load into frames and the like, without a "
+            "clearance, before they are declined. Raise it if other sites embed your pages. `auto`: twice `k1`."
+        ),
+    ] = "auto"
     white_volume: Annotated[
         int,
         Meta(description="A white-listed source with more requests in a day is treated as unlisted until midnight."),
@@ -100,7 +133,7 @@ class ContainmentSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from positive_faults(
-            self, "white_volume", *(name for name in ("k1", "k2") if getattr(self, name) != "auto")
+            self, "white_volume", *(name for name in ("k1", "k2", "elsewhere") if getattr(self, name) != "auto")
         )
         k1, k2 = K1 if self.k1 == "auto" else self.k1, K2 if self.k2 == "auto" else self.k2
         if k2 < k1:
@@ -113,10 +146,14 @@ class ContainmentDetector:
     """
     Gives evidence of how much a visitor without an account has requested today; *above_rate* 0: always.
 
-    With *k1* or *k2* 0 the number is that of *limits* at the time.
+    With *k1* or *k2* 0 the number is that of *limits* at the time. *elsewhere* is the limit of what other sites load;
+    0: twice k1.
     """
 
-    def __init__(self, k1: int, k2: int, *, above_rate: float = 0.0, limits: DailyLimits | None = None) -> None:
+    def __init__(
+        self, k1: int, k2: int, *, above_rate: float = 0.0, limits: DailyLimits | None = None, elsewhere: int = 0
+    ) -> None:
+        self._elsewhere = elsewhere
         self._own_k1 = k1
         self._own_k2 = k2
         self._above_rate = above_rate
@@ -129,26 +166,43 @@ class ContainmentDetector:
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:
         if reply.site_rate < self._above_rate:
             return ()
-        if visit.kind not in {"page", "call"} or visit.visitor.startswith(ACCOUNT):
+        if visit.kind == "asset":
             return ()
-        if visit.visitor != visit.prefix:
-            k2 = self._own_k2 or self._limits.k2
-            if reply.today <= k2:
-                return ()
-            if BY_SCRIPT in visit.anomalies or visit.kind == "call" or reply.today % k2 != 1:
-                is_suspect = reply.score is not None and bool(reply.score.total)
-                return (_BEYOND_K2_EVIDENCE,) if is_suspect else ()
-            return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
-        is_script = BY_SCRIPT in visit.anomalies
+        is_script, is_elsewhere, reader = is_fetched(visit), ELSEWHERE in visit.anomalies, visit.reader
+        if reader.startswith(ACCOUNT) or (is_elsewhere and visit.kind == "call"):
+            return ()
+        if reader != visit.prefix:
+            return self._cleared(visit, reply, apart=is_script or is_elsewhere)
+        if is_elsewhere:
+            in_window = INTO_WINDOW in visit.anomalies
+            limit = (self._k1 if in_window else self._elsewhere or 2 * self._k1) * (1 + reply.held)
+            code = _WINDOWS if in_window else _ELSEWHERE
+            return (code.evidence(limit=limit),) if reply.today > limit else ()
         limit = (_SCRIPTS if is_script else 1) * self._k1 * (1 + reply.held)
-        # A form, or a call of a script, does not count. Once the pages are used up, it is not served either.
+        most = _ADDRESSES * self._k1 * (1 + reply.held_in_network)
+        if reply.of_network > most and BY_PROGRAM not in visit.anomalies and visit.proof != "pending":
+            return (_NETWORK.evidence(limit=most),)
+        # A call does not count. Once the pages are used up, it is not served either.
         if reply.today + (visit.kind == "call") <= limit or BY_PROGRAM in visit.anomalies or visit.proof == "pending":
             return ()
         return ((_SCRIPTED if is_script else _K1).evidence(limit=limit),)
 
+    def _cleared(self, visit: Visit, reply: StateReply, *, apart: bool) -> Sequence[Evidence]:
+        """Judge the holder of a clearance; *apart*: scripts or other sites asked for the page."""
+        k2 = self._own_k2 or self._limits.k2
+        if apart:
+            limit = _SCRIPTS_OF_HOLDER * k2
+            return (_SCRIPTED_K2.evidence(limit=limit),) if reply.today + (visit.kind == "call") > limit else ()
+        if reply.today <= k2:
+            return ()
+        if visit.kind == "call" or reply.today % k2 != 1:
+            is_suspect = reply.score is not None and bool(reply.score.total)
+            return (_BEYOND_K2_EVIDENCE,) if is_suspect else ()
+        return ((_K2_PERSON if _is_judged_a_person(reply.score) else _K2).evidence(limit=k2),)
+
     def needs_held(self, visit: Visit, reply: StateReply) -> bool:
         """Tell whether the pages without a clearance are used up, unless the address is a gateway."""
-        return reply.today >= self._k1 and visit.visitor == visit.prefix
+        return reply.today >= self._k1 and visit.reader == visit.prefix
 
 
 def _is_judged_a_person(score: VisitorScore | None) -> bool:
@@ -164,7 +218,8 @@ def _build(context: DetectorContext) -> ContainmentDetector | None:
     if not enabled:
         return None
     k1, k2 = 0 if own.k1 == "auto" else own.k1, 0 if own.k2 == "auto" else own.k2
-    return ContainmentDetector(k1, k2, above_rate=own.above_rate, limits=context.daily_limits)
+    elsewhere = 0 if own.elsewhere == "auto" else own.elsewhere
+    return ContainmentDetector(k1, k2, above_rate=own.above_rate, limits=context.daily_limits, elsewhere=elsewhere)
 
 
 def _needs(settings: SettingsTables) -> frozenset[StateNeed]:
@@ -179,7 +234,7 @@ DETECTOR = DetectorSpec(
         EvidenceGroup("containment", PolicyRule("challenge", 0.0)),
         EvidenceGroup("containment-scripts", PolicyRule("refuse", 0.0, retry_after=60.0), status=429),
     ),
-    codes=(_K1, _K2, _K2_PERSON, _BEYOND_K2, _SCRIPTED),
+    codes=(_K1, _NETWORK, _K2, _K2_PERSON, _BEYOND_K2, _SCRIPTED, _SCRIPTED_K2, _ELSEWHERE, _WINDOWS),
     build=_build,
     enabled="`containment.enabled` (on, except with forward-auth)",
     table="containment",

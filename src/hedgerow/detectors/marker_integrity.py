@@ -24,11 +24,12 @@ from typing import Literal
 from hedgerow.core.address import neighbours_of
 from hedgerow.core.decision import CLOSED, ISSUED_TO_ANOTHER, Evidence, PolicyRule
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateReply
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, HIDDEN_KINDS, UNMARKED_SITE, Marker, Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, HIDDEN_KINDS, UNMARKED_SITE, Marker, Visit
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
 from hedgerow.detectors.trap import TrapSettings
 from hedgerow.markers.encoding import MOST_HAND_OVERS
 from hedgerow.markers.token import NOBODY, page_digest, visitor_digest
+from hedgerow.request.header_anomalies import is_browser
 from hedgerow.request.program_history import ProgramHistory, entry_target
 
 LinkUse = Literal["none", "own", "moved", "neighbour", "foreign"]
@@ -76,10 +77,6 @@ _ENUMERATED = EvidenceCode(
 _CLEARED_WEIGHTS = {"same": 0.01}
 _CLEARED_WEIGHT = 0.02
 _FOREIGN_WEIGHTS = {"same": _ISSUED_TO_ANOTHER.weight, "unknown": 0.01}
-# Signs of a program, or of one that poses as a browser and does not send what all browsers send.
-_NOT_A_BROWSER = frozenset({
-    "program", "no-agent", "odd-agent", "no-accept", "no-language", "browser-plain", "browser-no-fetch",
-})  # fmt: skip
 _UNMARKED = EvidenceCode(
     "entry", "unmarked", 0.01, "Came from a page of this site to an address that no page links to.",
     "A page without a marker, requested from a page of this site.",
@@ -112,11 +109,6 @@ def number_step(target: str, before: str) -> int | None:
     return abs(int(pairs[0][0][-18:]) - int(pairs[0][1][-18:])) if len(pairs) == 1 else None
 
 
-def _is_browser(visit: Visit) -> bool:
-    """Return whether the request has all that a browser sends."""
-    return _NOT_A_BROWSER.isdisjoint(visit.anomalies)
-
-
 def _is_cleared(visit: Visit, reply: StateReply) -> bool:
     """Return whether the visitor solved a challenge; an account keeps its name then, so its score has to tell."""
     if visit.visitor.startswith(CLEARANCE):
@@ -137,7 +129,7 @@ def _is_neighbour(visit: Visit, marker: Marker) -> bool:
     return (
         visit.origin == "same"
         and visit.visitor == visit.prefix
-        and _is_browser(visit)
+        and is_browser(visit.anomalies)
         and (not visit.referrer or page_digest(visit.referring_target) == marker.parent)
         and marker.issued_to in _neighbours(visit.address)
     )
@@ -239,7 +231,7 @@ class MarkerIntegrityDetector:
             entry = self._entry(visit, reply)
             return self._with_damage(visit, reply, entry) if visit.tampered else entry
         use = link_use(visit)
-        if use in {"none", "own", "moved"}:
+        if use in {"none", "own", "moved"} or ELSEWHERE in visit.anomalies:
             return ()
         page = self._page_name(marker.parent)
         where = f"the page {page}" if page else "a page of this site"
@@ -272,6 +264,8 @@ class MarkerIntegrityDetector:
         if visit.kind == "prefetch" or BY_SCRIPT in visit.anomalies or not self._marks(visit.target):
             # Scripts legitimately compose addresses.
             return ()
+        if ELSEWHERE in visit.anomalies:
+            return ()
         if BY_PROGRAM in visit.anomalies and ProgramHistory(reply.entries, visit).is_listed_file:
             return ()
         target = visit.target[:_LONGEST]
@@ -296,7 +290,7 @@ class MarkerIntegrityDetector:
     @staticmethod
     def _is_led(visit: Visit, before: str) -> bool:
         """Return whether a browser says that the page before led to this one, as a script behind "next" does."""
-        return visit.origin == "same" and _is_browser(visit) and visit.referring_target[:_LONGEST] == before
+        return visit.origin == "same" and is_browser(visit.anomalies) and visit.referring_target[:_LONGEST] == before
 
 
 def _build(context: DetectorContext) -> MarkerIntegrityDetector | None:

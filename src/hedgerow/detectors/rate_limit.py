@@ -3,7 +3,7 @@ Too many visits in too short a time (mod_antiCrawl, chapter 3.1.1).
 
 A browser that loads too many pages is challenged. If it goes on after the challenges that the policy allows in a day,
 it is blocked. Programs and scripts of a page cannot solve a challenge: their excess requests are declined with 429, and
-nobody is blocked.
+nobody is blocked. The same holds for what another site makes a browser request, which is counted apart.
 
 A slow site is busy long before anybody reaches these limits. So a visitor may use only some seconds of the site's time
 in a minute: its pages, times the mean time that the site has taken for its last pages. People who open many pages at
@@ -29,7 +29,7 @@ from hedgerow.core.page_times import PageTimes
 from hedgerow.core.rate_limit import COUNTED_SERIES, PAGES, PEAK_SECONDS, SERIES, RateLimit
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import StateReply, prefix_key
-from hedgerow.core.visit import ANSWERED, BY_PROGRAM, BY_SCRIPT, Visit
+from hedgerow.core.visit import ANSWERED, BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
 from hedgerow.detectors.spec import (
     DetectorContext,
     DetectorSpec,
@@ -62,11 +62,22 @@ _SLOW = EvidenceCode(
     "density", "density-slow", 1.0, _SLOW_TEXT,
     "Pages of one visitor that took more of the site's time than `site_seconds` in a minute.",
 )  # fmt: skip
+_DECLINING = "The same, of a program, of a script, or caused by another site. Declined with 429."
 _SLOW_DECLINED = EvidenceCode(
-    "rate-slow", "rate-slow", 1.0, _SLOW_TEXT, "The same, of a program or a script. Declined with 429."
+    "rate-slow",
+    "rate-slow",
+    1.0,
+    _SLOW_TEXT,
+    _DECLINING,
 )
 _DECLINED = {
-    by: EvidenceCode("rate", f"rate-{by}", 1.0, code.text, "The same, of a program or a script. Declined with 429.")
+    by: EvidenceCode(
+        "rate",
+        f"rate-{by}",
+        1.0,
+        code.text,
+        _DECLINING,
+    )
     for by, code in _LIMITS.items()
 }
 _PREFETCH = EvidenceCode(
@@ -208,8 +219,11 @@ def _may_be_blocked(visit: Visit) -> bool:
     """
     Return whether the visitor of an excess visit is challenged and in the end blocked: a browser that loads pages.
 
-    A visit that another server has answered cannot be declined any more.
+    A visit that another server has answered cannot be declined any more. What another site makes a browser request
+    has no further consequence.
     """
+    if ELSEWHERE in visit.anomalies:
+        return False
     if ANSWERED in visit.anomalies:
         return True
     is_by_script = BY_SCRIPT in visit.anomalies and visit.method == "GET"

@@ -23,7 +23,7 @@ from msgspec import Meta
 from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.core.state import CLEARANCE, StateReply
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, UNMARKED_SITE, Marker, Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, UNMARKED_SITE, Marker, Visit
 from hedgerow.detectors.marker_integrity import link_use
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup
 from hedgerow.markers.token import page_digest, visitor_digest
@@ -108,6 +108,8 @@ class RotatingAddressesDetector:
         self.surge = EntrySurge(entries) if entries else None
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
+        if ELSEWHERE in visit.anomalies:
+            return ()
         if visit.visitor != visit.prefix:
             self._see_person(visit)
             return ()

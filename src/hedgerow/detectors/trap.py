@@ -2,8 +2,9 @@
 The visitor requested a hidden link, which no person can see (mod_antiCrawl, 2012, chapter 3.1.2).
 
 Nobody can be framed. A trap link names the visitor that it was given to, and counts against that visitor only. If it is
-sent to somebody else, posted in public or embedded as an image on another site, the visit is recorded and weighs
-nothing. Whoever can read a link given to you is behind your own address, and could follow it there as well.
+sent to somebody else or posted in public, the visit is recorded and weighs nothing. The same holds if another site
+leads to it or embeds it, whoever it was given to. Links that the same browser was given as another visitor, at another
+address or before it had a clearance, do not count either: that address may have been somebody else's as well.
 
 Only a navigation counts, and a request that does not say what it is. A script may fetch every link of the page that it
 runs in, to have the next page ready. A browser says so (`Sec-Fetch-*`, `Sec-Purpose`). Then there is no page, nobody is
@@ -28,6 +29,7 @@ from hedgerow.detectors.robots_reader import is_disallowed
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
 from hedgerow.markers.rules import Placement
 from hedgerow.markers.token import page_digest, visitor_digest
+from hedgerow.request.header_anomalies import is_browser
 
 _OWN = EvidenceCode(
     "trap", "trap", 1.0, "Followed a link of {where} that no person can see.",
@@ -40,7 +42,7 @@ _OF_ANOTHER = EvidenceCode(
 )  # fmt: skip
 _EMBEDDED = EvidenceCode(
     "trap", "trap-embedded", 0.0, "Another site led to a hidden link of {where}.",
-    "The same, and the request came from another site.",
+    "A browser came to the link from another site, whoever it was given to. Recorded; nobody is blocked.",
 )  # fmt: skip
 _PREFETCHED = EvidenceCode(
     "trap", "trap-prefetched", 0.0, "A browser prefetched a hidden link of {where}.",
@@ -103,9 +105,8 @@ class TrapDetector:
         where = f"the page {page}" if page else "a page of this site"
         if visit.prefetch:
             return (_PREFETCHED.evidence(where=where),)
-        # Another site, or a message, may lead a visitor to a link of somebody whose address it once shared.
-        linked = visit.linked if visit.origin in {"same", "unknown"} else ()
-        if marker.issued_to == visitor_digest(visit.visitor) or marker.issued_to in linked:
+        is_led = visit.origin == "cross" and is_browser(visit.anomalies)
+        if marker.issued_to == visitor_digest(visit.visitor) and not is_led:
             if NO_NAVIGATION not in visit.anomalies:
                 return (_OWN.evidence(where=where),)
             code = _FETCHED if page_digest(visit.referring_target) == marker.parent else _FETCHED_ELSEWHERE

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from hedgerow.core.ledger import POSTGRESQL_SCHEMES
-from hedgerow.core.visit import BY_PROGRAM
+from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError
 from hedgerow.ledger.people_days import VisitorPages
 from hedgerow.ledger.sqlite import LATER_COLUMNS
@@ -23,7 +23,7 @@ from hedgerow.ledger.sqlite import LATER_COLUMNS
 Row = Sequence[Any]
 
 BATCH_SIZE = 1000
-_BUDGET_CODES = ("k1", "k2", "k1-scripts")
+_BUDGET_CODES = ("k1", "k2", "k1-scripts", "k2-scripts", "k1-network")
 """Evidence that somebody read many pages, and nothing else."""
 
 
@@ -60,7 +60,7 @@ class LedgerReader(ABC):
         return int(self._value(query, visitor))
 
     def pages_of_visitors(self, start: float, end: float) -> Sequence[VisitorPages]:
-        """Return what each visitor read from *start* to *end*, without programs and verified bots."""
+        """Return what each visitor read from *start* to *end*, without programs, verified bots and other sites."""
         observed = "''" if "observed" in self.missing_columns else "observed"
         signs = "''" if "signs" in self.missing_columns else "signs"
         codes = ", ".join(f"'{code}'" for code in _BUDGET_CODES)
@@ -68,7 +68,8 @@ class LedgerReader(ABC):
             f"SELECT visitor, address, sum(CASE WHEN action = 'pass' OR {observed} <> '' THEN 1 ELSE 0 END), "  # noqa: S608
             f"max(CASE WHEN code = 'suspect' OR (action <> 'pass' AND code NOT IN ({codes})) THEN 1 ELSE 0 END) "
             f"FROM visits WHERE at >= ? AND at < ? AND kind = 'page' AND bot = '' "
-            f"AND {self.position_function}({signs}, '{BY_PROGRAM}') = 0 GROUP BY visitor, address"
+            f"AND {self.position_function}({signs}, '{BY_PROGRAM}') = 0 "
+            f"AND {self.position_function}({signs}, '{ELSEWHERE}') = 0 GROUP BY visitor, address"
         )
         rows = self._all(query, start, end)
         return [VisitorPages(visitor, address, int(pages), bool(bad)) for visitor, address, pages, bad in rows]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from posixpath import normpath
 from typing import Literal
+from urllib.parse import unquote
 
 from hedgerow.core.request_kind import kind_of
 
@@ -64,6 +66,40 @@ class Patterns:
     def first(self, targets: Iterable[str]) -> list[int | None]:
         """Return for each of *targets* the number of the first pattern that fits it, counted from 1."""
         return [found.lastindex if found else None for found in map(self._match, targets)]
+
+
+_SPELLINGS = 3
+"""How often a path may be escaped."""
+
+
+def usual_path(target: str) -> str:
+    r"""
+    Return the path of *target* as a server may read it: unescaped, without dots, parameters and capital letters.
+
+    >>> usual_path("/a/%252e%252e//Admin;x=1/users?y"), usual_path("/x\\..\\admin/")
+    ('/admin/users', '/admin')
+    """
+    path = target.partition("?")[0]
+    for _ in range(_SPELLINGS):
+        path = unquote(path, "latin-1")
+    parts = [part.partition(";")[0] for part in path.replace("\\", "/").split("/")]
+    return normpath("/" + "/".join(parts).lstrip("/")).lower()
+
+
+class NeverOpaque:
+    """
+    The paths of *patterns*, to which no opaque link leads: rules of a server in front of Hedgerow hold for them.
+
+    >>> NeverOpaque(["/admin/*"]).match("/x/../ADMIN/users"), NeverOpaque(["/admin*"]).match("/administrator")
+    (True, True)
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._patterns = Patterns(pattern.lower() for pattern in patterns)
+
+    def match(self, target: str) -> bool:
+        path = usual_path(target)
+        return self._patterns.match(path) or self._patterns.match(path + "/") or self._patterns.match(target.lower())
 
 
 def may_be_page(target: str) -> bool:

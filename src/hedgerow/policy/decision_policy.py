@@ -39,7 +39,7 @@ from hedgerow.core.decision import (
     VisitorScore,
 )
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateReply, prefix_key
-from hedgerow.core.visit import ANSWERED, Visit
+from hedgerow.core.visit import ANSWERED, ELSEWHERE, Visit
 from hedgerow.policy.score import challenges_on, explained, score_at, suspicious_visits_on, updated_score
 
 DAY = 86_400.0
@@ -147,10 +147,20 @@ class DecisionPolicy:
         return max(rule.block_for, min(length, self._longest))
 
     def decide(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence]) -> Outcome:
-        """Decide on a visit of a visitor that is not blocked."""
-        score = memory.score
-        if not evidence and self._is_plainly_a_person(score):
+        """
+        Decide on a visit of a visitor that is not blocked.
+
+        A visit that another site caused may be declined. It changes nothing for its visitor.
+        """
+        if not evidence and self._is_plainly_a_person(memory.score):
             return _PASS
+        outcome = self._decide(visit, memory, evidence)
+        if ELSEWHERE in visit.anomalies and outcome is not _PASS:
+            return Outcome(msgspec.structs.replace(outcome.decision, change=None))
+        return outcome
+
+    def _decide(self, visit: Visit, memory: StateReply, evidence: Sequence[Evidence]) -> Outcome:
+        score = memory.score
         weight = steady = 0.0
         for one in evidence:
             weight += one.weight
@@ -187,8 +197,12 @@ class DecisionPolicy:
         return self._turn_away(visit, memory, (*decision.evidence, why), why)
 
     def extend_block(self, visit: Visit, block: Block) -> Outcome:
-        """Decide on a visit during *block*, and start the block again where the settings say so."""
-        if not self._renew or block.evidence.detector not in self._rules:
+        """
+        Decide on a visit during *block*, and start the block again where the settings say so.
+
+        Another site must not be able to prolong it.
+        """
+        if not self._renew or block.evidence.detector not in self._rules or ELSEWHERE in visit.anomalies:
             return Outcome(Decision(block.action, (block.evidence,), block.until))
         rule = self._rules[block.evidence.detector]
         until = max(block.until, visit.at + self._length(rule, block.offence))
@@ -272,7 +286,7 @@ class DecisionPolicy:
 
     def _silent(self, visit: Visit) -> int:
         """Return how many challenges a day the visitor does not get to see."""
-        return self.thresholds.silent if visit.visitor.startswith((CLEARANCE, ACCOUNT)) else 0
+        return self.thresholds.silent if visit.reader.startswith((CLEARANCE, ACCOUNT)) else 0
 
     def _price(self, visit: Visit, score: VisitorScore | None) -> int:
         """Return the number of the challenge that the visitor is about to get, or has not solved yet, in its day."""

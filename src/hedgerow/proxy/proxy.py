@@ -29,6 +29,7 @@ Pair = tuple[bytes, bytes]
 
 _WATCH_INTERVAL = 0.25
 _FIRST_BODY_WAIT = 0.01
+_OK = 200
 _LAST_STATUS = 599
 _WITHOUT_LENGTH = frozenset({204, 304})
 _NO_BODY: Final = -1
@@ -245,7 +246,7 @@ async def _relay(response: UpstreamResponse, send: Send) -> None:
     if status in _WITHOUT_LENGTH:
         # The length describes a body that does not follow, and confuses servers.
         headers = [pair for pair in headers if pair[0] != b"content-length"]
-    elif status > _LAST_STATUS:
+    elif not _OK <= status <= _LAST_STATUS:
         raise UpstreamError("broken", f"the upstream responded with status {status}")
     await send({"type": "http.response.start", "status": status, "headers": headers})
     if not response.ended:

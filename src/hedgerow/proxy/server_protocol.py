@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
@@ -24,6 +25,8 @@ _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1_048_576
 _VERSIONS = frozenset({"1.0", "1.1"})
 _CHECKED_HEADERS = frozenset({b"expect", b"host", b"transfer-encoding"})
+# A name of at most 253 characters, or an address, with a port. An empty one is allowed.
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,10 +178,12 @@ class ServerProtocol(HttpToolsProtocol):
         scope = self.scope
         scope["method"] = method
         scope["http_version"] = version
+        scope["raw_path"], scope["query_string"] = raw_path, query = _split_target(self.url)
         if self.parser.should_upgrade():
             self._upgrading = True
+            # Of an absolute target (`GET http://...`) only path and query go on, as for other requests.
+            self.url = b"%b?%b" % (raw_path, query) if query else raw_path
             return
-        scope["raw_path"], scope["query_string"] = raw_path, _ = _split_target(self.url)
         path = raw_path.decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
         self._in_head = False
@@ -233,8 +238,10 @@ class ServerProtocol(HttpToolsProtocol):
     def _check_header(self, name: bytes, value: bytes) -> None:
         if name == b"host":
             self._hosts += 1
+            if not _HOST.match(value):
+                raise _Refusal(400, "the Host header is no host")
         elif name == b"transfer-encoding":
-            self._transfer_encoding += value
+            self._transfer_encoding += b"," + value if self._transfer_encoding else value
         elif value.lower() == b"100-continue":
             self.expect_100_continue = True
 

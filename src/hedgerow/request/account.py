@@ -31,9 +31,15 @@ def cookie_value(header: bytes, name: bytes) -> bytes:
     return b""
 
 
-def own_cookie_value(header: bytes, name: bytes) -> bytes:
-    """Return the value of one of Hedgerow's cookies, by its name over https or, from before, over http."""
-    return cookie_value(header, own_cookie(name, secure=True)) or cookie_value(header, name)
+def own_cookie_value(header: bytes, name: bytes, scheme: str) -> bytes:
+    """
+    Return the value of one of Hedgerow's cookies. Over https only the name counts that no other host can set.
+
+    >>> own_cookie_value(b"hedgerow=x", b"hedgerow", "http"), own_cookie_value(b"hedgerow=x", b"hedgerow", "https")
+    (b'x', b'')
+    """
+    found = cookie_value(header, own_cookie(name, secure=True))
+    return found if found or scheme in {"https", "wss"} else cookie_value(header, name)
 
 
 def visitor_of(account: str, prefix: str) -> str:
@@ -69,6 +75,10 @@ class Accounts:
         return bool(self._cookie or self._header or self._callable)
 
     def account(self, headers: Headers, *, trusted: bool) -> str:
+        return self.proven(headers, trusted=trusted) or self.claimed(headers)
+
+    def proven(self, headers: Headers, *, trusted: bool) -> str:
+        """Return the account that the site itself names, or ""."""
         if self._callable is not None:
             name = self._callable({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in headers})
             if name:
@@ -77,6 +87,10 @@ class Accounts:
             for key, value in headers:
                 if key == self._header and value.strip():
                     return _storable_name(value.strip().decode("utf-8", "replace"))
+        return ""
+
+    def claimed(self, headers: Headers) -> str:
+        """Return the account of the session cookie, or "". Anybody can invent such a cookie."""
         if self._cookie:
             for key, value in headers:
                 if key == b"cookie":

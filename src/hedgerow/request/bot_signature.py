@@ -3,8 +3,10 @@ Verification of bot signatures: HTTP message signatures (RFC 9421) with Ed25519,
 
 A bot signs parts of its request, including `@authority`. It publishes the key at the host in its `Signature-Agent`
 header. The key is fetched in the background; until then the outcome is pending. The signed text is rebuilt from the
-request as received, so a changed header fails verification. A signature is limited in time. One with a nonce is valid
-once.
+request as received, so a changed header fails verification.
+
+A signature proves who made it, and not who sends it: whoever is sent one may send it on. So it counts only for the
+site's own hosts, only with a nonce, only once, and for at most five minutes.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from math import inf
 from typing import Any, Literal, NamedTuple
@@ -27,8 +29,10 @@ from hedgerow.request.bots import KnownBot
 TAG = "web-bot-auth"
 DIRECTORY = "/.well-known/http-message-signatures-directory"
 
-SignatureOutcome = Literal["verified", "pending", "unknown", "forged", "expired", "replayed"]
+SignatureOutcome = Literal["verified", "pending", "unknown", "forged", "expired", "replayed", "misdirected"]
 RawHeaders = Sequence[tuple[bytes, bytes]]
+MarkUsed = Callable[[bytes, float, float], bool]
+"""Records a name until a time, given the time now. Returns False if it is recorded already."""
 
 _MAX_HEADER_LENGTH = 4096
 _MAX_COMPONENTS = 32
@@ -36,7 +40,7 @@ _MAX_NONCES = 100_000
 _MAX_SIGNERS = 200
 _MAX_KEYS = 50
 _CLOCK_SKEW = 60.0
-_MAX_LIFETIME = 86_400.0
+_MAX_AGE = 300.0
 _DIRECTORY_LIFETIME = 3600.0
 _RETRY_AFTER = 300.0
 _KEY_BYTES = 32
@@ -251,7 +255,9 @@ class Keys:
         self.configured: Mapping[str, tuple[KnownBot, PublicKey]] = {}
         self._directories: dict[str, _Directory] = {}
         self._asked_at: dict[str, float] = {}
-        self._used_nonces: dict[tuple[str, str], None] = {}
+        self.mark_used: MarkUsed | None = None
+        """Records a nonce for all processes of a site; without it, this process does so for itself."""
+        self._used_nonces: dict[bytes, None] = {}
 
     def find(self, signer: str, key_id: str, at: float) -> PublicKey | None:
         """Return a signer's key, or None if it is not known (yet). A missing or outdated key is requested."""
@@ -277,13 +283,16 @@ class Keys:
             del self._directories[next(iter(self._directories))]
         self._directories[signer] = _Directory(dict(keys), at + _DIRECTORY_LIFETIME)
 
-    def use_nonce(self, key_id: str, nonce: str) -> bool:
-        """Record a nonce of a valid signature. Return False if it has been used before."""
-        if (key_id, nonce) in self._used_nonces:
+    def use_nonce(self, key_id: str, nonce: str, until: float, at: float) -> bool:
+        """Record a nonce of a signature that is valid until *until*. Return False if it has been used before."""
+        name = sha256(f"{key_id}\0{nonce}".encode("latin-1")).digest()
+        if self.mark_used is not None:
+            return self.mark_used(name, until, at)
+        if name in self._used_nonces:
             return False
         if len(self._used_nonces) >= _MAX_NONCES:
             del self._used_nonces[next(iter(self._used_nonces))]
-        self._used_nonces[key_id, nonce] = None
+        self._used_nonces[name] = None
         return True
 
 
@@ -291,20 +300,27 @@ class Signatures:
     """
     Verifies signatures.
 
-    *known* are the signing bots by host. With *any_signer* the keys of other hosts are fetched, too. With *insecure* a
-    signer's address may be plain HTTP.
+    *known* are the signing bots by host, *hosts* the site's own hosts. With *any_signer* the keys of other hosts are
+    fetched, too. With *insecure* a signer's address may be plain HTTP.
     """
 
     def __init__(
-        self, keys: Keys, known: Mapping[str, KnownBot], *, any_signer: bool = False, insecure: bool = False
+        self,
+        keys: Keys,
+        known: Mapping[str, KnownBot],
+        hosts: Collection[str],
+        *,
+        any_signer: bool = False,
+        insecure: bool = False,
     ) -> None:
+        self._hosts = frozenset(host.lower() for host in hosts)
         self._keys = keys
         self._known = known
         self._any_signer = any_signer
         self._insecure = insecure
 
     def check(self, request: Request) -> Signed | None:
-        """Verify the signature of a request. Return None if it has no Web Bot Auth signature."""
+        """Verify the signature of a request. Return None if it has no Web Bot Auth signature with a nonce."""
         inputs_header = _joined(request.headers, b"signature-input") or ""
         signature = _joined(request.headers, b"signature") or ""
         if (
@@ -318,16 +334,19 @@ class Signatures:
             (n for n, raw in inputs.items() if _parameters(raw.rpartition(")")[2]).get("tag") == f'"{TAG}"'), ""
         )
         signed = _parse_input(request, inputs[label]) if label and inputs[label].startswith("(") else None
-        if signed is None or not signed.covered & {"@authority", "@target-uri"}:
+        if signed is None or not signed.nonce or not signed.covered & {"@authority", "@target-uri"}:
             return None
         bot, key, outcome = self._key(request, signed)
+        if bot is not None and authority(request.scheme, request.host) not in self._hosts:
+            return Signed(bot, "misdirected")
         if key is None:
             return Signed(bot, outcome) if bot is not None else None
         if not self._is_current(request.at, signed, key):
             return Signed(bot, "expired")
         if not _verifies(key, (members(signature) or {}).get(label, ""), signed.base):
             return Signed(bot, "forged")
-        if signed.nonce and not self._keys.use_nonce(signed.key_id, signed.nonce):
+        until = signed.created + _MAX_AGE + _CLOCK_SKEW
+        if not self._keys.use_nonce(signed.key_id, signed.nonce, until, request.at):
             return Signed(bot, "replayed")
         return Signed(bot, "verified")
 
@@ -352,8 +371,8 @@ class Signatures:
     def _is_current(at: float, signed: _Input, key: PublicKey) -> bool:
         return (
             signed.created <= at + _CLOCK_SKEW
-            and at <= signed.expires + _CLOCK_SKEW
-            and 0 < signed.expires - signed.created <= _MAX_LIFETIME
+            and at < min(signed.expires, signed.created + _MAX_AGE) + _CLOCK_SKEW
+            and signed.created < signed.expires
             and key.since <= at + _CLOCK_SKEW
             and at <= key.until + _CLOCK_SKEW
         )

@@ -45,6 +45,7 @@ _MAX_PROOFS = 20_000
 _ROBOTS_SIGN = ("robots",)
 _SIGNATURE_SIGNS = {
     "forged": ("signature-forged",), "replayed": ("signature-replayed",), "expired": ("signature-expired",),
+    "misdirected": ("signature-misdirected",),
 }  # fmt: skip
 
 

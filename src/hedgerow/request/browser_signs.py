@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from hedgerow.core.decision import Evidence
 from hedgerow.core.state import ACCOUNT, CLEARANCE
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
 
 TYPED_LINKS = "typed-links"
 NO_INPUT = "no-input"
@@ -155,6 +155,9 @@ class BrowserSigns:
         return known
 
 
+_NO_VIEW = frozenset({BY_SCRIPT, BY_PROGRAM, ELSEWHERE})
+
+
 def is_one_browser(visit: Visit) -> bool:
     """Return whether the visitor is one browser: without a clearance or an account it may be many behind an address."""
     return visit.visitor.startswith((CLEARANCE, ACCOUNT))
@@ -171,6 +174,5 @@ def asks_for_privacy(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def is_page_view(visit: Visit) -> bool:
-    """Return whether a browser window loads a page."""
-    anomalies = visit.anomalies
-    return visit.kind == "page" and (not anomalies or (BY_SCRIPT not in anomalies and BY_PROGRAM not in anomalies))
+    """Return whether a browser window loads a page for its user."""
+    return visit.kind == "page" and (not visit.anomalies or _NO_VIEW.isdisjoint(visit.anomalies))

@@ -12,7 +12,7 @@ are stronger: Chrome sends `Sec-CH-UA`, Firefox never does. Three exceptions avo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _MAX_AGENT_LENGTH = 1000
 _MAX_LOCAL_HOST_LENGTH = 64
@@ -45,6 +45,22 @@ _SECURE = frozenset({"https", "wss"})
 
 
 _ORDERED = frozenset(_HEADER_ORDERS["chrome"])
+
+
+# Signs of a program, or of one that poses as a browser and does not send what all browsers send.
+_NOT_A_BROWSER = frozenset({
+    "program", "no-agent", "odd-agent", "no-accept", "no-language", "browser-plain", "browser-no-fetch",
+})  # fmt: skip
+
+
+def is_browser(anomalies: Iterable[str]) -> bool:
+    """
+    Return whether a request with these *anomalies* has all that a browser sends.
+
+    >>> is_browser(("browser-order",)), is_browser(("no-language",))
+    (True, False)
+    """
+    return _NOT_A_BROWSER.isdisjoint(anomalies)
 
 
 def find_anomalies(

@@ -14,9 +14,32 @@ import msgspec
 from hedgerow.challenge.clearance import COOKIE as CLEARANCE_COOKIE
 from hedgerow.challenge.clearance import Clearances
 from hedgerow.core.address import Proxies, parse_address, prefix_of
-from hedgerow.core.request_kind import is_prefetch, is_subresource, kind_claimed, kind_of, origin_of, origin_of_referrer
+from hedgerow.core.request_kind import (
+    is_embedded_file,
+    is_from_elsewhere,
+    is_into_window,
+    is_prefetch,
+    is_subresource,
+    kind_claimed,
+    kind_of,
+    origin_of,
+    origin_of_referrer,
+)
 from hedgerow.core.state import ACCOUNT
-from hedgerow.core.visit import BY_PROGRAM, HIDDEN_KINDS, NO_NAVIGATION, WRONG_COOKIE, Kind, Marker, Origin, Visit
+from hedgerow.core.visit import (
+    BY_PROGRAM,
+    ELSEWHERE,
+    FORM,
+    HIDDEN_KINDS,
+    INTO_WINDOW,
+    NO_NAVIGATION,
+    READ_BY,
+    WRONG_COOKIE,
+    Kind,
+    Marker,
+    Origin,
+    Visit,
+)
 from hedgerow.markers.clean import OpenedView, split_mark
 from hedgerow.markers.encoding import VISITOR_BYTES
 from hedgerow.markers.token import TokenCodec, TokenCodecs, may_be_token, page_digest
@@ -39,7 +62,7 @@ _MAX_FINGERPRINT_LENGTH = 100
 _MAX_CACHED_LENGTH = 500
 _RELEVANT = (
     b"user-agent", b"host", b"accept", b"accept-language", b"accept-encoding", b"sec-ch-ua", b"sec-fetch-mode",
-    b"sec-fetch-dest", b"sec-fetch-site", b"sec-purpose", b"purpose", b"x-moz", b"upgrade",
+    b"sec-fetch-dest", b"sec-fetch-site", b"sec-fetch-user", b"sec-purpose", b"purpose", b"x-moz", b"upgrade",
 )  # fmt: skip
 _MAX_ENTRIES = 1 << 12
 # A client chooses the length of its headers. Long ones are not cached, so that the caches' memory is bounded.
@@ -61,6 +84,7 @@ class Identifier:
         tokens: TokenCodecs,
         prefix: str,
         clearances: Clearances | None = None,
+        never_opaque: Callable[[str], bool] | None = None,
     ) -> None:
         self._proxies = proxies or Proxies()
         self._has_proxies = bool(self._proxies)
@@ -71,6 +95,7 @@ class Identifier:
         self._codecs = tokens
         self._prefix = prefix
         self._clearances = clearances
+        self._never_opaque = never_opaque
         self._linked = lru_cache(maxsize=1 << 12)(self._read_linked)
 
     def trusts(self, peer: str) -> bool:
@@ -112,16 +137,20 @@ class Identifier:
             scheme = fields.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").strip().lower()
             if self._tls_header:
                 fingerprint = fields.get(self._tls_header, b"")[:_MAX_FINGERPRINT_LENGTH].decode("latin-1")
-        user_agent, host, prefetch, kind, origin, anomalies = parse_headers(
+        user_agent, host, prefetch, kind, origin, anomalies, is_file = parse_headers(
             fields, scheme, version, direct=in_order and not trusted
         )
         if method not in METHODS_OF_BROWSERS and BY_PROGRAM not in anomalies:
             anomalies += (BY_PROGRAM,) if client_kind(method, fields) == "program" else ()
         asked = target
         target, marker, tampered = self.unmark(asked, host)
-        account = self._account(headers, asked, target, trusted=trusted) if self._has_accounts else ""
+        account, is_proven = self._account(headers, asked, target, trusted) if self._has_accounts else ("", True)
+        anomalies += () if is_proven else (READ_BY + prefix,)
         target_kind = kind_of(method, target)
         referrer = fields.get(b"referer", b"").decode("latin-1")
+        origin = origin or origin_of_referrer(referrer, host)
+        anomalies += (FORM,) if method == "POST" and kind == "page" else ()
+        anomalies += (ELSEWHERE,) if is_file and origin != "same" else ()
         if b"signature-input" in fields:
             request = Request(at, method, scheme, host, asked, headers)
             bot, claim, proof, bot_signs = self.bot_verifier.match(request, address, user_agent, target)
@@ -132,7 +161,7 @@ class Identifier:
         if VISITOR_COOKIE in cookie:
             # A browser sends the same cookie with every request.
             read = self._linked if len(cookie) + len(host) <= _MAX_CACHED_LENGTH else self._read_linked
-            named = read(cookie, host)
+            named = read(cookie, host, scheme)
             if named is None:
                 anomalies = (*anomalies, WRONG_COOKIE)
             else:
@@ -143,15 +172,16 @@ class Identifier:
         visit = Visit(
             at, address, ACCOUNT + account if account else prefix, prefix, method, target,
             kind if target_kind == "page" else target_kind, account, host, user_agent,
-            self._referrer(referrer, host), origin or origin_of_referrer(referrer, host), prefetch, bot, marker, 0,
+            self._referrer(referrer, host), origin, prefetch, bot, marker, 0,
             asked if asked != target else "", tampered,
             linked, claim, proof, anomalies + bot_signs if bot_signs else anomalies, fingerprint,
         )  # fmt: skip
-        if self._clearances is not None and not account and CLEARANCE_COOKIE in cookie:
-            visit = self._cleared(visit, fields, self._clearances)
+        if self._clearances is not None and (not account or not is_proven) and CLEARANCE_COOKIE in cookie:
+            visit = self._cleared(visit, fields, self._clearances, scheme)
         return visit, trusted
 
-    def _account(self, headers: RawHeaders, asked: str, target: str, *, trusted: bool) -> str:
+    def _account(self, headers: RawHeaders, asked: str, target: str, trusted: bool) -> tuple[str, bool]:
+        """Return the account, and whether it cannot be invented."""
         path = target.partition("?")[0]
         if asked.partition("?")[0] != path:
             # The site's cookies for this path come as copies.
@@ -159,14 +189,21 @@ class Identifier:
                 (name, restored_cookies(value, path.encode("latin-1"), hidden=True) if name == b"cookie" else value)
                 for name, value in headers
             ]
-        return self._accounts.account(headers, trusted=trusted)
+        account = self._accounts.proven(headers, trusted=trusted)
+        claimed = "" if account else self._accounts.claimed(headers)
+        return account or claimed, not claimed
 
     @staticmethod
-    def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances) -> Visit:
+    def _cleared(visit: Visit, fields: Mapping[bytes, bytes], clearances: Clearances, scheme: str) -> Visit:
         """Return the visit under its clearance if that is valid, with the anomalies of the clearance."""
-        value = own_cookie_value(fields[b"cookie"], CLEARANCE_COOKIE).decode("latin-1")
+        value = own_cookie_value(fields[b"cookie"], CLEARANCE_COOKIE, scheme).decode("latin-1")
         language = fields.get(b"accept-language", b"").decode("latin-1")
         status = clearances.check(value, visit, visit.at, language=language)
+        if visit.account:
+            if not status.counts:
+                return visit
+            others = [code for code in visit.anomalies if not code.startswith(READ_BY)]
+            return msgspec.structs.replace(visit, anomalies=(*others, READ_BY + status.visitor))
         return msgspec.structs.replace(
             visit,
             visitor=status.visitor if status.counts else visit.visitor,
@@ -196,7 +233,7 @@ class Identifier:
                 return asked, None, True
             if marker.kind in HIDDEN_KINDS:
                 return asked, marker, False
-            if not marker.target.startswith("/"):
+            if not marker.target.startswith("/") or (self._never_opaque and self._never_opaque(marker.target)):
                 return asked, None, True
             if not question:
                 return marker.target, marker, False
@@ -257,9 +294,9 @@ class Identifier:
             return referrer
         return start + separator + site + self.unmark(slash + target, host)[0]
 
-    def _read_linked(self, cookie: bytes, host: str) -> tuple[bytes, ...] | None:
+    def _read_linked(self, cookie: bytes, host: str, scheme: str) -> tuple[bytes, ...] | None:
         """Return the visitors that the cookie names; None if the cookie is not one of ours. An old key is no fault."""
-        token = own_cookie_value(cookie, VISITOR_COOKIE).decode("latin-1")
+        token = own_cookie_value(cookie, VISITOR_COOKIE, scheme).decode("latin-1")
         if not token:
             return ()
         codec = self._codecs.of(host)
@@ -316,7 +353,8 @@ class HeaderFacts(NamedTuple):
     """
     What follows from the headers alone.
 
-    *kind* is for a target that looks like a page. *origin* is "" if it depends on the referrer.
+    *kind* is for a target that looks like a page. *origin* is "" if it depends on the referrer. *is_file*: the headers
+    ask for an image or a style sheet, and do not say for which site.
     """
 
     user_agent: str
@@ -325,6 +363,7 @@ class HeaderFacts(NamedTuple):
     kind: Kind
     origin: Origin | Literal[""]
     anomalies: tuple[str, ...]
+    is_file: bool
 
 
 _shapes: dict[tuple[bytes, ...], Callable[[_Fields], Any]] = {}
@@ -365,15 +404,25 @@ def _extractor(fields: _Fields) -> Callable[[_Fields], Any]:
     return itemgetter(*names) if names else lambda _: ()
 
 
+def _said_origin(fields: _Fields) -> Origin | Literal[""]:
+    origin = origin_of({name: value for name, value in fields.items() if name != b"referer"}, "")
+    return origin if origin != "unknown" else ""
+
+
 def _parse(fields: _Fields, scheme: str, version: str, *, direct: bool) -> HeaderFacts:
     host = fields.get(b"host", b"").decode("latin-1")
     prefetch = is_prefetch(fields)
     anomalies = find_anomalies(fields, scheme=scheme, host=host, version=version, direct=direct)
+    if client_kind("GET", fields) == "program":
+        anomalies += (BY_PROGRAM,)
+    elif is_from_elsewhere(fields):
+        anomalies += (ELSEWHERE, INTO_WINDOW) if is_into_window(fields) else (ELSEWHERE,)
     return HeaderFacts(
         fields.get(b"user-agent", b"").decode("latin-1"),
         host,
         prefetch,
         kind_claimed("page", fields, prefetch=prefetch),
-        origin_of(fields, host) if b"sec-fetch-site" in fields else "",
-        (*anomalies, BY_PROGRAM) if client_kind("GET", fields) == "program" else anomalies,
+        _said_origin(fields),
+        anomalies,
+        is_embedded_file(fields),
     )

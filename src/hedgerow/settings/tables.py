@@ -109,6 +109,7 @@ class BotsSettings(Table, frozen=True):
     true_for: float = 86_400.0
     false_for: float = 3600.0
     signatures: Literal["known", "any", "off"] = "known"
+    hosts: tuple[str, ...] = ()
     signers: tuple[Signer, ...] = ()
     insecure_directories: bool = False
     robots: bool = True
@@ -117,6 +118,9 @@ class BotsSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "true_for", "false_for", "robots_refresh", "unwelcome_for")
+        for host in self.hosts:
+            if not re.fullmatch(r"[\w.-]+(?::\d+)?|\[[0-9A-Fa-f:]+\](?::\d+)?", host, re.ASCII):
+                yield "hosts", f"{host!r} must be only a host, such as www.example.org"
         if self.resolver:
             try:
                 host, _ = checks.split_listen(self.resolver)
@@ -153,6 +157,7 @@ class MarkerSettings(Table, frozen=True):
     strict: bool = False
     closed: tuple[str, ...] = ()
     entries: tuple[str, ...] = ("/",)
+    never_opaque: tuple[str, ...] = ()
     overlap_days: float = 400.0
 
     def faults(self) -> Faults:
@@ -166,7 +171,10 @@ class MarkerSettings(Table, frozen=True):
             for name in ("strict", "closed"):
                 if getattr(self, name):
                     yield name, "needs marked links; set mode"
-        paths = {"rules": [rule.path for rule in self.rules], "closed": self.closed, "entries": self.entries}
+        paths = {
+            "rules": [rule.path for rule in self.rules], "closed": self.closed, "entries": self.entries,
+            "never_opaque": self.never_opaque,
+        }  # fmt: skip
         for name, patterns in paths.items():
             for path in patterns:
                 if not path.startswith(("/", "*")):

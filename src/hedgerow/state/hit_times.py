@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from hedgerow.core.rate_limit import COUNTED_SERIES, RateLimit, add_hit, count_hits, drop_hit
 
-DAILY_KINDS = frozenset({"page"})
+DAILY_KINDS = frozenset({"page", "prefetch"})
 """The kinds of visits that count for the day: neither what a page loads nor what its scripts request."""
 SCORE_BYTES, TODAY_BYTES, ENTRY_BYTES = 700, 250, 1_000
 """The memory that a score, a count of the day and the entries of a visitor take, rounded up."""

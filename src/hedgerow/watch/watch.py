@@ -19,7 +19,7 @@ from typing import Literal
 
 from hedgerow.core.decision import BRISK, JUDGED_PERSON, Campaign, Decision, Identity, ScoreUpdate
 from hedgerow.core.state import ACCOUNT, CLEARANCE
-from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, Visit
+from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, Visit
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.watch.link_sharing import LinkSharing
 from hedgerow.watch.models.panel import Panel, PanelRecord
@@ -104,6 +104,9 @@ class Watch:
     def see(self, visit: Visit, decision: Decision) -> None:
         self.seen += 1
         if visit.bot or not visit.visitor or (decision.observed and not self.observe):
+            return
+        if ELSEWHERE in visit.anomalies:
+            # The visitor did not ask for it.
             return
         if self.sharing is not None:
             self._see_sharing(self.sharing, visit, decision)

@@ -201,6 +201,7 @@ class Site:
         self.lists = Lists() if lists is None else lists
         self.pages = PageDigests()
         self.bot_cache = BotCache()
+        self.bot_cache.keys.mark_used = self.stores.used_challenges.mark_used
         self.counters = SiteCounters()
         self.page_times = PageTimes()
         self.daily_limits = DailyLimits()

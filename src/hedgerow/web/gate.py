@@ -20,7 +20,7 @@ from hedgerow.core.state import State
 from hedgerow.detectors.registry import registry
 from hedgerow.detectors.spec import DetectorContext
 from hedgerow.lists.model import Lists
-from hedgerow.markers.rules import Patterns, Rules
+from hedgerow.markers.rules import NeverOpaque, Patterns, Rules
 from hedgerow.markers.token import PageDigests, TokenCodecs
 from hedgerow.policy.decision_policy import DecisionPolicy, PolicyThresholds
 from hedgerow.request.account import AccountOf, Accounts
@@ -29,7 +29,7 @@ from hedgerow.request.bot_signature import PublicKey, Signatures, public_key, th
 from hedgerow.request.bots import BotVerifier, KnownBot
 from hedgerow.request.identify import Identifier
 from hedgerow.settings.load import Settings
-from hedgerow.settings.tables import SCRIPTED_RULES
+from hedgerow.settings.tables import SCRIPTED_RULES, MarkerRule
 from hedgerow.web.bots import all_bots, build_bots, refused_bots
 from hedgerow.web.stores import build_ledger, build_state, build_token_codecs
 
@@ -45,6 +45,8 @@ def build_rules(settings: Settings) -> Rules:
     """Build the rules that say which links are marked, and how."""
     marker = settings.marker
     rules = (*marker.rules, *SCRIPTED_RULES) if marker.mode == "opaque" else marker.rules
+    if "opaque" in {marker.mode, *(rule.mode for rule in rules)}:
+        rules = (*(MarkerRule(path, "clean") for path in marker.never_opaque), *rules)
     closed, entries = Patterns(["*"] if marker.strict else marker.closed), Patterns(marker.entries)
     return Rules(
         marker.mode, [(rule.path, rule.mode) for rule in rules],
@@ -56,10 +58,10 @@ def build_bot_verifier(settings: Settings, bot_cache: BotCache) -> BotVerifier:
     bots = settings.bots
     known = {bot.signer: bot for bot in all_bots(settings) if bot.signer}
     any_signer, insecure = bots.signatures == "any", bots.insecure_directories
-    signatures = Signatures(bot_cache.keys, known, any_signer=any_signer, insecure=insecure)
+    signatures = Signatures(bot_cache.keys, known, bots.hosts, any_signer=any_signer, insecure=insecure)
     return BotVerifier(
         build_bots(settings, bot_cache.proofs),
-        signatures if bots.enabled and bots.signatures != "off" else None,
+        signatures if bots.enabled and bots.signatures != "off" and bots.hosts else None,
         bot_cache.robots_compliance if bots.enabled and bots.robots else None,
     )
 
@@ -141,6 +143,7 @@ def build_identifier(
         tokens=tokens,
         prefix=settings.marker.prefix,
         clearances=clearances,
+        never_opaque=NeverOpaque(settings.marker.never_opaque).match if settings.marker.never_opaque else None,
     )
 
 

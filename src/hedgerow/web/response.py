@@ -20,7 +20,7 @@ from typing import Literal
 from hedgerow.challenge.clearance import own_cookie
 from hedgerow.core.decision import CLOSED, Decision
 from hedgerow.core.request_kind import kind_of
-from hedgerow.core.visit import Kind, Visit
+from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Kind, Visit
 from hedgerow.detectors.driven_browser import SignsSettings
 from hedgerow.detectors.marker_integrity import next_generation
 from hedgerow.markers.clean import SCRIPT_HASH
@@ -473,7 +473,7 @@ class ResponseRewriter:
         app, own = self._app, self._app.settings.challenge
         if not app.settings.clears_silently:
             return
-        needs_clearance = app.gate.needs_clearance(self.visit, self.decision)
+        needs_clearance = app.gate.needs_clearance(self.visit, self.decision) and not self._is_framed()
         if self._reports_signs():
             attributes = b" data-signs" if needs_clearance else b' data-signs="only"'
         elif needs_clearance:
@@ -487,6 +487,15 @@ class ResponseRewriter:
             self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT, attributes
         )
         page.add_clearance_script(element)
+
+    def _is_framed(self) -> bool:
+        """
+        Return whether a page of another site, not only of another sub-domain, shows this one in itself.
+
+        There the browser keeps no clearance, and each that is obtained would raise the price of the next.
+        """
+        is_other = header(self._request_headers, b"sec-fetch-site") == b"cross-site"
+        return is_other and ELSEWHERE in self.visit.anomalies and INTO_WINDOW not in self.visit.anomalies
 
     def _reports_signs(self) -> bool:
         """Return whether the page reports how it is used: in a window of a browser that does not ask otherwise."""
@@ -515,11 +524,9 @@ class ResponseRewriter:
             return headers
         headers = private_headers(headers)
         linked = self.visit.linked
-        name = own_cookie(VISITOR_COOKIE, secure=self._secure)
-        if page.issued_to not in linked or (self._secure and name not in header(self._request_headers, b"cookie")):
-            # Links this visitor to the earlier ones of the same browser, also to those from before https.
-            earlier = [one for one in linked if one != page.issued_to]
-            visitors = b"".join([*earlier, page.issued_to][-_MAX_LINKED_VISITORS:])
+        if page.issued_to not in linked:
+            # Links this visitor to the earlier ones of the same browser.
+            visitors = b"".join([*linked, page.issued_to][-_MAX_LINKED_VISITORS:])
             # That of the page may be for another generation.
             of_site = self._app.tokens.of(self.visit.host)
             headers.append((b"set-cookie", _cookie_of(of_site, page.issued_to, visitors, secure=self._secure)))

@@ -107,7 +107,7 @@ def test_the_setting_switches_it_off():
 def test_a_report_from_another_site_is_dropped(client, monkeypatch):
     person = cleared(client)
     monkeypatch.setitem(HEADERS, "sec-fetch-site", "cross-site")
-    assert person.report(webdriver="1") == 204
+    assert person.report(webdriver="1") == 403
 
 
 def test_one_sign_alone_never_stops_a_person(client):

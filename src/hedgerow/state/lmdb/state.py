@@ -172,7 +172,7 @@ class LmdbState:
         with self.writing() as txn:
             if counted_as is None:
                 return self._reply(txn, query, more, 1)
-            self._counters.take_back(txn, query, SERIES[counted_as])
+            self._counters.take_back(txn, query.counted(), SERIES[counted_as])
             return self._reply(txn, query, more - (counted_as in DAILY_KINDS), 0)
 
     def commit(self, block: Block) -> None:
@@ -234,7 +234,7 @@ class LmdbState:
             return StateReply(block, UNCOUNTED)
         strikes = self._count_strikes(txn, prefix, at) if visitor != prefix else 0
         score, entries = (own.score, own.entries) if own is not None else (None, ())
-        counts = self._counters.count(txn, query) if self._counters.counts_kind(query) else UNCOUNTED
+        counts = self._counters.count(txn, query.counted()) if self._counters.counts_kind(query) else UNCOUNTED
         rate = self._counters.count_site(txn, at, visits) if query.site_rate and query.count else 0.0
         return StateReply(None, counts, strikes, score, today, entries, offences, rate)
 

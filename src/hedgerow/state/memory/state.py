@@ -143,7 +143,7 @@ class MemoryState:
             more = 1 if query.kind in DAILY_KINDS else 0
             if counted_as is None:
                 return self._reply(query, more, 1)
-            for key in self._keys(query):
+            for key in self._keys(query.counted()):
                 self._take_back(key, query.at, SERIES[counted_as])
             return self._reply(query, more - (counted_as in DAILY_KINDS), 0)
 
@@ -162,7 +162,7 @@ class MemoryState:
                 offences = self._offences_of(keys, query.at)
             if visitor != prefix and prefix in self._strikes:
                 strikes = self._count_strikes(prefix, query.at)
-        counts = self._hit(query) if query.count else UNCOUNTED
+        counts = self._hit(query.counted() if query.apart else query) if query.count else UNCOUNTED
         rate = self._count_site(query.at, visits) if query.site_rate and query.count else 0.0
         return StateReply(None, counts, strikes, score, today, self._entries.get(visitor, ()), offences, rate)
 

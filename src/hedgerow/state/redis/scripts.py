@@ -29,6 +29,7 @@ _TIME = struct.Struct("<d")
 _RECORDS = 3
 """The records at the start of a reply, before the counters."""
 _OTHER_WORDS = 16
+_NAMES = 5
 _CACHED_ENDS = 1000
 
 Command = tuple[bytes | str | int | float, ...] | bytes
@@ -114,8 +115,9 @@ class _VisitCommand:
     def __init__(self, prefix: str, script: str, counted: Counted, *, other: bool, network: bool) -> None:
         self._prefix = own = prefix.encode()
         self._other = other
-        # Each key: what it starts with, and the index of the visitor, everyone, the network, the prefix or "".
-        visitor, everyone, of_network, of_prefix, nobody = range(5)
+        # Each key: what it starts with, and the index of the visitor, everyone, the network, the prefix or "". The
+        # names for counters follow after these.
+        visitor, everyone, of_network, of_prefix, nobody = range(_NAMES)
         keys = [(b"m:", visitor), (b"m:", everyone), (b"m:", of_network) if network else (b"-", nobody)]
         counters = [b"c%d:" % series for series in sorted(counted.series)]
         # The number of the first counter of each key for which the visit counts. Those of a prefix are only read.
@@ -129,7 +131,7 @@ class _VisitCommand:
             if is_read:
                 if is_counted:
                     self._starts.append(len(keys) + 1)
-                keys += [(counter, whose) for counter in counters]
+                keys += [(counter, _NAMES + whose) for counter in counters]
         self._places = {series: place for place, series in enumerate(sorted(counted.series))}
         words = len(keys) + _OTHER_WORDS
         head = f"*{words}\r\n$7\r\nEVALSHA\r\n$40\r\n{script}\r\n${len(str(len(keys)))}\r\n{len(keys)}\r\n"
@@ -150,6 +152,7 @@ class _VisitCommand:
         prefix: bytes,
         network: bytes,
         daily: bytes,
+        apart: bytes,
         end: tuple[int, int, int, int, int],
     ) -> bytes:
         """
@@ -158,7 +161,11 @@ class _VisitCommand:
         *end* has the day, the requests to count for it, the series in which to count the visit and from which to take
         it back (or -1), and the visits to add to the rate of the whole site (-1 if that is not asked for).
         """
-        names = (visitor, prefix + EVERYONE.encode(), network, prefix, b"")
+        everyone = EVERYONE.encode()
+        names = (
+            visitor, prefix + everyone, network, prefix, b"",
+            visitor + apart, prefix + apart + everyone, network + apart, prefix + apart,
+        )  # fmt: skip
         values: list[int | bytes] = []
         for length, whose in self._keys:
             name = names[whose]
@@ -227,8 +234,9 @@ class Scripts:
             site = int(counted_as is None) if query.site_rate else -1
         command = self._commands[visitor != prefix, network != b""]
         return command.encode(
-            query.at, visitor, prefix, network, text(query.daily), (day, more, counted_in, taken_from, site)
-        )
+            query.at, visitor, prefix, network, text(query.daily), text(query.apart),
+            (day, more, counted_in, taken_from, site),
+        )  # fmt: skip
 
     def commit(self, block: Block) -> Command:
         return self.commit_script.call(

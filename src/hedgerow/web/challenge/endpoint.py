@@ -193,7 +193,10 @@ class ChallengeEndpoint:
         if visit.method != "POST" or name not in _POSTED:
             return not_found(PageRequest(header(headers, b"accept").decode("latin-1"), visit.kind, visit.method))
         body = await _body(receive, 2 * self._own.body + 65_536)
-        fields = _fields(body) if body is not None and header(headers, b"sec-fetch-site") in _SAME_SITE else {}
+        if not _is_from_here(visit, headers):
+            # Another site must neither answer for a visitor nor have wrong answers counted against it.
+            return make_response(403, FORM_HEADERS["text"], b"", [])
+        fields = _fields(body) if body is not None else {}
         if name == "signs":
             return self._signs(visit, headers, fields)
         price = await self.hooks.price(visit)
@@ -367,6 +370,13 @@ class ChallengeEndpoint:
             header(headers, b"accept-language").decode("latin-1"), self._own.path, self._responses.site or visit.host,
             self._responses.contact, header_word(reference), header_word(code),
         )  # fmt: skip
+
+
+def _is_from_here(visit: Visit, headers: RawHeaders) -> bool:
+    """Return whether a form comes from a page of this site, as far as the browser says where it comes from."""
+    origin = header(headers, b"origin").lower()
+    is_own = origin in {b"", b"null"} or origin.partition(b"://")[2] == visit.host.lower().encode("latin-1")
+    return is_own and header(headers, b"sec-fetch-site") in _SAME_SITE
 
 
 def _home(visit: Visit) -> Visit:
