@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -209,9 +210,9 @@ def browser_cases(stealth: Path | None) -> Iterator[Case]:
         yield Case("Chromium, visible links", f"{order}, 0.05 s", 60, run, "browser", order == "click")
     # It reports nothing about how pages are used.
     private = browsers.walk_by(partial(browsers.chromium, {"Sec-GPC": "1"}))
-    for order in ("click", *ORDERS):
-        run = browser(private, order, 0.5, 120, 300)
-        yield Case("Chromium with Sec-GPC, visible links", f"{order}, 0.5 s", 60, run, "browser", compared=False)
+    for pause, order in product((0.05, 0.5), ("click", *ORDERS)):
+        run = browser(private, order, pause, 120, 300)
+        yield Case("Chromium with Sec-GPC, visible links", f"{order}, {pause:g} s", 60, run, "browser", compared=False)
     for pause, pages in ((0.5, 120), (3.0, 75)):
         run = browser(chromium, "click", pause, pages, 400)
         yield Case("Chromium, visible links", f"click, {pause:g} s", 60, run, "browser", compared=False)
