@@ -154,9 +154,11 @@ class MarkerSettings(Table, frozen=True):
     closed: tuple[str, ...] = ()
     entries: tuple[str, ...] = ("/",)
     overlap_days: float = 400.0
+    page_bytes: int = 5_000_000
+    page_links: int = 20_000
 
     def faults(self) -> Faults:
-        yield from positive_faults(self, "overlap_days")
+        yield from positive_faults(self, "overlap_days", "page_bytes", "page_links")
         if not checks.is_path_start(self.prefix):
             yield (
                 "prefix",

@@ -80,6 +80,7 @@ class App:
     counters: SiteCounters
     page_times: PageTimes
     """How long the site takes for its pages."""
+    waiter: Waiter
 
 
 class SupportsClose(Protocol):
@@ -152,6 +153,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         changes_robots=changes_pages or (bool(refused_agents) and not settings.is_neutral),
         counters=counters,
         page_times=site.page_times,
+        waiter=site.waiter,
     )
 
 
