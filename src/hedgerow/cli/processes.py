@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import math
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,7 @@ log = logging.getLogger("hedgerow")
 _BACKLOG = 2048
 _PUBLISH_EVERY = 1.0
 _LEAST_ENTRIES = 30
+_OTHER_FILES = 200
 # Settings that are read at start only: whole tables, and settings of [watch].
 _START_TABLES = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
 _START_WATCH = ("enabled", "queue", "sessions")
@@ -126,6 +128,8 @@ def _run_site(
         server = make_server(
             application(settings, site), *public.getsockname()[:2],
             limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
+            trusts=lambda peer: site.app.gate.identifier.trusts(peer),  # noqa: PLW0108 - a reload replaces it
+            refused=site.counters.refused_connections,
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
@@ -171,9 +175,31 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
         yield bound
 
 
+def most_connections(settings: Settings) -> int:
+    """
+    Return how many connections of clients there can be, after allowing this process all files that it may open.
+
+    A process without a free file accepts nobody, so some are reserved for the upstream, stores and lookups.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    proxy = settings.proxy
+    wanted = proxy.client_connections + proxy.connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # More than wanted would only hide a leak.
+        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return proxy.client_connections
+    # Half of the files, where even the upstream could take all of them.
+    possible = max(soft - proxy.connections - _OTHER_FILES, soft // 2)
+    log.warning("%d connections of clients at most: this process may open only %d files (ulimit -n)", possible, soft)
+    return possible
+
+
 def _limits_of(settings: Settings) -> ServerLimits:
     proxy = settings.proxy
     return ServerLimits(
+        connections=most_connections(settings), connections_per_address=proxy.connections_per_address,
         request_line=proxy.longest_url, header_bytes=proxy.header_bytes, header_count=proxy.headers,
         head_timeout=proxy.head_timeout, body_timeout=proxy.idle_timeout, message=proxy.websocket_message,
     )  # fmt: skip

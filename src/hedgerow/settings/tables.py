@@ -31,6 +31,8 @@ class ProxySettings(Table, frozen=True):
     head_timeout: float = 10.0
     shutdown_timeout: float = 30.0
     connections: int = 256
+    client_connections: int = 10_000
+    connections_per_address: int = 500
     longest_url: int = 16_384
     header_bytes: int = 65_536
     headers: int = 100
@@ -45,7 +47,8 @@ class ProxySettings(Table, frozen=True):
                 yield "own_addresses", sentence
         yield from positive_faults(
             self, "connect_timeout", "response_timeout", "idle_timeout", "head_timeout", "shutdown_timeout",
-            "connections", "longest_url", "header_bytes", "headers", "websocket_message",
+            "connections", "client_connections", "connections_per_address",
+            "longest_url", "header_bytes", "headers", "websocket_message",
         )  # fmt: skip
 
 

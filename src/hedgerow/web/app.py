@@ -359,7 +359,7 @@ class Site:
             would_have=dict(counters.would_have), would_have_blocked=self.app.gate.would_have_blocked,
             blocked=self.app.gate.blocked, lost=self.stores.ledger.lost, forgotten=state.forgotten,
             left_out=left_out, inside=tarpit.inside, admitted=tarpit.admitted, turned_away=tarpit.turned_away,
-            alone=state.alone,
+            alone=state.alone, refused_connections=dict(counters.refused_connections),
         )  # fmt: skip
 
     def metrics(self) -> SiteMetrics:

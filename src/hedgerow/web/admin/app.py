@@ -79,6 +79,10 @@ class _SiteCollector(Collector):
         )
         yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", metrics.untouched)
         yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", metrics.upstream_errors)
+        yield _counter(
+            "hedgerow_connections_refused", "Connections for which there was no room", "limit",
+            metrics.refused_connections,
+        )  # fmt: skip
         yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", metrics.challenges)
         yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", metrics.blocked)
         yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", metrics.lost)
