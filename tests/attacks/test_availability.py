@@ -15,17 +15,39 @@ from math import inf
 import brotli
 import pytest
 from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
 from websockets.asyncio.client import connect
 
-from driving import HTML, Application, Client, marked_links_in, settings
+from driving import HTML, KEY, Application, Client, bait_rewriter, marked_links_in, settings
 from driving_wsgi import WsgiApplication, WsgiClient
 from hedgerow.cli.processes import most_connections
-from hedgerow.markers.html.content_coding import BrokenCoding, codec
+from hedgerow.core.address import Proxies, parse_address
+from hedgerow.lists.model import agent_pattern
+from hedgerow.logs.fields import alb_extract
+from hedgerow.markers.html.charset import carried_charset
+from hedgerow.markers.html.content_coding import BrokenCoding, codec, known_codings
+from hedgerow.markers.html.listing import is_listing
+from hedgerow.markers.html.scanner import Scanner
+from hedgerow.markers.rules import Patterns
+from hedgerow.markers.token import Key, TokenCodecs
 from hedgerow.proxy import server as server_module
 from hedgerow.proxy.connections import Connections
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits, StallCheck
+from hedgerow.request.browser_report import claimed_browser
+from hedgerow.request.header_anomalies import find_anomalies
+from hedgerow.traps.robots_txt import disallow
+from hedgerow.web.response import beginning_of
+from hedgerow.web.response_headers import (
+    marked_headers,
+    marked_refresh,
+    permitting_headers,
+    private_headers,
+    restored_etags,
+)
 from hedgerow.web.sync_driver import StepLock
+from property_tests import examples
 from proxy.harness import Site, ask, run
 from real.servers import HEDGEROW, Running, free_port, wait_for
 
@@ -94,46 +116,8 @@ def test_a_websocket_handshake_with_a_body_is_refused(body):
 # ---- Slow clients
 
 
-async def closed_by_server(reader) -> bool:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while await reader.read(1000):
-                pass
-    except ConnectionError:
-        pass
-    return True
-
-
-def test_a_client_that_leaves_the_end_of_its_response_unread_is_disconnected(monkeypatch):
-    """Slow reading (slowhttptest -X): what fits into the buffer had no deadline, because nothing waits for it."""
-
-    async def app(scope, receive, send):
-        if scope["type"] == "lifespan":
-            await hello(scope, receive, send)
-            return
-        # Everything at once, and less than makes the server wait.
-        size = 5_000_000
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
-        await send({"type": "http.response.body", "body": bytes(size)})
-
-    async def main():
-        limits = ServerLimits(write_timeout=1.0, min_rate=1e9)
-        async with serving(app, limits, monkeypatch) as (server, port):
-            with socket.socket() as client:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                client.connect(("127.0.0.1", port))
-                client.sendall(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-                async with asyncio.timeout(PATIENCE):
-                    while not server.server_state.total_requests:
-                        await asyncio.sleep(0.01)
-                    while server.server_state.connections:
-                        await asyncio.sleep(0.05)
-
-    run(main())
-
-
 def test_a_buffer_that_nobody_reads_is_noticed_even_if_nobody_waits_for_it():
-    """The same, without sockets: 1,000 bytes are left, and the application has done its work."""
+    """Slow reading (slowhttptest -X): what fits into the buffer had no deadline, because nothing waits for it."""
     stall = StallCheck(ServerLimits(write_timeout=60))
     assert not any(stall.is_stalled(1000, float(now), paused=False) for now in range(60))
     assert stall.is_stalled(1000, 61.0, paused=False)
@@ -494,3 +478,116 @@ def test_frames_within_frames_are_marked_to_a_limited_depth():
     page = START + page
     client = Client(Application(page), "[traps]\nenabled = false\n")
     assert page[len(START) :] in client.get().body
+
+
+# ---- Expressions that take long
+
+
+def cost(function, text) -> float:
+    """Seconds of CPU time, the least of three."""
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        function(text)
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def assert_linear(function, start, pump, end, length: int = 5_000) -> None:
+    """
+    Four times the text may take ten times as long. A quadratic search takes sixteen times as long.
+
+    Anything below two milliseconds counts as two, so that no noise decides.
+    """
+    short, long = (start + pump * (size // len(pump)) + end for size in (length, 4 * length))
+    assert cost(function, long) < 10 * max(cost(function, short), 0.002)
+
+
+def rewritten_refresh(value: bytes) -> None:
+    rewriter = bait_rewriter(TokenCodecs([Key(1, KEY, 0.0)]).of("example.org"), b"abcdef", b"ghijkl", mode="clean")
+    rewriter._begin()
+    rewriter._new_value("refresh", value)
+
+
+PROXIES = Proxies(["127.0.0.0/8"], "forwarded")
+AGENT = {b"accept": b"*/*", b"accept-language": b"de"}
+EXPRESSIONS = {
+    "a Refresh header": lambda text: marked_refresh(text, lambda url: url),
+    "a refresh in a page": rewritten_refresh,
+    "a charset in a header": lambda text: carried_charset(b"text/html;" + text, b"<p>"),
+    "a charset in a page": lambda text: carried_charset(b"text/html", text),
+    "a listing": lambda text: is_listing(b"<title>Index of /</title>" + text, "/"),
+    "a Link header": lambda text: marked_headers([(b"link", text)], lambda url: url, 200),
+    "a content security policy": lambda text: permitting_headers(
+        [(b"content-security-policy", text)], lambda: b"'sha256-x'", base=True
+    ),
+    "a cache control": lambda text: private_headers([(b"cache-control", text)]),
+    "an ETag": restored_etags,
+    "the start of a page": lambda text: beginning_of(text, final=True),
+    "a user agent": lambda text: find_anomalies({b"user-agent": text, **AGENT}, scheme="https", host="example.org"),
+    "a browser": lambda text: claimed_browser.__wrapped__(text.decode("latin-1")),
+    "a Forwarded header": lambda text: Proxies(["127.0.0.0/8"], "forwarded").client(
+        "127.0.0.1", text.decode("latin-1")
+    ),
+    "an address": lambda text: parse_address(text.decode("latin-1")),
+    "a coding": known_codings.__wrapped__,
+    "a log line": alb_extract,
+    "a user agent of a list": lambda text: agent_pattern("*a*b*c*d*e*").fullmatch(text.decode("latin-1")),
+    "robots.txt": lambda text: disallow(text, "/~"),
+    "a scanned page": lambda text: Scanner().feed(text, final=True),
+}
+PUMPS = [
+    b" ", b"\t", b"a", b"1", b"1.", b".", b"<", b">", b"<a ", b"<a href=x ", b" href=x", b"'", b'"', b'""', b";",
+    b",", b"; ", b"=", b"\\", b'\\"', b"<!--", b"-->", b"<!-->", b"<?", b"url=", b"charset=", b"charset ",
+    b"AppleWebKit/537.36 ", b"rv:1) Gecko/", b"Version/1 ", b"Chrome/", b"Electron/", b"for=", b'for="', b"W/",
+    b"a=b;", b"&", b"&#", b"user-agent", b"\n", b"\r\n", b"h2 ", b"- ", b"private,", b"script-src ", b"'none' ",
+    b"<svg>", b"<select>", b"<script>", b"<title>", b"http://", b"//", b"@", b"[", b"[::",
+]  # fmt: skip
+EDGES = [
+    b"", b" ", b"x", b'"', b"<a ", b"<a href='", b"5", b"5;", b"5; url=", b"Mozilla/5.0 ",
+    b"Mozilla/5.0 (Macintosh) AppleWebKit/605", b"charset=", b'W/"', b"<", b">", b"!", b"h2 ", b"<!doctype html>",
+    b"=", b"https ", b"\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@examples(40)
+@given(start=st.sampled_from(EDGES), pump=st.sampled_from(PUMPS), end=st.sampled_from(EDGES))
+def test_text_of_strangers_is_read_in_linear_time(name, start, pump, end):
+    """ReDoS (CVE-2025-53539, fastapi-guard): 60,000 spaces before a Refresh header took 29.7 s."""
+    assert_linear(EXPRESSIONS[name], start, pump, end)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "pump", "end"),
+    [
+        ("a Refresh header", b"", b" ", b"x"),
+        ("a refresh in a page", b"5", b" ", b"x"),
+        ("a refresh in a page", b"5; url='x", b" ", b"x"),
+        ("a charset in a header", b"charset=", b" ", b"!"),
+        ("a listing", b"<a ", b" href=x", b""),
+    ],
+)
+def test_known_expressions_that_blew_up_take_linear_time(name, start, pump, end):
+    """ReDoS: those that were found, each with the text that took longest."""
+    assert_linear(EXPRESSIONS[name], start, pump, end, 15_000)
+
+
+@examples(100)
+@given(
+    parts=st.lists(st.sampled_from(["", "a", "b", "ab", "/", "."]), min_size=2, max_size=41),
+    has_query=st.booleans(),
+    pump=st.sampled_from(["a", "ab", "/", "b", "aab"]),
+    end=st.sampled_from(["", "!", "?", "?a"]),
+)
+def test_rules_with_many_wildcards_are_matched_in_linear_time(parts, has_query, pump, end):
+    """ReDoS (CVE-2025-53539): a rule with eight `*` and a path of 50 bytes took 39 s."""
+    pattern = ("*?" if has_query else "") + "*".join(parts)
+    patterns = Patterns([pattern])
+    assert_linear(patterns.match, "/?" if has_query else "/", pump, end)
+
+
+def test_a_rule_of_forty_wildcards_is_matched_at_all():
+    """The rule of the report, whose match did not end."""
+    assert not Patterns(["/" + "*a" * 40 + "!"]).match("/" + "a" * 5_000)
+    assert Patterns(["/" + "*a" * 40]).match("/" + "a" * 5_000)

@@ -42,7 +42,8 @@ Gap = Literal["", "token", "mark"] | Insert
 Segment = tuple[bytes, Gap, bytes]
 """A literal, and the gap after it: none, an insert, or a token or a clean mark, which seals the bytes."""
 
-_REFRESH = re.compile(rb"(\s*[\d.]*\s*[;,]?\s*(?:[uU][rR][lL]\s*=\s*)?)([\"']?)(.*?)\2?\s*\Z", re.DOTALL)
+# What comes before the address of a refresh, and the quote that may begin it.
+_REFRESH = re.compile(rb"(\s*+[\d.]*+\s*+[;,]?+\s*+(?:[uU][rR][lL]\s*+=\s*+)?+)([\"']?+)")
 _WIDGET = re.compile(
     rb"data-(?:bs-)?(?:toggle|target|slide|parent|dismiss|ride)|role\s*=\s*[\"']?(?:tab|button)|aria-controls",
     re.IGNORECASE,
@@ -662,10 +663,12 @@ class PageRewriter:
             return self._new_base(text)
         if kind == "refresh":
             match = _REFRESH.match(text)
-            if match is None or not match[3]:
+            assert match is not None
+            address = text[match.end() :].rstrip().removesuffix(match[2])
+            if not address:
                 return ()
             lead = match[1] if b"=" in match[1] else match[1] + b"url="
-            return _segments(self._links("link", [match[3]], lead)[0])
+            return _segments(self._links("link", [address], lead)[0])
         if kind == "srcdoc":
             return self._inner_page(text)
         if kind == "referrer" and text.strip().lower() in _LEAKY:
