@@ -339,7 +339,8 @@ class Site:
 
     def blocks(self, at: float) -> Sequence[Block]:
         """Return the blocks in force: none while the site only observes."""
-        return () if self.app.settings.observe else self.stores.state.blocks(at)
+        limited = self.app.gate.engine.policy.limited
+        return () if self.app.settings.observe else [limited(block, at) for block in self.stores.state.blocks(at)]
 
     def campaigns(self) -> Sequence[Campaign]:
         """Return the known campaigns of all processes, the oldest first."""
