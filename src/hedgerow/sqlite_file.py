@@ -55,11 +55,15 @@ def open_database(
         raise StoreError(f"cannot open {name} {path}: {error}") from None
 
 
+def is_own_file(path: Path) -> bool:
+    """Return whether a file may be a database of ours, even a corrupt one. An empty file becomes one."""
+    with path.open("rb") as file:
+        return path.suffix == ".sqlite" or file.read(len(_MAGIC)) in {_MAGIC, b""}
+
+
 def set_database_aside(path: Path, name: str, error: BaseException) -> None:
     """Set a corrupt file aside, if it is one of ours: a wrong path in the settings must not move another program's."""
-    with path.open("rb") as file:
-        is_database = file.read(len(_MAGIC)) == _MAGIC
-    if not is_database and path.suffix != ".sqlite":
+    if not is_own_file(path):
         raise StoreError(f"{name} cannot be in {path}, which is a file of something else; set another path")
     set_aside(path, name, error)
 

@@ -128,6 +128,9 @@ WorkerCount = Annotated[int, Option("--workers", min=1, help="Number of worker p
 AdminListener = Annotated[
     str, Option("--admin", metavar="HOST:PORT", help="Address for overview, health and metrics; keep it private.")
 ]
+StrictStart = Annotated[
+    bool, Option("--strict-start", help="Do not start with settings that `hedgerow check` warns about.")
+]
 
 
 class _LazyCommand(TyperCommand):

@@ -23,6 +23,7 @@ from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
+from hedgerow.settings.dangers import dangers
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.app import Site, StoreFactory
@@ -54,6 +55,15 @@ def with_options(
     if admin:
         settings = replace(settings, admin=replace(settings.admin, listen=admin))
     return replace(settings, observe="links" if observe == "links" else True) if observe else settings
+
+
+def check_dangers(settings: Settings, *, strict: bool) -> None:
+    """Log settings that may harm. If *strict*, raise SettingsError instead."""
+    found = [f"{name}: {sentence}" for name, sentence in dangers(settings)]
+    if strict and found:
+        raise SettingsError(found)
+    for sentence in found:
+        log.warning("%s", sentence)
 
 
 def observing(settings: Settings) -> str:
