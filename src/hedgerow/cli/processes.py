@@ -196,8 +196,11 @@ def most_connections(settings: Settings) -> int:
     wanted = proxy.client_connections + proxy.connections + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         # More than wanted would only hide a leak.
-        soft = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        higher = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        # A sandbox may forbid it.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (higher, hard))
+            soft = higher
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return proxy.client_connections
     # Half of the files, where even the upstream could take all of them.
