@@ -129,7 +129,7 @@ AdminListener = Annotated[
     str, Option("--admin", metavar="HOST:PORT", help="Address for overview, health and metrics; keep it private.")
 ]
 StrictStart = Annotated[
-    bool, Option("--strict-start", help="Do not start with settings that `hedgerow check` warns about.")
+    bool, Option("--strict-start", help="Do not start with dangerous settings, such as an open admin listener.")
 ]
 
 
