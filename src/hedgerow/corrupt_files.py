@@ -1,7 +1,8 @@
 """
 Files of Hedgerow that cannot be read: they are set aside, with one line in the log, and the site goes on without them.
 
-A file is renamed to `NAME.corrupt-TIME`, so that nothing is lost that could still be recovered.
+A file is renamed to `NAME.corrupt-TIME`, so that nothing is lost that could still be recovered. Only what serves a site
+does so. A command that an operator runs beside it reports the fault: the running process may have the file open.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from hedgerow.errors import StoreError
@@ -23,8 +25,23 @@ log = logging.getLogger(__name__)
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
+_only_reports: ContextVar[bool] = ContextVar("only_reports", default=False)
+
+
+@contextmanager
+def reporting_only(only: bool = True) -> Iterator[None]:
+    """Within this context, in this thread, corrupt files are errors and stay where they are; not if *only* is false."""
+    before = _only_reports.set(only)
+    try:
+        yield
+    finally:
+        _only_reports.reset(before)
+
+
 def set_aside(path: Path, description: str, reason: object) -> None:
-    """Rename the corrupt file *path*, which is *description*. StoreError if that is not possible."""
+    """Rename the corrupt file *path*, which is *description*. StoreError if that is not possible, or not to be done."""
+    if _only_reports.get():
+        raise StoreError(f"{description} {path} is corrupt: {reason}; Hedgerow sets it aside when it starts")
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     new_name, number = f"{path.name}.corrupt-{stamp}", 1
     while path.with_name(new_name).exists():

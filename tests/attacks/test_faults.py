@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from driving import START, Client, settings, traps_in
 from hedgerow.challenge.clearance import Clearances
+from hedgerow.cli.main import main
 from hedgerow.core.decision import PASS, Block, Evidence, ScoreUpdate
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Visit
@@ -194,6 +196,23 @@ def test_the_file_of_another_program_is_never_moved(tmp_path):
     with pytest.raises(StoreError):
         list(SqliteLists(foreign).read())
     assert foreign.read_text().startswith("root:x:0:0")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("state.sqlite", ["visitors", "show"]), ("limits.json", ["limits"]), ("models/paths.json", ["models", "show"])],
+)
+def test_a_command_that_only_shows_something_moves_no_file(folder, monkeypatch, capsys, name, command):
+    """Our own: the gate that runs beside the command may have the file open, and would go on with the renamed one."""
+    (folder / "hedgerow.toml").write_text(f"directory = '{folder}'\n")
+    monkeypatch.chdir(folder)
+    garbage(folder / name)
+    monkeypatch.setattr(sys, "argv", ["hedgerow", *command])
+    with pytest.raises(SystemExit):
+        main()
+    assert "Traceback" not in capsys.readouterr().err
+    assert (folder / name).read_bytes().startswith(b"\xde\xad\xbe\xef")
+    assert not list(folder.rglob("*.corrupt-*"))
 
 
 def test_a_corrupt_key_file_stops_the_start_with_one_sentence(folder):

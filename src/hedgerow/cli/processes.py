@@ -17,6 +17,7 @@ import msgspec
 import uvicorn
 import uvloop
 
+from hedgerow.corrupt_files import reporting_only
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
@@ -81,6 +82,7 @@ def run_processes(
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = read()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(reporting_only(only=False))
         admin = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
 
         def announce_all() -> None:
