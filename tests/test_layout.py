@@ -11,6 +11,10 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "hedgerow"
 TESTS = Path(__file__).parent
 TESTED_BY = {
+    "attacks/test_admin.py": ("web/admin/access",),
+    "attacks/test_availability.py": ("proxy/connections",),
+    "attacks/test_faults.py": ("corrupt_files",),
+    "attacks/test_settings.py": ("settings/dangers",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
         "challenge/proof_of_work", "challenge/protocol", "challenge/sealed_box",

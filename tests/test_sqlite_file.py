@@ -23,10 +23,10 @@ def test_a_new_file_is_readable_by_its_owner_only(tmp_path):
 
 
 def test_a_file_that_is_no_database_is_named_in_the_error(tmp_path):
-    path = tmp_path / "file.sqlite"
+    path = tmp_path / "file"
     path.write_text("not a database, but long enough to be one" * 100)
-    with pytest.raises(StoreError, match=f"cannot open the thing {path}: "):
-        open_database(path, SCHEMA, name="the thing ")
+    with pytest.raises(StoreError, match=f"the thing cannot be in {path}"):
+        open_database(path, SCHEMA, name="the thing")
 
 
 def test_a_transaction_is_undone_if_its_block_raises(tmp_path):

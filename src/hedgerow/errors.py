@@ -7,7 +7,8 @@ What can be broken, as a tree.
     ├── LogError                a log cannot be read at all (a bad line is counted, not raised)
     ├── ModelError              a bundle of models cannot be used, or none can be trained
     ├── StoreError              a store cannot be opened or written
-    │   └── StoreAwayError      it does not answer now, and may later
+    │   ├── StoreAwayError      it does not answer now, and may later
+    │   └── StoreCorruptError   its file was corrupt, and has been set aside: a new one is empty
     └── UpstreamError           the site behind the proxy gave no usable answer
 
 Expected outcomes, such as a forged marker, are values and not found here.
@@ -51,6 +52,10 @@ class StoreError(HedgerowError):
 
 class StoreAwayError(StoreError):
     """A store does not answer now, and may later."""
+
+
+class StoreCorruptError(StoreError):
+    """The file of a store was corrupt, and has been set aside: a new one is empty."""
 
 
 class UpstreamError(HedgerowError):

@@ -48,11 +48,11 @@ def test_the_first_write_creates_a_file_that_only_its_owner_can_read(store):
 
 
 def test_a_file_that_is_no_database_is_reported(tmp_path):
-    path = tmp_path / "lists.sqlite"
+    path = tmp_path / "lists"
     path.write_bytes(b"This is no database." * 100)
-    with pytest.raises(StoreError, match="cannot use the lists"):
+    with pytest.raises(StoreError, match="a file of something else"):
         SqliteLists(path).add(entry())
-    with pytest.raises(StoreError, match="cannot use the lists"):
+    with pytest.raises(StoreError, match="a file of something else"):
         Follower(SqliteLists(path), Lists()).refresh()
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hedgerow.markers.rules import Mode, Patterns, Rules
+from property_tests import examples
 
 
 def rules(mode: Mode = "opaque", *patterns: tuple[str, Mode]) -> Rules:
@@ -61,3 +62,21 @@ def test_many_targets_are_judged_as_one_by_one(patterns, targets):
         expected.append(fitting[0] if fitting else rules("readable").mode_of(target))
     assert how.modes_of(targets) == expected
     assert [how.mode_of(target) for target in targets] == expected
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Whether a pattern fits a text, tried in every way: slow, and plainly right."""
+    if not pattern:
+        return not text
+    if pattern[0] == "*":
+        return any(_fits(pattern[1:], text[at:]) for at in range(len(text) + 1))
+    return text[:1] == pattern[0] and _fits(pattern[1:], text[1:])
+
+
+@examples(500)
+@given(pattern=st.text("ab/*?", max_size=8), target=st.text("ab/?", max_size=10))
+def test_a_pattern_fits_what_it_would_fit_if_every_way_was_tried(pattern, target):
+    path, question, query = pattern.partition("?")
+    its_path, its_question, its_query = target.partition("?")
+    fits = _fits(path, its_path) and (not question or (bool(its_question) and _fits(query, its_query)))
+    assert Patterns([pattern]).match(target) == fits

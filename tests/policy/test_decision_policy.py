@@ -242,7 +242,7 @@ def test_what_is_done_with_suspects_is_a_setting(suspects, action):
     assert visits(DecisionPolicy(RULES, PolicyThresholds(suspects=suspects)), [0.9, 0.9])[0][-1] == action
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), max_size=20))
+@given(st.lists(st.tuples(st.floats(0, DAY), st.floats(0, 1)), max_size=20))
 def test_suspicion_is_never_more_than_all_weights_and_never_negative(changes):
     score = None
     for at, weight in changes:

@@ -202,7 +202,7 @@ def server() -> Iterator[Server]:
 def hasty() -> Iterator[Server]:
     """A server with little patience, which looks at its clock ten times a second."""
     before, module._TICKS_PER_SECOND = module._TICKS_PER_SECOND, 1
-    limits = ServerLimits(head_timeout=1.5, body_timeout=1.5, write_timeout=1.5, keep_alive=1.5)
+    limits = ServerLimits(head_timeout=1.5, body_timeout=1.5, write_timeout=1.5, keep_alive=1.5, min_rate=1)
     with running(limits) as server:
         yield server
     module._TICKS_PER_SECOND = before

@@ -80,7 +80,7 @@ def test_valid_upstreams_have_no_fault(upstream):
 @pytest.mark.parametrize(
     "upstream",
     [
-        "127.0.0.1:8000", "ftp://x", "http://", "http:///", "http://user@host", "http://a b", "http://x/path", "http://x:0",
+        "127.0.0.1:8000", "ftp://x", "http://", "http:///", "http://a b", "http://x/path", "http://x:0",
         "http://x:65536", "http://x:http", "http://x?y", "http://x#y", "http://[::1", "http://::1", "http://x:٨", "", "http://x\n",
     ],
 )  # fmt: skip

@@ -53,7 +53,7 @@ class TestSqlite(UsedChallengesConformance):
         assert "none is accepted" in caplog.text
 
     def test_a_file_that_is_no_database_accepts_nothing(self, tmp_path):
-        path = tmp_path / "spent.sqlite"
+        path = tmp_path / "spent"
         path.write_bytes(b"not a database" * 100)
         assert SqliteUsedChallenges(path).mark_used(name(1), NOW + 30, NOW) is False
 

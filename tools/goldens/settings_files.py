@@ -30,7 +30,9 @@ def record_checks(checkout: Checkout, folder: Path) -> None:
     here = checkout.folder("settings")
     files = sorted(path.name for path in _FILES.glob("*.toml"))
     for name in files:
-        shutil.copy(_FILES / name, here)
+        copy = Path(shutil.copy(_FILES / name, here))
+        # `check` warns of secrets in files that others can read: the same whatever the umask of the checkout was.
+        copy.chmod(0o644)
     commands: list[tuple[tuple[str, ...], dict[str, str]]] = [
         (("check", name), {}) for name in (*files, "missing.toml")
     ]

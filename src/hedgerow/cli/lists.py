@@ -160,7 +160,7 @@ def _show_blocks(settings: Settings, *, as_json: bool) -> None:
     if not listener:
         raise SettingsError(["--blocks needs the admin listener; name it in the settings: [admin] listen"])
     try:
-        blocks = asyncio.run(_fetch_blocks(*split_listen(listener)))
+        blocks = asyncio.run(_fetch_blocks(*split_listen(listener), settings.admin.token))
     except (UpstreamError, OSError, ValueError) as error:
         raise HedgerowError(f"the admin listener at {listener} does not respond: {error}") from None
     if as_json:
@@ -173,12 +173,14 @@ def _show_blocks(settings: Settings, *, as_json: bool) -> None:
     console(_WIDTH).print(table) if blocks else typer.echo("Nobody is blocked.")
 
 
-async def _fetch_blocks(host: str, port: int) -> Any:
+async def _fetch_blocks(host: str, port: int, token: str) -> Any:
     """Return the blocks that the admin listener knows. Raise UpstreamError or ValueError if it does not say."""
     from hedgerow.web.http_client.pool import Origin, request_once
 
     origin = Origin(secure=False, host=host, port=port)
     headers = [(b"host", origin.authority)]
+    if token:
+        headers.append((b"authorization", b"Bearer " + token.encode()))
     response, body = await request_once(
         origin, b"GET", b"/blocks", headers, seconds=_ADMIN_TIMEOUT, limit=_MAX_ADMIN_RESPONSE
     )

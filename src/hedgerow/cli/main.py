@@ -16,6 +16,7 @@ from typer.main import get_command, get_group
 from hedgerow import __version__
 from hedgerow.cli.start import STATUS as INTERRUPTED
 from hedgerow.cli.start import InterruptStatus, exit_on_interrupt
+from hedgerow.corrupt_files import reporting_only
 from hedgerow.errors import HedgerowError, SettingsError
 
 app = typer.Typer(
@@ -128,6 +129,9 @@ WorkerCount = Annotated[int, Option("--workers", min=1, help="Number of worker p
 AdminListener = Annotated[
     str, Option("--admin", metavar="HOST:PORT", help="Address for overview, health and metrics; keep it private.")
 ]
+StrictStart = Annotated[
+    bool, Option("--strict-start", help="Do not start with dangerous settings, such as an open admin listener.")
+]
 
 
 class _LazyCommand(TyperCommand):
@@ -187,7 +191,8 @@ def demo(
 def main() -> None:
     """Run the command line. An expected failure or wrong use becomes one line on standard error."""
     try:
-        status = app(standalone_mode=False)
+        with reporting_only():
+            status = app(standalone_mode=False)
         if status == INTERRUPTED and not isinstance(status, InterruptStatus):
             # Interrupted before the command handled it; typer prints nothing.
             typer.echo("Interrupted.", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,9 @@ from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
 from hedgerow.errors import ModelError, SettingsError
 from hedgerow.settings import Settings, load_settings
+from hedgerow.settings.dangers import Danger, dangers
+from hedgerow.settings.load import line_of
+from hedgerow.sqlite_file import is_own_file
 from hedgerow.watch.models.bundle import SHIPPED
 from hedgerow.web.key_file import load_keys, new_key, rotate, write_keys
 from hedgerow.web.paths import key_path
@@ -32,9 +36,45 @@ def check(
             build_panels(settings)
     except ModelError as error:
         raise SettingsError([f"{path}: watch: {error}"]) from None
+    if faults := [f"{path}: {name}: {sentence}" for name, sentence in _foreign_files(settings)]:
+        raise SettingsError(faults)
     typer.echo(f"{path}: no faults")
+    text = path.read_text("utf-8-sig")
+    for name, sentence in (*dangers(settings), *_readable_secrets(path, settings)):
+        typer.echo(f"{path}:{line_of(text, name)}: warning: {name}: {sentence}", err=True)
     for warning in _warnings(settings):
         typer.echo(f"{path}: warning: {warning}", err=True)
+
+
+def _foreign_files(settings: Settings) -> Iterator[Danger]:
+    """Name the stores that are to be in files of other programs. Files that do not exist yet are created."""
+    paths = {"ledger.path": settings.ledger.path, "lists.path": settings.lists.path}
+    for name, text in paths.items():
+        if not text:
+            continue
+        path = Path(text).expanduser()
+        if path.is_dir():
+            yield (
+                name,
+                f"{text!r} is a directory; name a file in it, or leave it empty",
+            )
+        elif path.exists() and not is_own_file(path):
+            yield name, f"{text!r} is a file of something else; name one that does not exist, or leave it empty"
+
+
+def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
+    """Name the secrets in a settings file that every user of the machine can read, unless they come from elsewhere."""
+    if not path.stat().st_mode & stat.S_IROTH:
+        return
+    text = path.read_text("utf-8-sig")
+    tokens = {f"serve.clients.{number}.token": client.token for number, client in enumerate(settings.serve.clients)}
+    secrets = {
+        "admin.token": settings.admin.token, "state.password": settings.state.password,
+        "challenge.external.secret": settings.challenge.external.secret, **tokens,
+    }  # fmt: skip
+    for name, secret in secrets.items():
+        if secret and secret in text:
+            yield name, f"every user of this machine can read it; run: chmod o-r {path}"
 
 
 def _warnings(settings: Settings) -> Iterator[str]:

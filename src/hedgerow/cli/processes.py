@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import math
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +17,14 @@ import msgspec
 import uvicorn
 import uvloop
 
+from hedgerow.corrupt_files import reporting_only
 from hedgerow.errors import HedgerowError, SettingsError
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
+from hedgerow.settings.dangers import dangers
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.app import Site, StoreFactory
@@ -32,6 +35,7 @@ log = logging.getLogger("hedgerow")
 _BACKLOG = 2048
 _PUBLISH_EVERY = 1.0
 _LEAST_ENTRIES = 30
+_OTHER_FILES = 200
 # Settings that are read at start only: whole tables, and settings of [watch].
 _START_TABLES = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
 _START_WATCH = ("enabled", "queue", "sessions")
@@ -54,6 +58,15 @@ def with_options(
     return replace(settings, observe="links" if observe == "links" else True) if observe else settings
 
 
+def check_dangers(settings: Settings, *, strict: bool) -> None:
+    """Log settings that may harm. If *strict*, raise SettingsError instead."""
+    found = [f"{name}: {sentence}" for name, sentence in dangers(settings)]
+    if strict and found:
+        raise SettingsError(found)
+    for sentence in found:
+        log.warning("%s", sentence)
+
+
 def observing(settings: Settings) -> str:
     """Return what the log says at the start if nothing is enforced."""
     if not settings.observe:
@@ -69,6 +82,7 @@ def run_processes(
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = read()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(reporting_only(only=False))
         admin = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
 
         def announce_all() -> None:
@@ -126,6 +140,8 @@ def _run_site(
         server = make_server(
             application(settings, site), *public.getsockname()[:2],
             limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
+            trusts=lambda peer: site.app.gate.identifier.trusts(peer),  # noqa: PLW0108 - a reload replaces it
+            refused=site.counters.refused_connections,
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
@@ -171,9 +187,34 @@ def bind(listen: str, option: str) -> Iterator[socket.socket]:
         yield bound
 
 
+def most_connections(settings: Settings) -> int:
+    """
+    Return how many connections of clients there can be, after allowing this process all files that it may open.
+
+    A process without a free file accepts nobody, so some are reserved for the upstream, stores and lookups.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    proxy = settings.proxy
+    wanted = proxy.client_connections + proxy.connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # More than wanted would only hide a leak.
+        higher = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+        # A sandbox may forbid it.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (higher, hard))
+            soft = higher
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return proxy.client_connections
+    # Half of the files, where even the upstream could take all of them.
+    possible = max(soft - proxy.connections - _OTHER_FILES, soft // 2)
+    log.warning("%d connections of clients at most: this process may open only %d files (ulimit -n)", possible, soft)
+    return possible
+
+
 def _limits_of(settings: Settings) -> ServerLimits:
     proxy = settings.proxy
     return ServerLimits(
+        connections=most_connections(settings), connections_per_address=proxy.connections_per_address,
         request_line=proxy.longest_url, header_bytes=proxy.header_bytes, header_count=proxy.headers,
         head_timeout=proxy.head_timeout, body_timeout=proxy.idle_timeout, message=proxy.websocket_message,
     )  # fmt: skip

@@ -9,8 +9,16 @@ from typing import Annotated
 import msgspec
 from typer import Argument, Option
 
-from hedgerow.cli.main import AdminListener, Config, Observe, WorkerCount, log_to_stderr
-from hedgerow.cli.processes import bind, for_other_servers, observing, run_processes, url_of, with_options
+from hedgerow.cli.main import AdminListener, Config, Observe, StrictStart, WorkerCount, log_to_stderr
+from hedgerow.cli.processes import (
+    bind,
+    check_dangers,
+    for_other_servers,
+    observing,
+    run_processes,
+    url_of,
+    with_options,
+)
 from hedgerow.cli.start import exit_on_sigterm
 from hedgerow.errors import SettingsError
 from hedgerow.proxy.own_address import OwnAddresses
@@ -34,6 +42,7 @@ def protect(
     observe: Observe = "",
     workers: WorkerCount = 1,
     admin: AdminListener = "",
+    strict_start: StrictStart = False,
 ) -> None:
     log_to_stderr()
 
@@ -49,6 +58,7 @@ def protect(
     settings = read()
     if not settings.proxy.upstream:
         raise SettingsError(["name the site to protect: hedgerow protect http://127.0.0.1:8000"])
+    check_dangers(settings, strict=strict_start)
     with exit_on_sigterm(), bind(settings.proxy.listen, "--listen") as public:
 
         def announce() -> None:
@@ -80,6 +90,7 @@ def serve(
     observe: Observe = "",
     workers: WorkerCount = 1,
     admin: AdminListener = "",
+    strict_start: StrictStart = False,
 ) -> None:
     log_to_stderr()
 
@@ -93,6 +104,7 @@ def serve(
         raise SettingsError(
             ['name the servers that may send requests, as trusted_proxies in [identity], such as ["127.0.0.1/32"]']
         )
+    check_dangers(settings, strict=strict_start)
     with contextlib.ExitStack() as stack:
         stack.enter_context(exit_on_sigterm())
         public = stack.enter_context(bind(settings.serve.listen, "--listen"))

@@ -99,6 +99,19 @@ def neighbours_of(address: str) -> list[str]:
     return [format_ipv6_prefix(start_bytes + bytes((last, *bytes(8))), _IPV6_VISITOR_BITS) for last in range(256)]
 
 
+def is_loopback(host: str) -> bool:
+    """
+    Return whether only this machine reaches an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::"), is_loopback("")
+    (True, True, False, False)
+    """
+    try:
+        return host == "localhost" or ip_address(parse_address(host) or host).is_loopback
+    except ValueError:
+        return False
+
+
 class Networks:
     """A set of networks. A test costs one set lookup per prefix length, however many networks there are."""
 

@@ -13,12 +13,14 @@ from pathlib import Path
 import msgspec
 
 from hedgerow.core.ledger import Entry
+from hedgerow.corrupt_files import one_at_a_time
 from hedgerow.errors import StoreError
 from hedgerow.ledger.queue import QueuedLedger
-from hedgerow.sqlite_file import open_database, transaction
+from hedgerow.sqlite_file import is_corrupt, open_database, set_database_aside, transaction
 
 log = logging.getLogger(__name__)
 
+_DESCRIPTION = "the ledger"
 _PURGE_INTERVAL = 3600.0
 _DAY = 86400.0
 
@@ -84,9 +86,9 @@ def row_of(entry: Entry) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, *, may_replace: bool = True) -> sqlite3.Connection:
     """Open the file *path*, creating it or upgrading it to this version."""
-    connection = open_database(path, "", name="the ledger ")
+    connection = open_database(path, "", name=_DESCRIPTION)
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > _VERSION:
@@ -99,6 +101,14 @@ def _open(path: Path) -> sqlite3.Connection:
         _add_columns(connection)
         connection.execute(f"PRAGMA user_version={_VERSION}")
     except sqlite3.Error as error:
+        connection.close()
+        if is_corrupt(error) and may_replace:
+            with one_at_a_time(path.parent):
+                with contextlib.suppress(StoreError):
+                    # Another process may have replaced it meanwhile.
+                    return _open(path, may_replace=False)
+                set_database_aside(path, _DESCRIPTION, error)
+                return _open(path, may_replace=False)
         raise StoreError(f"cannot open the ledger {path}: {error}") from None
     return connection
 
@@ -145,7 +155,9 @@ class SqliteLedger(QueuedLedger):
         super().__init__(queue)
         self._keep = keep_days * _DAY
         self._purged_at = 0.0
+        self._path = path
         self._connection = _open(path)
+        self._inode = path.stat().st_ino
         self._start()
 
     def _disconnect(self) -> None:
@@ -160,8 +172,19 @@ class SqliteLedger(QueuedLedger):
                     log.error("cannot write the ledger, entries are lost: %s", error)  # noqa: TRY400
                 self.failing = True
                 self.lost += len(batch)
+                if is_corrupt(error):
+                    self._start_anew(error)
                 return
             self.failing = False
+
+    def _start_anew(self, error: Exception) -> None:
+        """Set the corrupt file aside, unless another process has done so, and go on with a new one."""
+        with contextlib.suppress(StoreError, OSError):
+            with one_at_a_time(self._path.parent):
+                if self._path.stat().st_ino == self._inode:
+                    set_database_aside(self._path, _DESCRIPTION, error)
+            self._connection.close()
+            self._connection, self._inode = _open(self._path), self._path.stat().st_ino
 
     def _write(self, batch: list[Entry]) -> None:
         connection = self._connection
@@ -172,7 +195,8 @@ class SqliteLedger(QueuedLedger):
                 connection.execute(_INSERT_MANY, list(chain.from_iterable(rows)))
             connection.executemany(_INSERT, map(row_of, batch[whole:]))
             newest = batch[-1].visit.at
-            if newest - self._purged_at > _PURGE_INTERVAL:
+            # Also after a clock that was ahead has been set right.
+            if abs(newest - self._purged_at) > _PURGE_INTERVAL:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
                 self._purged_at = newest
         self.written += len(batch)

@@ -23,7 +23,7 @@ from pathlib import Path
 import maxminddb
 import msgspec
 
-from hedgerow.errors import StoreAwayError, StoreError
+from hedgerow.errors import StoreAwayError, StoreCorruptError, StoreError
 from hedgerow.lists.model import AsnOf, Listing, Lists
 from hedgerow.lists.sql_store import ListFeed, ListStore
 
@@ -171,7 +171,7 @@ class Follower:
         self._copy_after = 0.0
         self._seen = 0
         self._feed: ListFeed | None = None
-        self._failing = False
+        self._failing = self._asn_failing = False
         self._purged_at = -math.inf
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -184,6 +184,9 @@ class Follower:
         except StoreAwayError as error:
             self._failing = True
             log.warning("%s; until it is back %s", error, self._load_copy())
+        except StoreCorruptError as error:
+            log.error("there are no lists: %s", error)  # noqa: TRY400 - one line
+            self._disconnect()
         self._thread.start()
 
     def _load_copy(self) -> str:
@@ -246,8 +249,22 @@ class Follower:
         """Apply the changes since the last call, unless *at_once* with pauses in which requests are served."""
         with self._lock:
             self._apply_changes((lambda: None) if at_once else self._yield)
-            if self._asn is not None and (asn_of := self._asn.changed()) is not None:
-                self.lists.use(asn_of)
+            self._use_operators()
+
+    def _use_operators(self) -> None:
+        """Read the file of network operators if it was replaced. A file that cannot be read changes nothing."""
+        if self._asn is None:
+            return
+        try:
+            asn_of = self._asn.changed()
+        except StoreError as error:
+            if not self._asn_failing:
+                log.error("entries such as AS64496 do not count: %s", error)  # noqa: TRY400 - one line
+            self._asn_failing = True
+            return
+        self._asn_failing = False
+        if asn_of is not None:
+            self.lists.use(asn_of)
 
     def _apply_changes(self, pause: Callable[[], None]) -> None:
         if self._feed is None:

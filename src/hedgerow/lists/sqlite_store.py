@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hedgerow.errors import StoreError
+from hedgerow.corrupt_files import one_at_a_time
+from hedgerow.errors import StoreCorruptError, StoreError
 from hedgerow.lists.sql_store import BATCH_SIZE, ListChanges, ListStore, Row
-from hedgerow.sqlite_file import transaction
+from hedgerow.sqlite_file import is_corrupt, set_database_aside, transaction
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -138,6 +139,15 @@ class SqliteListFeed:
             yield rows
 
 
+def _is_sound(path: Path) -> bool:
+    """Return whether another process has replaced the corrupt file meanwhile."""
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            return bool(connection.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok")
+    except sqlite3.Error:
+        return False
+
+
 @contextlib.contextmanager
 def _store_errors(path: Path) -> Iterator[None]:
     try:
@@ -145,4 +155,9 @@ def _store_errors(path: Path) -> Iterator[None]:
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             raise StoreError(f"the lists {path} are being written by another program; try again") from None
+        if is_corrupt(error):
+            with one_at_a_time(path.parent):
+                if not _is_sound(path):
+                    set_database_aside(path, "the file of the lists", error)
+            raise StoreCorruptError(f"the lists {path} were corrupt; import or enter them again") from None
         raise StoreError(f"cannot use the lists {path}: {error}") from None

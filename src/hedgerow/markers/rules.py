@@ -42,10 +42,23 @@ _SUFFIX = re.compile(r"\.(?=[0-9]*[A-Za-z])([A-Za-z0-9]{1,8})\Z")
 _LONGEST_CACHED = 200
 
 
+def _wildcards(pattern: str, anything: str) -> str:
+    """
+    Return an expression for *pattern*, in which `*` stands for any number of characters of the class *anything*.
+
+    Each part but the last is taken where it comes first, and nowhere else: the groups are atomic. So the time is
+    proportional to the length of the text, however many `*` there are.
+    """
+    first, *rest = map(re.escape, pattern.split("*"))
+    if not rest:
+        return first
+    middle = "".join(f"(?>{anything}*?{part})" for part in rest[:-1] if part)
+    return f"{first}{middle}{anything}*{rest[-1]}"
+
+
 def _expression(pattern: str) -> str:
-    path, question, query = map(re.escape, pattern.partition("?"))
-    # In the path `*` stops at the first "?": this keeps the search linear.
-    return path.replace(r"\*", "[^?]*") + (question + query.replace(r"\*", ".*") if question else r"(?:\?.*)?")
+    path, question, query = pattern.partition("?")
+    return _wildcards(path, "[^?]") + (rf"\?{_wildcards(query, '.')}" if question else r"(?:\?.*)?")
 
 
 class Patterns:

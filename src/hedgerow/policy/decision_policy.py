@@ -137,6 +137,7 @@ class DecisionPolicy:
         self.day_of = day_of
         self._lengthen = lengthen
         self._longest = longest
+        self._longest_of_all = max(longest, *(rule.block_for for rule in self._rules.values()))
 
     def _length(self, rule: PolicyRule, offence: int) -> float:
         """Return how many seconds the *offence*-th block lasts; never less than the rule says."""
@@ -202,11 +203,25 @@ class DecisionPolicy:
 
         Another site must not be able to prolong it.
         """
+        limited = self.limited(block, visit.at)
         if not self._renew or block.evidence.detector not in self._rules or ELSEWHERE in visit.anomalies:
-            return Outcome(Decision(block.action, (block.evidence,), block.until))
-        rule = self._rules[block.evidence.detector]
+            changed = limited if limited is not block else None
+            return Outcome(Decision(limited.action, (limited.evidence,), limited.until), changed)
+        block, rule = limited, self._rules[block.evidence.detector]
         until = max(block.until, visit.at + self._length(rule, block.offence))
         return Outcome(Decision(block.action, (block.evidence,), until), msgspec.structs.replace(block, until=until))
+
+    def limited(self, block: Block, at: float) -> Block:
+        """
+        Return *block* with an end that is no later than the settings allow at *at*.
+
+        A block that was made while the clock was ahead would last until the clock gets there. Those that an operator
+        made end when they were meant to.
+        """
+        latest = at + self._longest_of_all
+        if block.until <= latest or block.evidence.detector not in self._rules:
+            return block
+        return msgspec.structs.replace(block, since=min(block.since, at), until=latest)
 
     def cleared(self, key: str, at: float) -> ScoreUpdate:
         """Clear a visitor who solved a challenge."""

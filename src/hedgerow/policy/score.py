@@ -11,6 +11,8 @@ _FRESH = 2.0
 """Seconds after a solved challenge in which no new one begins."""
 _FRESH_CHALLENGES = 2
 """How many challenges of a day this holds for: nobody opens that many tabs again and again."""
+_CLOCK_AHEAD = 86_400.0
+"""A score from so many seconds after the visit was written by a clock that was ahead. Visits are never so late."""
 
 
 def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
@@ -20,7 +22,7 @@ def score_at(score: VisitorScore | None, at: float, half_life: float) -> float:
     >>> score_at(VisitorScore(total=0.8, at=0.0), 7200.0, 3600.0)
     0.2
     """
-    if score is None or not score.total:
+    if score is None or not score.total or score.at - at > _CLOCK_AHEAD:
         return 0.0
     left = score.total * 0.5 ** (max(0.0, at - score.at) / half_life)
     return left if left > _LEAST else 0.0
@@ -36,7 +38,8 @@ def challenges_on(score: VisitorScore | None, day: int) -> int:
 
 def updated_score(score: VisitorScore | None, change: ScoreUpdate) -> VisitorScore:
     """Return the score after *change*. A late change, of a visit before the last one, counts as if it were the last."""
-    before = score or _UNKNOWN
+    # A score from a clock that was ahead would not fade until the clock gets there.
+    before = score if score is not None and score.at - change.at <= _CLOCK_AHEAD else _UNKNOWN
     if _is_cleared_just_now(before, change):
         return before
     at, day = max(before.at, change.at), max(before.day, change.day)

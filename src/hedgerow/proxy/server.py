@@ -3,6 +3,7 @@ The uvicorn server, configured for a public site: with limits, deadlines, and sh
 
     make_server(app, host, port)                   a `uvicorn.Server`, ready to run
     └── _Server                                    checks the deadlines of all connections once a second
+        ├── connections.py: Connections            how many there may be, in total and of one address
         └── server_protocol.py: ServerProtocol     uvicorn's HTTP protocol, with limits on size and slowness
             └── server_cycle.py: RequestCycle      uvicorn's request and response, cheaper and with clean failures
 
@@ -14,32 +15,48 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol
+from hedgerow.proxy.connections import Connections
+from hedgerow.proxy.server_protocol import ServerLimits, ServerProtocol, StallCheck
 
 _TICKS_PER_SECOND = 10
 
 
 def make_server(
-    app: Any, host: str, port: int, *, limits: ServerLimits | None = None, grace_period: int = 10, lifespan: bool = True
+    app: Any,
+    host: str,
+    port: int,
+    *,
+    limits: ServerLimits | None = None,
+    trusts: Callable[[str], bool] = lambda _: False,
+    refused: Counter[str] | None = None,
+    grace_period: int = 10,
+    lifespan: bool = True,
 ) -> uvicorn.Server:
     """
     Return a server for *app*. Call its `run()`, with a list of sockets if there are several workers.
+
+    Peers that *trusts* names may have as many connections as they like. *refused* counts connections without room.
 
     After `should_exit` is set, running requests have *grace_period* seconds to finish. The program configures logging:
     refusals and failures go to `hedgerow.server`, the rest to uvicorn's loggers. Forwarded headers are not read here;
     `request.address` decides whether to trust them.
     """
     limits = limits or ServerLimits()
+    admission = Connections(limits.connections, limits.connections_per_address, trusts, refused)
     config = uvicorn.Config(
         app, host=host, port=port, loop="uvloop", interface="asgi3", lifespan="on" if lifespan else "off",
-        http=cast("type[asyncio.Protocol]", partial(ServerProtocol, limits=limits)),
-        ws=_Websocket, ws_max_size=limits.message, timeout_graceful_shutdown=grace_period,
+        http=cast("type[asyncio.Protocol]", partial(ServerProtocol, limits=limits, admission=admission)),
+        ws=cast("type[asyncio.Protocol]", partial(_Websocket, limits=limits, admission=admission)),
+        ws_max_size=limits.message, timeout_graceful_shutdown=grace_period,
         log_config=None, access_log=False, proxy_headers=False, server_header=False, date_header=False,
     )  # fmt: skip
     return _Server(config)
@@ -56,13 +73,36 @@ class _Server(uvicorn.Server):
         if counter % _TICKS_PER_SECOND == 0:
             now = asyncio.get_running_loop().time()
             for connection in list(self.server_state.connections):
-                if isinstance(connection, ServerProtocol):
+                if isinstance(connection, ServerProtocol | _Websocket):
                     connection.check(now)
         return await super().on_tick(counter)
 
 
 class _Websocket(WebSocketsSansIOProtocol):
-    """uvicorn's websocket, which accepts an HTTP response to a handshake as its end."""
+    """uvicorn's websocket, which accepts an HTTP response to a handshake as its end. Its client must read."""
+
+    idle_since = inf
+
+    def __init__(self, *args: Any, limits: ServerLimits, admission: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stall = StallCheck(limits)
+        self._admission = admission
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._admission.release(self)
+        super().connection_lost(exc)
+
+    def check(self, now: float) -> None:
+        """Close the connection of a client that does not read. Called once a second."""
+        if self._stall.is_stalled(self.transport.get_write_buffer_size(), now, paused=not self.writable.is_set()):
+            self.transport.abort()
+
+    def close_idle(self) -> None:
+        """Do nothing: a websocket is never idle."""
+
+    def resume_writing(self) -> None:
+        self._stall.resume()
+        super().resume_writing()
 
     async def send(self, message: Any) -> None:
         await super().send(message)

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from websockets.http11 import MAX_LINE_LENGTH, MAX_NUM_HEADERS
 
+from hedgerow.proxy.connections import Connections
 from hedgerow.proxy.server_cycle import RequestCycle, plain_response
 
 _log = logging.getLogger("hedgerow.server")
@@ -35,7 +36,10 @@ class ServerLimits:
     What a client may send, in bytes, and how long it may take, in seconds.
 
     *head_timeout* is for a complete request head. *body_timeout* and *write_timeout* are for a stalled request body and
-    a stalled response. *keep_alive* is the time between two requests. *message* is for one websocket message.
+    a stalled response. After that time a client must have sent or read *min_rate* bytes per second on average: one that
+    moves a few bytes a minute would occupy the upstream for hours. *keep_alive* is the time between two requests.
+    *message* is for one websocket message.
+    *connections* is the number of all connections, *connections_per_address* that of one IPv4 address or IPv6 /64.
     """
 
     request_line: int = 16_384
@@ -44,8 +48,43 @@ class ServerLimits:
     head_timeout: float = 10.0
     body_timeout: float = 30.0
     write_timeout: float = 60.0
+    min_rate: float = 500.0
     keep_alive: float = 65.0
     message: int = 16_777_216
+    connections: int = 10_000
+    connections_per_address: int = 500
+
+
+class StallCheck:
+    """
+    Tells whether a client reads what is sent to it.
+
+    It is stalled after `write_timeout` without progress. While the application waits for it, it must also take what is
+    buffered at `min_rate`.
+    """
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._timeout = limits.write_timeout
+        self._min_rate = limits.min_rate
+        self._unsent = 0
+        self._progress_at = 0.0
+        self._paused_until: float | None = None
+
+    def is_stalled(self, unsent: int, now: float, *, paused: bool) -> bool:
+        """Return whether the connection must end; *unsent* bytes are in its buffer. Called once a second."""
+        if not paused:
+            self._paused_until = None
+        elif self._paused_until is None:
+            self._paused_until = now + self._timeout + unsent / self._min_rate
+        elif now >= self._paused_until:
+            return True
+        if unsent != self._unsent:
+            self._unsent, self._progress_at = unsent, now
+        return unsent > 0 and now - self._progress_at >= self._timeout
+
+    def resume(self) -> None:
+        """The buffer has become small enough, and the application goes on."""
+        self._paused_until = None
 
 
 class _Refusal(Exception):  # noqa: N818 - the client's error, not ours
@@ -54,6 +93,9 @@ class _Refusal(Exception):  # noqa: N818 - the client's error, not ours
     def __init__(self, status: int, reason: str) -> None:
         self.status = status
         super().__init__(reason)
+
+
+_TOO_MANY = plain_response(503)
 
 
 class ServerProtocol(HttpToolsProtocol):
@@ -66,9 +108,10 @@ class ServerProtocol(HttpToolsProtocol):
 
     cycle: RequestCycle
 
-    def __init__(self, *args: Any, limits: ServerLimits, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: ServerLimits, admission: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
+        self._admission = admission
         self._running: RequestCycle | None = None
         self._asgi_info = {"version": self.asgi_version, "spec_version": "2.3"}
         self._in_head = False
@@ -79,18 +122,30 @@ class ServerProtocol(HttpToolsProtocol):
         self._hosts = 0
         self._transfer_encoding = b""
         self._unparsed = 0
-        self._unsent = -1
-        self._stalled_since = 0.0
+        self._stall = StallCheck(limits)
+        # When the body began, or the client could go on with it, and its bytes since.
+        self._body_since = 0.0
+        self._body_bytes = 0
         self.deadline = inf
+        self.idle_since = inf
 
     # Called by asyncio
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.deadline = self.loop.time() + self._limits.head_timeout
+        now = self.loop.time()
+        if self._admission.admit(self, self.client[0] if self.client else "", now):
+            self.idle_since = now
+            self.deadline = now + self._limits.head_timeout
+        else:
+            self._closing = True
+            self.deadline = now + _LINGER_SECONDS
+            transport.write(_TOO_MANY)
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.connections.discard(self)
+        self._admission.release(self)
         self.deadline = inf
         for cycle in self._unfinished():
             cycle.disconnected = True
@@ -117,7 +172,7 @@ class ServerProtocol(HttpToolsProtocol):
         if not self._complete or self._unparsed:
             self._limit_incomplete()
         elif self.cycle.response_complete:
-            self.deadline = self.loop.time() + self._limits.keep_alive
+            self._await_request()
         else:
             self.deadline = inf
 
@@ -128,7 +183,7 @@ class ServerProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def resume_writing(self) -> None:
-        self._unsent = -1
+        self._stall.resume()
         super().resume_writing()
 
     # Called by llhttp, from data_received
@@ -139,6 +194,8 @@ class ServerProtocol(HttpToolsProtocol):
         self._complete = False
         self._in_head = True
         self._deadline_set = False
+        self.idle_since = inf
+        self._body_since = 0.0
         self._hosts = 0
         self._transfer_encoding = b""
         self.url = b""
@@ -192,6 +249,7 @@ class ServerProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
+        self._body_bytes += len(body)
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
@@ -214,14 +272,18 @@ class ServerProtocol(HttpToolsProtocol):
         """Close or refuse what is overdue at *now*. Called once a second."""
         if now >= self.deadline:
             self._overdue(now)
-        if self.flow.write_paused:
-            unsent = self.transport.get_write_buffer_size()
-            if unsent != self._unsent:
-                self._unsent = unsent
-                self._stalled_since = now
-            elif now - self._stalled_since >= self._limits.write_timeout:
-                _log.info("%s: does not read its response; connection closed", self._client_name())
-                self.transport.abort()
+        unsent = self.transport.get_write_buffer_size()
+        if self._stall.is_stalled(unsent, now, paused=self.flow.write_paused):
+            _log.info("%s: does not read its response; connection closed", self._client_name())
+            self.transport.abort()
+
+    def close_idle(self) -> None:
+        """Close the connection, which waits for a request, to make room for another."""
+        self.transport.close()
+
+    def _await_request(self) -> None:
+        self.idle_since = self.loop.time()
+        self.deadline = self.idle_since + self._limits.keep_alive
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -231,7 +293,7 @@ class ServerProtocol(HttpToolsProtocol):
         if self.pipeline:
             self._run(self.pipeline.pop()[0])
         elif self._complete:
-            self.deadline = self.loop.time() + self._limits.keep_alive
+            self._await_request()
         elif not self._in_head:
             self.deadline = self.loop.time() + self._limits.body_timeout
 
@@ -301,7 +363,11 @@ class ServerProtocol(HttpToolsProtocol):
             self._deadline_set = True
             self.deadline = self.loop.time() + limits.head_timeout
         elif not self._complete and not self._in_head:
-            self.deadline = self.loop.time() + limits.body_timeout
+            now = self.loop.time()
+            if not self._body_since:
+                self._body_since, self._body_bytes = now, 0
+            slowest = self._body_since + self._body_bytes / limits.min_rate
+            self.deadline = min(now, slowest) + limits.body_timeout
 
     def _overdue(self, now: float) -> None:
         if self._closing:
@@ -313,6 +379,7 @@ class ServerProtocol(HttpToolsProtocol):
         elif self.flow.read_paused or self.cycle.waiting_for_100_continue:
             # The application does not read the body; the client is not to blame.
             self.deadline = now + self._limits.body_timeout
+            self._body_since = 0.0
         else:
             self._refuse(_Refusal(408, "the request's body took too long"))
 
@@ -364,11 +431,19 @@ class ServerProtocol(HttpToolsProtocol):
             self._decline_upgrade(rest)
         elif next(self._unfinished(), None) is not None:
             self._refuse(_Refusal(400, "an upgrade behind another request"))
+        elif self._announces_body():
+            self._refuse(_Refusal(400, "a websocket handshake with a body"))
         elif not self._fits_websockets():
             self._refuse(_Refusal(431, "the headers are too long for a websocket"))
         else:
             self.deadline = inf
             self.handle_websocket_upgrade()
+            self._admission.replace(self, self.transport.get_protocol())  # type: ignore[arg-type]
+
+    def _announces_body(self) -> bool:
+        """Return whether the head says that a body follows, for which `websockets` would wait without a deadline."""
+        lengths = (value for name, value in self.headers if name == b"content-length")
+        return bool(self._transfer_encoding) or any(value.strip(b"0") for value in lengths)
 
     def _fits_websockets(self) -> bool:
         """Return whether the head is within the limits of `websockets`, which refuses without a response."""

@@ -22,7 +22,7 @@ _OTHER = re.compile(r"bot\b|crawl|spider|compatible;|https?://|@|Seamonkey|PaleM
 _IOS = re.compile(r"\((?:iPhone|iPad|iPod)")
 _CHROMIUM = re.compile(r"\bChrome/(\d{1,4})")
 _FIREFOX = re.compile(r"\bFirefox/(\d{1,4})")
-_SAFARI = re.compile(r"AppleWebKit/.*\bVersion/(\d{1,4}).*\bSafari/")
+_SAFARI = re.compile(r"\A(?>.*?AppleWebKit/)(?>.*?\bVersion/(\d{1,4}))(?>.*?\bSafari/)")
 _SYSTEM_NAMES = (
     (1, re.compile(r"\(Windows")),
     (2, re.compile(r"\((?:Macintosh|iPhone|iPad|iPod)")),

@@ -30,9 +30,12 @@ _PROGRAM = re.compile(
 )
 _AUTOMATION = re.compile(r"HeadlessChrome|PhantomJS|SlimerJS|Puppeteer|Playwright|Selenium|Electron/.*Nightmare")
 _SELF_IDENTIFIED = re.compile(r"bot\b|crawl|spider|compatible;|\+?https?://|@", re.IGNORECASE)
-_CHROME = re.compile(r"Mozilla/5\.0 .*AppleWebKit/537\.36 .*Chrome/(\d{1,4})")
-_FIREFOX = re.compile(r"Mozilla/5\.0 .*rv:(\d{1,4})[\d.]*\) Gecko/.* Firefox/(\d{1,4})")
-_SAFARI = re.compile(r"Mozilla/5\.0 \((?:Macintosh|iPhone|iPad)[^)]*\) AppleWebKit/6\d\d.*Version/(\d{1,4}).*Safari/")
+# Atomic groups take the first of what they look for and never another, so that matching takes linear time.
+_CHROME = re.compile(r"Mozilla/5\.0 (?>.*?AppleWebKit/537\.36 )(?>.*?Chrome/(\d{1,4}))")
+_FIREFOX = re.compile(r"Mozilla/5\.0 (?>.*?rv:(\d{1,4})[\d.]*+\) Gecko/)(?>.*? Firefox/(\d{1,4}))")
+_SAFARI = re.compile(
+    r"Mozilla/5\.0 \((?:Macintosh|iPhone|iPad)[^)]*\) AppleWebKit/6\d\d(?>.*?Version/(\d{1,4}))(?>.*?Safari/)"
+)
 _HINTED_VERSION = re.compile(r'"(?:Chromium|Google Chrome)";\s*v="(\d{1,4})')
 _LOCAL = re.compile(r"(?:localhost|[a-z0-9.-]+\.localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?\Z", re.IGNORECASE)
 _HEADER_ORDERS = {

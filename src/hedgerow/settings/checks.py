@@ -37,6 +37,10 @@ def listen_faults(name: str, text: str) -> Faults:
 def upstream_faults(upstream: str) -> Faults:
     scheme, separator, rest = upstream.partition("://")
     host, _, path = rest.partition("/")
+    if "@" in host:
+        # The address is not repeated here: it contains a password.
+        yield "upstream", "must not contain a user name or password; your site gets those of each visitor"
+        return
     match = _HOST_AND_PORT.fullmatch(host)
     if scheme not in {"http", "https"} or not separator or match is None:
         yield "upstream", f"{upstream!r} is not an address such as http://127.0.0.1:8000"

@@ -33,6 +33,8 @@ _HEADER = re.compile(r"\s*(\[{1,2})\s*([A-Za-z0-9_.\- \"']+?)\s*\]{1,2}\s*(?:#.*
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"']+)\s*=")
 _DECODE_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
+_SECRETS = frozenset({"token", "secret", "password", "url"})
+
 Path_ = tuple[str, ...]
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -187,7 +189,9 @@ class _Reader:
         try:
             return msgspec.convert(raw, kind)
         except msgspec.ValidationError as error:
-            self.faults.append((path, _sentence(str(error), raw, _choices(kind))))
+            # The value of a secret must not get into a log.
+            shown = "a value of another type" if path[-1] in _SECRETS else _describe(raw)
+            self.faults.append((path, _sentence(str(error), shown, _choices(kind))))
             return None
 
 
@@ -211,17 +215,17 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return tuple(text for part in get_args(kind) for text in (("true", "false") if part is bool else _choices(part)))
 
 
-def _sentence(message: str, raw: object, choices: tuple[str, ...]) -> str:
+def _sentence(message: str, shown: str, choices: tuple[str, ...]) -> str:
     """Rewrite an error of msgspec, such as "Expected `int`, got `str`"."""
     if choices:
-        return f"must be one of {', '.join(choices)}, is {_describe(raw)}"
+        return f"must be one of {', '.join(choices)}, is {shown}"
     expected = re.search(r"Expected `([^`]+)`", message)
     words = {"int": "a whole number", "float": "a number", "str": "text in quotes", "bool": "true or false",
              "array": "a list"}  # fmt: skip
     if expected:
         expected_types = " or ".join(words.get(part.strip(), part.strip()) for part in expected[1].split("|"))
-        return f"must be {expected_types}, is {_describe(raw)}"
-    return f"{message[0].lower()}{message[1:]}: {_describe(raw)}"
+        return f"must be {expected_types}, is {shown}"
+    return f"{message[0].lower()}{message[1:]}: {shown}"
 
 
 def _unknown(name: str, fields: Mapping[str, object]) -> str:
@@ -284,6 +288,11 @@ def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: st
         # A variable uses a setting as a table.
         return f"{below[0]}: is not a setting"
     return f"{name}:{lines.line(path)}: {'.'.join(path)}: {sentence}"
+
+
+def line_of(text: str, setting: str) -> int:
+    """Return the line of *text* with the setting `table.name`, or with what is nearest around it."""
+    return _Lines(text).line(_names(setting))
 
 
 def load_settings(path: Path | None, *, environment: Mapping[str, str] | None = None) -> Settings:

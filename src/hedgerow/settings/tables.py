@@ -31,6 +31,8 @@ class ProxySettings(Table, frozen=True):
     head_timeout: float = 10.0
     shutdown_timeout: float = 30.0
     connections: int = 256
+    client_connections: int = 10_000
+    connections_per_address: int = 500
     longest_url: int = 16_384
     header_bytes: int = 65_536
     headers: int = 100
@@ -45,7 +47,8 @@ class ProxySettings(Table, frozen=True):
                 yield "own_addresses", sentence
         yield from positive_faults(
             self, "connect_timeout", "response_timeout", "idle_timeout", "head_timeout", "shutdown_timeout",
-            "connections", "longest_url", "header_bytes", "headers", "websocket_message",
+            "connections", "client_connections", "connections_per_address",
+            "longest_url", "header_bytes", "headers", "websocket_message",
         )  # fmt: skip
 
 
@@ -159,9 +162,11 @@ class MarkerSettings(Table, frozen=True):
     entries: tuple[str, ...] = ("/",)
     never_opaque: tuple[str, ...] = ()
     overlap_days: float = 400.0
+    page_bytes: int = 5_000_000
+    page_links: int = 20_000
 
     def faults(self) -> Faults:
-        yield from positive_faults(self, "overlap_days")
+        yield from positive_faults(self, "overlap_days", "page_bytes", "page_links")
         if not checks.is_path_start(self.prefix):
             yield (
                 "prefix",

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 from hedgerow.errors import StoreError
-from hedgerow.sqlite_file import open_database, transaction
+from hedgerow.sqlite_file import is_corrupt, open_database, transaction
 
 log = logging.getLogger(__name__)
 
@@ -74,23 +74,34 @@ class SqliteUsedChallenges:
             return False
         try:
             with self._lock:
-                return self._insert(self._open(), challenge, until, at)
+                try:
+                    return self._insert(self._open(), challenge, until, at)
+                except sqlite3.DatabaseError as error:
+                    if not is_corrupt(error):
+                        raise
+                # Opening it again sets it aside.
+                self._disconnect()
+                return self._insert(self._open(check=True), challenge, until, at)
         except (sqlite3.Error, StoreError) as error:
             log.error("cannot mark challenges as used, so none is accepted: %s", error)  # noqa: TRY400
             return False
 
     def close(self) -> None:
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._disconnect()
 
-    def _open(self) -> sqlite3.Connection:
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self, *, check: bool = False) -> sqlite3.Connection:
         if self._connection is None:
             # Challenges that a power failure loses have expired before the machine runs again.
             self._connection = open_database(
-                self._path, _SCHEMA, name="the spent challenges ", timeout=_BUSY_TIMEOUT, synchronous="OFF", mode=0o700
-            )
+                self._path, _SCHEMA, name="the used challenges", timeout=_BUSY_TIMEOUT, synchronous="OFF", mode=0o700,
+                check=check,
+            )  # fmt: skip
         return self._connection
 
     def _insert(self, connection: sqlite3.Connection, challenge: bytes, until: float, at: float) -> bool:

@@ -80,6 +80,7 @@ class App:
     counters: SiteCounters
     page_times: PageTimes
     """How long the site takes for its pages."""
+    waiter: Waiter
 
 
 class SupportsClose(Protocol):
@@ -152,6 +153,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         changes_robots=changes_pages or (bool(refused_agents) and not settings.is_neutral),
         counters=counters,
         page_times=site.page_times,
+        waiter=site.waiter,
     )
 
 
@@ -338,7 +340,8 @@ class Site:
 
     def blocks(self, at: float) -> Sequence[Block]:
         """Return the blocks in force: none while the site only observes."""
-        return () if self.app.settings.observe else self.stores.state.blocks(at)
+        limited = self.app.gate.engine.policy.limited
+        return () if self.app.settings.observe else [limited(block, at) for block in self.stores.state.blocks(at)]
 
     def campaigns(self) -> Sequence[Campaign]:
         """Return the known campaigns of all processes, the oldest first."""
@@ -358,7 +361,7 @@ class Site:
             would_have=dict(counters.would_have), would_have_blocked=self.app.gate.would_have_blocked,
             blocked=self.app.gate.blocked, lost=self.stores.ledger.lost, forgotten=state.forgotten,
             left_out=left_out, inside=tarpit.inside, admitted=tarpit.admitted, turned_away=tarpit.turned_away,
-            alone=state.alone,
+            alone=state.alone, refused_connections=dict(counters.refused_connections),
         )  # fmt: skip
 
     def metrics(self) -> SiteMetrics:

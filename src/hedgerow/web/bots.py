@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from hedgerow.core.address import Networks
+from hedgerow.corrupt_files import set_aside
 from hedgerow.errors import StoreError
 from hedgerow.request.bots import CATEGORIES, BotPolicy, BotProofs, Bots, Category, KnownBot, Ranges, known_bots
 from hedgerow.settings.load import Settings
@@ -115,7 +116,8 @@ def load_ranges(path: Path) -> dict[str, PublishedRange]:
     try:
         return msgspec.json.decode(data, type=dict[str, PublishedRange])
     except msgspec.DecodeError as error:
-        raise StoreError(f"{path} is damaged ({error}); delete it and run hedgerow bots update") from None
+        set_aside(path, "the file of bots' addresses", f"{error}; run hedgerow bots update")
+        return {}
 
 
 def save_ranges(path: Path, lists: Mapping[str, PublishedRange]) -> None:

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -23,6 +23,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from hedgerow.core.daily_limits import K1, K2, DailyLimits
+from hedgerow.corrupt_files import set_aside
 from hedgerow.errors import StoreError
 from hedgerow.ledger.people_days import PeopleDay, count_people, derived
 from hedgerow.ledger.reader import open_ledger_reader
@@ -52,11 +53,15 @@ class StoredLimits(msgspec.Struct, frozen=True):
 
 
 def read_limits(path: Path) -> StoredLimits:
-    """Return what is stored. Without a file, or with a damaged one, nothing was derived."""
+    """Return what is stored. Without a file, or with a corrupt one, which is set aside, nothing was derived."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=StoredLimits)
-    except (OSError, msgspec.MsgspecError):
-        return StoredLimits()
+    except OSError:
+        pass
+    except msgspec.MsgspecError as error:
+        with suppress(StoreError):
+            set_aside(path, "the file of the limits", error)
+    return StoredLimits()
 
 
 def with_day(stored: StoredLimits, number: int, day: PeopleDay) -> StoredLimits:
@@ -115,7 +120,7 @@ class DailyLimitsThread:
                 self._next_work = self._clock() + _WORK_EVERY
                 self._also(self._settings, self._clock())
             self._is_failing = False
-        except (OSError, StoreError) as error:
+        except Exception as error:  # noqa: BLE001 - a ledger may be corrupt in any way, and the thread must go on
             if not self._is_failing:
                 log.warning("cannot derive the limits of the budget, or review the lists: %s", error)
             self._is_failing, counted = True, False

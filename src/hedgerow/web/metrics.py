@@ -22,6 +22,7 @@ class SiteCounters:
     skipped: Counter[str] = field(default_factory=Counter)
     upstream_errors: Counter[str] = field(default_factory=Counter)
     challenges: Counter[str] = field(default_factory=Counter)
+    refused_connections: Counter[str] = field(default_factory=Counter)
 
     def count_skipped(self, reason: str, target: str) -> None:
         """Count a page that could not be read, and log the first for each reason."""
@@ -37,6 +38,7 @@ class SiteMetrics(msgspec.Struct):
     *decided* has visits by action, and those that were not passed by code. *would_have* has the same for what would
     have been done while the site only observed; those visits passed. *untouched* are pages without bait, by
     reason. *inside* are the clients detained now. *alone* are visits decided while the shared state was unreachable.
+    *refused_connections* are those for which there was no room, in total or for their address.
     """
 
     decided: dict[str, int] = {}
@@ -53,6 +55,7 @@ class SiteMetrics(msgspec.Struct):
     admitted: int = 0
     turned_away: int = 0
     alone: int = 0
+    refused_connections: dict[str, int] = {}
 
 
 def sum_metrics(own: SiteMetrics, others: Mapping[int, bytes]) -> SiteMetrics:

@@ -33,7 +33,11 @@ class ProgramResponseRewriter(ResponseRewriter):
         links = self._links
         await super().__call__(message)
         if links is not None and message["type"] == "http.response.body":
-            links.feed(message.get("body", b""))
+            await self._collect_from(links, message.get("body", b""))
+
+    async def _collect_from(self, links: LinkCollector, body: bytes) -> None:
+        for _ in links.feeding(body):
+            await self._pause()
 
     def finish(self) -> None:
         if self._has_page and self._has_evidence(FIRST_PAGE):
@@ -128,7 +132,7 @@ class ProgramResponseRewriter(ResponseRewriter):
             else:
                 self._collect(headers)
                 if self._links is not None:
-                    self._links.feed(body)
+                    await self._collect_from(self._links, body)
         await self._give_up(message, start, "fragment")
 
     def _collect(self, headers: Headers) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -74,6 +74,10 @@ _MAY_BEGIN = (b"<!doctype", b"<html ", b"<!--", b"<?")
 _MAX_START = 8_192
 _MAX_TRANSCODED = 1_048_576
 _MAX_HELD = 2_097_152
+# Of a page larger than the limit, a coded one may not grow by more than this: gzip cannot, and no real page does.
+_MAX_GROWTH = 1_200
+_MAX_PIECE = 262_144
+_PAUSE_AFTER = 0.004
 _MAX_LINKED_VISITORS = 4
 _COOKIE_AGE = 30 * 86_400
 
@@ -81,7 +85,7 @@ _COOKIE_AGE = 30 * 86_400
 class _NotRewritable(Exception):  # noqa: N818 - an outcome, not a fault
     """The body must be forwarded unchanged; nothing of it has been sent yet."""
 
-    def __init__(self, reason: Literal["coding", "broken", "charset", "fragment"]) -> None:
+    def __init__(self, reason: Literal["coding", "broken", "charset", "fragment", "large"]) -> None:
         self.reason = reason
         super().__init__(reason)
 
@@ -158,6 +162,7 @@ class ResponseRewriter:
         self._is_over = False
         # What follows the body of a response that is forwarded.
         self._suffix = b""
+        self._paused_at = time.perf_counter()
 
     def _page_rewriter(self, scheme: str) -> PageRewriter:
         app, visit = self._app, self.visit
@@ -175,6 +180,7 @@ class ResponseRewriter:
             generation=next_generation(visit),
             # A readable address shows where the page is.
             shown_at=visit.raw_target.encode("latin-1") if is_opaque else b"",
+            most_links=app.settings.marker.page_links,
         )
 
     async def request(self, app: AsgiApp, scope: Scope, receive: Receive) -> None:
@@ -323,7 +329,7 @@ class ResponseRewriter:
         try:
             if not self._is_rewriting:
                 self._open(start["headers"])
-            piece = self._rewrite(body, final=not more)
+            piece = b"".join([part async for part in self._rewrite(body, final=not more)])
         except _NotRewritable as outcome:
             await self._give_up(message, start, outcome.reason)
             return
@@ -367,9 +373,15 @@ class ResponseRewriter:
 
     async def _go_on(self, message: Message) -> None:
         more: bool = message.get("more_body", False)
-        piece = self._rewrite(message.get("body", b""), final=not more)
-        if piece or not more:
-            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+        out, size = [], 0
+        async for piece in self._rewrite(message.get("body", b""), final=not more):
+            out.append(piece)
+            size += len(piece)
+            if size > _MAX_PIECE:
+                await self._send({"type": "http.response.body", "body": b"".join(out), "more_body": True})
+                out, size = [], 0
+        if size or not more:
+            await self._send({"type": "http.response.body", "body": b"".join(out), "more_body": more})
 
     async def _give_up(self, message: Message, start: Message, reason: str) -> None:
         """Forward everything that was received, unchanged."""
@@ -431,7 +443,7 @@ class ResponseRewriter:
         # The beginning of the body until its kind is known.
         self._beginning: bytes | None = b""
         self._has_output = False
-        self._fed = 0
+        self._fed = self._decoded = 0
         # A charset in which the body cannot be scanned as bytes, and the body so far.
         self._charset: str | None = None
         self._collected: list[bytes] = []
@@ -534,48 +546,65 @@ class ResponseRewriter:
 
     # ---- The bytes of a page
 
-    def _rewrite(self, data: bytes, *, final: bool) -> bytes:
+    async def _rewrite(self, data: bytes, *, final: bool) -> AsyncIterator[bytes]:
         """
-        Take the next bytes of the body and return the output for the client.
+        Take the next bytes of the body and yield the output for the client, in pieces.
 
-        Raises `_NotRewritable` only before the first output. Raises BrokenCoding if the body is damaged later; then the
-        connection must be cut, as the upstream's would have been.
+        Other requests run in between, so that a large page does not stop them. Raises `_NotRewritable` only before the
+        first output is sent. Raises BrokenCoding if the body is damaged later; then the connection must be cut, as the
+        upstream's would have been.
         """
+        self._paused_at = time.perf_counter()
+        self._fed += len(data)
+        has_output = False
         if self._coding is None:
-            out = self._rewrite_text(data, final=final)
+            if out := await self._rewrite_text(data, final=final):
+                has_output = True
+                yield out
         else:
-            out = self._recode(*self._coding, data, final=final)
-        if out or final:
+            async for out in self._recode(*self._coding, data, final=final):
+                has_output = True
+                yield out
+        if has_output or final:
             self._has_output = True
-        elif not self._has_output:
+        elif not self._has_output and self._fed > _MAX_HELD:
             # The input is held until there is output, and a coded body may decode to nothing for ever.
-            self._fed += len(data)
-            if self._fed > _MAX_HELD:
-                raise _NotRewritable("broken")
-        return out
+            raise _NotRewritable("broken")
 
-    def _recode(self, decoder: Decoder, encoder: Encoder, data: bytes, *, final: bool) -> bytes:
+    async def _recode(self, decoder: Decoder, encoder: Encoder, data: bytes, *, final: bool) -> AsyncIterator[bytes]:
         """Decode, rewrite and encode *data* in steps, so that only a part of the decoded text is in memory."""
-        out = []
+        has_output = False
         text: bytes | None = None
         try:
             for piece in _decoded(decoder, data, final=final):
-                if text is not None and (rewritten := self._rewrite_text(text, final=False)):
-                    out.append(encoder.feed(rewritten))
+                await self._pause()
+                if not piece:
+                    continue
+                if text is not None and (rewritten := await self._rewrite_text(text, final=False)):
+                    has_output = True
+                    yield encoder.feed(rewritten)
                 text = piece
-            if (text is not None or final) and (rewritten := self._rewrite_text(text or b"", final=final)):
-                out.append(encoder.feed(rewritten))
+            if (text is not None or final) and (rewritten := await self._rewrite_text(text or b"", final=final)):
+                has_output = True
+                yield encoder.feed(rewritten)
         except BrokenCoding:
             if self._has_output:
                 raise
             raise _NotRewritable("broken") from None
-        if out or final:
-            out.append(encoder.flush(final=final))
-        return b"".join(out)
+        if has_output or final:
+            yield encoder.flush(final=final)
 
-    def _rewrite_text(self, text: bytes, *, final: bool) -> bytes:
+    async def _pause(self) -> None:
+        """Let other requests run if this one has been running for some milliseconds."""
+        if time.perf_counter() - self._paused_at > _PAUSE_AFTER:
+            await self._app.waiter.sleep(0)
+            self._paused_at = time.perf_counter()
+
+    async def _rewrite_text(self, text: bytes, *, final: bool) -> bytes:
         page = self._page
         assert page is not None
+        self._decoded += len(text)
+        self._limit_size(page)
         if self._beginning is not None:
             text = self._beginning + text
             is_enough = final or len(text) > _MAX_START
@@ -587,7 +616,7 @@ class ResponseRewriter:
             if listing:
                 page.remove_bait()
         if self._charset is None:
-            return page.feed(text, final=final)
+            return await self._feed(page, text, final=final)
         # Such a page is collected, and rewritten in UTF-8 as a whole.
         self._collected.append(text)
         self._collected_size += len(text)
@@ -599,7 +628,35 @@ class ResponseRewriter:
         if whole is None:
             raise _NotRewritable("charset")
         self._check_beginning(whole, final=True)
-        return from_utf8(page.feed(whole, final=True), self._charset)
+        return from_utf8(await self._feed(page, whole, final=True), self._charset)
+
+    async def _feed(self, page: PageRewriter, text: bytes, *, final: bool) -> bytes:
+        was_stopped = page.is_stopped
+        steps = page.feeding(text, final=final)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                out: bytes = end.value
+                break
+            await self._pause()
+        if page.is_stopped and not was_stopped:
+            self._note_large()
+        return out
+
+    def _limit_size(self, page: PageRewriter) -> None:
+        """Leave a page as it is from where it is too large; of one that was sent at once, everything."""
+        if not page.is_stopped:
+            if self._decoded > self._app.settings.marker.page_bytes:
+                page.stop()
+                self._note_large()
+        elif self._decoded > _MAX_GROWTH * self._fed:
+            raise BrokenCoding("the body is a compression bomb")
+
+    def _note_large(self) -> None:
+        if not self._has_output:
+            raise _NotRewritable("large")
+        self._app.counters.count_skipped("large", self.visit.target)
 
     def _recognise(self, start: bytes, *, final: bool) -> bool:
         """Find out how the body must be read; False if more bytes are needed."""

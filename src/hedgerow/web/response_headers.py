@@ -24,7 +24,7 @@ _PARAMETER = rb"\s*+;\s*+[^\s;,=]++(?:\s*+=\s*+(?:\"(?:[^\"\\]++|\\.)*+\"|[^;,]*
 _LINK = re.compile(rb"<([^<>]*+)>((?:" + _PARAMETER + rb")*+)")
 _EACH = re.compile(_PARAMETER)
 _REL = re.compile(rb"\s*+;\s*+rel\s*+=\s*+(?:\"([^\"]*+)\"|([^;,\s]*+))", re.IGNORECASE)
-_REFRESH = re.compile(rb"(\s*[\d.]*\s*[;,]\s*(?:url\s*=\s*)?)([\"']?)([^\"']+)\2", re.IGNORECASE)
+_REFRESH = re.compile(rb"(\s*+[\d.]*+\s*+[;,]\s*+(?:url\s*+=\s*+)?+)([\"']?+)([^\"']++)\2", re.IGNORECASE)
 _SHARED = re.compile(rb"\s*(?:public|s-maxage\s*=\s*\d+|private|immutable)\s*\Z", re.IGNORECASE)
 _LOOSE = (b"unsafe-url", b"no-referrer-when-downgrade", b"origin-when-cross-origin")
 _STRICT = (b"no-referrer", b"same-origin", b"strict-origin", b"strict-origin-when-cross-origin", b"origin")

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from hedgerow.core.decision import ScoreUpdate
+from hedgerow.corrupt_files import set_aside
 from hedgerow.errors import ModelError
 from hedgerow.policy.decision_policy import DecisionPolicy
 from hedgerow.settings import Settings
@@ -96,8 +97,9 @@ def bundle_in_use(settings: Settings, kind: ModelKind) -> Bundle:
         bundle, where = shipped(named), named
     else:
         in_use = Path(named).expanduser() if named else files.current(kind)
-        bundle = load(in_use) if named or in_use.is_file() else _shipped(kind)
-        where = str(in_use) if named or in_use.is_file() else bundle.name
+        own_bundle = load(in_use) if named else _load_own(in_use)
+        bundle = own_bundle or _shipped(kind)
+        where = bundle.name if own_bundle is None else str(in_use)
     if (judges := kind_of(bundle)) != kind:
         raise ModelError(f"{where!r} judges {judges}, not {kind}; set it as {_SETTING_OF[judges]}")
     if misfit := bundle.misfit(*session_lengths(settings)):
@@ -114,7 +116,18 @@ def _shadow(settings: Settings, kind: ModelKind) -> Bundle | None:
         named = shipped(own.shadow) if own.shadow in SHIPPED else load(Path(own.shadow).expanduser())
         if kind_of(named) == kind:
             return named
-    return load(path) if path.is_file() else None
+    return _load_own(path)
+
+
+def _load_own(path: Path) -> Bundle | None:
+    """Load a model of the site's own directory, if there is one. A corrupt one is set aside."""
+    if not path.is_file():
+        return None
+    try:
+        return load(path)
+    except ModelError as error:
+        set_aside(path, "the model", error)
+        return None
 
 
 @cache

@@ -118,9 +118,9 @@ def test_many_threads_note_at_once(tmp_path):
 
 
 def test_a_file_that_is_none(tmp_path):
-    (tmp_path / "s.sqlite").write_text("not a database, and long enough not to be taken for an empty one" * 20)
-    with pytest.raises(StoreError, match="cannot open"):
-        SqliteJournal(tmp_path / "s.sqlite")
+    (tmp_path / "s").write_text("not a database, and long enough not to be taken for an empty one" * 20)
+    with pytest.raises(StoreError, match="a file of something else"):
+        SqliteJournal(tmp_path / "s")
 
 
 def test_the_word_of_a_watch_elsewhere_is_carried_out_within_a_second(tmp_path):

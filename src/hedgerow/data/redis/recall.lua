@@ -18,7 +18,8 @@ if ARGV[4] ~= "" then
   local day = tonumber(ARGV[5])
   local known, count = (redis.call("GET", ARGV[4]) or "0:0"):match("(%d+):(-?%d+)")
   known, count = tonumber(known), tonumber(count)
-  if day > known then known, count = day, 0 end
+  -- Another day, or a clock that was ahead has been set right.
+  if day > known or day < known - 1 then known, count = day, 0 end
   if day == known then
     count = count + tonumber(ARGV[6])
     redis.call("SET", ARGV[4], known .. ":" .. count, "PX", 172800000)

@@ -12,7 +12,7 @@ import codecs
 import re
 from functools import lru_cache
 
-_LABEL = re.compile(rb"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:\-]+)", re.IGNORECASE)
+_LABEL = re.compile(rb"charset\s*+=\s*+[\"']?+\s*+([A-Za-z0-9_.:\-]++)", re.IGNORECASE)
 _END_OF_HEAD = re.compile(rb"</head|<body", re.IGNORECASE)
 _WIDE = frozenset({"utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"})
 _SWITCHING = frozenset({

@@ -36,7 +36,7 @@ class BrokenCoding(ValueError):  # noqa: N818 - the name says what is broken
 
 class Decoder(Protocol):
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what *data* decodes to, in pieces; raises BrokenCoding."""
+        """Yield what *data* decodes to, in pieces, some of them empty; raises BrokenCoding."""
 
     def end(self) -> None:
         """End the body; raises BrokenCoding where it ended too soon."""
@@ -72,6 +72,7 @@ class _ZlibDecoder:
             self._begin(data)
         for start in range(0, len(data), _IN_STEP):
             yield from self._inflate_all(data[start : start + _IN_STEP])
+            yield b""
 
     def _begin(self, data: bytes) -> None:
         self._start, self._begun = b"", True
@@ -136,6 +137,11 @@ class _ZstdDecoder:
         self._decoder = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _IN_STEP):
+            yield from self._decompress(data[start : start + _IN_STEP])
+            yield b""
+
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
         while data or not (self._decoder.needs_input or self._decoder.eof):
             if self._decoder.eof:
                 self._decoder = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)

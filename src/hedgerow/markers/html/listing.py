@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 _LONGEST = 65_536
 _LINK = re.compile(
-    rb"<a\s[^<>]*?\bhref\s*+=\s*+(?:\"([^\"<>]*+)\"|'([^'<>]*+)'|([^\s\"'<>]++))[^<>]*+>((?:(?!</a).){0,400}+)</a",
+    rb"(?><a\s[^<>]*?\bhref\s*+=\s*+(?:\"([^\"<>]*+)\"|'([^'<>]*+)'|([^\s\"'<>]++)))[^<>]*+>((?:(?!</a).){0,400}+)</a",
     re.IGNORECASE | re.DOTALL,
 )
 _TAG = re.compile(r"<[^<>]*+>")

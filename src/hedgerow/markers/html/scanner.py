@@ -258,6 +258,11 @@ class Scanner:
             findings.append((len(data), len(data), "body-end", self._runs))
         return data, findings
 
+    def stop(self) -> None:
+        """Find nothing more: what is held, and all that comes, is settled as it is."""
+        self._done = True
+        self._unfinished = False
+
     def _begin(self, data: bytes, findings: list[Finding], *, final: bool) -> bool:
         """Find where the head begins, or would begin; return False where more of the page must come first."""
         prologue = _PROLOGUE.match(data)

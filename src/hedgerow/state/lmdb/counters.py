@@ -90,7 +90,8 @@ class LmdbCounters:
         """Count requests of the day. Those of the day before are forgotten."""
         name = name_of(query.daily or query.visitor)
         newest = _DAY.unpack(txn.get(b"day", default=_DAY.pack(0, 0), db=self._more))[0]
-        if query.day > newest:
+        if query.day > newest or query.day < newest - 1:
+            # Another day, or a clock that was ahead has been set right.
             txn.drop(self._days, delete=False)
             txn.put(b"day", _DAY.pack(query.day, 0), db=self._more)
             newest = query.day

@@ -174,7 +174,8 @@ class MemoryState:
 
     def _count_today(self, query: StateQuery, more: int) -> int:
         """Count requests of the day. Those of the day before are forgotten."""
-        if query.day > self._day:
+        if query.day > self._day or query.day < self._day - 1:
+            # Another day, or a clock that was ahead has been set right.
             self._day = query.day
             self._today.clear()
         name = query.daily or query.visitor

@@ -84,7 +84,8 @@ def parse_redis_address(url: str, *, password: str = "", ca_file: str = "") -> R
     except ValueError:
         parts = None
     if parts is None or parts.scheme not in {"redis", "rediss", "unix"} or not (parts.hostname or parts.path):
-        raise ValueError(f"{url!r} is not an address such as redis://127.0.0.1:6379/0, rediss://... or unix:///path")
+        # The URL is not repeated here: it may contain a password.
+        raise ValueError("state.url is not an address such as redis://127.0.0.1:6379/0, rediss://... or unix:///path")
     return RedisAddress(
         parts.hostname or "", port, parts.path if parts.scheme == "unix" else "", database,
         unquote(parts.username or ""), password or unquote(parts.password or ""), parts.scheme == "rediss", ca_file,

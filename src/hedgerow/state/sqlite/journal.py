@@ -15,17 +15,19 @@ import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
 from hedgerow.core.decision import Block, Campaign, ScoreUpdate, VisitorScore
-from hedgerow.sqlite_file import open_database, transaction
+from hedgerow.errors import StoreError
+from hedgerow.sqlite_file import is_corrupt, open_database, transaction
 
 log = logging.getLogger(__name__)
 
+DESCRIPTION = "the state"
 _INTERVAL = 0.25
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks (key BLOB PRIMARY KEY, until REAL NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
@@ -39,6 +41,7 @@ _MAX_AGE = 7 * 86_400.0
 _MAX_COMMANDS = 1000
 _MAX_SCORE_UPDATES = 100_000
 
+T = TypeVar("T")
 Table = Literal["blocks", "standings", "campaigns"]
 Restored = tuple[list[Block], list[tuple[str, VisitorScore]]]
 """The blocks in force, and the scores by key, oldest first."""
@@ -57,7 +60,7 @@ class Journal(Protocol):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    connection = open_database(path, _SCHEMA)
+    connection = open_database(path, _SCHEMA, name=DESCRIPTION, check=True)
     if "change" not in {row[1] for row in connection.execute("PRAGMA table_info(orders)")}:
         # Another process may add it at the same time.
         with contextlib.suppress(sqlite3.OperationalError):
@@ -67,18 +70,27 @@ def connect(path: Path) -> sqlite3.Connection:
 
 def read(connection: sqlite3.Connection, at: float) -> Restored:
     """Return the blocks in force at *at*, and all scores."""
-    blocks = connection.execute("SELECT value FROM blocks WHERE until > ? ORDER BY until", (at,))
+    blocks = connection.execute("SELECT key, value FROM blocks WHERE until > ? ORDER BY until", (at,))
     scores = connection.execute("SELECT key, value FROM standings ORDER BY at")
-    return (
-        [msgspec.json.decode(value, type=Block) for (value,) in blocks],
-        [(_decode_key(key), msgspec.json.decode(value, type=VisitorScore)) for key, value in scores],
-    )
+    return [block for _, block in _decoded(blocks, Block)], list(_decoded(scores, VisitorScore))
+
+
+def _decoded(rows: Iterable[tuple[bytes, bytes]], kind: type[T]) -> Iterator[tuple[str, T]]:
+    """Yield keys and values. Damaged rows, and those of another version, are skipped."""
+    skipped = 0
+    for key, value in rows:
+        try:
+            yield _decode_key(key), msgspec.json.decode(value, type=kind)
+        except (msgspec.MsgspecError, TypeError, AttributeError):
+            skipped += 1
+    if skipped:
+        log.error("%d rows of the state cannot be read and are ignored (%s)", skipped, kind.__name__)
 
 
 def read_campaigns(connection: sqlite3.Connection) -> list[Campaign]:
     """Return the campaigns, the one seen last at the end."""
-    rows = connection.execute("SELECT value FROM campaigns ORDER BY at")
-    return [msgspec.json.decode(value, type=Campaign) for (value,) in rows]
+    rows = connection.execute("SELECT key, value FROM campaigns ORDER BY at")
+    return [campaign for _, campaign in _decoded(rows, Campaign)]
 
 
 def order_changes(connection: sqlite3.Connection, changes: Sequence[ScoreUpdate]) -> None:
@@ -123,9 +135,10 @@ class SqliteJournal:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._failing = False
+        self._path = path
         self._connection = connect(path)
         # Earlier commands are already in the tables.
-        self._last_command: int = self._connection.execute("SELECT coalesce(max(id), 0) FROM orders").fetchone()[0]
+        self._last_command = _last_command(self._connection)
         self._thread = threading.Thread(target=self._run, name="hedgerow-journal", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -187,6 +200,15 @@ class SqliteJournal:
             with self._lock:
                 # Try again later. Newer changes win.
                 self._noted = {**noted, **self._noted}
+            if is_corrupt(error):
+                self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Open the file again: a corrupt one is set aside by that."""
+        with contextlib.suppress(StoreError):
+            connection = connect(self._path)
+            self._connection.close()
+            self._connection, self._last_command = connection, _last_command(connection)
 
     def _write_one(self, table: Table, key: bytes, value: Block | VisitorScore | Campaign | None) -> None:
         if value is None:
@@ -208,6 +230,10 @@ class SqliteJournal:
                     on_command(_decode_key(key), msgspec.json.decode(block, type=Block) if block is not None else None)
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             log.error("cannot read a command: %s", error)  # noqa: TRY400
+
+
+def _last_command(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT coalesce(max(id), 0) FROM orders").fetchone()[0])
 
 
 def _encode_key(key: str) -> bytes:

@@ -1,8 +1,7 @@
 """
 The admin listener: overview, health, metrics, blocks and lists, at an address of its own for operators.
 
-It responds only to requests for the name that it listens under, or for localhost. A page of another site in an
-operator's browser can neither reach it by a name of its own (DNS rebinding) nor post to it.
+`access` decides who may ask.
 """
 
 from __future__ import annotations
@@ -10,24 +9,24 @@ from __future__ import annotations
 import asyncio
 import html
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from urllib.parse import parse_qs
+from math import inf
+from typing import IO
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from hedgerow.settings.checks import split_listen
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
+from hedgerow.web.admin.access import Access, Refused, login_page, read_form
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.app import Site
-from hedgerow.web.asgi_types import Message, Receive, Scope, Send
-from hedgerow.web.response_headers import header
+from hedgerow.web.asgi_types import Receive, Scope, Send
+from hedgerow.web.response_headers import Headers, header
 
 _ACTIONS = ("pass", "challenge", "detain", "refuse")
 _PAST = {"challenge": "challenged", "detain": "detained", "refuse": "refused"}
@@ -38,18 +37,20 @@ _MODES: dict[bool | str, str] = {
 }
 _NOBODY = {False: "Nobody is blocked.", True: "Nobody would have been blocked."}
 _PATHS = b"/, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
-_PORT = re.compile(r":\d+\Z", re.ASCII)
 _MAX_ROWS = 200
 _MAX_MEMBERS = 20
-_MARKUP = frozenset({"counts", "rows", "campaigns", "models"})
-_MAX_POST = 10_000
+_MARKUP = frozenset({"counts", "rows", "campaigns", "models", "logout"})
+_LOG_OUT = '<form method="post" action="/logout"><button>Log out</button></form>'
+_SEE_OTHER = 303
+_RECENT = 60.0
 _CHUNK = 1 << 16
 _TEXT = b"text/plain; charset=utf-8"
 _HTML = b"text/html; charset=utf-8"
 _METRICS = b"text/plain; version=0.0.4; charset=utf-8"
+_CSP = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 _HEADERS = [
     (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'"),
+    (b"content-security-policy", _CSP),
 ]  # fmt: skip
 
 
@@ -79,6 +80,10 @@ class _SiteCollector(Collector):
         )
         yield _counter("hedgerow_pages_untouched", "Pages without hidden links, by reason", "reason", metrics.untouched)
         yield _counter("hedgerow_upstream_errors", "Failures of the protected site", "kind", metrics.upstream_errors)
+        yield _counter(
+            "hedgerow_connections_refused", "Connections for which there was no room", "limit",
+            metrics.refused_connections,
+        )  # fmt: skip
         yield _counter("hedgerow_challenges", "Challenges by what became of them", "event", metrics.challenges)
         yield CounterMetricFamily("hedgerow_blocked", "Visitors blocked", metrics.blocked)
         yield CounterMetricFamily("hedgerow_ledger_lost", "Visits that the ledger lost", metrics.lost)
@@ -135,14 +140,6 @@ def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Met
     return family
 
 
-def _is_cross_site(scope: Scope) -> bool:
-    """Return whether a page of another site sends this request."""
-    origin, host = header(scope["headers"], b"origin"), header(scope["headers"], b"host")
-    if origin and origin.partition(b"://")[2] != host:
-        return True
-    return header(scope["headers"], b"sec-fetch-site") not in {b"", b"same-origin", b"none"}
-
-
 def _row(*cells: str) -> str:
     """Return a row of a table; *cells* are HTML."""
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
@@ -153,6 +150,10 @@ class Admin:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._access = Access()
+        # For /health: the failures that it has seen, and when each kind was last seen.
+        self._counts: dict[str, int] = {}
+        self._failed_at: dict[str, float] = {}
         self._lists = ListsApi(site)
         self._registry = CollectorRegistry()
         self._registry.register(_SiteCollector(site))
@@ -160,12 +161,12 @@ class Admin:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        status, kind, body = await self._answer(scope, receive)
+        status, kind, body, more = await self._permitted_answer(scope, receive)
         size = len(body) if isinstance(body, bytes) else os.fstat(body.fileno()).st_size
         # Without a body there is nothing to describe.
         about_body = [(b"content-type", kind), (b"content-length", b"%d" % size)] if status != 204 else []  # noqa: PLR2004
-        location = [(b"location", b"/")] if status == 303 else []  # noqa: PLR2004
-        headers = [*about_body, *_HEADERS, *location]
+        location = [(b"location", b"/")] if status == _SEE_OTHER else []
+        headers = [*about_body, *_HEADERS, *location, *more]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         if not isinstance(body, bytes):
             with body:
@@ -174,25 +175,39 @@ class Admin:
             body = b""
         await send({"type": "http.response.body", "body": body if scope["method"] != "HEAD" else b""})
 
+    async def _permitted_answer(self, scope: Scope, receive: Receive) -> tuple[int, bytes, bytes | IO[bytes], Headers]:
+        """Return status, content type, body and further headers."""
+        own = self._site.app.settings.admin
+        try:
+            if (scope["method"], scope["path"]) == ("POST", "/login"):
+                cookie = await self._access.log_in(scope, receive, own)
+                return _SEE_OTHER, _TEXT, b"Logged in.\n", [(b"set-cookie", cookie)]
+            self._access.check(scope, own)
+            if (scope["method"], scope["path"]) == ("POST", "/logout"):
+                return _SEE_OTHER, _TEXT, b"Logged out.\n", [(b"set-cookie", self._access.log_out())]
+            return *(await self._answer(scope, receive)), []
+        except Refused as refusal:
+            more = [(b"www-authenticate", b"Bearer")] if refusal.login else []
+            if refusal.login and b"text/html" in header(scope["headers"], b"accept"):
+                return refusal.status, _HTML, login_page(refusal.text), more
+            if scope["path"] == "/lists" or scope["path"].startswith("/lists/"):
+                return refusal.status, JSON, msgspec.json.encode({"error": refusal.text}), more
+            return refusal.status, _TEXT, refusal.text.encode() + b"\n", more
+
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
-        if not self._is_for_us(scope):
-            return 421, _TEXT, b"Speak to the admin listener by its own address.\n"
         path, method = scope["path"], scope["method"]
-        reads = method in {"GET", "HEAD"}
-        if not reads and _is_cross_site(scope):
-            return 403, _TEXT, b"Not from another site.\n"
         if path == "/lists" or path.startswith("/lists/"):
             return await self._lists.answer(scope, receive)
         if method == "POST" and path == "/forgive":
             return await self._forgive(receive)
-        if not reads:
+        if method not in {"GET", "HEAD"}:
             return 405, _TEXT, b"GET, or POST to /forgive and /lists.\n"
         return self._read(path)
 
     def _read(self, path: str) -> Answer:
         match path:
             case "/health":
-                return 200, _TEXT, b"well\n"
+                return 200, _TEXT, self._health().encode() + b"\n"
             case "/metrics":
                 return 200, _METRICS, generate_latest(self._registry)
             case "/blocks":
@@ -212,22 +227,25 @@ class Admin:
             b"There are " + _PATHS + b".\n",
         )
 
-    def _is_for_us(self, scope: Scope) -> bool:
-        host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
-        names = {"localhost", "127.0.0.1", "::1"}
-        if self._site.app.settings.admin.listen:
-            names.add(split_listen(self._site.app.settings.admin.listen)[0].lower())
-        if server := scope.get("server"):
-            names.add(server[0])
-        return host != "" and host.removeprefix("[").removesuffix("]") in names
+    def _health(self) -> str:
+        """Return "well", or what has failed within the last minute, as far as requests for this noticed."""
+        metrics, now = self._site.metrics(), time.monotonic()
+        counts = {
+            "the site gives no usable answer": sum(metrics.upstream_errors.values()),
+            "Redis does not answer": metrics.alone,
+            "the ledger cannot be written": metrics.lost,
+        }
+        for problem, count in counts.items():
+            if count > self._counts.get(problem, count):
+                self._failed_at[problem] = now
+        self._counts = counts
+        recent = [problem for problem in counts if now - self._failed_at.get(problem, -inf) < _RECENT]
+        if self._site.stores.ledger.failing and "the ledger cannot be written" not in recent:
+            recent.append("the ledger cannot be written")
+        return f"impaired: {'; '.join(recent)}" if recent else "well"
 
     async def _forgive(self, receive: Receive) -> Answer:
-        body = b""
-        message: Message = {"more_body": True}
-        while message.get("more_body") and len(body) < _MAX_POST:
-            message = await receive()
-            body += message.get("body", b"")
-        key = parse_qs(body.decode("latin-1"), encoding="utf-8", errors="replace").get("key", [""])[0]
+        key = (await read_form(receive)).get("key", [""])[0]
         forgiven = self._site.stores.state.forgive(key)
         if forgiven is None:
             return 202, _TEXT, b"Redis does not answer. The visitor will be forgiven as soon as it does.\n"
@@ -251,6 +269,7 @@ class Admin:
             "detained": f"{metrics.inside} now, {metrics.admitted:,} in all",
             "rows": "".join(self._blocks()) or f'<tr><td colspan="4">{_NOBODY[bool(settings.observe)]}</td></tr>',
             "campaigns": "".join(self._campaigns()) or '<tr><td colspan="3">None.</td></tr>',
+            "logout": _LOG_OUT if settings.admin.token else "",
             "models": "".join(self._models()) or '<tr><td colspan="4">None here.</td></tr>',
         }
         for name, value in values.items():
