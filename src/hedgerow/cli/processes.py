@@ -10,6 +10,7 @@ import math
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +26,7 @@ from hedgerow.settings.checks import split_listen
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.app import Site, StoreFactory
+from hedgerow.web.run_file import write_run_file
 from hedgerow.web.stores import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
@@ -62,9 +64,19 @@ def observing(settings: Settings) -> str:
 
 
 def run_processes(
-    workers: int, read: ReadSettings, public: socket.socket, application: Application, announce: Callable[[], None]
+    workers: int,
+    read: ReadSettings,
+    public: socket.socket,
+    application: Application,
+    announce: Callable[[], None],
+    *,
+    config: Path | None = None,
 ) -> None:
-    """Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes."""
+    """
+    Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes.
+
+    *config* is the file of the settings, which commands find in the run file.
+    """
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = read()
@@ -76,6 +88,11 @@ def run_processes(
             if admin is not None:
                 log.info("overview, health and metrics at %s", url_of(admin))
 
+        run_file = write_run_file(settings, config)
+        if run_file is not None:
+            stack.callback(run_file.close)
+        else:
+            log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
             _run_site(read, public, admin, application, None, announce_all)
             return

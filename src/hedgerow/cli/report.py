@@ -24,6 +24,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config, JsonFile
 from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, progress_bar, write_files
+from hedgerow.cli.service import find_site
 from hedgerow.cli.start import STATUS as INTERRUPTED
 from hedgerow.cli.start import exit_on_interrupt
 from hedgerow.errors import HedgerowError, LogError, SettingsError
@@ -162,7 +163,7 @@ def run(
             if print_summary:
                 print_report(output, report, top=top)
             if apply:
-                count = _apply(report, settings, seconds, min_score)
+                count = _apply(report, find_site(config, place="lists"), seconds, min_score)
                 Console(stderr=True).print(f"{count:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
         state = "all output files are complete" if written else "nothing was written"

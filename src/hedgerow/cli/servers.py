@@ -58,7 +58,7 @@ def protect(
         def application(settings: Settings, site: Site) -> Hedgerow:
             return Hedgerow(build_proxy(settings), site=site)
 
-        run_processes(workers, read, public, application, announce)
+        run_processes(workers, read, public, application, announce, config=config)
 
 
 def build_proxy(settings: Settings) -> Proxy:
@@ -106,5 +106,5 @@ def serve(
 
         run_processes(
             workers, lambda: for_other_servers(read()), public,
-            lambda _, site: DecisionService(site, spoe=spoe), announce,
+            lambda _, site: DecisionService(site, spoe=spoe), announce, config=config,
         )  # fmt: skip

@@ -46,6 +46,7 @@ from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 from hedgerow.web.metrics import SiteCounters, SiteMetrics, sum_metrics
+from hedgerow.web.run_file import RunFile
 from hedgerow.web.stores import (
     SiteStores,
     build_list_follower,
@@ -191,6 +192,8 @@ class Site:
         # By whether the site observes.
         self._backends: dict[bool, _Backend] = {}
         self._backend = self._backend_for(settings, ledger)
+        self.run_file: RunFile | None = None
+        """By which commands find a site that no other process has written down."""
         self.closed = False
         self.closing = False
         """Set when the site is about to stop, so that detained clients are released."""
@@ -375,6 +378,7 @@ class Site:
         if self.closed:
             return
         self.closed = True
+        _close(self.run_file)
         self._stop_watching.set()
         for backend in self._backends.values():
             if backend.shared_watch is not None:

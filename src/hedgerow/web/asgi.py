@@ -38,6 +38,7 @@ from hedgerow.web.response import ResponseRewriter
 from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.response_pages import PageRequest, ResponsePage
 from hedgerow.web.robots import RobotsResponseRewriter, read_robots, without_body
+from hedgerow.web.run_file import write_run_file
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -110,6 +111,7 @@ class Hedgerow:
             if settings is None:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
+            site.run_file = write_run_file(settings, Path(config) if config is not None else None)
         self.site = site
         site.set_waiter(self.waiter)
         self._clock = clock
