@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -166,12 +165,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-def log_to_stderr() -> None:
-    """Log to standard error, without the messages of uvicorn."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def demo(

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from typer import Argument, Option
 
-from hedgerow.cli.main import AdminListener, Config, Observe, WorkerCount, log_to_stderr
+from hedgerow.cli.main import AdminListener, Config, Observe, WorkerCount
 from hedgerow.cli.processes import bind, for_other_servers, observing, run_processes, url_of, with_options
 from hedgerow.cli.start import exit_on_sigterm
 from hedgerow.errors import SettingsError
@@ -21,6 +21,7 @@ from hedgerow.settings.checks import upstream_faults
 from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.http_client.pool import Upstream
+from hedgerow.web.log_format import log_to_stderr
 
 log = logging.getLogger("hedgerow")
 
@@ -35,8 +36,6 @@ def protect(
     workers: WorkerCount = 1,
     admin: AdminListener = "",
 ) -> None:
-    log_to_stderr()
-
     def read() -> Settings:
         settings = load_settings(config)
         if upstream:
@@ -44,6 +43,7 @@ def protect(
                 raise SettingsError(faults)
             proxy = msgspec.structs.replace(settings.proxy, upstream=upstream)
             settings = msgspec.structs.replace(settings, proxy=proxy)
+        log_to_stderr(settings.logging)
         return with_options(settings, "proxy", listen=listen, admin=admin, observe=observe)
 
     settings = read()
@@ -81,10 +81,9 @@ def serve(
     workers: WorkerCount = 1,
     admin: AdminListener = "",
 ) -> None:
-    log_to_stderr()
-
     def read() -> Settings:
         settings = with_options(load_settings(config), "serve", listen=listen, admin=admin, observe=observe)
+        log_to_stderr(settings.logging)
         # No page passes through here that could have the script for a clearance.
         return settings.without_clearances()
 

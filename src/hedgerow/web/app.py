@@ -46,6 +46,7 @@ from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 from hedgerow.web.metrics import SiteCounters, SiteMetrics, sum_metrics
+from hedgerow.web.request_log import RequestLog
 from hedgerow.web.run_file import RunFile
 from hedgerow.web.stores import (
     SiteStores,
@@ -81,6 +82,9 @@ class App:
     counters: SiteCounters
     page_times: PageTimes
     """How long the site takes for its pages."""
+    log: RequestLog
+    request_id: bytes
+    """The header with the id of a request; empty if there is none."""
 
 
 class SupportsClose(Protocol):
@@ -119,6 +123,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     gate.observes = "neutral" if settings.is_neutral else "links" if settings.observe else ""
     gate.needs_ledger = settings.ledger.on_failure == "closed"
     gate.on_decision = site.on_decision
+    gate.on_stopped = site.log.decided
     detain = settings.detain
     if previous is not None:
         gate.blocked, gate.would_have_blocked = previous.gate.blocked, previous.gate.would_have_blocked
@@ -153,6 +158,8 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         changes_robots=changes_pages or (bool(refused_agents) and not settings.is_neutral),
         counters=counters,
         page_times=site.page_times,
+        log=site.log,
+        request_id=settings.logging.request_id.lower().encode(),
     )
 
 
@@ -205,6 +212,7 @@ class Site:
         self.pages = PageDigests()
         self.bot_cache = BotCache()
         self.counters = SiteCounters()
+        self.log = RequestLog(settings.logging)
         self.page_times = PageTimes()
         self.daily_limits = DailyLimits()
         self._limits_thread = self._start_limits(settings)
@@ -268,6 +276,7 @@ class Site:
             networks=settings.challenge.networks, window=settings.challenge.share_window
         )  # fmt: skip
         configure_bot_cache(self.bot_cache, settings)
+        self.log.configure(settings.logging)
 
     # ---- Stores
 
@@ -383,7 +392,7 @@ class Site:
         for backend in self._backends.values():
             if backend.shared_watch is not None:
                 backend.shared_watch.join()
-        _close(self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
+        _close(self.log, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
         for backend in self._backends.values():
             stores = backend.stores
             # The watch closes before the journal, which stores its last findings.

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
@@ -34,6 +35,7 @@ from hedgerow.web import response_pages as pages
 from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
 from hedgerow.web.program_response import ProgramResponseRewriter
+from hedgerow.web.request_log import is_request_id, new_request_id
 from hedgerow.web.response import ResponseRewriter
 from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.response_pages import PageRequest, ResponsePage
@@ -77,6 +79,12 @@ class Exchange:
     """As the client sent them; those in *scope* change on their way to the application."""
     receive: Receive
     send: Send
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request in logs, or "" if the settings want none."""
+        found: str = self.scope.get("hedgerow", {}).get("request_id", "")
+        return found
 
     def page_request(self, reference: str = "") -> PageRequest:
         """Return what the form of a page for this client depends on."""
@@ -162,6 +170,9 @@ class Hedgerow:
             forwarded = header(scope["headers"], b"x-forwarded-proto").decode("latin-1").strip().lower()
             scheme = forwarded if forwarded in {"http", "https"} else ""
         scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted, "scheme": scheme}
+        if app.request_id:
+            given = header(scope["headers"], app.request_id) if trusted else b""
+            scope["hedgerow"]["request_id"] = given.decode() if is_request_id(given) else new_request_id()
         if visit.raw_target and not _signs_mark(visit, scope["headers"]):
             # The application gets the address without its marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
@@ -209,7 +220,7 @@ class Hedgerow:
             stay = app.tarpit.admit(len(body))
             if stay is not None:
                 with stay:
-                    app.gate.record(visit, exchange.decision, 200)
+                    app.gate.record(visit, exchange.decision, 200, request_id=exchange.request_id)
                     await self._drip(stay.pieces(body), exchange.receive, exchange.send)
                 return
         await self._refuse(exchange)
@@ -240,7 +251,7 @@ class Hedgerow:
         await self._send_page(exchange, page, reference)
 
     async def _send_page(self, exchange: Exchange, page: ResponsePage, reference: str = "") -> None:
-        exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference)
+        exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference, exchange.request_id)
         await exchange.send({"type": "http.response.start", "status": page.status, "headers": page.headers})
         await exchange.send({"type": "http.response.body", "body": page.body})
 
@@ -258,11 +269,11 @@ class Hedgerow:
             self._read_robots(compliance, visit, scope)
         if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and app.changes_robots:
             rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send, scheme=scheme)
-            inner: Scope = {**scope, "method": "GET", "headers": _application_headers(headers, visit, drop=_PARTIAL)}
+            inner: Scope = {**scope, "method": "GET", "headers": self._application_headers(exchange, drop=_PARTIAL)}
         else:
             rewrite = ProgramResponseRewriter if BY_PROGRAM in visit.anomalies else ResponseRewriter
             rewriter = rewrite(app, visit, decision, send, scheme=scheme, request_headers=headers)
-            scope["headers"] = _application_headers(headers, visit, is_rewritten=app.changes_pages)
+            scope["headers"] = self._application_headers(exchange, is_rewritten=app.changes_pages)
             inner = scope
         unchanged = dict(inner)
         answered = False
@@ -272,19 +283,17 @@ class Hedgerow:
             if rewriter.is_range:
                 # Part of a page cannot be rewritten, and a crawler could ask for parts alone: it gets the whole page.
                 rewriter = type(rewriter)(app, rewriter.visit, rewriter.decision, send, scheme=scheme)
-                whole = {**unchanged, "headers": _application_headers(headers, visit, drop=_RANGE)}
+                whole = {**unchanged, "headers": self._application_headers(exchange, drop=_RANGE)}
                 await self.app(whole, without_body(receive), rewriter)
             if rewriter.is_stopped:
                 answered = True
                 await self._turn_away(replace(exchange, visit=rewriter.visit, decision=rewriter.decision))
         except UpstreamError as error:
-            app.counters.upstream_errors[error.kind] += 1
             if rewriter.started or answered:
+                self._note_failure(exchange, error, rewriter.status)
                 raise
             answered = True
-            reference = new_reference()
-            page = pages.unavailable(error.kind, exchange.page_request(reference))
-            await self._send_page(replace(exchange, visit=rewriter.visit, decision=rewriter.decision), page, reference)
+            await self._send_failure(replace(exchange, visit=rewriter.visit, decision=rewriter.decision), error)
         except Exception:
             rewriter.status = rewriter.status if rewriter.started else _INTERNAL_ERROR
             raise
@@ -293,7 +302,28 @@ class Hedgerow:
                 app.page_times.add(rewriter.answered_at - asked_at)
             if not answered:
                 rewriter.finish()
-                app.gate.record(rewriter.visit, rewriter.decision, rewriter.status or _CLIENT_LEFT)
+                status = rewriter.status or _CLIENT_LEFT
+                app.gate.record(rewriter.visit, rewriter.decision, status, request_id=exchange.request_id)
+
+    async def _send_failure(self, exchange: Exchange, error: UpstreamError) -> None:
+        reference = new_reference()
+        page = pages.unavailable(error.kind, exchange.page_request(reference))
+        self._note_failure(exchange, error, page.status, reference)
+        await self._send_page(exchange, page, reference)
+
+    @staticmethod
+    def _note_failure(exchange: Exchange, error: UpstreamError, status: int, reference: str = "") -> None:
+        """Count and log a failure of the site."""
+        exchange.app.counters.upstream_errors[error.kind] += 1
+        exchange.app.log.failed(error, exchange.visit, status, reference, exchange.request_id)
+
+    @staticmethod
+    def _application_headers(
+        exchange: Exchange, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
+    ) -> RawHeaders:
+        app, request_id = exchange.app, exchange.request_id
+        changed = _application_headers(exchange.headers, exchange.visit, drop=drop, is_rewritten=is_rewritten)
+        return with_request_id(changed, app.request_id, request_id)
 
     def _read_robots(self, compliance: RobotsCompliance, visit: Visit, scope: Scope) -> None:
         """Read the robots.txt of a host in the background."""
@@ -307,15 +337,28 @@ class Hedgerow:
         app = self.site.app
         visit = self._identify(app, scope, "GET")
         decision = await app.gate.decide(visit)
+        exchange = Exchange(app, visit, decision, scope, scope["headers"], receive, send)
         if decision.action == "pass" or app.settings.observe:
-            app.gate.record(visit, decision, 101)
+            app.gate.record(visit, decision, 101, request_id=exchange.request_id)
+            scope["headers"] = with_request_id(exchange.headers, app.request_id, exchange.request_id)
+            scope["hedgerow"]["on_failure"] = partial(self._note_failure, exchange)
             await self.app(scope, receive, _without_pages(send))
             return
         await receive()
         reference = new_reference()
-        page = _refusal(Exchange(app, visit, decision, scope, scope["headers"], receive, send), reference)
-        app.gate.record(visit, decision, page.status, reference)
+        page = _refusal(exchange, reference)
+        app.gate.record(visit, decision, page.status, reference, exchange.request_id)
         await refuse_websocket(scope, send, page, _POLICY_VIOLATION)
+
+
+def with_request_id(headers: RawHeaders, name: bytes, request_id: str) -> RawHeaders:
+    """Return headers for the application in which only Hedgerow, or a proxy that it trusts, sets the request's id."""
+    if not request_id:
+        return headers
+    value = request_id.encode()
+    if any(pair[0] == name for pair in headers):
+        headers = [pair for pair in headers if pair[0] != name]
+    return [*headers, (name, value)]
 
 
 async def refuse_websocket(scope: Scope, send: Send, page: ResponsePage, code: int) -> None:
