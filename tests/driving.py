@@ -112,6 +112,7 @@ class Entries(list[Entry]):
     """A ledger that is a list."""
 
     lost = 0
+    failing = False
     close = list[Entry].clear
 
 

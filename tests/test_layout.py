@@ -11,6 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "hedgerow"
 TESTS = Path(__file__).parent
 TESTED_BY = {
+    "cli/test_service.py": ("web/run_file",),
+    "web/test_request_log.py": ("web/log_format",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
         "challenge/proof_of_work", "challenge/protocol", "challenge/sealed_box",

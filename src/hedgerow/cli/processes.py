@@ -71,11 +71,13 @@ def run_processes(
     announce: Callable[[], None],
     *,
     config: Path | None = None,
+    upstream: str = "",
 ) -> None:
     """
     Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes.
 
-    *config* is the file of the settings, which commands find in the run file.
+    *config* is the file of the settings, which commands find in the run file. *upstream* is the site whose health is
+    checked, if requests are passed on to one.
     """
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -94,13 +96,15 @@ def run_processes(
         else:
             log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, public, admin, application, None, announce_all)
+            _run_site(read, public, admin, application, None, announce_all, upstream=upstream)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
 
         def run_background() -> None:
-            _run_site(read, None, admin, application, lambda settings, _: side_stores(settings, receiver))
+            _run_site(
+                read, None, admin, application, lambda settings, _: side_stores(settings, receiver), upstream=upstream
+            )
 
         def run_worker() -> None:
             _run_site(
@@ -134,6 +138,8 @@ def _run_site(
     application: Application,
     stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
+    *,
+    upstream: str = "",
 ) -> None:
     """Serve in this process until a signal comes."""
     settings = read()
@@ -146,7 +152,7 @@ def _run_site(
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
-        servers.append((make_server(Admin(site), *admin.getsockname()[:2], lifespan=False), admin))
+        servers.append((make_server(Admin(site, upstream=upstream), *admin.getsockname()[:2], lifespan=False), admin))
     reduce_garbage_collection()
     announce()
     try:

@@ -58,7 +58,7 @@ def protect(
         def application(settings: Settings, site: Site) -> Hedgerow:
             return Hedgerow(build_proxy(settings), site=site)
 
-        run_processes(workers, read, public, application, announce, config=config)
+        run_processes(workers, read, public, application, announce, config=config, upstream=settings.proxy.upstream)
 
 
 def build_proxy(settings: Settings) -> Proxy:

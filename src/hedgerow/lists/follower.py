@@ -177,6 +177,11 @@ class Follower:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hedgerow-lists", daemon=True)
 
+    @property
+    def failing(self) -> bool:
+        """Whether the store cannot be read, so that the lists stay as they are."""
+        return self._failing
+
     def start(self) -> None:
         """Load the lists, or their copy, and start the thread."""
         try:

@@ -31,6 +31,9 @@ class StateStore(State, Protocol):
 
     def __len__(self) -> int: ...
 
+    def check(self) -> str:
+        """Ask the store whether it works. Return what is wrong, or "". May block for a moment."""
+
     def use_limits(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on. What is known stays."""
 

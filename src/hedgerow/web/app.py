@@ -45,7 +45,7 @@ from hedgerow.web.gate import build_engine, build_identifier, build_policy, buil
 from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
-from hedgerow.web.metrics import SiteCounters, SiteMetrics, sum_metrics
+from hedgerow.web.metrics import SiteCounters, SiteMetrics, running_metrics, sum_metrics
 from hedgerow.web.request_log import RequestLog
 from hedgerow.web.run_file import RunFile
 from hedgerow.web.stores import (
@@ -201,6 +201,8 @@ class Site:
         self._backend = self._backend_for(settings, ledger)
         self.run_file: RunFile | None = None
         """By which commands find a site that no other process has written down."""
+        self.admin: SupportsClose | None = None
+        """The admin listener of a middleware."""
         self.closed = False
         self.closing = False
         """Set when the site is about to stop, so that detained clients are released."""
@@ -359,6 +361,24 @@ class Site:
             return self.watch.watch.campaigns()
         return self.stores.journal.campaigns(time.time()) if self.stores.journal is not None else ()
 
+    def problems(self) -> dict[str, str]:
+        """Return the parts of this process that do not work, and what is wrong with them."""
+        stores, watch, shared = self.stores, self.watch, self._backend.shared_watch
+        found = {
+            "ledger": "visits are lost, see the log" if stores.ledger.failing else "",
+            "lists": "they cannot be read, see the log" if self.follower is not None and self.follower.failing else "",
+            "journal": "blocks cannot be stored, see the log" if stores.journal and stores.journal.failing else "",
+            "watch": watch.problem if watch is not None else "",
+        }
+        if shared is not None and not shared.is_alive():
+            found["watch"] = "it has ended, see the log"
+        return {name: problem for name, problem in found.items() if problem}
+
+    def problems_of_workers(self) -> dict[int, dict[str, str]]:
+        """Return the same of the worker processes, by process id."""
+        others = self.stores.worker_metrics.all() if self.stores.worker_metrics is not None else {}
+        return {process: metrics.problems for process, metrics in running_metrics(others)}
+
     def own_metrics(self) -> SiteMetrics:
         """Return the metrics of this process."""
         counters, state, tarpit, relay = self.counters, self.stores.state, self.app.tarpit, self.stores.relay
@@ -369,7 +389,7 @@ class Site:
             would_have=dict(counters.would_have), would_have_blocked=self.app.gate.would_have_blocked,
             blocked=self.app.gate.blocked, lost=self.stores.ledger.lost, forgotten=state.forgotten,
             left_out=left_out, inside=tarpit.inside, admitted=tarpit.admitted, turned_away=tarpit.turned_away,
-            alone=state.alone,
+            alone=state.alone, problems=self.problems(),
         )  # fmt: skip
 
     def metrics(self) -> SiteMetrics:
@@ -387,7 +407,7 @@ class Site:
         if self.closed:
             return
         self.closed = True
-        _close(self.run_file)
+        _close(self.run_file, self.admin)
         self._stop_watching.set()
         for backend in self._backends.values():
             if backend.shared_watch is not None:

@@ -120,6 +120,10 @@ class Hedgerow:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
             site.run_file = write_run_file(settings, Path(config) if config is not None else None)
+            if settings.admin.listen:
+                from hedgerow.web.admin.listener import start_admin
+
+                site.admin = start_admin(site)
         self.site = site
         site.set_waiter(self.waiter)
         self._clock = clock

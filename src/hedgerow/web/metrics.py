@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -53,6 +53,18 @@ class SiteMetrics(msgspec.Struct):
     admitted: int = 0
     turned_away: int = 0
     alone: int = 0
+    problems: dict[str, str] = {}
+    """What does not work in this process: see `Site.problems`."""
+
+
+def running_metrics(others: Mapping[int, bytes]) -> Iterator[tuple[int, SiteMetrics]]:
+    """Yield the metrics of those processes that have not ended."""
+    for process, data in others.items():
+        if _is_running(process):
+            yield process, msgspec.msgpack.decode(data, type=SiteMetrics)
+
+
+_SUMMED = tuple(name for name in SiteMetrics.__struct_fields__ if name != "problems")
 
 
 def sum_metrics(own: SiteMetrics, others: Mapping[int, bytes]) -> SiteMetrics:
@@ -60,7 +72,7 @@ def sum_metrics(own: SiteMetrics, others: Mapping[int, bytes]) -> SiteMetrics:
     total = msgspec.structs.replace(own)
     for process, data in others.items():
         counted = msgspec.msgpack.decode(data, type=SiteMetrics)
-        for name in SiteMetrics.__struct_fields__:
+        for name in _SUMMED:
             value, more = getattr(total, name), getattr(counted, name)
             if isinstance(value, dict):
                 setattr(total, name, dict(Counter(value) + Counter(more)))

@@ -213,6 +213,9 @@ class LmdbState:
     def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         return [(known.key, known.score) for known in self._in_order(b"s") if known.score is not None]
 
+    def check(self) -> str:
+        return ""
+
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         with self.writing() as txn:
             for block in blocks:

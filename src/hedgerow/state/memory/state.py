@@ -238,6 +238,9 @@ class MemoryState:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
 
+    def check(self) -> str:
+        return ""
+
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         for block in blocks:
             self.commit(block)

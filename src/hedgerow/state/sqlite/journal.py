@@ -130,6 +130,11 @@ class SqliteJournal:
         self._thread.start()
         atexit.register(self.close)
 
+    @property
+    def failing(self) -> bool:
+        """Whether changes wait because they cannot be written."""
+        return self._failing
+
     def note_block(self, key: str, block: Block | None) -> None:
         with self._lock:
             self._noted["blocks", key] = block

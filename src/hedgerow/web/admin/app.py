@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 from hedgerow.settings.checks import split_listen
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
+from hedgerow.web import health
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
@@ -37,7 +38,7 @@ _MODES: dict[bool | str, str] = {
     "links": "observing only: links are marked, nothing is enforced",
 }
 _NOBODY = {False: "Nobody is blocked.", True: "Nobody would have been blocked."}
-_PATHS = b"/, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
+_PATHS = b"/, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
 _PORT = re.compile(r":\d+\Z", re.ASCII)
 _MAX_ROWS = 200
 _MAX_MEMBERS = 20
@@ -151,8 +152,9 @@ def _row(*cells: str) -> str:
 class Admin:
     """The ASGI application of the admin listener."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, upstream: str = "") -> None:
         self._site = site
+        self._health = health.Health(site, upstream)
         self._lists = ListsApi(site)
         self._registry = CollectorRegistry()
         self._registry.register(_SiteCollector(site))
@@ -181,6 +183,9 @@ class Admin:
         reads = method in {"GET", "HEAD"}
         if not reads and _is_cross_site(scope):
             return 403, _TEXT, b"Not from another site.\n"
+        if reads and path in health.PATHS:
+            status, text = await self._health.answer(path)
+            return status, _TEXT, text
         if path == "/lists" or path.startswith("/lists/"):
             return await self._lists.answer(scope, receive)
         if method == "POST" and path == "/forgive":
@@ -191,8 +196,6 @@ class Admin:
 
     def _read(self, path: str) -> Answer:
         match path:
-            case "/health":
-                return 200, _TEXT, b"well\n"
             case "/metrics":
                 return 200, _METRICS, generate_latest(self._registry)
             case "/blocks":
