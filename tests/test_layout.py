@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 TESTED_BY = {
     "cli/test_service.py": ("web/run_file",),
     "web/test_request_log.py": ("web/log_format",),
+    "web/admin/test_operation_metrics.py": ("web/latency",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
         "challenge/proof_of_work", "challenge/protocol", "challenge/sealed_box",

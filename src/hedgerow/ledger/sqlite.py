@@ -159,6 +159,7 @@ class SqliteLedger(QueuedLedger):
                 if not self.failing:
                     log.error("cannot write the ledger, entries are lost: %s", error)  # noqa: TRY400
                 self.failing = True
+                self.errors += 1
                 self.lost += len(batch)
                 return
             self.failing = False

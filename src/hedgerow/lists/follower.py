@@ -172,6 +172,8 @@ class Follower:
         self._seen = 0
         self._feed: ListFeed | None = None
         self._failing = False
+        self.errors = 0
+        """How often the store could not be read."""
         self._purged_at = -math.inf
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -220,6 +222,7 @@ class Follower:
                 if not self._failing:
                     log.error("cannot read the lists, so they stay unchanged: %s", error)  # noqa: TRY400
                 self._failing = True
+                self.errors += 1
                 self._disconnect()
             else:
                 if self._failing:

@@ -77,8 +77,7 @@ class ForwardAuth(Hedgerow):
             log.warning("invalid request of a front server: %s", fault)
             await send_text(send, 400, fault.encode() + b"\n")
             return
-        visit = self._identify(app, request, request["method"])
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, request, request["method"])
         if path == _LATER and not lets_in(app, visit, decision):
             headers = [
                 (b"hedgerow-ref", self._hold(app, request, visit, decision).encode()),
@@ -111,8 +110,7 @@ class ForwardAuth(Hedgerow):
     async def question(self, request: Scope) -> str:
         """Decide on a request, and return the reference of its held response, or "" if it is let in."""
         app = self.site.app
-        visit = self._identify(app, request, request["method"])
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, request, request["method"])
         if lets_in(app, visit, decision):
             app.gate.record(visit, decision, _UNKNOWN_STATUS, request_id=request["hedgerow"].get("request_id", ""))
             return ""

@@ -29,6 +29,14 @@ class StateStore(State, Protocol):
     def alone(self) -> int:
         """The number of visits that were decided without the other servers, because Redis was unavailable."""
 
+    @property
+    def unavailable(self) -> bool:
+        """Whether a store on another machine did not answer when it was last asked."""
+
+    @property
+    def errors(self) -> int:
+        """How often such a store did not answer any more."""
+
     def __len__(self) -> int: ...
 
     def check(self) -> str:

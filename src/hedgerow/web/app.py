@@ -85,6 +85,8 @@ class App:
     log: RequestLog
     request_id: bytes
     """The header with the id of a request; empty if there is none."""
+    dropped: frozenset[bytes]
+    """The same as a set: what a client sends under this name is not passed on."""
 
 
 class SupportsClose(Protocol):
@@ -123,7 +125,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     gate.observes = "neutral" if settings.is_neutral else "links" if settings.observe else ""
     gate.needs_ledger = settings.ledger.on_failure == "closed"
     gate.on_decision = site.on_decision
-    gate.on_stopped = site.log.decided
+    gate.on_stopped = site.note_stopped
     detain = settings.detain
     if previous is not None:
         gate.blocked, gate.would_have_blocked = previous.gate.blocked, previous.gate.would_have_blocked
@@ -133,6 +135,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         tarpit = Tarpit(detain.connections, detain.memory, detain.seconds)
     refused_agents = tuple(bot.robots for bot in refused_bots(settings) if bot.robots)
     changes_pages = effective.traps.enabled or rules.marks
+    request_id = settings.logging.request_id.lower().encode()
     return App(
         settings=settings,
         gate=gate,
@@ -159,7 +162,8 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         counters=counters,
         page_times=site.page_times,
         log=site.log,
-        request_id=settings.logging.request_id.lower().encode(),
+        request_id=request_id,
+        dropped=frozenset({request_id}),
     )
 
 
@@ -361,6 +365,11 @@ class Site:
             return self.watch.watch.campaigns()
         return self.stores.journal.campaigns(time.time()) if self.stores.journal is not None else ()
 
+    def note_stopped(self, visit: Visit, decision: Decision, status: int, reference: str, request_id: str) -> None:
+        """Count and log a visit that was not let in, or would not have been."""
+        self.counters.count_stopped(decision)
+        self.log.decided(visit, decision, status, reference, request_id)
+
     def problems(self) -> dict[str, str]:
         """Return the parts of this process that do not work, and what is wrong with them."""
         stores, watch, shared = self.stores, self.watch, self._backend.shared_watch
@@ -368,6 +377,7 @@ class Site:
             "ledger": "visits are lost, see the log" if stores.ledger.failing else "",
             "lists": "they cannot be read, see the log" if self.follower is not None and self.follower.failing else "",
             "journal": "blocks cannot be stored, see the log" if stores.journal and stores.journal.failing else "",
+            "state": "Redis does not answer" if stores.state.unavailable else "",
             "watch": watch.problem if watch is not None else "",
         }
         if shared is not None and not shared.is_alive():
@@ -389,8 +399,22 @@ class Site:
             would_have=dict(counters.would_have), would_have_blocked=self.app.gate.would_have_blocked,
             blocked=self.app.gate.blocked, lost=self.stores.ledger.lost, forgotten=state.forgotten,
             left_out=left_out, inside=tarpit.inside, admitted=tarpit.admitted, turned_away=tarpit.turned_away,
-            alone=state.alone, problems=self.problems(),
+            alone=state.alone, stopped=dict(counters.stopped), latency=counters.latency.flat(),
+            store_errors=self._store_errors(), queues=self._queues(), problems=self.problems(),
         )  # fmt: skip
+
+    def _store_errors(self) -> dict[str, int]:
+        stores = self.stores
+        return {
+            "journal": stores.journal.errors if stores.journal is not None else 0,
+            "ledger": stores.ledger.errors,
+            "lists": self.follower.errors if self.follower is not None else 0,
+            "state": stores.state.errors,
+        }
+
+    def _queues(self) -> dict[str, int]:
+        relay = self.stores.relay if self.stores.relay is not None else self.watch
+        return {"ledger": self.stores.ledger.pending, "watch": relay.waiting if relay is not None else 0}
 
     def metrics(self) -> SiteMetrics:
         """Return the metrics of all processes of this site."""

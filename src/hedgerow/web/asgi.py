@@ -83,7 +83,7 @@ class Exchange:
     @property
     def request_id(self) -> str:
         """The id of the request in logs, or "" if the settings want none."""
-        found: str = self.scope.get("hedgerow", {}).get("request_id", "")
+        found: str = self.scope["hedgerow"].get("request_id", "")
         return found
 
     def page_request(self, reference: str = "") -> PageRequest:
@@ -149,9 +149,16 @@ class Hedgerow:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.site.app
-        visit = self._identify(app, scope, scope["method"])
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, scope, scope["method"])
         await self._respond(Exchange(app, visit, decision, scope, scope["headers"], receive, send))
+
+    async def _decide(self, app: App, scope: Scope, method: str) -> tuple[Visit, Decision]:
+        """Identify the visitor and decide on the visit."""
+        began = time.perf_counter()
+        visit = self._identify(app, scope, method)
+        decision = await app.gate.decide(visit)
+        app.counters.latency.gate.add(time.perf_counter() - began)
+        return visit, decision
 
     # ---- Identify
 
@@ -176,7 +183,7 @@ class Hedgerow:
         scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted, "scheme": scheme}
         if app.request_id:
             given = header(scope["headers"], app.request_id) if trusted else b""
-            scope["hedgerow"]["request_id"] = given.decode() if is_request_id(given) else new_request_id()
+            scope["hedgerow"]["request_id"] = given.decode() if given and is_request_id(given) else new_request_id()
         if visit.raw_target and not _signs_mark(visit, scope["headers"]):
             # The application gets the address without its marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
@@ -273,11 +280,11 @@ class Hedgerow:
             self._read_robots(compliance, visit, scope)
         if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and app.changes_robots:
             rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send, scheme=scheme)
-            inner: Scope = {**scope, "method": "GET", "headers": self._application_headers(exchange, drop=_PARTIAL)}
+            inner: Scope = {**scope, "method": "GET", "headers": _application_headers(exchange, drop=_PARTIAL)}
         else:
             rewrite = ProgramResponseRewriter if BY_PROGRAM in visit.anomalies else ResponseRewriter
             rewriter = rewrite(app, visit, decision, send, scheme=scheme, request_headers=headers)
-            scope["headers"] = self._application_headers(exchange, is_rewritten=app.changes_pages)
+            scope["headers"] = _application_headers(exchange, is_rewritten=app.changes_pages)
             inner = scope
         unchanged = dict(inner)
         answered = False
@@ -287,7 +294,7 @@ class Hedgerow:
             if rewriter.is_range:
                 # Part of a page cannot be rewritten, and a crawler could ask for parts alone: it gets the whole page.
                 rewriter = type(rewriter)(app, rewriter.visit, rewriter.decision, send, scheme=scheme)
-                whole = {**unchanged, "headers": self._application_headers(exchange, drop=_RANGE)}
+                whole = {**unchanged, "headers": _application_headers(exchange, drop=_RANGE)}
                 await self.app(whole, without_body(receive), rewriter)
             if rewriter.is_stopped:
                 answered = True
@@ -302,12 +309,22 @@ class Hedgerow:
             rewriter.status = rewriter.status if rewriter.started else _INTERNAL_ERROR
             raise
         finally:
-            if rewriter.answered_at and rewriter.visit.kind == "page" and rewriter.status == _OK:
-                app.page_times.add(rewriter.answered_at - asked_at)
+            self._note_times(app, rewriter, asked_at)
             if not answered:
                 rewriter.finish()
-                status = rewriter.status or _CLIENT_LEFT
-                app.gate.record(rewriter.visit, rewriter.decision, status, request_id=exchange.request_id)
+                visit, decision = rewriter.visit, rewriter.decision
+                request_id = exchange.request_id if decision.action != "pass" else ""
+                app.gate.record(visit, decision, rewriter.status or _CLIENT_LEFT, "", request_id)
+
+    @staticmethod
+    def _note_times(app: App, rewriter: ResponseRewriter, asked_at: float) -> None:
+        if rewriter.answered_at:
+            took = rewriter.answered_at - asked_at
+            app.counters.latency.upstream.add(took)
+            if rewriter.visit.kind == "page" and rewriter.status == _OK:
+                app.page_times.add(took)
+        if rewriter.rewrite_seconds:
+            app.counters.latency.rewrite.add(rewriter.rewrite_seconds)
 
     async def _send_failure(self, exchange: Exchange, error: UpstreamError) -> None:
         reference = new_reference()
@@ -321,14 +338,6 @@ class Hedgerow:
         exchange.app.counters.upstream_errors[error.kind] += 1
         exchange.app.log.failed(error, exchange.visit, status, reference, exchange.request_id)
 
-    @staticmethod
-    def _application_headers(
-        exchange: Exchange, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
-    ) -> RawHeaders:
-        app, request_id = exchange.app, exchange.request_id
-        changed = _application_headers(exchange.headers, exchange.visit, drop=drop, is_rewritten=is_rewritten)
-        return with_request_id(changed, app.request_id, request_id)
-
     def _read_robots(self, compliance: RobotsCompliance, visit: Visit, scope: Scope) -> None:
         """Read the robots.txt of a host in the background."""
         task = asyncio.ensure_future(read_robots(self.app, scope, compliance, visit, self.waiter))
@@ -339,12 +348,13 @@ class Hedgerow:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.site.app
-        visit = self._identify(app, scope, "GET")
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, scope, "GET")
         exchange = Exchange(app, visit, decision, scope, scope["headers"], receive, send)
         if decision.action == "pass" or app.settings.observe:
             app.gate.record(visit, decision, 101, request_id=exchange.request_id)
-            scope["headers"] = with_request_id(exchange.headers, app.request_id, exchange.request_id)
+            if app.request_id:
+                others = [pair for pair in exchange.headers if pair[0] != app.request_id]
+                scope["headers"] = [*others, (app.request_id, exchange.request_id.encode())]
             scope["hedgerow"]["on_failure"] = partial(self._note_failure, exchange)
             await self.app(scope, receive, _without_pages(send))
             return
@@ -353,16 +363,6 @@ class Hedgerow:
         page = _refusal(exchange, reference)
         app.gate.record(visit, decision, page.status, reference, exchange.request_id)
         await refuse_websocket(scope, send, page, _POLICY_VIOLATION)
-
-
-def with_request_id(headers: RawHeaders, name: bytes, request_id: str) -> RawHeaders:
-    """Return headers for the application in which only Hedgerow, or a proxy that it trusts, sets the request's id."""
-    if not request_id:
-        return headers
-    value = request_id.encode()
-    if any(pair[0] == name for pair in headers):
-        headers = [pair for pair in headers if pair[0] != name]
-    return [*headers, (name, value)]
 
 
 async def refuse_websocket(scope: Scope, send: Send, page: ResponsePage, code: int) -> None:
@@ -437,17 +437,22 @@ def _refusal(exchange: Exchange, reference: str) -> ResponsePage:
 
 
 def _application_headers(
-    headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
+    exchange: Exchange, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
 ) -> RawHeaders:
     """
     Return headers for the application: its own ETags and addresses, no cookie of ours, no unknown codings.
 
-    A page that is not rewritten may have any coding. A copy with links that were marked earlier is not confirmed.
+    The id of the request is that of Hedgerow, or of a proxy that it trusts. A page that is not rewritten may have any
+    coding. A copy with links that were marked earlier is not confirmed.
     """
+    headers, visit, own_id = exchange.headers, exchange.visit, exchange.app.request_id
+    changed = []
+    if own_id:
+        drop = drop | exchange.app.dropped if drop else exchange.app.dropped
+        changed.append((own_id, exchange.request_id.encode()))
     if header(headers, b"service-worker"):
         # Something is added to a service worker, which must not be compressed for that.
         drop |= {b"accept-encoding"}
-    changed = []
     for pair in headers:
         name, value = pair
         if name in drop:

@@ -143,6 +143,7 @@ class ResponseRewriter:
         self.decision = decision
         self.status = 0
         self.answered_at = 0.0
+        self.rewrite_seconds = 0.0
         self.started = False
         self.is_range = False
         self.is_stopped = False
@@ -534,10 +535,12 @@ class ResponseRewriter:
         Raises `_NotRewritable` only before the first output. Raises BrokenCoding if the body is damaged later; then the
         connection must be cut, as the upstream's would have been.
         """
+        began = time.perf_counter()
         if self._coding is None:
             out = self._rewrite_text(data, final=final)
         else:
             out = self._recode(*self._coding, data, final=final)
+        self.rewrite_seconds += time.perf_counter() - began
         if out or final:
             self._has_output = True
         elif not self._has_output:

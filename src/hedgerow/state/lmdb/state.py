@@ -87,6 +87,8 @@ class LmdbState:
     """
 
     alone = 0
+    unavailable = False
+    errors = 0
 
     def __init__(
         self,

@@ -88,6 +88,8 @@ class MemoryState:
 
     journal: Journal | None = None
     alone = 0
+    unavailable = False
+    errors = 0
 
     def __init__(
         self,

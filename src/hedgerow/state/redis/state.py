@@ -142,6 +142,10 @@ class RedisState:
         return _ALONE if self.unavailable else ""
 
     @property
+    def errors(self) -> int:
+        return self._connection.failures + (self._on_loop.failures if self._on_loop is not None else 0)
+
+    @property
     def connect_error(self) -> str:
         return self._connection.connect_error
 

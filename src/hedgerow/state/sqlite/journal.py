@@ -123,6 +123,8 @@ class SqliteJournal:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._failing = False
+        self.errors = 0
+        """How often changes could not be written."""
         self._connection = connect(path)
         # Earlier commands are already in the tables.
         self._last_command: int = self._connection.execute("SELECT coalesce(max(id), 0) FROM orders").fetchone()[0]
@@ -189,6 +191,7 @@ class SqliteJournal:
             if not self._failing:
                 log.error("cannot write blocks, scores and campaigns: %s", error)  # noqa: TRY400
             self._failing = True
+            self.errors += 1
             with self._lock:
                 # Try again later. Newer changes win.
                 self._noted = {**noted, **self._noted}

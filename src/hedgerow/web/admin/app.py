@@ -26,6 +26,7 @@ from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web import health
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
+from hedgerow.web.admin.operation_metrics import OperationCollector
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.response_headers import header
@@ -158,6 +159,7 @@ class Admin:
         self._lists = ListsApi(site)
         self._registry = CollectorRegistry()
         self._registry.register(_SiteCollector(site))
+        self._registry.register(OperationCollector(site))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
