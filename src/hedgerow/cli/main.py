@@ -31,6 +31,7 @@ _ALONE = "--observe=true"
 _FAILURE, _WRONG_USE, _PIPE_CLOSED = 1, 2, 141
 
 COMMANDS = {
+    "init": ("init:run", "Ask five questions, write a settings file, and show how to go on."),
     "protect": ("servers:protect", "Run as a reverse proxy in front of a web site."),
     "serve": ("servers:serve", "Decide for other servers (forward-auth), and keep ban-list clients up to date."),
     "client": (

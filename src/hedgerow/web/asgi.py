@@ -449,7 +449,6 @@ def _application_headers(
     changed = []
     if own_id:
         drop = drop | exchange.app.dropped if drop else exchange.app.dropped
-        changed.append((own_id, exchange.request_id.encode()))
     if header(headers, b"service-worker"):
         # Something is added to a service worker, which must not be compressed for that.
         drop |= {b"accept-encoding"}
@@ -471,4 +470,6 @@ def _application_headers(
                 changed.append((name, cookies))
         else:
             changed.append(pair)
+    if own_id:
+        changed.append((own_id, exchange.request_id.encode()))
     return changed
