@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -82,6 +83,18 @@ def _nothing_goes_on():
     driving = sys.modules.get("driving")
     while driving is not None and driving.OPEN:
         driving.OPEN.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before():
+    """A command that serves logs to the standard error of its test, which is closed for later ones."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        if type(handler.formatter).__module__ == "hedgerow.web.log_format":
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)
