@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 from typing import Any
 
 import pytest
@@ -21,10 +25,18 @@ hypothesis_settings.register_profile(
 )
 hypothesis_settings.load_profile("hedgerow")
 
+_numbers = itertools.count()
+
 
 def pytest_configure() -> None:
     """SIGTERM is heeded like Ctrl-C: fixtures stop their servers and remove their folders."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Servers of a whole module start before any fixture of a test.
+    os.environ["RUNTIME_DIRECTORY"] = tempfile.mkdtemp(prefix="hedgerow-run-")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(os.environ.pop("RUNTIME_DIRECTORY"), ignore_errors=True)
 
 
 def _together(nodeid: str) -> str:
@@ -59,6 +71,8 @@ def _nothing_of_this_machine(monkeypatch, tmp_path_factory):
     for name in [name for name in os.environ if name.startswith("HEDGEROW__")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    # What runs for other tests is none of this one's business.
+    monkeypatch.setenv("RUNTIME_DIRECTORY", f"{os.environ['RUNTIME_DIRECTORY']}/{next(_numbers)}")
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +83,18 @@ def _nothing_goes_on():
     driving = sys.modules.get("driving")
     while driving is not None and driving.OPEN:
         driving.OPEN.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before():
+    """A command that serves logs to the standard error of its test, which is closed for later ones."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        if type(handler.formatter).__module__ == "hedgerow.web.log_format":
+            root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

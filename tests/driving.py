@@ -113,6 +113,8 @@ class Entries(list[Entry]):
 
     lost = 0
     failing = False
+    errors = 0
+    pending = 0
     close = list[Entry].clear
 
 

@@ -15,6 +15,9 @@ TESTED_BY = {
     "attacks/test_availability.py": ("proxy/connections",),
     "attacks/test_faults.py": ("corrupt_files",),
     "attacks/test_settings.py": ("settings/dangers",),
+    "cli/test_service.py": ("web/run_file",),
+    "web/test_request_log.py": ("web/log_format",),
+    "web/admin/test_operation_metrics.py": ("web/latency",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
         "challenge/proof_of_work", "challenge/protocol", "challenge/sealed_box",

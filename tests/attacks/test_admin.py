@@ -138,19 +138,10 @@ def test_without_a_token_in_the_settings_this_machine_may_ask(peer):
 def test_health_is_open_and_says_nothing_about_visitors():
     """Load balancers have no token."""
     for desk in (Desk(WITH_TOKEN), Desk()):
-        answer = desk.ask("/health", peer="192.0.2.9")
-        assert (answer.status, answer.body) == (200, b"well\n")
+        for path, text in (("/health", b"well\n"), ("/ready", b"well\n"), ("/live", b"alive\n")):
+            answer = desk.ask(path, peer="192.0.2.9")
+            assert (answer.status, answer.body) == (200, text)
         assert desk.ask("/health", "POST", peer="192.0.2.9").status in {401, 403}
-
-
-def test_health_says_what_has_failed():
-    """Our own: it said "well" with the site, Redis or the ledger down."""
-    desk = Desk()
-    desk.ask("/health")
-    desk.site.counters.upstream_errors["connect"] += 1
-    assert desk.ask("/health").body == b"impaired: the site gives no usable answer\n"
-    desk.site.stores.ledger.failing = True
-    assert b"the ledger cannot be written" in desk.ask("/health").body
 
 
 # ---- Browsers

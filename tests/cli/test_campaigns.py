@@ -11,6 +11,8 @@ from hedgerow.cli.main import main
 from hedgerow.core.decision import Campaign
 from hedgerow.state.sqlite.journal import SqliteJournal
 
+from .said import without_place
+
 FOUND = Campaign("ABC123", "sharing", 1.8e9, 1.8e9 + 60, tuple(f"192.0.2.{n}" for n in range(30)), "Why\x1b.")
 
 
@@ -24,7 +26,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as end:
             main()
         said = capsys.readouterr()
-        return end.value.code, said.out, said.err
+        return end.value.code, said.out, without_place(said.err)
 
     return run
 

@@ -25,6 +25,8 @@ from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Visit
 from hedgerow.ledger.sqlite import SqliteLedger
 
+from .said import without_place
+
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
@@ -38,7 +40,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as end:
             main()
         said = capsys.readouterr()
-        return end.value.code, said.out, said.err
+        return end.value.code, said.out, without_place(said.err)
 
     yield run
     uvicorn.setLevel(level)
@@ -135,7 +137,7 @@ def test_ctrl_c_is_reported_once(monkeypatch, capsys, status, said):
 def test_observe_may_have_a_value(run, monkeypatch, command, options, mode):
     """The settings with which a server would run."""
     found = []
-    monkeypatch.setattr("hedgerow.cli.servers.run_processes", lambda _, read, *__: found.append(read().observe))
+    monkeypatch.setattr("hedgerow.cli.servers.run_processes", lambda _, read, *__, **___: found.append(read().observe))
     monkeypatch.setenv("HEDGEROW__PROXY__UPSTREAM", "http://127.0.0.1:1")
     monkeypatch.setenv("HEDGEROW__IDENTITY__TRUSTED_PROXIES", '["127.0.0.1/32"]')
     options = [one for one in options if command == "protect" or not one.startswith("http:")]
@@ -320,7 +322,7 @@ def test_explain_an_unknown_reference_is_one_line(run, tmp_path, reference):
 def test_explain_without_a_ledger_is_one_line(run, tmp_path):
     status, _, err = run("explain", "7F3A-91C2")
     assert status == 1
-    assert "there is no ledger at" in one_line(err)
+    assert "no Hedgerow has run with the directory" in one_line(err)
     Path("hedgerow.toml").write_text(f"directory = '{tmp_path}'\n")
     Path("ledger.sqlite").write_bytes(b"This is no database." * 100)
     status, _, err = run("explain", "7F3A-91C2")

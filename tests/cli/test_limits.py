@@ -21,6 +21,8 @@ from hedgerow.state.sqlite.journal import connect
 from hedgerow.web.daily_limits import StoredLimits
 from hedgerow.web.paths import limits_path, state_path
 
+from .said import without_place
+
 START = 1_800_000_000.0
 ASKED = Decision("challenge", (Evidence("containment", "k1", 1.0, "More than 20 pages."),))
 
@@ -35,7 +37,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as end:
             main()
         said = capsys.readouterr()
-        return end.value.code, said.out, said.err
+        return end.value.code, said.out, without_place(said.err)
 
     return run
 

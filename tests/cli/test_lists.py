@@ -14,6 +14,8 @@ import pytest
 
 from hedgerow.cli.main import main
 
+from .said import without_place
+
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
@@ -27,7 +29,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as end:
             main()
         said = capsys.readouterr()
-        return end.value.code, said.out, said.err
+        return end.value.code, said.out, without_place(said.err)
 
     return run
 
@@ -45,13 +47,13 @@ def one_line(text: str) -> str:
 
 def test_add_show_change_remove(run):
     assert run("show") == (0, "No entries.\n", "")
-    status, out, _ = run("add", "black", "192.0.2.0/24", "as64496", "--reason", "scraper \x1b[2J", "--for", "7d")
+    status, out, _ = run("add", "black", "192.0.2.0/24", "198.51.100.7", "--reason", "scraper \x1b[2J", "--for", "7d")
     assert status == 0
     assert "192.0.2.0/24 is on the black list until 20" in out
     first, second = entries(run)
     assert (first["list"], first["subject"], first["author"]) == ("black", "192.0.2.0/24", "ann")
     assert first["reason"] == "scraper \ufffd[2J"
-    assert second["subject"] == "AS64496"
+    assert second["subject"] == "198.51.100.7"
     assert first["until"] > first["since"]
     assert run("change", "black", "192.0.2.0/24", "--reason", "new", "--for-good")[0] == 0
     first, _ = entries(run)
@@ -63,7 +65,28 @@ def test_add_show_change_remove(run):
     assert "2999-01-01 00:00:00" in out
     assert "bob" in out
     assert run("remove", "black", "192.0.2.0/24") == (0, "192.0.2.0/24 is off the black list\n", "")
-    assert [e["subject"] for e in entries(run)] == ["AS64496"]
+    assert [e["subject"] for e in entries(run)] == ["198.51.100.7"]
+
+
+def test_an_operator_is_listed_only_where_a_file_of_operators_is_set(run, monkeypatch):
+    status, out, err = run("add", "black", "192.0.2.1", "as64496")
+    assert (status, out) == (1, "")
+    assert "AS64496 would have no effect: set asn_file in [lists]" in one_line(err)
+    assert entries(run) == []
+    Path("list.txt").write_text("192.0.2.1\nAS64496\n")
+    status, _, err = run("import", "list.txt")
+    assert status == 0
+    assert "have no effect: set asn_file" in one_line(err)
+    monkeypatch.setenv("HEDGEROW__LISTS__ASN_FILE", "operators.mmdb")
+    assert run("add", "black", "as64497")[0] == 0
+    assert run("import", "list.txt")[2] == ""
+
+
+def test_lists_that_are_switched_off_are_not_changed(run, monkeypatch):
+    monkeypatch.setenv("HEDGEROW__LISTS__ENABLED", "false")
+    status, out, err = run("add", "black", "192.0.2.1")
+    assert (status, out) == (1, "")
+    assert "lists have no effect: set enabled = true" in one_line(err)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from hedgerow.watch.watch import WatchThread
 from hedgerow.web.gate import build_policy
 from hedgerow.web.watch import build_panel, build_panels, build_sessions, build_watch, configure_watch, model_files
 
+from .said import without_place
+
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
@@ -29,7 +31,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as end:
             main()
         said = capsys.readouterr()
-        return SimpleNamespace(status=end.value.code, out=said.out, err=said.err)
+        return SimpleNamespace(status=end.value.code, out=said.out, err=without_place(said.err))
 
     return run
 

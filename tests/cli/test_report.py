@@ -42,7 +42,11 @@ def test_report_writes_summary_json_and_lists(log, tmp_path):
     assert json.loads(run(str(log), "--json", "-", "--timing").stdout)["timing"]["read"] > 0
 
 
-def test_apply_puts_crawlers_on_the_black_list_for_a_while(log):
+def test_apply_puts_crawlers_on_the_black_list_for_a_while(log, tmp_path, monkeypatch):
+    refused = run(str(log), "--apply")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "no Hedgerow has run with the directory" in str(refused.exception)
+    monkeypatch.setenv("HEDGEROW__DIRECTORY", str(tmp_path / "state"))
     assert run(str(log), "--apply", "--for", "2h").exit_code == 0
     shown = json.loads(CliRunner().invoke(app, ["lists", "show", "--json"]).stdout)
     assert len(shown) == 10

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -10,7 +12,8 @@ import urllib.request
 import pytest
 
 from hedgerow.cli.main import main
-from real.servers import HEDGEROW, Running, free_port, wait_for
+from hedgerow.services.spoe import frame, number, text
+from real.servers import HEDGEROW, Running, answers, free_port, wait_for
 
 
 @pytest.fixture
@@ -109,8 +112,8 @@ def test_client_and_server_connect_and_stop_cleanly(tmp_path):
             with urllib.request.urlopen(request, timeout=120) as answer:
                 assert answer.status == 200
         # An answer waits for whoever comes for it, at whichever worker, and once.
-        answers = [ask_later(port) for _ in range(12)]
-        assert answers == [(200, 0, 0)] * 3 + [(401, 429, 403)] * 9
+        later = [ask_later(port) for _ in range(12)]
+        assert later == [(200, 0, 0)] * 3 + [(401, 429, 403)] * 9
     finally:
         ended = [client.stop(), service.stop()]
     assert ended == [0, 0], client.said() + service.said()
@@ -118,6 +121,32 @@ def test_client_and_server_connect_and_stop_cleanly(tmp_path):
     for said in (client.said(), service.said()):
         assert "Traceback" not in said
         assert "ERROR" not in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigterm_ends_a_service_cleanly_while_haproxy_is_connected(tmp_path, workers):
+    port, spoe = free_port(), free_port()
+    (tmp_path / "hedgerow.toml").write_text(
+        f"[identity]\ntrusted_proxies = ['127.0.0.1/32']\n[serve]\nspoe = '127.0.0.1:{spoe}'\n"
+    )
+    service = Running(
+        [str(HEDGEROW), "serve", "--listen", f"127.0.0.1:{port}", "--workers", workers],
+        tmp_path / "serve.log", cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")},
+    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        try:
+            wait_for("the service", lambda: answers(spoe) or not service.alive)
+            hello = frame(1, 0, 0, text(b"max-frame-size") + b"\x03" + number(16_380))
+            for _ in range(5):
+                # As HAProxy does: the connection stays open for the next question.
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", spoe), timeout=120))
+                connection.sendall(hello)
+                assert connection.recv(4)
+        finally:
+            status = service.stop()
+    assert status == 0
+    assert "Traceback" not in service.said(), service.said()
+    assert "CancelledError" not in service.said()
 
 
 def test_pages_that_other_servers_send_have_no_marks_and_many_visitors_of_them_are_no_surge(tmp_path):

@@ -19,6 +19,8 @@ from hedgerow.settings import load_settings
 from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
 
+from .said import without_place
+
 ME = "192.0.2.1"
 
 
@@ -34,7 +36,7 @@ def run(monkeypatch, capsys, tmp_path):
         with pytest.raises(SystemExit) as end:
             main()
         said = capsys.readouterr()
-        return end.value.code, said.out, said.err
+        return end.value.code, said.out, without_place(said.err)
 
     return run
 

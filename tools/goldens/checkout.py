@@ -68,6 +68,7 @@ class Checkout:
         }
         fixed = {
             "HEDGEROW_KEYS": KEYS,
+            "RUNTIME_DIRECTORY": str(self.scratch / "run"),
             "XDG_STATE_HOME": str(self.scratch / "home-state"),
             "COLUMNS": str(WIDTH),
             "TERMINAL_WIDTH": str(WIDTH),

@@ -37,6 +37,7 @@ MARKS = (
     Rule("a clean mark names the day", r"([?&;]~=)[\w-]{43}\.[\w-]{5}(?![\w-])", r"\1(mark)"),
     Rule("and so does one that was cut off", r"([?&;]~=)[\w-]{41}(?![\w.-])", r"\1(cut mark)"),
 )
+REQUEST_IDS = (Rule("each request has its own id", r"^[0-9a-f]{18}$", "(id)"),)
 HEADER_RULES = (
     *MARKS,
     Rule("the time of the response", r"^(date: ).*", r"\1(date)"),

@@ -22,7 +22,16 @@ from goldens import forms, scenes
 from goldens.checkout import Checkout
 from goldens.exchange import Answer, Bodies, Request, head_of, send
 from goldens.forms import Form
-from goldens.normalise import CLEARED_RULES, HEADER_RULES, MARKS, REPLAY_RULES, STATE_RULES, hide, normalise
+from goldens.normalise import (
+    CLEARED_RULES,
+    HEADER_RULES,
+    MARKS,
+    REPLAY_RULES,
+    REQUEST_IDS,
+    STATE_RULES,
+    hide,
+    normalise,
+)
 from goldens.scenes import Links, Play
 
 _METRIC = re.compile(r"^(?P<name>\w+(?:\{[^}]*\})?) (?P<value>\S+)$", re.MULTILINE)
@@ -270,7 +279,9 @@ def _received(one: dict[str, object], request: Request) -> str:
     headers = [(str(name).lower(), str(value)) for name, value in one["headers"]]  # type: ignore[attr-defined]
     length = f" with {one['body']} bytes" if one["body"] else ""
     lines = [f"= the site received {one['method']} {one['target']}{length}\n"]
-    lines += [f"=   added: {name}: {value}\n" for name, value in headers if (name, value) not in sent]
+    lines += [
+        f"=   added: {name}: {normalise(value, REQUEST_IDS)}\n" for name, value in headers if (name, value) not in sent
+    ]
     lines += [f"=   removed: {name}\n" for name, value in sent if (name, value) not in headers]
     return "".join(lines)
 

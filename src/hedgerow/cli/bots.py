@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import console
+from hedgerow.cli.service import Directory, find_site
 from hedgerow.core.address import parse_address
 from hedgerow.core.visit import Proof
 from hedgerow.errors import HedgerowError, SettingsError
@@ -50,6 +51,7 @@ def update(
         ),
     ] = "",
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """
     Read the addresses that bots publish into the state directory.
@@ -57,7 +59,7 @@ def update(
     Lists have fixed file names, such as googlebot.json; `hedgerow bots show` names them. A list that cannot be read
     keeps its previous contents. A running Hedgerow uses the new lists after SIGHUP.
     """
-    settings = load_settings(config)
+    settings = find_site(config, directory)
     path = ranges_path(settings)
     lists = load_ranges(path)
     read, faults = 0, []
@@ -114,9 +116,9 @@ def _read(location: str | Path, settings: Settings) -> bytes:
 
 
 @app.command()
-def show(config: Config = None) -> None:
+def show(config: Config = None, directory: Directory = None) -> None:
     """List the known bots: category, policy, and how they are verified."""
-    settings = load_settings(config)
+    settings = find_site(config, directory, changes=False)
     lists = load_ranges(ranges_path(settings))
     now = time.time()
     table = Table("bot", "category", "policy", "in robots.txt", "verified by", box=None, pad_edge=False)

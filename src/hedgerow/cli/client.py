@@ -15,7 +15,6 @@ import uvicorn
 import uvloop
 from typer import Argument, Option
 
-from hedgerow.cli.main import log_to_stderr
 from hedgerow.cli.processes import bind, check_listen, stop_on_sigterm, url_of
 from hedgerow.cli.start import exit_on_sigterm
 from hedgerow.core.address import check_network
@@ -24,6 +23,8 @@ from hedgerow.proxy.server import make_server
 from hedgerow.services.banlist.client import Client
 from hedgerow.services.banlist.list_files import FileFormat, ListFiles
 from hedgerow.services.banlist.middleware import Sidecar
+from hedgerow.settings import load_settings
+from hedgerow.web.log_format import log_to_stderr
 
 log = logging.getLogger("hedgerow")
 
@@ -52,7 +53,7 @@ def run(
     ] = None,
     observe: Annotated[bool, Option("--observe", help="Refuse no request, only send visits.")] = False,
 ) -> None:
-    log_to_stderr()
+    log_to_stderr(load_settings(None).logging)
     check_listen(listen=listen)
     trust = trust or ["127.0.0.1/32"]
     try:

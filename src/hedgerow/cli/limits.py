@@ -17,6 +17,7 @@ from typer import Option
 from hedgerow.cli.ledger_access import open_ledger
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, new_table, print_json, progress_bar
+from hedgerow.cli.service import Directory, find_site
 from hedgerow.cli.visitors import gateways_among, open_visitor_stores
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
@@ -24,7 +25,7 @@ from hedgerow.errors import StoreError
 from hedgerow.ledger.people_days import LEAST_DAYS, SHARE, percentile
 from hedgerow.ledger.reader import LedgerReader
 from hedgerow.logs.formats import readable
-from hedgerow.settings import Settings, load_settings
+from hedgerow.settings import Settings
 from hedgerow.web.daily_limits import read_limits
 from hedgerow.web.gate import day_of
 from hedgerow.web.paths import limits_path
@@ -78,11 +79,12 @@ class VisitorDays(NamedTuple):
 
 def run(
     config: Config = None,
+    directory: Directory = None,
     top: Annotated[int, Option(min=0, help="Number of visitors to show that were asked.")] = 20,
     json: AsJson = False,
 ) -> None:
     """Show how many pages visitors may read in a day and why, how many they read, and who is affected."""
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="ledger", changes=False, quiet=json)
     limits = limits_of(settings)
     with closing(open_ledger(settings)) as ledger, progress_bar("Reading", "visits") as progress:
         days = count_days(_rows(ledger, progress), settings, *limits)

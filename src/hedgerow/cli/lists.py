@@ -23,14 +23,15 @@ from typer import Argument, Option
 from hedgerow.cli.ledger_access import open_ledger
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
+from hedgerow.cli.service import Directory, find_site
 from hedgerow.errors import HedgerowError, SettingsError, UpstreamError
 from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.importer import FORMATS, Defaults, Format, ListImport
 from hedgerow.lists.model import OWN_AUTHOR, SUBJECT_KINDS, Listing, ListName, SubjectKind, clean_text, parse_subject
-from hedgerow.lists.sql_store import ListFilter, ListStore
+from hedgerow.lists.sql_store import ListFilter
 from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
-from hedgerow.settings import Settings, load_settings
+from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
 from hedgerow.web.list_review import Verdict, review
 from hedgerow.web.stores import build_list_store
@@ -48,6 +49,7 @@ _FOLLOWS: dict[Verdict, str] = {
     "keep": "",
     "too much": "treated as unlisted until midnight: see white_volume",
 }
+_NO_OPERATORS = "set asn_file in [lists] to a file of network operators, and restart Hedgerow"
 _ONE_LIST = frozenset({"plain"})
 
 _List = Annotated[ListName, Argument(metavar="white|black")]
@@ -82,9 +84,10 @@ def show(
         bool, Option("--blocks", help="Show current blocks by detectors instead, from the admin listener.")
     ] = False,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """Show entries: all, those of a kind, or those that apply to one address, in order of precedence."""
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="lists", changes=False, quiet=as_json)
     if blocks:
         _show_blocks(settings, as_json=as_json)
         return
@@ -109,9 +112,10 @@ def show(
 def review_(
     as_json: Annotated[bool, Option("--json", help="As JSON.")] = False,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """Show what the visitors of white entries, and of Hedgerow's own black ones, did on the last day."""
-    settings, now = load_settings(config), time.time()
+    settings, now = find_site(config, directory, place="lists", changes=False, quiet=as_json), time.time()
     store = build_list_store(settings)
     wanted = (ListFilter(list="white", in_force_at=now), ListFilter(list="black", author=OWN_AUTHOR, in_force_at=now))
     with contextlib.closing(open_ledger(settings)) as ledger:
@@ -198,11 +202,16 @@ def add(
     length: _For = None,
     until: _Until = None,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """Add subjects to a list. A running Hedgerow uses the entries within a second."""
-    store, now = _store(config), time.time()
+    parsed, now = [_subject(text) for text in subjects], time.time()
     end = _end(length, until, now)
-    for subject in [_subject(text) for text in subjects]:
+    settings = _settings(config, directory)
+    if (ignored := next(filter(_is_operator, parsed), None)) and not settings.lists.asn_file:
+        raise HedgerowError(f"{ignored} would have no effect: {_NO_OPERATORS}")
+    store = build_list_store(settings)
+    for subject in parsed:
         entry = Listing(name, subject, clean_text(reason or ""), _author(author), now, end)
         if not store.add(entry):
             raise HedgerowError(
@@ -222,13 +231,15 @@ def change(
     until: _Until = None,
     for_good: Annotated[bool, Option("--for-good", help="Remove the end.")] = False,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """Change the reason, author or end of an entry."""
-    store, now = _store(config), time.time()
+    now = time.time()
     if for_good and (length or until):
         raise SettingsError(["name one end: --for, --until or --for-good"])
     if not (for_good or length or until) and reason is None and author is None:
         raise SettingsError(["name what to change: --reason, --author, --for, --until or --for-good"])
+    store = build_list_store(_settings(config, directory))
     entry = next(iter(store.read(ListFilter(list=name, subject=_subject(subject)))), None)
     if entry is None:
         raise _missing(name, subject)
@@ -243,10 +254,11 @@ def change(
 
 
 @app.command()
-def remove(name: _List, subjects: _Subjects, config: Config = None) -> None:
+def remove(name: _List, subjects: _Subjects, config: Config = None, directory: Directory = None) -> None:
     """Remove subjects from a list."""
-    store = _store(config)
-    for subject in [_subject(text) for text in subjects]:
+    parsed = [_subject(text) for text in subjects]
+    store = build_list_store(_settings(config, directory))
+    for subject in parsed:
         if not store.remove(name, subject):
             raise _missing(name, subject)
         typer.echo(f"{readable(subject)} is off the {name} list")
@@ -270,16 +282,19 @@ def import_(
         bool, Option("--replace", help="Remove entries of this author that are not in the file.")
     ] = False,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """
     Import a list: plain text, CSV, JSON, or the output of fail2ban or CrowdSec. All of it is imported, or nothing.
     """
-    store, now = _store(config), time.time()
+    now = time.time()
     owner = _author(author)
     if replace and not owner:
         raise SettingsError(["--replace needs an --author"])
     defaults = Defaults(now, name, clean_text(reason), owner, _end(length, until, now))
     with _open(file) as source:
+        settings = _settings(config, directory)
+        store = build_list_store(settings)
         reading = ListImport(source, readable(file), defaults, format=kind, skip_bad=skip_bad)
         count = store.put(_with_progress(reading, _size(source)), replacing=owner if replace else "")
     for fault in reading.faults:
@@ -290,6 +305,8 @@ def import_(
     if reading.left_out:
         summary += "; left out: " + ", ".join(f"{n:,} {kind}" for kind, n in sorted(reading.left_out.items()))
     typer.echo(readable(summary))
+    if not settings.lists.asn_file and any(store.read(ListFilter(kind="asn", limit=1))):
+        typer.echo(f"Entries for network operators (AS numbers) have no effect: {_NO_OPERATORS}", err=True)
 
 
 @app.command()
@@ -300,13 +317,15 @@ def export(
     ] = STANDARD_OUTPUT,
     name: _OneList = None,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """
     Export the current entries, for Hedgerow or another program. Plain text holds one list, by default the black list.
     """
     now = time.time()
     chosen = name or ("black" if target in _ONE_LIST else None)
-    entries = build_list_store(load_settings(config)).read(ListFilter(list=chosen, in_force_at=now))
+    settings = find_site(config, directory, place="lists", changes=False, quiet=True)
+    entries = build_list_store(settings).read(ListFilter(list=chosen, in_force_at=now))
     parts = write(target, entries, at=now)
     if output == STANDARD_OUTPUT:
         sys.stdout.writelines(parts)
@@ -314,8 +333,16 @@ def export(
         write_file(Path(output), parts)
 
 
-def _store(config: Path | None) -> ListStore:
-    return build_list_store(load_settings(config))
+def _settings(config: Path | None, directory: Path | None) -> Settings:
+    """Return the settings of the service whose lists are changed."""
+    settings = find_site(config, directory, place="lists")
+    if not settings.lists.enabled:
+        raise HedgerowError("lists have no effect: set enabled = true in [lists]")
+    return settings
+
+
+def _is_operator(subject: str) -> bool:
+    return parse_subject(subject).kind == "asn"
 
 
 def _subject(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +32,7 @@ _ALONE = "--observe=true"
 _FAILURE, _WRONG_USE, _PIPE_CLOSED = 1, 2, 141
 
 COMMANDS = {
+    "init": ("init:run", "Ask five questions, write a settings file, and show how to go on."),
     "protect": ("servers:protect", "Run as a reverse proxy in front of a web site."),
     "serve": ("servers:serve", "Decide for other servers (forward-auth), and keep ban-list clients up to date."),
     "client": (
@@ -170,12 +170,6 @@ def _root(
     ] = False,
 ) -> None:
     pass
-
-
-def log_to_stderr() -> None:
-    """Log to standard error, without the messages of uvicorn."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def demo(

@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time
+from hedgerow.cli.service import Directory, find_site
 from hedgerow.errors import ModelError, SettingsError
 from hedgerow.settings import Settings, load_settings
 from hedgerow.settings.dangers import Danger, dangers
@@ -103,13 +104,13 @@ def _missing_models(settings: Settings) -> dict[str, str]:
     }
 
 
-def migrate(config: Config = None) -> None:
+def migrate(config: Config = None, directory: Directory = None) -> None:
     from hedgerow.ledger.sqlite import migrate as migrate_ledger
     from hedgerow.state.sqlite.journal import connect
     from hedgerow.web.paths import ledger_path, state_path
     from hedgerow.web.stores import import_postgresql
 
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="ledger")
     files = [ledger_path(settings), state_path(settings)]
     if not settings.ledger.url and not settings.lists.url and not any(path.is_file() for path in files):
         typer.echo(f"nothing to migrate in {files[1].parent}; a gate creates its files itself")
@@ -142,6 +143,7 @@ def new() -> None:
 @keys.command("rotate")
 def rotate_(
     config: Config = None,
+    directory: Directory = None,
     show: Annotated[bool, Option("--show", help="Only list the numbers and ages of the keys.")] = False,
 ) -> None:
     """
@@ -149,7 +151,7 @@ def rotate_(
 
     A running Hedgerow uses the new key after SIGHUP.
     """
-    settings = load_settings(config)
+    settings = find_site(config, directory, changes=not show)
     path = key_path(settings)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     now = time.time()

@@ -10,9 +10,10 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import print_json
+from hedgerow.cli.service import Directory, find_site
 from hedgerow.errors import ModelError
 from hedgerow.logs.formats import iso, readable
-from hedgerow.settings import Settings, load_settings
+from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect
 from hedgerow.watch.models.bundle import ModelKind
 from hedgerow.watch.models.panel import MAJOR_DRIFT, MIN_SESSIONS, MINOR_DRIFT, Panel, PanelRecord
@@ -32,13 +33,13 @@ KindArgument = Annotated[ModelKind, Argument(help="Models of paths, or of window
 
 
 @app.command()
-def show(config: Config = None, json: AsJson = False) -> None:
+def show(config: Config = None, directory: Directory = None, json: AsJson = False) -> None:
     """
     Show the bundles in use, their results, how a shadow compares, and whether visitors have changed.
 
     A running watch stores its counts every half minute.
     """
-    settings = load_settings(config)
+    settings = find_site(config, directory, changes=False, quiet=json)
     panels = _panels(settings)
     if json:
         print_json([panel.status() for panel in panels])
@@ -54,13 +55,14 @@ def promote(
     which: KindArgument = "paths",
     force: Annotated[bool, Option("--force", help="Promote it before it was compared.")] = False,
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     """
     Use the shadow bundle from now on. The current bundle is kept as the previous one.
 
     Before 200 comparisons this is refused, unless forced.
     """
-    settings = load_settings(config)
+    settings = find_site(config, directory)
     named = settings.watch.model if which == "paths" else settings.watch.window_model
     if named or settings.watch.shadow:
         raise ModelError("the settings name the bundles; change or empty model, window_model and shadow in [watch]")
@@ -78,16 +80,16 @@ def promote(
 
 
 @app.command()
-def back(which: KindArgument = "paths", config: Config = None) -> None:
+def back(which: KindArgument = "paths", config: Config = None, directory: Directory = None) -> None:
     """Use the previous bundle again. The current one becomes the shadow."""
-    model_files(load_settings(config)).go_back(which)
+    model_files(find_site(config, directory)).go_back(which)
     typer.echo(f"{which} are classified by the previous bundle; {_SIGHUP}")
 
 
 @app.command()
-def drop(which: KindArgument = "paths", config: Config = None) -> None:
+def drop(which: KindArgument = "paths", config: Config = None, directory: Directory = None) -> None:
     """Remove the shadow bundle."""
-    model_files(load_settings(config)).drop_shadow(which)
+    model_files(find_site(config, directory)).drop_shadow(which)
     typer.echo(f"the shadow bundle for {which} is removed; {_SIGHUP}")
 
 

@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -28,6 +29,7 @@ from hedgerow.settings.dangers import dangers
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
 from hedgerow.web.app import Site, StoreFactory
+from hedgerow.web.run_file import write_run_file
 from hedgerow.web.stores import prepare_shared, side_stores, worker_stores
 
 log = logging.getLogger("hedgerow")
@@ -75,9 +77,21 @@ def observing(settings: Settings) -> str:
 
 
 def run_processes(
-    workers: int, read: ReadSettings, public: socket.socket, application: Application, announce: Callable[[], None]
+    workers: int,
+    read: ReadSettings,
+    public: socket.socket,
+    application: Application,
+    announce: Callable[[], None],
+    *,
+    config: Path | None = None,
+    upstream: str = "",
 ) -> None:
-    """Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes."""
+    """
+    Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes.
+
+    *config* is the file of the settings, which commands find in the run file. *upstream* is the site whose health is
+    checked, if requests are passed on to one.
+    """
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = read()
@@ -90,14 +104,21 @@ def run_processes(
             if admin is not None:
                 log.info("overview, health and metrics at %s", url_of(admin))
 
+        run_file = write_run_file(settings, config)
+        if run_file is not None:
+            stack.callback(run_file.close)
+        else:
+            log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, public, admin, application, None, announce_all)
+            _run_site(read, public, admin, application, None, announce_all, upstream=upstream)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
 
         def run_background() -> None:
-            _run_site(read, None, admin, application, lambda settings, _: side_stores(settings, receiver))
+            _run_site(
+                read, None, admin, application, lambda settings, _: side_stores(settings, receiver), upstream=upstream
+            )
 
         def run_worker() -> None:
             _run_site(
@@ -131,6 +152,8 @@ def _run_site(
     application: Application,
     stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
+    *,
+    upstream: str = "",
 ) -> None:
     """Serve in this process until a signal comes."""
     settings = read()
@@ -145,7 +168,7 @@ def _run_site(
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
-        servers.append((make_server(Admin(site), *admin.getsockname()[:2], lifespan=False), admin))
+        servers.append((make_server(Admin(site, upstream=upstream), *admin.getsockname()[:2], lifespan=False), admin))
     reduce_garbage_collection()
     announce()
     try:

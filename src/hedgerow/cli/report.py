@@ -24,6 +24,7 @@ from typer import Argument, Option
 
 from hedgerow.cli.main import Config, JsonFile
 from hedgerow.cli.output import STANDARD_OUTPUT, console, is_writable, progress_bar, write_files
+from hedgerow.cli.service import find_site
 from hedgerow.cli.start import STATUS as INTERRUPTED
 from hedgerow.cli.start import exit_on_interrupt
 from hedgerow.errors import HedgerowError, LogError, SettingsError
@@ -120,6 +121,8 @@ def run(
             raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
         engine = _engine(engine, master)
         settings = load_settings(config)
+        # Before the logs are read: it may be refused.
+        site = find_site(config, place="lists") if apply else settings
         dialect = Dialect(form or settings.logs.format, settings.logs.fields, _by(by) or settings.logs.by, cookies=True)
         try:
             dialect.check()
@@ -162,7 +165,7 @@ def run(
             if print_summary:
                 print_report(output, report, top=top)
             if apply:
-                count = _apply(report, settings, seconds, min_score)
+                count = _apply(report, site, seconds, min_score)
                 Console(stderr=True).print(f"{count:,} crawlers are on the black list for {length}")
     except KeyboardInterrupt:
         state = "all output files are complete" if written else "nothing was written"

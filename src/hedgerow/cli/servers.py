@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from typer import Argument, Option
 
-from hedgerow.cli.main import AdminListener, Config, Observe, StrictStart, WorkerCount, log_to_stderr
+from hedgerow.cli.main import AdminListener, Config, Observe, StrictStart, WorkerCount
 from hedgerow.cli.processes import (
     bind,
     check_dangers,
@@ -29,6 +29,7 @@ from hedgerow.settings.checks import upstream_faults
 from hedgerow.web.app import Site
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.http_client.pool import Upstream
+from hedgerow.web.log_format import log_to_stderr
 
 log = logging.getLogger("hedgerow")
 
@@ -44,8 +45,6 @@ def protect(
     admin: AdminListener = "",
     strict_start: StrictStart = False,
 ) -> None:
-    log_to_stderr()
-
     def read() -> Settings:
         settings = load_settings(config)
         if upstream:
@@ -53,6 +52,7 @@ def protect(
                 raise SettingsError(faults)
             proxy = msgspec.structs.replace(settings.proxy, upstream=upstream)
             settings = msgspec.structs.replace(settings, proxy=proxy)
+        log_to_stderr(settings.logging)
         return with_options(settings, "proxy", listen=listen, admin=admin, observe=observe)
 
     settings = read()
@@ -68,7 +68,7 @@ def protect(
         def application(settings: Settings, site: Site) -> Hedgerow:
             return Hedgerow(build_proxy(settings), site=site)
 
-        run_processes(workers, read, public, application, announce)
+        run_processes(workers, read, public, application, announce, config=config, upstream=settings.proxy.upstream)
 
 
 def build_proxy(settings: Settings) -> Proxy:
@@ -92,10 +92,9 @@ def serve(
     admin: AdminListener = "",
     strict_start: StrictStart = False,
 ) -> None:
-    log_to_stderr()
-
     def read() -> Settings:
         settings = with_options(load_settings(config), "serve", listen=listen, admin=admin, observe=observe)
+        log_to_stderr(settings.logging)
         # No page passes through here that could have the script for a clearance.
         return settings.without_clearances()
 
@@ -118,5 +117,5 @@ def serve(
 
         run_processes(
             workers, lambda: for_other_servers(read()), public,
-            lambda _, site: DecisionService(site, spoe=spoe), announce,
+            lambda _, site: DecisionService(site, spoe=spoe), announce, config=config,
         )  # fmt: skip

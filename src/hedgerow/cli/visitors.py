@@ -24,6 +24,7 @@ from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_pr
 from hedgerow.cli.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, format_time, new_table, print_json
+from hedgerow.cli.service import Directory, find_site
 from hedgerow.core.address import parse_address, prefix_of
 from hedgerow.core.decision import JUDGED_PERSON, Block, Campaign, Evidence, VisitorScore
 from hedgerow.core.state import ACCOUNT, prefix_key
@@ -32,7 +33,7 @@ from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.policy.score import explained, score_at
-from hedgerow.settings import Settings, load_settings
+from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
 from hedgerow.state.store import StateStore
 from hedgerow.web.paths import state_path
@@ -112,10 +113,11 @@ def _order_in_redis(state: StateStore, key: str, block: Block | None) -> bool:
 def show(
     visitor: Annotated[str, Argument(metavar="VISITOR", help="Show only this visitor; also a reference.")] = "",
     config: Config = None,
+    directory: Directory = None,
     json: AsJson = False,
 ) -> None:
     """Show suspected and blocked visitors, with the reasons, and addresses of many people."""
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings) as stores:
         rows = [
@@ -144,9 +146,9 @@ def show(
 
 
 @app.command()
-def forgive(visitor: Visitor, config: Config = None) -> None:
+def forgive(visitor: Visitor, config: Config = None, directory: Directory = None) -> None:
     """Clear the score and the block of a visitor. A running Hedgerow does so within a second."""
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="state", has_started=True)
     key = _key(settings, visitor)
     with open_visitor_stores(settings) as stores:
         forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
@@ -159,6 +161,7 @@ def forgive(visitor: Visitor, config: Config = None) -> None:
 def block(
     visitor: Visitor,
     config: Config = None,
+    directory: Directory = None,
     for_: Annotated[str, Option("--for", metavar="TIME", help="Duration, such as 30m, 12h or 7d.")] = "1d",
     reason: Annotated[str, Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
 ) -> None:
@@ -166,7 +169,7 @@ def block(
     duration = re.fullmatch(r"(\d+)([smhd])", for_)
     if duration is None or not int(duration[1]):
         raise typer.BadParameter(f"{for_!r} is not a duration; write 30m, 12h or 7d", param_hint="--for")
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="state", has_started=True)
     key, now = _key(settings, visitor), time.time()
     until = now + int(duration[1]) * _TIMES[duration[2]]
     prefix = key if parse_address(key.partition("/")[0]) else ""
@@ -258,10 +261,11 @@ def _print(rows: list[dict[str, Any]]) -> None:
 def show_campaigns(
     campaign: Annotated[str, Argument(metavar="ID", help="Show only this campaign, with all members.")] = "",
     config: Config = None,
+    directory: Directory = None,
     json: AsJson = False,
 ) -> None:
     """Show the campaigns of the last days, latest first."""
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="state", changes=False, quiet=json)
     paths = [state_path(msgspec.structs.replace(settings, observe=observe)) for observe in (False, True)]
     if not settings.state.url and settings.state.durable and not any(path.is_file() for path in paths):
         raise StoreError(f"there is no {paths[0]}; name the settings of the site with --config")
@@ -296,11 +300,12 @@ def explain(
         ),
     ],
     config: Config = None,
+    directory: Directory = None,
 ) -> None:
     if described := list(describe_code(registry(), reference.strip())):
         typer.echo("\n".join(described))
         return
-    settings = load_settings(config)
+    settings = find_site(config, directory, place="ledger", changes=False)
     reference = reference.strip()
     if parse_address(reference) or reference.startswith(ACCOUNT):
         row = find_stopped(settings, _key(settings, reference), _COLUMNS)

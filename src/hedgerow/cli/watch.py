@@ -11,7 +11,7 @@ from contextlib import closing
 from threading import Event, Thread
 
 from hedgerow.cli.ledger_access import has_ledger, open_ledger
-from hedgerow.cli.main import Config, log_to_stderr
+from hedgerow.cli.main import Config
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import HedgerowError, StoreError
 from hedgerow.logs.ledger_rows import LedgerFollower
@@ -20,6 +20,7 @@ from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch
 from hedgerow.web.gate import build_policy
+from hedgerow.web.log_format import log_to_stderr
 from hedgerow.web.paths import ledger_path, state_path
 from hedgerow.web.stores import import_redis_stores
 from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
@@ -36,8 +37,8 @@ _FAR_BEHIND = 50_000
 
 
 def run(config: Config = None) -> None:
-    log_to_stderr()
     settings = load_settings(config)
+    log_to_stderr(settings.logging)
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OnDecision = Callable[[Visit, Decision], None]
+OnStopped = Callable[[Visit, Decision, int, str, str], None]
+"""Receives a visit that was not let in, or would not have been: with its status, reference and request id."""
 
 _CLOSED_FOR = 5.0
 _SHOWN_HALF_LIFE = 3600.0
@@ -95,6 +97,8 @@ class Gate:
         self.held_clearances = HeldClearances()
         self.on_decision: OnDecision | None = None
         """Called with every visit that was answered: the watch. It must neither wait nor fail."""
+        self.on_stopped: OnStopped | None = None
+        """Called with every answered visit whose decision is not to pass it: the log. It must neither wait nor fail."""
 
     async def decide(self, visit: Visit, counted_as: Kind | None = None) -> Decision:
         """
@@ -357,7 +361,7 @@ class Gate:
                 ScoreUpdate(key, at, day, prices.HALF_LIFE, codes=(f"challenge-{failure}",), suspicious=True)
             )
 
-    def record(self, visit: Visit, decision: Decision, status: int, reference: str = "") -> None:
+    def record(self, visit: Visit, decision: Decision, status: int, reference: str = "", request_id: str = "") -> None:
         """
         Count an answered visit, write it to the ledger and update its visitor's score. Never waits.
 
@@ -370,6 +374,8 @@ class Gate:
         counts[decision.action] += 1
         if decision.action != "pass":
             counts[decision.code] += 1
+            if self.on_stopped is not None:
+                self.on_stopped(visit, decision, status, reference, request_id)
         self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
         if self.on_decision is not None:

@@ -32,6 +32,12 @@ class Ledger(Protocol):
     lost: int
     failing: bool
     """True while entries are being lost."""
+    errors: int
+    """How often entries could not be written."""
+
+    @property
+    def pending(self) -> int:
+        """The number of entries that wait to be written."""
 
     def append(self, entry: Entry) -> None: ...
 
@@ -44,6 +50,8 @@ class NoLedger:
 
     lost = 0
     failing = False
+    errors = 0
+    pending = 0
 
     def append(self, entry: Entry) -> None: ...
 

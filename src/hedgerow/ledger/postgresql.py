@@ -231,6 +231,7 @@ class PostgresLedger(QueuedLedger):
                 if not self.failing:
                     log.error("cannot write the ledger, neither to PostgreSQL nor to disk: entries are lost")
                 self.failing = True
+                self.errors += 1
                 self.lost += len(rows)
 
     def _empty_spool(self) -> bool:
@@ -310,6 +311,7 @@ class PostgresLedger(QueuedLedger):
             try:
                 self._connection = connect(self._url)
             except StoreError:
+                self.errors += 1
                 return None
             self._days.clear()
             if self.spool:
@@ -326,6 +328,7 @@ class PostgresLedger(QueuedLedger):
 
     def _drop_connection(self, error: Exception) -> None:
         log.warning("PostgreSQL does not answer, rows wait on disk: %s", line_of(error))
+        self.errors += 1
         self._tried_at = time.monotonic()
         if self._connection is not None:
             self._connection.close()

@@ -33,6 +33,11 @@ class QueuedLedger(ABC):
         self.written = 0
         self.failing = False
         """True while entries are being lost."""
+        self.errors = 0
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
 
     def append(self, entry: Entry) -> None:
         if self._stop or len(self._pending) >= self._max_pending:

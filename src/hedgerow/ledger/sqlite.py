@@ -171,6 +171,7 @@ class SqliteLedger(QueuedLedger):
                 if not self.failing:
                     log.error("cannot write the ledger, entries are lost: %s", error)  # noqa: TRY400
                 self.failing = True
+                self.errors += 1
                 self.lost += len(batch)
                 if is_corrupt(error):
                     self._start_anew(error)

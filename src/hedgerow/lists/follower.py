@@ -172,10 +172,17 @@ class Follower:
         self._seen = 0
         self._feed: ListFeed | None = None
         self._failing = self._asn_failing = False
+        self.errors = 0
+        """How often the store could not be read."""
         self._purged_at = -math.inf
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hedgerow-lists", daemon=True)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the store cannot be read, so that the lists stay as they are."""
+        return self._failing
 
     def start(self) -> None:
         """Load the lists, or their copy, and start the thread."""
@@ -218,6 +225,7 @@ class Follower:
                 if not self._failing:
                     log.error("cannot read the lists, so they stay unchanged: %s", error)  # noqa: TRY400
                 self._failing = True
+                self.errors += 1
                 self._disconnect()
             else:
                 if self._failing:

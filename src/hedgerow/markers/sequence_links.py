@@ -14,15 +14,18 @@ from hedgerow.markers.html.entities import attribute_text
 _DIRECTIONS = {b"next": b"n", b"prev": b"p"}
 """What names a direction, and its usual access key."""
 _ACCESS_KEY = b"accesskey="
-_LONGEST_TAG = 2_000
+_LINK_TAGS = (b"<a ", b"<link ", b"<a\n", b"<a\t")
+_LONGEST_TAG = 1_000
+_MOST_TAGS = 100
+"""Tags of links that are looked at for each direction: a page may have a great many, and none of a sequence."""
 _HREF = re.compile(rb"[\s\"'/]href\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")
 # The attribute in which a word of a tag stands.
 _ATTRIBUTE = re.compile(rb"[\s\"'/](rel|class|aria-label)\s*=\s*(?:\"[^\"]*|'[^']*|[^\s\"'>]*)\Z")
 _WHOLE_WORD = re.compile(rb"(?<![a-z0-9])(?:next|prev(?:ious)?)(?![a-z0-9])")
 # A link whose text is nothing but such a word, with an arrow or the name of what is next.
 _TEXT = re.compile(
-    rb"\s*(?:&[a-z0-9#]{1,8};|[^<\w])*(?:next|prev(?:ious)?)(?:\s+(?:page|chapter|section|article|topic|post|part))?"
-    rb"(?:&[a-z0-9#]{1,8};|[^<\w])*<"
+    rb"(?:&[a-z0-9#]{1,8};|[^<\w])*+(?:next|prev(?:ious)?)(?:\s+(?:page|chapter|section|article|topic|post|part))?"
+    rb"(?:&[a-z0-9#]{1,8};|[^<\w])*+<"
 )
 
 
@@ -46,12 +49,12 @@ def sequence_targets(page: bytes, lower: bytes) -> list[bytes]:
 
 def _first_target(page: bytes, lower: bytes, word: bytes) -> bytes:
     """Return the address of the first link that *word* names, or b""."""
-    at = lower.find(word)
-    while at >= 0:
+    at, tags = lower.find(word), 0
+    while at >= 0 and tags < _MOST_TAGS:
         start = lower.rfind(b"<", max(0, at - _LONGEST_TAG), at)
-        if start >= 0 and (tag_end := _tag_of_word(lower, start, at)):
-            target = _target(page, lower, start, tag_end)
-            if target:
+        if start >= 0 and lower.startswith(_LINK_TAGS, start):
+            tags += 1
+            if (tag_end := _tag_of_word(lower, start, at)) and (target := _target(page, lower, start, tag_end)):
                 return target
         at = lower.find(word, at + 1)
     return b""
@@ -59,8 +62,6 @@ def _first_target(page: bytes, lower: bytes, word: bytes) -> bytes:
 
 def _tag_of_word(lower: bytes, start: int, at: int) -> int:
     """Return the end of the tag at *start*, if the word at *at* says that it is a link of a sequence; else 0."""
-    if not lower.startswith((b"<a ", b"<link ", b"<a\n", b"<a\t"), start):
-        return 0
     end = lower.find(b">", start, start + _LONGEST_TAG) + 1
     if not end:
         return 0

@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.frames import EXTERNAL_CLOSE_CODES, Close, CloseCode
 from websockets.uri import WebSocketURI
 
+from hedgerow.errors import UpstreamError, UpstreamFault
 from hedgerow.web.asgi import refuse_websocket
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
 from hedgerow.web.http_client.connection import HOP_BY_HOP
@@ -52,8 +53,11 @@ class WebsocketProxy:
             page = ResponsePage(status, headers, bytes(response.body or b""))
         except TimeoutError:
             page = ResponsePage(HTTPStatus.GATEWAY_TIMEOUT, [], b"")
-        except (OSError, InvalidHandshake, ValueError):
+            _report(scope, UpstreamError("timeout", "the websocket was not opened in time"), page.status)
+        except (OSError, InvalidHandshake, ValueError) as error:
             page = ResponsePage(HTTPStatus.BAD_GATEWAY, [], b"")
+            kind: UpstreamFault = "connect" if isinstance(error, OSError) else "broken"
+            _report(scope, UpstreamError(kind, f"the websocket was not opened: {error}"), page.status)
         else:
             await _MessageRelay(remote, receive, send).run()
             return
@@ -81,6 +85,12 @@ class WebsocketProxy:
         query = scope["query_string"].decode("ascii")
         handshake.ws_uri = WebSocketURI(origin.secure, name, port, path.decode("ascii"), query)
         return await handshake
+
+
+def _report(scope: Scope, error: UpstreamError, status: int) -> None:
+    """Tell the middleware around the proxy, if there is one, of a failure that it cannot see."""
+    if (on_failure := scope.get("hedgerow", {}).get("on_failure")) is not None:
+        on_failure(error, status)
 
 
 class _Handshake(connect):

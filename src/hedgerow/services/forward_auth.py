@@ -25,6 +25,7 @@ from hedgerow.state.held_visits import HeldVisit
 from hedgerow.web.app import App
 from hedgerow.web.asgi import Exchange, Hedgerow, lets_in
 from hedgerow.web.asgi_types import Message, Receive, Scope, Send
+from hedgerow.web.request_log import is_request_id
 from hedgerow.web.response_headers import Headers, header
 from hedgerow.web.response_pages import header_word
 
@@ -76,8 +77,7 @@ class ForwardAuth(Hedgerow):
             log.warning("invalid request of a front server: %s", fault)
             await send_text(send, 400, fault.encode() + b"\n")
             return
-        visit = self._identify(app, request, request["method"])
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, request, request["method"])
         if path == _LATER and not lets_in(app, visit, decision):
             headers = [
                 (b"hedgerow-ref", self._hold(app, request, visit, decision).encode()),
@@ -92,7 +92,7 @@ class ForwardAuth(Hedgerow):
     async def _pass_on(self, exchange: Exchange) -> None:
         """Let a visit in. Its status is unknown, because the front server responds."""
         visit, send = exchange.visit, exchange.send
-        exchange.app.gate.record(visit, exchange.decision, _UNKNOWN_STATUS)
+        exchange.app.gate.record(visit, exchange.decision, _UNKNOWN_STATUS, request_id=exchange.request_id)
         headers = [(b"hedgerow-decision", b"pass")]
         if visit.raw_target:
             headers.append((b"hedgerow-target", visit.target.encode("latin-1")))
@@ -110,10 +110,9 @@ class ForwardAuth(Hedgerow):
     async def question(self, request: Scope) -> str:
         """Decide on a request, and return the reference of its held response, or "" if it is let in."""
         app = self.site.app
-        visit = self._identify(app, request, request["method"])
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, request, request["method"])
         if lets_in(app, visit, decision):
-            app.gate.record(visit, decision, _UNKNOWN_STATUS)
+            app.gate.record(visit, decision, _UNKNOWN_STATUS, request_id=request["hedgerow"].get("request_id", ""))
             return ""
         return self._hold(app, request, visit, decision)
 
@@ -138,11 +137,16 @@ class ForwardAuth(Hedgerow):
         if held is None:
             await send_text(send, _REFUSED, b"This request was not let through.\n")
             return
-        request = {
+        request: Scope = {
             "type": "http", "method": held.method, "path": held.path, "raw_path": held.raw_path,
             "query_string": held.query, "headers": held.headers, "client": held.peer, "scheme": held.scheme,
         }  # fmt: skip
-        await self._respond(Exchange(self.site.app, held.visit, held.decision, request, held.headers, receive, send))
+        app = self.site.app
+        # The front server gives the request that fetches the response the id of the visitor's own.
+        given = header(scope["headers"], app.request_id) if app.request_id else b""
+        request_id = given.decode() if is_request_id(given) else ""
+        request["hedgerow"] = {"request_id": request_id, "scheme": held.scheme}
+        await self._respond(Exchange(app, held.visit, held.decision, request, held.headers, receive, send))
 
     def _log_untrusted(self, peer: str) -> None:
         if peer not in self._untrusted and len(self._untrusted) < _MAX_LOGGED_PEERS:

@@ -158,7 +158,8 @@ class Spoe:
             while True:
                 writer.write(await self._reply(await _read_frame(reader)))
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            # Only `close` cancels. asyncio would log the cancellation of a connection's task as a failure.
             pass
         except FrameError as broken:
             log.warning("invalid data from HAProxy at %s: %s", ascii(peer), broken)

@@ -370,6 +370,23 @@ class LogsSettings(Table, frozen=True):
                 yield "fields", f"no field is called {name!r}; use one of {', '.join(_FIELDS)}"
 
 
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]*")
+
+
+class LoggingSettings(Table, frozen=True):
+    """The log of a running service. *request_id* is the header with the id of a request; empty: none."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json", "logfmt"] = "text"
+    per_second: int = 20
+    request_id: str = "x-request-id"
+
+    def faults(self) -> Faults:
+        yield from positive_faults(self, "per_second")
+        if not _HEADER_NAME.fullmatch(self.request_id):
+            yield "request_id", f"{self.request_id!r} is not the name of a header, such as x-request-id"
+
+
 class AdminSettings(Table, frozen=True):
     """Health, metrics, overview and lists. *token* authorises programs to read or change the lists."""
 

@@ -29,7 +29,18 @@ class StateStore(State, Protocol):
     def alone(self) -> int:
         """The number of visits that were decided without the other servers, because Redis was unavailable."""
 
+    @property
+    def unavailable(self) -> bool:
+        """Whether a store on another machine did not answer when it was last asked."""
+
+    @property
+    def errors(self) -> int:
+        """How often such a store did not answer any more."""
+
     def __len__(self) -> int: ...
+
+    def check(self) -> str:
+        """Ask the store whether it works. Return what is wrong, or "". May block for a moment."""
 
     def use_limits(self, windows: Sequence[RateLimit]) -> None:
         """Count for these windows from now on. What is known stays."""

@@ -292,6 +292,7 @@ class WatchThread:
         self._thread: threading.Thread | None = None
         self.left_out = 0
         """Number of visits skipped because the watch fell behind."""
+        self._failing = False
         if sessions is not None:
             watch.record_changes()
             self._guard(lambda: watch.restore(sessions.read()))
@@ -299,6 +300,16 @@ class WatchThread:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the watch, or ""."""
+        thread = self._thread
+        if self._failing:
+            return "it failed at its last visits, see the log"
+        if self._waiting and thread is not None and not thread.is_alive():
+            return "its thread has ended, see the log"
+        return "its queue is full" if len(self._waiting) >= self._queue else ""
 
     def add(self, visit: Visit, decision: Decision) -> None:
         """Put a visit into the queue. Never blocks."""
@@ -401,4 +412,7 @@ class WatchThread:
         try:
             do()
         except Exception:
+            self._failing = True
             log.exception("the watch failed and continues")
+        else:
+            self._failing = False

@@ -45,7 +45,9 @@ from hedgerow.web.gate import build_engine, build_identifier, build_policy, buil
 from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
-from hedgerow.web.metrics import SiteCounters, SiteMetrics, sum_metrics
+from hedgerow.web.metrics import SiteCounters, SiteMetrics, running_metrics, sum_metrics
+from hedgerow.web.request_log import RequestLog
+from hedgerow.web.run_file import RunFile
 from hedgerow.web.stores import (
     SiteStores,
     build_list_follower,
@@ -81,6 +83,11 @@ class App:
     page_times: PageTimes
     """How long the site takes for its pages."""
     waiter: Waiter
+    log: RequestLog
+    request_id: bytes
+    """The header with the id of a request; empty if there is none."""
+    dropped: frozenset[bytes]
+    """The same as a set: what a client sends under this name is not passed on."""
 
 
 class SupportsClose(Protocol):
@@ -119,6 +126,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
     gate.observes = "neutral" if settings.is_neutral else "links" if settings.observe else ""
     gate.needs_ledger = settings.ledger.on_failure == "closed"
     gate.on_decision = site.on_decision
+    gate.on_stopped = site.note_stopped
     detain = settings.detain
     if previous is not None:
         gate.blocked, gate.would_have_blocked = previous.gate.blocked, previous.gate.would_have_blocked
@@ -128,6 +136,7 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         tarpit = Tarpit(detain.connections, detain.memory, detain.seconds)
     refused_agents = tuple(bot.robots for bot in refused_bots(settings) if bot.robots)
     changes_pages = effective.traps.enabled or rules.marks
+    request_id = settings.logging.request_id.lower().encode()
     return App(
         settings=settings,
         gate=gate,
@@ -154,6 +163,9 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         counters=counters,
         page_times=site.page_times,
         waiter=site.waiter,
+        log=site.log,
+        request_id=request_id,
+        dropped=frozenset({request_id}),
     )
 
 
@@ -193,6 +205,10 @@ class Site:
         # By whether the site observes.
         self._backends: dict[bool, _Backend] = {}
         self._backend = self._backend_for(settings, ledger)
+        self.run_file: RunFile | None = None
+        """By which commands find a site that no other process has written down."""
+        self.admin: SupportsClose | None = None
+        """The admin listener of a middleware."""
         self.closed = False
         self.closing = False
         """Set when the site is about to stop, so that detained clients are released."""
@@ -205,6 +221,7 @@ class Site:
         self.bot_cache = BotCache()
         self.bot_cache.keys.mark_used = self.stores.used_challenges.mark_used
         self.counters = SiteCounters()
+        self.log = RequestLog(settings.logging)
         self.page_times = PageTimes()
         self.daily_limits = DailyLimits()
         self._limits_thread = self._start_limits(settings)
@@ -268,6 +285,7 @@ class Site:
             networks=settings.challenge.networks, window=settings.challenge.share_window
         )  # fmt: skip
         configure_bot_cache(self.bot_cache, settings)
+        self.log.configure(settings.logging)
 
     # ---- Stores
 
@@ -351,6 +369,30 @@ class Site:
             return self.watch.watch.campaigns()
         return self.stores.journal.campaigns(time.time()) if self.stores.journal is not None else ()
 
+    def note_stopped(self, visit: Visit, decision: Decision, status: int, reference: str, request_id: str) -> None:
+        """Count and log a visit that was not let in, or would not have been."""
+        self.counters.count_stopped(decision)
+        self.log.decided(visit, decision, status, reference, request_id)
+
+    def problems(self) -> dict[str, str]:
+        """Return the parts of this process that do not work, and what is wrong with them."""
+        stores, watch, shared = self.stores, self.watch, self._backend.shared_watch
+        found = {
+            "ledger": "visits are lost, see the log" if stores.ledger.failing else "",
+            "lists": "they cannot be read, see the log" if self.follower is not None and self.follower.failing else "",
+            "journal": "blocks cannot be stored, see the log" if stores.journal and stores.journal.failing else "",
+            "state": "Redis does not answer" if stores.state.unavailable else "",
+            "watch": watch.problem if watch is not None else "",
+        }
+        if shared is not None and not shared.is_alive():
+            found["watch"] = "it has ended, see the log"
+        return {name: problem for name, problem in found.items() if problem}
+
+    def problems_of_workers(self) -> dict[int, dict[str, str]]:
+        """Return the same of the worker processes, by process id."""
+        others = self.stores.worker_metrics.all() if self.stores.worker_metrics is not None else {}
+        return {process: metrics.problems for process, metrics in running_metrics(others)}
+
     def own_metrics(self) -> SiteMetrics:
         """Return the metrics of this process."""
         counters, state, tarpit, relay = self.counters, self.stores.state, self.app.tarpit, self.stores.relay
@@ -362,7 +404,22 @@ class Site:
             blocked=self.app.gate.blocked, lost=self.stores.ledger.lost, forgotten=state.forgotten,
             left_out=left_out, inside=tarpit.inside, admitted=tarpit.admitted, turned_away=tarpit.turned_away,
             alone=state.alone, refused_connections=dict(counters.refused_connections),
+            stopped=dict(counters.stopped), latency=counters.latency.flat(),
+            store_errors=self._store_errors(), queues=self._queues(), problems=self.problems(),
         )  # fmt: skip
+
+    def _store_errors(self) -> dict[str, int]:
+        stores = self.stores
+        return {
+            "journal": stores.journal.errors if stores.journal is not None else 0,
+            "ledger": stores.ledger.errors,
+            "lists": self.follower.errors if self.follower is not None else 0,
+            "state": stores.state.errors,
+        }
+
+    def _queues(self) -> dict[str, int]:
+        relay = self.stores.relay if self.stores.relay is not None else self.watch
+        return {"ledger": self.stores.ledger.pending, "watch": relay.waiting if relay is not None else 0}
 
     def metrics(self) -> SiteMetrics:
         """Return the metrics of all processes of this site."""
@@ -379,11 +436,12 @@ class Site:
         if self.closed:
             return
         self.closed = True
+        _close(self.run_file, self.admin)
         self._stop_watching.set()
         for backend in self._backends.values():
             if backend.shared_watch is not None:
                 backend.shared_watch.join()
-        _close(self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
+        _close(self.log, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
         for backend in self._backends.values():
             stores = backend.stores
             # The watch closes before the journal, which stores its last findings.

@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
@@ -34,10 +35,12 @@ from hedgerow.web import response_pages as pages
 from hedgerow.web.app import App, Site
 from hedgerow.web.asgi_types import AsgiApp, Message, Receive, Scope, Send
 from hedgerow.web.program_response import ProgramResponseRewriter
+from hedgerow.web.request_log import is_request_id, new_request_id
 from hedgerow.web.response import ResponseRewriter
 from hedgerow.web.response_headers import header, restored_etags
 from hedgerow.web.response_pages import PageRequest, ResponsePage
 from hedgerow.web.robots import RobotsResponseRewriter, read_robots, without_body
+from hedgerow.web.run_file import write_run_file
 from hedgerow.web.waiter import ON_LOOP, Waiter
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
@@ -77,6 +80,12 @@ class Exchange:
     receive: Receive
     send: Send
 
+    @property
+    def request_id(self) -> str:
+        """The id of the request in logs, or "" if the settings want none."""
+        found: str = self.scope["hedgerow"].get("request_id", "")
+        return found
+
     def page_request(self, reference: str = "") -> PageRequest:
         """Return what the form of a page for this client depends on."""
         accept, contact = header(self.headers, b"accept").decode("latin-1"), self.app.settings.responses.contact
@@ -110,6 +119,11 @@ class Hedgerow:
             if settings is None:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
+            site.run_file = write_run_file(settings, Path(config) if config is not None else None)
+            if settings.admin.listen:
+                from hedgerow.web.admin.listener import start_admin
+
+                site.admin = start_admin(site)
         self.site = site
         site.set_waiter(self.waiter)
         self._clock = clock
@@ -135,9 +149,16 @@ class Hedgerow:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.site.app
-        visit = self._identify(app, scope, scope["method"])
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, scope, scope["method"])
         await self._respond(Exchange(app, visit, decision, scope, scope["headers"], receive, send))
+
+    async def _decide(self, app: App, scope: Scope, method: str) -> tuple[Visit, Decision]:
+        """Identify the visitor and decide on the visit."""
+        began = time.perf_counter()
+        visit = self._identify(app, scope, method)
+        decision = await app.gate.decide(visit)
+        app.counters.latency.gate.add(time.perf_counter() - began)
+        return visit, decision
 
     # ---- Identify
 
@@ -160,6 +181,9 @@ class Hedgerow:
             forwarded = header(scope["headers"], b"x-forwarded-proto").decode("latin-1").strip().lower()
             scheme = forwarded if forwarded in {"http", "https"} else ""
         scope["hedgerow"] = {"visit": visit, "peer_trusted": trusted, "scheme": scheme}
+        if app.request_id:
+            given = header(scope["headers"], app.request_id) if trusted else b""
+            scope["hedgerow"]["request_id"] = given.decode() if given and is_request_id(given) else new_request_id()
         if visit.raw_target and not _signs_mark(visit, scope["headers"]):
             # The application gets the address without its marker.
             path, _, query = visit.target.encode("latin-1").partition(b"?")
@@ -207,7 +231,7 @@ class Hedgerow:
             stay = app.tarpit.admit(len(body))
             if stay is not None:
                 with stay:
-                    app.gate.record(visit, exchange.decision, 200)
+                    app.gate.record(visit, exchange.decision, 200, request_id=exchange.request_id)
                     await self._drip(stay.pieces(body), exchange.receive, exchange.send)
                 return
         await self._refuse(exchange)
@@ -238,7 +262,7 @@ class Hedgerow:
         await self._send_page(exchange, page, reference)
 
     async def _send_page(self, exchange: Exchange, page: ResponsePage, reference: str = "") -> None:
-        exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference)
+        exchange.app.gate.record(exchange.visit, exchange.decision, page.status, reference, exchange.request_id)
         await exchange.send({"type": "http.response.start", "status": page.status, "headers": page.headers})
         await exchange.send({"type": "http.response.body", "body": page.body})
 
@@ -256,11 +280,11 @@ class Hedgerow:
             self._read_robots(compliance, visit, scope)
         if visit.target == _ROBOTS and visit.method in {"GET", "HEAD"} and app.changes_robots:
             rewriter: ResponseRewriter = RobotsResponseRewriter(app, visit, decision, send, scheme=scheme)
-            inner: Scope = {**scope, "method": "GET", "headers": _application_headers(headers, visit, drop=_PARTIAL)}
+            inner: Scope = {**scope, "method": "GET", "headers": _application_headers(exchange, drop=_PARTIAL)}
         else:
             rewrite = ProgramResponseRewriter if BY_PROGRAM in visit.anomalies else ResponseRewriter
             rewriter = rewrite(app, visit, decision, send, scheme=scheme, request_headers=headers)
-            scope["headers"] = _application_headers(headers, visit, is_rewritten=app.changes_pages)
+            scope["headers"] = _application_headers(exchange, is_rewritten=app.changes_pages)
             inner = scope
         unchanged = dict(inner)
         answered = False
@@ -270,28 +294,49 @@ class Hedgerow:
             if rewriter.is_range:
                 # Part of a page cannot be rewritten, and a crawler could ask for parts alone: it gets the whole page.
                 rewriter = type(rewriter)(app, rewriter.visit, rewriter.decision, send, scheme=scheme)
-                whole = {**unchanged, "headers": _application_headers(headers, visit, drop=_RANGE)}
+                whole = {**unchanged, "headers": _application_headers(exchange, drop=_RANGE)}
                 await self.app(whole, without_body(receive), rewriter)
             if rewriter.is_stopped:
                 answered = True
                 await self._turn_away(replace(exchange, visit=rewriter.visit, decision=rewriter.decision))
         except UpstreamError as error:
-            app.counters.upstream_errors[error.kind] += 1
             if rewriter.started or answered:
+                self._note_failure(exchange, error, rewriter.status)
                 raise
             answered = True
-            reference = new_reference()
-            page = pages.unavailable(error.kind, exchange.page_request(reference))
-            await self._send_page(replace(exchange, visit=rewriter.visit, decision=rewriter.decision), page, reference)
+            await self._send_failure(replace(exchange, visit=rewriter.visit, decision=rewriter.decision), error)
         except Exception:
             rewriter.status = rewriter.status if rewriter.started else _INTERNAL_ERROR
             raise
         finally:
-            if rewriter.answered_at and rewriter.visit.kind == "page" and rewriter.status == _OK:
-                app.page_times.add(rewriter.answered_at - asked_at)
+            self._note_times(app, rewriter, asked_at)
             if not answered:
                 rewriter.finish()
-                app.gate.record(rewriter.visit, rewriter.decision, rewriter.status or _CLIENT_LEFT)
+                visit, decision = rewriter.visit, rewriter.decision
+                request_id = exchange.request_id if decision.action != "pass" else ""
+                app.gate.record(visit, decision, rewriter.status or _CLIENT_LEFT, "", request_id)
+
+    @staticmethod
+    def _note_times(app: App, rewriter: ResponseRewriter, asked_at: float) -> None:
+        if rewriter.answered_at:
+            took = rewriter.answered_at - asked_at
+            app.counters.latency.upstream.add(took)
+            if rewriter.visit.kind == "page" and rewriter.status == _OK:
+                app.page_times.add(took)
+        if rewriter.rewrite_seconds:
+            app.counters.latency.rewrite.add(rewriter.rewrite_seconds)
+
+    async def _send_failure(self, exchange: Exchange, error: UpstreamError) -> None:
+        reference = new_reference()
+        page = pages.unavailable(error.kind, exchange.page_request(reference))
+        self._note_failure(exchange, error, page.status, reference)
+        await self._send_page(exchange, page, reference)
+
+    @staticmethod
+    def _note_failure(exchange: Exchange, error: UpstreamError, status: int, reference: str = "") -> None:
+        """Count and log a failure of the site."""
+        exchange.app.counters.upstream_errors[error.kind] += 1
+        exchange.app.log.failed(error, exchange.visit, status, reference, exchange.request_id)
 
     def _read_robots(self, compliance: RobotsCompliance, visit: Visit, scope: Scope) -> None:
         """Read the robots.txt of a host in the background."""
@@ -303,16 +348,20 @@ class Hedgerow:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self.site.app
-        visit = self._identify(app, scope, "GET")
-        decision = await app.gate.decide(visit)
+        visit, decision = await self._decide(app, scope, "GET")
+        exchange = Exchange(app, visit, decision, scope, scope["headers"], receive, send)
         if decision.action == "pass" or app.settings.observe:
-            app.gate.record(visit, decision, 101)
+            app.gate.record(visit, decision, 101, request_id=exchange.request_id)
+            if app.request_id:
+                others = [pair for pair in exchange.headers if pair[0] != app.request_id]
+                scope["headers"] = [*others, (app.request_id, exchange.request_id.encode())]
+            scope["hedgerow"]["on_failure"] = partial(self._note_failure, exchange)
             await self.app(scope, receive, _without_pages(send))
             return
         await receive()
         reference = new_reference()
-        page = _refusal(Exchange(app, visit, decision, scope, scope["headers"], receive, send), reference)
-        app.gate.record(visit, decision, page.status, reference)
+        page = _refusal(exchange, reference)
+        app.gate.record(visit, decision, page.status, reference, exchange.request_id)
         await refuse_websocket(scope, send, page, _POLICY_VIOLATION)
 
 
@@ -388,17 +437,21 @@ def _refusal(exchange: Exchange, reference: str) -> ResponsePage:
 
 
 def _application_headers(
-    headers: RawHeaders, visit: Visit, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
+    exchange: Exchange, *, drop: frozenset[bytes] = frozenset(), is_rewritten: bool = True
 ) -> RawHeaders:
     """
     Return headers for the application: its own ETags and addresses, no cookie of ours, no unknown codings.
 
-    A page that is not rewritten may have any coding. A copy with links that were marked earlier is not confirmed.
+    The id of the request is that of Hedgerow, or of a proxy that it trusts. A page that is not rewritten may have any
+    coding. A copy with links that were marked earlier is not confirmed.
     """
+    headers, visit, own_id = exchange.headers, exchange.visit, exchange.app.request_id
+    changed = []
+    if own_id:
+        drop = drop | exchange.app.dropped if drop else exchange.app.dropped
     if header(headers, b"service-worker"):
         # Something is added to a service worker, which must not be compressed for that.
         drop |= {b"accept-encoding"}
-    changed = []
     for pair in headers:
         name, value = pair
         if name in drop:
@@ -417,4 +470,6 @@ def _application_headers(
                 changed.append((name, cookies))
         else:
             changed.append(pair)
+    if own_id:
+        changed.append((own_id, exchange.request_id.encode()))
     return changed

@@ -147,6 +147,7 @@ class ResponseRewriter:
         self.decision = decision
         self.status = 0
         self.answered_at = 0.0
+        self.rewrite_seconds = 0.0
         self.started = False
         self.is_range = False
         self.is_stopped = False
@@ -554,7 +555,7 @@ class ResponseRewriter:
         first output is sent. Raises BrokenCoding if the body is damaged later; then the connection must be cut, as the
         upstream's would have been.
         """
-        self._paused_at = time.perf_counter()
+        self._paused_at = began = time.perf_counter()
         self._fed += len(data)
         has_output = False
         if self._coding is None:
@@ -565,6 +566,7 @@ class ResponseRewriter:
             async for out in self._recode(*self._coding, data, final=final):
                 has_output = True
                 yield out
+        self.rewrite_seconds += time.perf_counter() - began
         if has_output or final:
             self._has_output = True
         elif not self._has_output and self._fed > _MAX_HELD:

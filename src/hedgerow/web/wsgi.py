@@ -73,7 +73,9 @@ class Hedgerow:
         if settings is None and site is None:
             # Faults in the settings must stop the start.
             settings = load_settings(Path(config) if config is not None else None)
-        self._make = partial(_Core, _WsgiAsAsgi(app), settings=settings, account_of=account_of, site=site, clock=clock)
+        self._make = partial(
+            _Core, _WsgiAsAsgi(app), settings=settings, config=config, account_of=account_of, site=site, clock=clock
+        )
         self._lock = StepLock()
         self._core: _Core | None = None
         self._process = 0

@@ -87,6 +87,8 @@ class LmdbState:
     """
 
     alone = 0
+    unavailable = False
+    errors = 0
 
     def __init__(
         self,
@@ -212,6 +214,9 @@ class LmdbState:
 
     def scores(self) -> Sequence[tuple[str, VisitorScore]]:
         return [(known.key, known.score) for known in self._in_order(b"s") if known.score is not None]
+
+    def check(self) -> str:
+        return ""
 
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         with self.writing() as txn:

@@ -88,6 +88,8 @@ class MemoryState:
 
     journal: Journal | None = None
     alone = 0
+    unavailable = False
+    errors = 0
 
     def __init__(
         self,
@@ -238,6 +240,9 @@ class MemoryState:
     def blocks(self, at: float) -> Sequence[Block]:
         with self._lock:
             return [block for block in self._blocks.values() if block.until > at]
+
+    def check(self) -> str:
+        return ""
 
     def restore(self, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> None:
         for block in blocks:

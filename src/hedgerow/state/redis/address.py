@@ -27,6 +27,8 @@ class RedisConnection:
     """What both kinds of connection have. *timeout* is for each reply, in seconds."""
 
     unavailable = True
+    failures = 0
+    """How often Redis did not answer any more."""
 
     def __init__(
         self,

@@ -205,6 +205,7 @@ class LoopConnection(RedisConnection):
             old.transport.abort()
             if not self._closed and not self.unavailable:
                 log.warning("Redis does not answer (%s); trying again", reason)
+                self.failures += 1
         self.unavailable = True
         self._out.clear()
         pending, self._pending = self._pending, deque()

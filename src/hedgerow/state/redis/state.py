@@ -21,6 +21,7 @@ from hedgerow.core.decision import Block, ScoreUpdate, VisitorScore
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.core.state import StateQuery, StateReply, StateUnavailable
 from hedgerow.core.visit import Kind
+from hedgerow.errors import StoreError
 from hedgerow.state.memory.state import MemoryState
 from hedgerow.state.redis.address import TIMEOUT, RedisAddress, RedisUnavailable
 from hedgerow.state.redis.loop_connection import LoopConnection
@@ -32,6 +33,7 @@ from hedgerow.state.store import RunBlocking
 _MAX_UNDELIVERED = 100_000
 _MAX_SEEN_BLOCKS = 10_000
 _RECORDS_AT_ONCE = 500
+_ALONE = "Redis does not answer; this gate decides alone"
 
 
 class RedisState:
@@ -129,6 +131,19 @@ class RedisState:
     @property
     def unavailable(self) -> bool:
         return (self._on_loop or self._connection).unavailable
+
+    def check(self) -> str:
+        try:
+            self.ask(("PING",))
+        except RedisUnavailable:
+            return _ALONE
+        except StoreError as error:
+            return str(error)
+        return _ALONE if self.unavailable else ""
+
+    @property
+    def errors(self) -> int:
+        return self._connection.failures + (self._on_loop.failures if self._on_loop is not None else 0)
 
     @property
     def connect_error(self) -> str:

@@ -137,6 +137,7 @@ class ThreadConnection(RedisConnection):
             if generation != self._generation or self._stop.is_set():
                 return
             self._generation += 1
+            self.failures += 1
             self.unavailable = True
             self._disconnect_free()
         log.warning("Redis does not answer (%s); trying again", str(error) or "the connection was closed")

@@ -136,12 +136,19 @@ class SqliteJournal:
         self._stop = threading.Event()
         self._failing = False
         self._path = path
+        self.errors = 0
+        """How often changes could not be written."""
         self._connection = connect(path)
         # Earlier commands are already in the tables.
         self._last_command = _last_command(self._connection)
         self._thread = threading.Thread(target=self._run, name="hedgerow-journal", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+
+    @property
+    def failing(self) -> bool:
+        """Whether changes wait because they cannot be written."""
+        return self._failing
 
     def note_block(self, key: str, block: Block | None) -> None:
         with self._lock:
@@ -197,6 +204,7 @@ class SqliteJournal:
             if not self._failing:
                 log.error("cannot write blocks, scores and campaigns: %s", error)  # noqa: TRY400
             self._failing = True
+            self.errors += 1
             with self._lock:
                 # Try again later. Newer changes win.
                 self._noted = {**noted, **self._noted}

@@ -1,5 +1,5 @@
 """
-Who may use the admin listener: one rule for everything on it but /health, which says nothing about visitors.
+Who may use the admin listener: one rule for everything on it but its health, which says nothing about visitors.
 
 Programs send the token of the settings as `Authorization: Bearer TOKEN`. In a browser an operator enters it once, and
 gets a cookie for some hours. Without a token in the settings only this machine may ask. Whoever asks must do so by a
@@ -20,6 +20,7 @@ from urllib.parse import parse_qs
 from hedgerow.core.address import is_loopback
 from hedgerow.settings.checks import split_listen
 from hedgerow.settings.tables import AdminSettings
+from hedgerow.web import health
 from hedgerow.web.asgi_types import Message, Receive, Scope
 from hedgerow.web.response_headers import header
 
@@ -51,7 +52,7 @@ class Access:
             raise Refused(421, "Speak to the admin listener by its own address.")
         if scope["method"] not in _SAFE_METHODS and _is_cross_site(scope):
             raise Refused(403, "Not from another site.")
-        if scope["path"] == "/health" and scope["method"] in _SAFE_METHODS:
+        if scope["path"] in health.PATHS and scope["method"] in _SAFE_METHODS:
             return
         if not own.token:
             if not _is_local(scope):

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from math import inf
 from typing import IO
 
 import msgspec
@@ -22,8 +21,10 @@ from prometheus_client.registry import Collector
 
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
+from hedgerow.web import health
 from hedgerow.web.admin.access import Access, Refused, login_page, read_form
 from hedgerow.web.admin.lists import JSON, Answer, ListsApi
+from hedgerow.web.admin.operation_metrics import OperationCollector
 from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Receive, Scope, Send
 from hedgerow.web.response_headers import Headers, header
@@ -36,13 +37,12 @@ _MODES: dict[bool | str, str] = {
     "links": "observing only: links are marked, nothing is enforced",
 }
 _NOBODY = {False: "Nobody is blocked.", True: "Nobody would have been blocked."}
-_PATHS = b"/, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
+_PATHS = b"/, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
 _MAX_ROWS = 200
 _MAX_MEMBERS = 20
 _MARKUP = frozenset({"counts", "rows", "campaigns", "models", "logout"})
 _LOG_OUT = '<form method="post" action="/logout"><button>Log out</button></form>'
 _SEE_OTHER = 303
-_RECENT = 60.0
 _CHUNK = 1 << 16
 _TEXT = b"text/plain; charset=utf-8"
 _HTML = b"text/html; charset=utf-8"
@@ -148,15 +148,14 @@ def _row(*cells: str) -> str:
 class Admin:
     """The ASGI application of the admin listener."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, *, upstream: str = "") -> None:
         self._site = site
         self._access = Access()
-        # For /health: the failures that it has seen, and when each kind was last seen.
-        self._counts: dict[str, int] = {}
-        self._failed_at: dict[str, float] = {}
+        self._health = health.Health(site, upstream)
         self._lists = ListsApi(site)
         self._registry = CollectorRegistry()
         self._registry.register(_SiteCollector(site))
+        self._registry.register(OperationCollector(site))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -196,6 +195,9 @@ class Admin:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         path, method = scope["path"], scope["method"]
+        if method in {"GET", "HEAD"} and path in health.PATHS:
+            status, text = await self._health.answer(path)
+            return status, _TEXT, text
         if path == "/lists" or path.startswith("/lists/"):
             return await self._lists.answer(scope, receive)
         if method == "POST" and path == "/forgive":
@@ -206,8 +208,6 @@ class Admin:
 
     def _read(self, path: str) -> Answer:
         match path:
-            case "/health":
-                return 200, _TEXT, self._health().encode() + b"\n"
             case "/metrics":
                 return 200, _METRICS, generate_latest(self._registry)
             case "/blocks":
@@ -226,23 +226,6 @@ class Admin:
             _TEXT,
             b"There are " + _PATHS + b".\n",
         )
-
-    def _health(self) -> str:
-        """Return "well", or what has failed within the last minute, as far as requests for this noticed."""
-        metrics, now = self._site.metrics(), time.monotonic()
-        counts = {
-            "the site gives no usable answer": sum(metrics.upstream_errors.values()),
-            "Redis does not answer": metrics.alone,
-            "the ledger cannot be written": metrics.lost,
-        }
-        for problem, count in counts.items():
-            if count > self._counts.get(problem, count):
-                self._failed_at[problem] = now
-        self._counts = counts
-        recent = [problem for problem in counts if now - self._failed_at.get(problem, -inf) < _RECENT]
-        if self._site.stores.ledger.failing and "the ledger cannot be written" not in recent:
-            recent.append("the ledger cannot be written")
-        return f"impaired: {'; '.join(recent)}" if recent else "well"
 
     async def _forgive(self, receive: Receive) -> Answer:
         key = (await read_form(receive)).get("key", [""])[0]

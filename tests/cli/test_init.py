@@ -1,0 +1,115 @@
+"""`hedgerow init`: with options, with a terminal, and what it refuses to overwrite."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hedgerow.cli.main import main
+from hedgerow.settings import load_settings
+from real.servers import HEDGEROW, clean_environment, free_port
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hedgerow", "init", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return end.value.code, said.out, said.err
+
+    return run
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_) -> None: ...
+
+
+@pytest.fixture
+def site():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_options_answer_all_questions(run, site):
+    status, out, err = run(
+        "--upstream", site, "--front", "nginx", "--listen", "127.0.0.1:9080", "--contact", 'ann "x" <a@example.org>',
+        "--enforce",
+    )  # fmt: skip
+    assert (status, err) == (0, f"{site} answers with status 200\n")
+    found = load_settings(Path("hedgerow.toml"), environment={})
+    assert (found.proxy.upstream, found.proxy.listen) == (site, "127.0.0.1:9080")
+    assert found.responses.contact == 'ann "x" <a@example.org>'
+    assert found.observe is False
+    assert "127.0.0.1/32" in found.identity.trusted_proxies
+    assert f"server {site.removeprefix('http://')};" in out
+    assert "server 127.0.0.1:9080;" in out
+    assert "127.0.0.1:8000" not in out
+    assert out.endswith("Start it with: hedgerow protect --config hedgerow.toml\n")
+    assert Path("hedgerow.toml").read_text().count("#") > 5
+
+
+@pytest.mark.parametrize("front", ["none", "nginx", "apache", "haproxy", "caddy"])
+def test_each_front_server_gets_its_configuration_and_command(run, front):
+    upstream = f"http://127.0.0.1:{free_port()}"
+    status, out, err = run("--upstream", upstream, "--front", front)
+    assert status == 0
+    assert err.startswith(f"warning: {upstream} does not answer")
+    found = load_settings(Path("hedgerow.toml"), environment={})
+    assert found.observe is True
+    command = "serve" if front == "caddy" else "protect"
+    assert f"hedgerow {command} --config hedgerow.toml" in out
+    assert (upstream.removeprefix("http://") in out) is (front != "none")
+    assert bool(found.identity.trusted_proxies) is (front != "none")
+
+
+def test_a_file_is_never_overwritten(run, site):
+    Path("hedgerow.toml").write_text("# mine\n")
+    status, out, err = run("--upstream", site)
+    assert (status, out) == (1, "")
+    assert "exists already and is not overwritten" in err
+    assert Path("hedgerow.toml").read_text() == "# mine\n"
+    assert run("--upstream", site, "--front", "none", "-o", "other.toml")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--upstream", "nonsense"), ("--upstream", "http://a", "--listen", "x"), ("--front", "iis")]
+)
+def test_wrong_use_writes_nothing(run, tmp_path, arguments):
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_terminal_is_asked_five_questions(site, tmp_path):
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [str(HEDGEROW), "init"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path,
+        env=clean_environment(), text=True,
+    )  # fmt: skip
+    os.close(follower)
+    os.write(leader, f"{site}\nnone\n:9090\nann@example.org\nn\n".encode())
+    said, _ = process.communicate(timeout=120)
+    os.close(leader)
+    assert process.returncode == 0, said
+    found = load_settings(tmp_path / "hedgerow.toml", environment={})
+    assert (found.proxy.upstream, found.proxy.listen, found.responses.contact, found.observe) == (
+        site, ":9090", "ann@example.org", False,
+    )  # fmt: skip
+    assert f"{site} answers with status 200" in said
