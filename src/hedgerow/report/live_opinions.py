@@ -10,7 +10,7 @@ little of a request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,6 +78,11 @@ class DeclaredBots:
         """The known bot that a source says it is, or ""."""
         return self._bots[source].name if source in self._bots else ""
 
+    @property
+    def claimants(self) -> Iterable[int]:
+        """The sources that say they are a known bot."""
+        return self._bots.keys()
+
     def may_be_welcome(self, source: int) -> bool:
         """Whether a source says it is a bot that is welcome once verified, and has not been caught lying."""
         bot = self._bots.get(source)
@@ -128,6 +133,11 @@ class DetectorOpinion:
         sure = [SUREST if sum(e.weight for e in evidence) >= _ENOUGH else np.nan for evidence in self._judged]
         self.probability: NDArray[np.float64] = np.array(sure, np.float64)[kinds]
         self.speaks: NDArray[np.bool_] = np.array([bool(evidence) for evidence in self._judged], np.bool_)[kinds]
+
+    def says(self, codes: Collection[str]) -> NDArray[np.bool_]:
+        """Return about which sources it says one of *codes*."""
+        saying = [any(e.code in codes for e in evidence) for evidence in self._judged]
+        return np.array(saying, np.bool_)[self._kinds]
 
     def evidence(self, some: NDArray[np.int64]) -> Findings:
         judged = [self._judged[kind] for kind in self._kinds[some].tolist()]

@@ -46,12 +46,14 @@ from hedgerow.report.tables.line_parser import (
     split,
 )  # fmt: skip
 from hedgerow.report.tables.rows import ODD, ROW, Rows
+from hedgerow.report.tables.topics import TOPIC_SHIFT, is_call, topic_of_target, with_method
 from hedgerow.report.tables.url_features import (
     ASSET,
     CALL,
     KEY_NUMBERS,
     OLD_HTTP,
     OUTLINE_SIZE,
+    PAGE,
     REFERRED,
     DigestKey,
     digest,
@@ -116,6 +118,7 @@ WORK = np.dtype(
 _MICROSECONDS = 1_000_000
 _PARTIAL_CONTENT, _UNAUTHORIZED = 206, 401
 _DASH, _QUOTE = 45, 34
+_PLAIN_FLAGS, _TOPICS = (1 << TOPIC_SHIFT) - 1, 7
 _ONE = np.uint64(1)
 
 Work = NDArray[np.void]
@@ -160,11 +163,15 @@ def _target(work: Any, line: int, row: Any) -> None:
     if known.digest != hashed:
         shape, order, flags = _shape(work, start, end, line)
         known.digest, known.value, known.first = hashed, order, shape
-        known.second = kind_of_target(work.data, start, end) << 8 | flags
+        topic = topic_of_target(work.data, start, end)
+        known.second = kind_of_target(work.data, start, end) << 8 | topic << TOPIC_SHIFT | flags
     row.page, row.ord, row.shape = hashed, known.value, known.first
-    kind, flags = known.second >> 8, known.second & 255
-    if fields[METHOD] == OTHER_METHOD:
+    kind, flags = known.second >> 8, known.second & _PLAIN_FLAGS
+    reads = fields[METHOD] != OTHER_METHOD
+    topic = with_method(known.second >> TOPIC_SHIFT & _TOPICS, reads)
+    if not reads or (kind == PAGE and is_call(topic)):
         kind = CALL
+    flags |= topic << TOPIC_SHIFT
     if fields[STATUS] == _PARTIAL_CONTENT:
         kind = ASSET
     if fields[METHOD] == HEAD:
