@@ -150,16 +150,21 @@ _SORTS = {
     "session": "Sources are sessions, and addresses where a line names none.",
 }  # fmt: skip
 
-_UTF16 = ("\xff\xfe", "\xfe\xff")
 _ADVICE = {
     "unknown": "Most lines are in no format that is known: give the server's own log_format or LogFormat by --format.",
     "pattern": "Most lines are not in the format that was given: see --format, or [logs] format in the settings.",
     "json": "Most lines name no client or no time that is known: say what they are called by [logs] fields.",
     "parquet": "Most rows name no client or no time that is known: say what they are called by [logs] fields.",
-    "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
 }
 
 _AT_ONCE = 2048
+
+
+def advice_on(counts: ReadCounts) -> str:
+    """Return what to do if most of a log could not be read; else ""."""
+    if 2 * counts.bad <= counts.lines:
+        return ""
+    return next((_ADVICE[name] for name in counts.formats if name in _ADVICE), _ADVICE["unknown"])
 
 
 class SourceResult(msgspec.Struct, frozen=True):
@@ -306,12 +311,7 @@ class Report:
     @property
     def advice(self) -> str:
         """What to do if most of the log could not be read; else ""."""
-        read_counts = self.read_counts
-        if 2 * read_counts.bad <= read_counts.lines:
-            return ""
-        if read_counts.samples[0].startswith(_UTF16):
-            return _ADVICE["utf-16"]
-        return next((_ADVICE[name] for name in read_counts.formats if name in _ADVICE), _ADVICE["unknown"])
+        return advice_on(self.read_counts)
 
     def may_be_welcome(self, place: int) -> bool:
         """Return whether a source claims to be a welcome bot and the claim is not known to be false."""

@@ -42,6 +42,7 @@ from hedgerow.report.tables.line_parser import (
     USER_END,
     find_line_end,
     ipv4,
+    is_name,
     seconds,
     split,
 )  # fmt: skip
@@ -219,11 +220,13 @@ def _agent(work: Any, line: int, row: Any) -> None:
 
 
 @Kernel
-def _source(work: Any, line: int, row: Any) -> None:
-    """The source of a line: the number of an IPv4 address, or of a symbol."""
+def _source(work: Any, line: int, row: Any) -> bool:
+    """Set the source of a line: the number of an IPv4 address, or of a symbol. Return whether the client is plain."""
     data, fields = work.data, work.fields
     start, end, kind = fields[CLIENT], fields[CLIENT_END], CLIENTS
     row.source = ipv4(data, start, end)
+    if row.source == OTHER_CLIENT and not is_name(data, start, end):
+        return False
     if work.users and fields[STATUS] != _UNAUTHORIZED:
         user, stop = fields[USER], fields[USER_END]
         empty = stop - user == 2 and data[user] == _QUOTE and data[user + 1] == _QUOTE
@@ -233,6 +236,7 @@ def _source(work: Any, line: int, row: Any) -> None:
     if row.source == OTHER_CLIENT:
         hashed = digest(data, start, end, work.key)
         row.source = OTHER_CLIENT + np.uint64(_intern(work, kind, hashed, start, end, line))
+    return True
 
 
 @Kernel
@@ -254,14 +258,13 @@ def _scan(works: Any) -> None:
             if one != first or two != second or three != third or four != fourth:
                 first, second, third, fourth = one, two, three, four
                 at = seconds(data, fields[TIME])
-        if end < 0 or at == NO_TIME or end - start > MAX_LINE_BYTES:
+        if end < 0 or at == NO_TIME or end - start > MAX_LINE_BYTES or not _source(work, start, row):
             end = find_line_end(data, start)
             row.t, row.page, row.kind = start, end, ODD
             work.odd[odds] = line
             odds += 1
         else:
             row.t = at * _MICROSECONDS
-            _source(work, start, row)
             _target(work, start, row)
             _referrer(work, start, row)
             _agent(work, start, row)
