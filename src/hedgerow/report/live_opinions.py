@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _ENOUGH = 1.0
 _MAX_LOOKUPS = 50
+_LONGEST_WORD = 40
 _PROVEN = {"verified": VERIFIED, "false": FALSE}
 
 
@@ -77,6 +78,15 @@ class DeclaredBots:
     def bot(self, source: int) -> str:
         """The known bot that a source says it is, or ""."""
         return self._bots[source].name if source in self._bots else ""
+
+    def identities(self) -> list[str]:
+        """What each source says it is: a known bot, or the first word of a program's user agent; "" for others."""
+        words = [text.split("/", 1)[0].split(" ", 1)[0][:_LONGEST_WORD] for text in self._texts]
+        said = self.state != NOTHING
+        found = [words[agent] if says else "" for agent, says in zip(self.agents.tolist(), said.tolist(), strict=True)]
+        for place, bot in self._bots.items():
+            found[place] = bot.name
+        return found
 
     @property
     def claimants(self) -> Iterable[int]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hedgerow.core.rate_limit import RateLimit
 from hedgerow.report.activity import OWN, Activity, ActivityOpinion, own_sources
-from hedgerow.report.campaigns.group_links import ROBOTS, Requests
+from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
@@ -38,6 +38,8 @@ from hedgerow.report.source_labels import (
     residual_traffic,
 )
 from hedgerow.report.tables.source_tables import Tables
+from hedgerow.report.tables.topics import BROWSER, TOPIC_SHIFT
+from hedgerow.report.tables.url_features import ROBOTS
 from hedgerow.request.bots import BotProofs, Bots, NameLookup
 from hedgerow.settings.load import Settings
 from hedgerow.watch.models.bundle import load as load_bundle
@@ -297,21 +299,25 @@ def campaigns(
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
-    pages, robots = _numbered(rows["page"].astype(np.uint64), tables.builder.key.digest(ROBOTS.encode()))
+    # All crawlers ask for robots.txt and all browsers for icons, whether they are there or not.
+    flags = rows["flags"].astype(np.int64)
+    telling = (flags & ROBOTS == 0) & (flags >> TOPIC_SHIFT != BROWSER)
+    rows = {name: column[telling] for name, column in rows.items()}
     requests = Requests(
         tables.places(rows["source"]),
         rows["t"] / 1e6,
-        pages,
+        _numbered(rows["page"].astype(np.uint64)),
         rows["shape"].astype(np.int64),
         rows["status"].astype(np.int64),
-        robots,
     )
     names = tables.sources
     agents = None if declared is None else declared.agents_of(np.arange(len(names)))
     limits = SimilarityLimits(k=shapes.similarity)
+    bots = None if declared is None else declared.identities()
     found = find(
-        tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful
-    )
+        tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful,
+        declared=bots,
+    )  # fmt: skip
     return [
         (
             CampaignResult(
@@ -328,14 +334,13 @@ def campaigns(
     ]
 
 
-def _numbered(pages: NDArray[np.uint64], robots: int) -> tuple[NDArray[np.int64], int | None]:
+def _numbered(pages: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
-    Replace the digests *pages* by numbers in the order of their first appearance; also return the number of *robots*.
+    Replace the digests *pages* by numbers in the order of their first appearance.
 
     Digests differ in every run, and the result must not depend on their order.
     """
     different, first, which = np.unique(pages, return_index=True, return_inverse=True)
     numbers = np.empty(len(different), np.int64)
     numbers[np.argsort(first)] = np.arange(len(different))
-    found = np.flatnonzero(different == np.uint64(robots))
-    return numbers[which], int(numbers[found[0]]) if len(found) else None
+    return numbers[which]
