@@ -92,14 +92,19 @@ def test_the_site_itself_is_never_advised_to_be_blocked(tmp_path, own):
 
 
 def test_beacons_change_no_label(tmp_path):
-    quiet = site_log(crawlers=0)
+    """So many that assets are less than one request in a hundred, and all of them are refused."""
     beacons = [
         one.replace('"GET ', '"POST ')
-        for n in range(30)
-        for one in visits(f"192.0.2.{n}", ["/collect/x"] * 200, every=9, referrer="http://e.org/topic/1", status=404)
+        for n in range(4)
+        for one in visits(f"192.0.2.{n}", ["/collect/x"] * 4500, every=9, referrer="http://e.org/topic/1", status=405)
     ]
-    found, _, _ = judged(tmp_path / "log", [quiet, *beacons])
+    quiet, _, _ = judged(tmp_path / "quiet", site_log(crawlers=0, people=4))
+    found, _, _ = judged(tmp_path / "log", [site_log(crawlers=0, people=4), *beacons])
     assert {one["label"] for one in found.values()} == {"person"}
+    manner = [
+        [e["code"] for e in one["evidence"] if e["detector"] == "manner"] for one in (*quiet.values(), *found.values())
+    ]
+    assert manner == [[]] * 8
 
 
 def test_a_person_who_is_too_fast_is_a_contradiction(tmp_path):

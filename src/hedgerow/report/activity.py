@@ -51,7 +51,7 @@ PACE, WILD_PACE = 5, 60
 """Page visits in each minute with any request: more than a person reads; more than many people behind an address."""
 
 MANY_REQUESTS = 1000
-"""Requests on one day, hardly any of them for the parts of a page."""
+"""Requests on one day, hardly any of them for the parts of a page or by its scripts."""
 
 BURST = 60
 """Page visits within a minute."""
@@ -117,7 +117,7 @@ class Activity:
         self.total: Ints = requests
         pages, minutes = figures["close_pages"], np.maximum(figures["minutes"], 1)
         many = pages >= MANY_PAGES
-        bulk = (figures["busiest"] >= MANY_REQUESTS) & (figures["assets"] <= _FEW_PAGES * requests)
+        bulk = (figures["busiest"] >= MANY_REQUESTS) & (figures["asked"] >= (1 - _FEW_PAGES) * requests)
         self.fast: Flags = (many & (pages >= PACE * minutes)) | bulk | (figures["peak_2"] >= BURST)
         self.wild: Flags = many & (pages >= WILD_PACE * minutes)
         steps, most = figures["rising"] + figures["falling"], np.maximum(figures["rising"], figures["falling"])
