@@ -9,7 +9,7 @@ three are abuse. The others are programs if there is much of it. All limits are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ page that asks for it, and behind it another. Who works on a site sends somethin
 _BUSY = {CALLS: 50, FILES: 20, FEEDS: 3, HEADS: 5}
 """The requests from which on a kind that people may have, too, is a program's."""
 
+_LOOPBACK = np.uint64(127)
 _FEW_PAGES = 0.1
 _PROGRAM = 0.95
 _PERSON = 0.05
@@ -173,26 +174,36 @@ class ActivityOpinion:
         return Findings(np.concatenate([with_kind, fast]), kind, weight, texts)
 
 
-def own_sources(addresses: Sequence[str], hosts: Sequence[str], agents: Sequence[str] | None) -> tuple[Flags, Flags]:
+def own_addresses(sources: NDArray[np.uint64], other: Sequence[str], hosts: Sequence[str]) -> Flags:
     """
-    Return which sources are the site itself by their address, and which by their user agent, which anybody may send.
+    Return which sources have an address of the site or of this machine.
 
-    *agents* are the user agents of the sources, None if they are hidden; "" for those that claim to be a known bot.
+    *sources* are numbers: IPv4 addresses, then others, which have the addresses *other*. *hosts* are the site's own.
     """
-    own = {host.removeprefix("www.").partition(":")[0] for host in hosts}
-    by_address = np.array([address in own or _is_local(address) for address in addresses], np.bool_)
-    by_agent = np.zeros(len(addresses), np.bool_)
-    names = [host for host in own if "." in host and not host.replace(".", "").isdigit()]
-    if agents is not None and names:
-        naming = {agent: any(name in agent.lower() for name in names) for agent in set(agents)}
-        by_agent = np.array([naming[agent] for agent in agents], np.bool_)
-    return by_address, by_agent
+    own = {host.partition(":")[0] for host in hosts}
+    plain = len(sources) - len(other)
+    found = np.zeros(len(sources), np.bool_)
+    numbers = [int(address) for host in own if (address := _ipv4(host)) is not None]
+    found[:plain] = (sources[:plain] >> np.uint64(24) == _LOOPBACK) | np.isin(sources[:plain], [0, *numbers])
+    found[plain:] = [address in own or _is_local(address) for address in other]
+    return found
+
+
+def named_hosts(hosts: Sequence[str]) -> list[str]:
+    """Return the names of the site's own *hosts* as a user agent may have them."""
+    names = {host.removeprefix("www.").partition(":")[0] for host in hosts}
+    return sorted(name for name in names if "." in name and _ipv4(name) is None)
+
+
+def _ipv4(text: str) -> IPv4Address | None:
+    try:
+        return IPv4Address(text)
+    except ValueError:
+        return None
 
 
 def _is_local(address: str) -> bool:
-    """Return whether *address* is of this machine. Quick for nearly all that are not."""
-    if not address.startswith(("127.", "::", "0.", "fe80:", "localhost")):
-        return False
+    """Return whether *address* is of this machine."""
     try:
         parsed = ip_address(address.partition("/")[0].partition("%")[0])
     except ValueError:

@@ -122,7 +122,11 @@ def settle(
     declared: NDArray[np.int8] | None,
     own: tuple[Flags, Flags],
 ) -> None:
-    """Set the labels, activities and reasons of all sources. *own*: see `activity.own_sources`."""
+    """
+    Set the labels, activities and reasons of all sources.
+
+    *own*: which sources are the site itself, by their address and by their user agent.
+    """
     label, kind, pages = labels.label, activity.kind, figures["pages"]
     labels.activity, labels.grounds = kind, grounds
     undeclared = np.ones(len(label), np.bool_) if declared is None else declared == NOTHING

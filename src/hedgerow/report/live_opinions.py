@@ -10,7 +10,7 @@ little of a request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _ENOUGH = 1.0
 _MAX_LOOKUPS = 50
-_LONGEST_WORD = 40
 _PROVEN = {"verified": VERIFIED, "false": FALSE}
 
 
@@ -79,19 +78,28 @@ class DeclaredBots:
         """The known bot that a source says it is, or ""."""
         return self._bots[source].name if source in self._bots else ""
 
-    def identities(self) -> list[str]:
-        """What each source says it is: a known bot, or the first word of a program's user agent; "" for others."""
-        words = [text.split("/", 1)[0].split(" ", 1)[0][:_LONGEST_WORD] for text in self._texts]
-        said = self.state != NOTHING
-        found = [words[agent] if says else "" for agent, says in zip(self.agents.tolist(), said.tolist(), strict=True)]
+    def identities(self) -> NDArray[np.int64]:
+        """
+        Return a number for what each source says it is: a known bot, or a program, by the first word of its user agent.
+
+        0 for those that declare nothing.
+        """
+        numbers: dict[str, int] = {}
+        words = [text.split("/", 1)[0].split(" ", 1)[0] for text in self._texts]
+        each = np.array([numbers.setdefault(word, len(numbers) + 1) for word in words], np.int64)
+        found = np.where(self.state != NOTHING, each[self.agents], 0)
         for place, bot in self._bots.items():
-            found[place] = bot.name
+            found[place] = numbers.setdefault(bot.name, len(numbers) + 1)
         return found
 
-    @property
-    def claimants(self) -> Iterable[int]:
-        """The sources that say they are a known bot."""
-        return self._bots.keys()
+    def naming(self, names: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which sources have a user agent that contains one of *names*, but for those that name a known bot."""
+        found = np.zeros(len(self._texts), np.bool_)
+        for k in np.unique(self.agents).tolist():
+            found[k] = any(name in self._texts[k].lower() for name in names)
+        naming = found[self.agents]
+        naming[list(self._bots)] = False
+        return naming
 
     def may_be_welcome(self, source: int) -> bool:
         """Whether a source says it is a bot that is welcome once verified, and has not been caught lying."""

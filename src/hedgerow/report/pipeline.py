@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.rate_limit import RateLimit
-from hedgerow.report.activity import OWN, Activity, ActivityOpinion, own_sources
+from hedgerow.report.activity import OWN, Activity, ActivityOpinion, named_hosts, own_addresses
 from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
@@ -37,6 +37,7 @@ from hedgerow.report.source_labels import (
     SourceLabels,
     residual_traffic,
 )
+from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.tables.topics import BROWSER, TOPIC_SHIFT
 from hedgerow.report.tables.url_features import ROBOTS
@@ -157,13 +158,12 @@ def _by_figures(
 
 
 def _own(tables: Tables, declared: DeclaredBots | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which sources are the site itself, by their address and by their user agent."""
-    agents = None
-    if declared is not None:
-        agents = declared.agents_of(np.arange(len(tables.figures.sources)))
-        for place in declared.claimants:
-            agents[place] = ""
-    return own_sources(tables.addresses, tables.hosts, agents)
+    """Return which sources are the site itself, by their address and by their user agent, which anybody may send."""
+    sources = tables.figures.sources
+    others = tables.addresses[int(np.searchsorted(sources, OTHER_CLIENT)) :]
+    by_address = own_addresses(sources, others, tables.hosts)
+    names = named_hosts(tables.hosts)
+    return by_address, np.zeros_like(by_address) if declared is None else declared.naming(names)
 
 
 def _resolved(tables: Tables, bots: Bots, options: Options) -> int:

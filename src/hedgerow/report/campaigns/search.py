@@ -41,14 +41,15 @@ def find(
     *,
     limits: similarity.SimilarityLimits | None = None,
     doubtful: NDArray[np.bool_] | None = None,
-    declared: Sequence[str] | None = None,
+    declared: NDArray[np.int64] | None = None,
 ) -> list[SimilarGroups]:
     """
     Return the campaigns of a log, largest first.
 
     *names* are the sources and *people* marks those that are people. *requests* are some hundred of each other source.
     *agents* are the user agents, None to hide them. *doubtful* marks people who only look like people and count as
-    crawlers among crawlers. *declared* is the bot that each source says it is, or "": no campaign has two of them.
+    crawlers among crawlers. *declared* is a number for what each source says it is (0: nothing): no campaign has two of
+    them.
     """
     timed = _timed(requests, len(names))
     # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
@@ -74,15 +75,16 @@ def _timed(requests: Requests, size: int) -> NDArray[np.bool_]:
     return np.asarray((2 * np.bincount(requests.sources[near], minlength=size) > total) & (total > 0), np.bool_)
 
 
-def _by_declaration(one: SimilarGroups, declared: Sequence[str]) -> Iterator[SimilarGroups]:
-    """Yield *one* divided by the bots that its members say they are. Others stay with the most frequent bot."""
-    bots = Counter(declared[member] for member in one.members if declared[member])
+def _by_declaration(one: SimilarGroups, declared: NDArray[np.int64]) -> Iterator[SimilarGroups]:
+    """Yield *one* divided by what its members say they are. Others stay with the most frequent of these."""
+    said = declared[list(one.members)].tolist()
+    bots = Counter(filter(None, said))
     if len(bots) < 2:  # noqa: PLR2004 - nothing to divide
         yield one
         return
     for turn, (bot, _) in enumerate(sorted(bots.items(), key=lambda item: (-item[1], item[0]))):
-        own = {bot} if turn else {bot, ""}
-        members = tuple(member for member in one.members if declared[member] in own)
+        own = {bot} if turn else {bot, 0}
+        members = tuple(member for member, number in zip(one.members, said, strict=True) if number in own)
         if len(members) >= _FEWEST:
             shifts = tuple(shift for shift in one.shifts if shift[0] in members)
             text = f"{len(members):,} {one.text.partition(' ')[2]}"
