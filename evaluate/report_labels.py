@@ -161,8 +161,8 @@ def iliou_table() -> str:
     truth, visits = real.iliou_visits()
     for beacons in (True, False):
         lines = [
-            f'{v.address} - - [{_time(v.at)}] "{v.method} {v.target} HTTP/1.1" {v.status or 200} 1 "{v.referrer or "-"}" '
-            f'"{v.user_agent}"\n'
+            f'{v.address} - - [{_time(v.at)}] "{v.method} {v.target} HTTP/1.1" {v.status or 200} 1 '
+            f'"{v.referrer or "-"}" "{v.user_agent}"\n'
             for v in visits
             if beacons or "/storage/" not in v.target
         ]

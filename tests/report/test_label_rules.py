@@ -119,6 +119,19 @@ def test_a_person_who_is_too_fast_is_a_contradiction(tmp_path):
     assert any(e["code"] == "activity-pace" for e in found["203.0.113.9"]["evidence"])
 
 
+def test_a_class_behind_one_address_is_no_crawler(tmp_path):
+    """Fifty people with one user agent read the same twenty pages, nearly two a second."""
+    lines = [site_log()]
+    for n in range(1500):
+        at, target = START + n * 0.6, f"/topic/{n * 7 % 20}"
+        lines.append(line("203.0.113.9", at, target, referrer="http://e.org/"))
+        lines += [line("203.0.113.9", at, f"/i/{k}.png", referrer=f"http://e.org{target}") for k in range(3)]
+    found, listed, _ = judged(tmp_path / "log", lines)
+    assert (found["203.0.113.9"]["label"], found["203.0.113.9"]["kind"]) == ("unknown", "contradiction")
+    assert found["203.0.113.9"]["reason"] == "It browses like a person, but faster than one."
+    assert "203.0.113.9" not in listed
+
+
 ABUSE = [
     (posts("203.0.113.5", "/xmlrpc.php", 300, status=403, every=30), "log-in attempts"),
     (posts("203.0.113.5", "/wp-login.php", 200, every=30), "log-in attempts"),

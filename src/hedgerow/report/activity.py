@@ -49,7 +49,10 @@ _PERSON = 0.05
 
 MANY_PAGES = 500
 PACE, WILD_PACE = 5, 60
-"""Page visits in each minute with any request: more than a person reads; more than many people behind an address."""
+"""
+Page visits in each minute with any request: more than a person reads; more than many people behind an address do, if
+most pages are different ones.
+"""
 
 MANY_REQUESTS = 1000
 """Requests on one day, hardly any of them for the parts of a page or by its scripts."""
@@ -120,7 +123,8 @@ class Activity:
         many = pages >= MANY_PAGES
         bulk = (figures["busiest"] >= MANY_REQUESTS) & (figures["asked"] >= (1 - _FEW_PAGES) * requests)
         self.fast: Flags = (many & (pages >= PACE * minutes)) | bulk | (figures["peak_2"] >= BURST)
-        self.wild: Flags = many & (pages >= WILD_PACE * minutes)
+        # Many people behind an address read the same pages.
+        self.wild: Flags = many & (pages >= WILD_PACE * minutes) & (2 * figures["different"] >= pages)
         steps, most = figures["rising"] + figures["falling"], np.maximum(figures["rising"], figures["falling"])
         self.ordered: Flags = (steps >= LEAST_ORDERED) & (10 * most >= 9 * steps)
         self._pages, self._minutes, self._busiest = pages, minutes, figures["busiest"]
