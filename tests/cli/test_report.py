@@ -162,3 +162,27 @@ def test_unknown_engines_are_refused(log, wrong):
     result = run(str(log), *wrong)
     assert isinstance(result.exception, SettingsError)
     assert wrong[0] in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "nothing to read, there is no line in it"),
+        (b"Hello, this is no log.\nNor is this.\n", "cannot read any of its 2 lines; the first is 'Hello, this"),
+        (b'{"level": "info"}\n', "[logs] fields"),
+        (b"\x7fELF\x02\x01\x01\x00\x00", "cannot read its only line"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_an_error_in_one_line(tmp_path, content, said, monkeypatch, capsys):
+    path = tmp_path / "some.log"
+    path.write_bytes(content)
+    monkeypatch.setattr(sys, "argv", ["hedgerow", "report", str(path), "--html", str(tmp_path / "r.html")])
+    with pytest.raises(SystemExit) as end:
+        main()
+    output = capsys.readouterr()
+    assert end.value.code == 1
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert said in output.err
+    assert str(path) in output.err
+    assert not (tmp_path / "r.html").exists()

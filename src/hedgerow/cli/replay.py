@@ -93,6 +93,8 @@ def run(
     if json_path != STANDARD_OUTPUT:
         output = console()
         _print_summary(output, result, reader.counts)
+        if not reader.is_ledger:
+            _print_limits_of_logs(output, propose=propose)
         _print_stopped(output, result, top)
         if watch is not None:
             _print_watch(output, result, settings, top, host=host)
@@ -139,6 +141,17 @@ def _print_summary(output: Console, result: Replay, counts: ReadCounts) -> None:
     )
     if result.beyond:
         output.print(f"{result.beyond:,} requests came from further visitors that are not in the table")
+
+
+def _print_limits_of_logs(output: Console, *, propose: bool) -> None:
+    """Say what an access log cannot show, so that nobody takes the result for that of a running Hedgerow."""
+    output.print(
+        "An access log cannot show marked links, traps, clearances or headers: a running Hedgerow stops more than this "
+        "replay does.",
+        soft_wrap=True,
+    )
+    if not propose:
+        output.print("--propose computes rate limits that fit this log.", soft_wrap=True)
 
 
 def _print_stopped(output: Console, result: Replay, top: int) -> None:

@@ -32,7 +32,7 @@ from hedgerow.lists.exporter import TARGETS, Target, write
 from hedgerow.lists.times import parse_duration
 from hedgerow.logs.dialect import Dialect, SourceKey
 from hedgerow.logs.formats import readable
-from hedgerow.logs.reader import STANDARD_INPUT
+from hedgerow.logs.reader import STANDARD_INPUT, ReadCounts
 from hedgerow.request.bots import BotProofs
 from hedgerow.settings import load_settings
 from hedgerow.settings.checks import split_listen
@@ -52,6 +52,7 @@ THIS_MACHINE = "local[2]"
 MASTERS = ("spark://", "local", "yarn", "k8s://")
 _GIGABYTE = 1_000_000_000
 _SHARE_OF_TABLES = 0.6
+_LONGEST_SAMPLE = 80
 
 
 def run(
@@ -156,6 +157,7 @@ def run(
             ) as tables,
         ):
             raise_if_interrupted()
+            _check_read(logs, tables.read_counts)
             read = time.perf_counter() - started
             report = make(tables, build_bots(settings, proofs), options)
             report.timing = {"read": read} | report.timing
@@ -175,6 +177,20 @@ def run(
     if timing and print_summary:
         stages = ", ".join(f"{name} {part:,.1f}" for name, part in report.timing.items())
         output.print(f"{elapsed:,.1f} s ({stages}), {report.read_counts.lines / elapsed:,.0f} lines/s")
+
+
+def _check_read(logs: list[str], counts: ReadCounts) -> None:
+    """Raise LogError if nothing could be read, with what was seen and what to do."""
+    if counts.parsed:
+        return
+    from hedgerow.report.result import advice_on
+
+    names = ", ".join(map(readable, logs))
+    if not counts.lines:
+        raise LogError(f"{names}: nothing to read, there is no line in it; name a log that has requests")
+    first = f"{counts.samples[0][:_LONGEST_SAMPLE]!r}" if counts.samples[0] else "empty"
+    many = "its only line" if counts.lines == 1 else f"any of its {counts.lines:,} lines"
+    raise LogError(f"{names}: cannot read {many}; the first is {first}. {advice_on(counts)}")
 
 
 def _show_messages() -> None:

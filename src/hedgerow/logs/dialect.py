@@ -10,13 +10,23 @@ from typing import Literal, get_args
 import msgspec
 
 from hedgerow.errors import LogError
-from hedgerow.logs.fields import NAMES, SESSION_COOKIES, FieldNames, FieldParser, W3c, alb_extract, is_w3c, json_extract
+from hedgerow.logs.fields import (
+    NAMES,
+    SESSION_COOKIES,
+    FieldNames,
+    FieldParser,
+    W3c,
+    alb_extract,
+    haproxy_extract,
+    is_w3c,
+    json_extract,
+)
 from hedgerow.logs.formats import UNKNOWN, Format, LineParser, detect_plain_format
 from hedgerow.logs.patterns import Extract, is_pattern, pattern_extract
 from hedgerow.request.bots import BotVerifier
 
 PLAIN_FORMATS = ("common", "combined", "vhost-common", "vhost-combined")
-FORMAT_NAMES = (*PLAIN_FORMATS, "json", "alb", "w3c")
+FORMAT_NAMES = (*PLAIN_FORMATS, "json", "alb", "w3c", "haproxy")
 _MAX_LINES = 50
 
 SourceKey = Literal["visitor", "address", "prefix", "network", "account", "session"]
@@ -94,6 +104,7 @@ def detect_format(lines: Sequence[bytes], dialect: Dialect = DEFAULT_DIALECT) ->
     for line in tried:
         matches["json"] += line.lstrip()[:1] == b"{" and json_extract(names, line) is not None
         matches["alb"] += alb_extract(line) is not None
+        matches["haproxy"] += haproxy_extract(line) is not None
     best, count = matches.most_common(1)[0] if matches else ("", 0)
     return _format(best, lines, dialect) if 2 * count >= len(tried) > 0 else UNKNOWN
 
@@ -116,6 +127,8 @@ def parser(form: Format, dialect: Dialect = DEFAULT_DIALECT, bot_verifier: BotVe
         extract = partial(json_extract, dialect.names())
     elif form.name == "alb":
         extract = alb_extract
+    elif form.name == "haproxy":
+        extract = haproxy_extract
     elif form.name == "pattern":
         extract = dialect.extract()
     else:

@@ -23,7 +23,16 @@ from hedgerow.core.address import prefix_of
 from hedgerow.core.request_kind import kind_of, origin_of_referrer
 from hedgerow.core.visit import Kind, Origin, Visit
 from hedgerow.errors import LogError
-from hedgerow.logs.formats import NO_BOT, OLD_HTTP, PARTIAL_CONTENT, UNAUTHORIZED, address_of, seconds_of, split_request
+from hedgerow.logs.formats import (
+    NO_BOT,
+    OLD_HTTP,
+    PARTIAL_CONTENT,
+    UNAUTHORIZED,
+    address_of,
+    is_client,
+    seconds_of,
+    split_request,
+)
 from hedgerow.markers.token import visitor_digest
 from hedgerow.request.account import cookie_value, visitor_of
 from hedgerow.request.bots import BotVerifier
@@ -167,9 +176,9 @@ class FieldParser:
         client = fields.get("address", "").partition(",")[0].strip() or "-"
         logged_session = self._session(fields) if self.sessions else ""
         session = logged_session if self.by_session else ""
-        if at is None or (client == "-" and not session):
-            return None
         address = address_of(client)
+        if at is None or (not is_client(address) and not session):
+            return None
         prefix = prefix_of(address)
         method, target, version = _request(fields)
         host = _text(fields, "host").lower().removesuffix(":443").removesuffix(":80")
@@ -236,6 +245,11 @@ _ALB = re.compile(
     r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?: .*)?\Z',
     re.ASCII,
 )
+_HAPROXY = re.compile(
+    r"(\S+) \[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d(?:\.\d{1,9})?)\] \S+ \S+ [-+\d/]+ (\d{3}|-1) \+?\d+"
+    r' \S+ \S+ \S{4} [+\d/]+ [\d/]+((?: \{[^}]*\}){0,2}) "([^"]*+)"?(?: .*)?\Z',
+    re.ASCII,
+)
 _JSON = msgspec.json.Decoder()
 _W3C_NEEDED = {"c-ip", "time"}
 
@@ -255,6 +269,25 @@ def alb_extract(line: bytes) -> dict[str, str] | None:
         return None
     at, client, status, request, agent = match.groups()
     return {"time": at, "address": client, "status": status, "request": request, "agent": agent}
+
+
+def haproxy_extract(line: bytes) -> dict[str, str] | None:
+    """
+    Return the fields of a line of HAProxy (`option httplog`), whose times have no zone and count as UTC.
+
+    Captured headers have no names: the user agent and the referrer are told by how they begin.
+    """
+    match = _HAPROXY.match(line.rstrip(b"\r").decode("latin-1"))
+    if match is None:
+        return None
+    client, at, status, captured, request = match.groups()
+    fields = {"time": f"{at} +0000", "address": client, "status": status, "request": request}
+    for value in re.split(r"[{}|]", captured):
+        if value.startswith(("http://", "https://")):
+            fields.setdefault("referrer", value)
+        elif "Mozilla/" in value:
+            fields.setdefault("agent", value)
+    return fields
 
 
 class W3c:

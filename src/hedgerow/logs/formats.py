@@ -47,6 +47,12 @@ _UNESCAPED |= {r"\n": "\n", r"\r": "\r", r"\t": "\t", r"\v": "\v", r"\b": "\b", 
 _METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+ ")
 _VERSION = re.compile(r"\S*\Z")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+# The pattern for addresses of IPv6 is a coarse one: the compiled scanner has the same.
+_HOST_NAME = re.compile(
+    r"(?!(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\Z)(?:[\w.\x80-\xff-]*[a-zA-Z_\x80-\xff][\w.\x80-\xff-]*|unix:"
+    r"|[0-9a-fA-F.]*:[0-9a-fA-F.:]*:[0-9a-fA-F.:]*)",
+    re.ASCII,
+)
 DEFAULT_PORT = re.compile(r":(?:80|443)\Z")
 _EPOCH = date(1970, 1, 1).toordinal()
 _NOISE = "\0\xef\xbb\xbf"
@@ -132,6 +138,8 @@ class LineParser:
         if at is None:
             return None
         address, prefix = self._addresses.get(client) or self._address(client)
+        if not address:
+            return None
         if method is None:
             method, target, version = split_request("" if request == "-" else unescape(request))
         referrer = "" if referrer == "-" or not referrer else unescape(referrer)
@@ -159,6 +167,8 @@ class LineParser:
         if len(self._addresses) >= _MAX_CACHED:
             self._addresses.clear()
         address = address_of(text)
+        if not is_client(address):
+            address = ""
         pair = self._addresses[text] = (address, prefix_of(address))
         return pair
 
@@ -178,6 +188,19 @@ def address_of(text: str) -> str:
         bare = text.lstrip(_NOISE).partition(",")[0]
         address = parse_address(bare) or bare or text
     return address
+
+
+@lru_cache(maxsize=1 << 14)
+def is_client(text: str) -> bool:
+    """
+    Return whether *text* can be a client: an address, or a host name, which has a letter.
+
+    A line with something else before it, such as the date of syslog, would otherwise come from a client called Nov.
+
+    >>> is_client("192.0.2.1"), is_client("host.example.org"), is_client("Nov"), is_client("999.0.2.1"), is_client("-")
+    (True, True, False, False, False)
+    """
+    return bool(_HOST_NAME.fullmatch(text)) or parse_address(text) is not None
 
 
 def seconds_of(text: str) -> float | None:

@@ -20,6 +20,7 @@ import math
 import os
 import stat
 import sys
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -37,6 +38,7 @@ from hedgerow.logs.dialect import DEFAULT_DIALECT, Dialect, Parser, detect_forma
 from hedgerow.logs.fields import parquet_rows
 from hedgerow.logs.formats import LEDGER, Format, readable
 from hedgerow.logs.ledger_rows import LEDGER_COLUMNS, visit_of_row
+from hedgerow.logs.wrappers import decoded, detect_utf16, detect_wrapper, unwrapped
 from hedgerow.request.bots import BotVerifier
 
 if sys.version_info >= (3, 14):
@@ -57,7 +59,12 @@ _BYTES_EXAMINED = 1 << 16
 _LINES_EXAMINED = 200
 _PARQUET_MAGIC = b"PAR1"
 _LEDGER_MAGIC = b"SQLite format 3\0"
-_READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+_ZIP_MAGIC = b"PK\x03\x04"
+# A member of a zip archive may be encrypted (RuntimeError) or compressed in a way that is not known.
+_READ_ERRORS = (
+    OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, zipfile.BadZipFile, RuntimeError,
+    NotImplementedError,
+)  # fmt: skip
 
 
 class ReadCounts(msgspec.Struct):
@@ -121,7 +128,7 @@ class LogReader:
     """
     An iterator over the visits of several logs. `counts` has the counts so far.
 
-    Each of *paths* is an access log (plain, gzip, xz, bzip2 or zstandard, detected by its first bytes), a ledger (a
+    Each of *paths* is an access log (plain, gzip, xz, bzip2, zstandard or zip, told by its first bytes), a ledger (a
     file or the URL of PostgreSQL), or "-" for standard input. All are examined first: LogError if one cannot be read at
     all. *bot_verifier* is as in `LineParser`. *dialect* describes the lines.
     """
@@ -198,7 +205,7 @@ class TextSource:
         self._unread: Iterator[bytes] | None = None
         self.is_plain = False
         """True for an uncompressed file that can be read from any offset."""
-        compressed = _first_bytes(file).startswith(tuple(_COMPRESSIONS))
+        compressed = _first_bytes(file).startswith((*_COMPRESSIONS, _ZIP_MAGIC))
         blocks = _blocks(file, self._damage)
         examined: list[bytes] = []
         while sum(map(len, examined)) < _BYTES_EXAMINED and (block := next(blocks, None)) is not None:
@@ -215,7 +222,15 @@ class TextSource:
             file.close()
         else:
             self._unread = _closing(file, chain(examined, blocks))
-        lines = [line for line in b"".join(examined).split(b"\n") if len(line) <= MAX_LINE_BYTES]
+        self._encoding = detect_utf16(b"".join(examined)[:_BYTES_EXAMINED])
+        self.wrapper = ""
+        """What is around each line (`WRAPPERS`), "" for nothing."""
+        first = _whole_lines(self._decoded(iter(examined)))[:_LINES_EXAMINED]
+        # A format that was given may describe the wrapper as well.
+        if not (dialect.form and any(map(parser(detect_format(first, dialect), dialect), first))):
+            self.wrapper = detect_wrapper(first)
+        self.is_plain = self.is_plain and not self._encoding and not self.wrapper
+        lines = _whole_lines(self._decoded(iter(examined)))
         self.format: Format = detect_format(lines[:_LINES_EXAMINED], dialect)
         parse = self.parser()
         times = (visit.at for line in lines if not is_directive(parse, line) and (visit := parse(line)))
@@ -252,7 +267,15 @@ class TextSource:
             counts.damage.append(f"{readable(self.path)}: breaks off after {seen:,} lines: {reason}")
 
     def blocks(self, counts: ReadCounts) -> Iterator[bytes]:
-        """Yield the blocks of the file, and count its bytes in *counts*."""
+        """Yield the text of the file in blocks, without wrappers, and count its bytes in *counts*."""
+        return self._decoded(self._raw_blocks(counts))
+
+    def _decoded(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        if self._encoding:
+            blocks = decoded(blocks, self._encoding)
+        return unwrapped(self.wrapper, _lines(blocks)) if self.wrapper else blocks
+
+    def _raw_blocks(self, counts: ReadCounts) -> Iterator[bytes]:
         if self._unread is not None:
             for block in self._unread:
                 counts.bytes_read += len(block)
@@ -265,6 +288,11 @@ class TextSource:
                 counts.bytes_read += after - before
                 before = after
                 yield block
+
+
+def _whole_lines(blocks: Iterator[bytes]) -> list[bytes]:
+    """Return the lines in *blocks*, but for overlong ones."""
+    return [line for line in b"".join(blocks).split(b"\n") if len(line) <= MAX_LINE_BYTES]
 
 
 def _closing(file: BinaryIO, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -295,6 +323,9 @@ def _blocks(file: BinaryIO, damage: list[str]) -> Iterator[bytes]:
     try:
         magic = _first_bytes(file)
         plain: BinaryIO = file
+        if magic.startswith(_ZIP_MAGIC):
+            yield from _members(file, damage)
+            return
         for start, decompress in _COMPRESSIONS.items():
             if magic.startswith(start):
                 plain = decompress(file)
@@ -303,6 +334,21 @@ def _blocks(file: BinaryIO, damage: list[str]) -> Iterator[bytes]:
             yield block
     except _READ_ERRORS as error:
         damage.append(_reason(error))
+
+
+def _members(file: BinaryIO, damage: list[str]) -> Iterator[bytes]:
+    """Yield the contents of all files in a zip archive, which may be compressed themselves."""
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            if member.is_dir() or member.filename.startswith("__MACOSX/"):
+                continue
+            with archive.open(member) as inside:
+                last = b""
+                for block in _blocks(io.BufferedReader(inside), damage):  # type: ignore[type-var]  # it can be read from
+                    yield block
+                    last = block
+                if not last.endswith(b"\n"):
+                    yield b"\n"
 
 
 _COMPRESSIONS: dict[bytes, Callable[[BinaryIO], Any]] = {

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from hedgerow.lists.model import OWN_AUTHOR, Listing, parse_subject
 from hedgerow.report.result import Report
-from hedgerow.report.source_labels import CRAWLER
 
 SURE = 0.9
 """The score from which on a crawler is listed."""
@@ -15,15 +14,14 @@ _LONGEST_REASON = 200
 
 def listings(report: Report, *, since: float, until: float, sure: float = SURE) -> Iterator[Listing]:
     """
-    Yield an entry for each crawler with a score of at least *sure*, valid from *since* to *until* (0: for ever).
+    Yield an entry for each crawler with a score of at least *sure* and two grounds, valid from *since* to *until* (0:
+    for ever).
 
     A source that is no address, network or account cannot be listed. A bot that is welcome once verified is left out
     unless its claim is known to be false: a claim that nobody checked is not a lie.
     """
-    judgements = report.judgements
-    ranked = report.ranked
-    crawlers = ranked[(judgements.label[ranked] == CRAWLER) & (judgements.score[ranked] >= sure)].tolist()
-    for source in report.sources_at([place for place in crawlers if not report.may_be_welcome(place)]):
+    crawlers = report.listed[report.judgements.score[report.listed] >= sure]
+    for source in report.sources_at(crawlers.tolist()):
         try:
             subject = parse_subject(source.source).text
         except ValueError:

@@ -59,16 +59,17 @@ def measures(figures: Figures, renewed: NDArray[np.float64] | None = None) -> ND
     """
     Return the measure of each heuristic as a column (`NAMES`), nan if unknown.
 
-    The share of errors among requests; among page visits the shares of repeated pages, of visits without referrer or
-    from a listing, and of pages with a query; the share of the most frequent of several user agents; the share of
-    ascending steps among steps in the alphabet. *renewed* is the share of page visits that begin a session.
+    The share of errors among what the visitor itself asked for; among page visits the shares of repeated pages, of
+    visits without referrer or from a listing, and of pages with a query; the share of the most frequent of several user
+    agents; the share of ascending steps among steps in the alphabet. *renewed* is the share of page visits that begin a
+    session.
     """
     pages = figures["pages"].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         rising, falling = figures["rising"], figures["falling"]
         found = np.column_stack(
             [
-                figures["errors"] / figures["requests"],
+                figures["faults"] / np.where(figures["asked"], figures["asked"], np.nan),
                 1 - figures["different"] / np.where(figures["close_pages"], figures["close_pages"], np.nan),
                 (figures["unreferred"] + figures["listed"]) / np.where(pages, pages, np.nan),
                 np.full(len(pages), np.nan) if renewed is None else renewed,
@@ -104,7 +105,7 @@ class Votes:
             yes = np.where(at_most, self.measures <= limits, self.measures >= limits)
         votes = np.where(np.isnan(self.measures), ABSTAINED, yes).astype(np.int8)
         votes[figures["pages"] < thresholds.least_pages, 1:] = ABSTAINED
-        votes[figures["requests"] < thresholds.least_pages, 0] = ABSTAINED
+        votes[figures["asked"] < thresholds.least_pages, 0] = ABSTAINED
         votes[figures["rising"] + figures["falling"] < thresholds.least_pairs, NAMES.index("order")] = ABSTAINED
         if not referrers:
             votes[:, NAMES.index("referrer")] = ABSTAINED
@@ -159,7 +160,7 @@ def _sentence(heuristic: int, share: float) -> str:
 
 
 _SENTENCES = {
-    "errors": "{share} of its requests were answered by an error.",
+    "errors": "{share} of the pages and calls it asked for were answered by an error.",
     "revisits": "Only {share} of its page visits were to a page that it had seen before.",
     "referrer": "{share} of its page visits came from nowhere, or from a listing.",
     "cookies": "{share} of its page visits began a new session.",
@@ -169,7 +170,7 @@ _SENTENCES = {
 }
 
 _WORDS = {
-    "errors": "At least {limit} of its requests are answered by an error.",
+    "errors": "At least {limit} of the pages and calls it asks for are answered by an error.",
     "revisits": "At most {limit} of its page visits are to a page that it has seen before.",
     "referrer": "At least {limit} of its page visits come from nowhere, or from a listing.",
     "cookies": "At least {limit} of its page visits begin a new session, on a site where others keep theirs.",
@@ -184,10 +185,10 @@ BROWSING_FIGURES = (
     "brought",
 )  # fmt: skip
 """
-Assets for each page (logarithm); shares of page visits without a referrer and from a page of the site; shares of
-requests for headers only, answered by an error, that are calls, in HTTP/1.0; requests for robots.txt for each page, at
-most one (people look at it, too, but once); page visits on a day with any, and the most in a minute (logarithms);
-assets for each page that say which page of the site they are for (logarithm).
+Assets for each page (logarithm); shares of page visits without a referrer and from a page of the site; the share of
+requests for headers only; of what the visitor itself asked for, the shares of errors and calls; the share of HTTP/1.0;
+requests for robots.txt for each page, at most one (people look at it, too, but once); page visits on a day with any,
+and the most in a minute (logarithms); assets for each page that say which page of the site they are for (logarithm).
 """
 LEAST_PAGES = 5
 LACKING = {"": (), "assets": ("assets", "brought"), "referrers": ("unreferred", "own", "brought")}
@@ -231,7 +232,7 @@ class Steps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def figures_of(figures: Figures) -> NDArray[np.float64]:
-    pages, requests = np.maximum(figures["pages"], 1), np.maximum(figures["requests"], 1)
+    pages, requests, asked = (np.maximum(figures[name], 1) for name in ("pages", "requests", "asked"))
     return np.column_stack(
         [
             np.log1p(figures["assets"] / pages),
@@ -239,8 +240,8 @@ def figures_of(figures: Figures) -> NDArray[np.float64]:
             figures["own"] / pages,
             figures["heads"] / requests,
             np.minimum(figures["robots"] / pages, 1.0),
-            figures["errors"] / requests,
-            figures["calls"] / requests,
+            figures["faults"] / asked,
+            np.maximum(figures["asked"] - figures["pages"], 0) / asked,
             figures["old_http"] / requests,
             np.log1p(figures["close_pages"] / np.maximum(figures["days"], 1)),
             np.log1p(figures["peak_2"]),
@@ -254,12 +255,15 @@ def lacking(figures: Figures, *, referrers: bool) -> str | None:
     Return what a log lacks, as a key of `LACKING`, or None if it lacks everything. *referrers*: its lines have them.
 
     If there are no assets but visitors follow links, the assets are on another host. If nobody follows links either,
-    there is nobody who would load assets.
+    there may be nobody who would load assets, or a site that lets browsers send no referrers: nothing can be said.
     """
-    assets = figures["assets"].sum() >= _HARDLY_ANY * figures["requests"].sum()
+    # Calls and beacons may be any number; they say nothing about the share of assets.
+    assets = figures["assets"].sum() >= _HARDLY_ANY * (figures["assets"] + figures["pages"]).sum()
     if not referrers:
         return "referrers" if assets else None
-    return "" if assets or figures["own"].sum() < _HARDLY_ANY * figures["pages"].sum() else "assets"
+    if assets:
+        return ""
+    return "assets" if figures["own"].sum() >= _HARDLY_ANY * figures["pages"].sum() else None
 
 
 class BrowsingOpinion:
@@ -308,8 +312,8 @@ _BROWSING_SENTENCES = {
     "unreferred": "{share} of its page visits say nothing of where they come from.",
     "own": "{share} of its page visits come from a page of the site.",
     "heads": "{share} of its requests want headers only.",
-    "errors": "{share} of its requests were answered by an error.",
-    "calls": "{share} of its requests are no pages and no parts of pages.",
+    "errors": "{share} of the pages and calls it asked for were answered by an error.",
+    "calls": "{share} of what it asked for are no pages.",
     "old_http": "{share} of its requests are in HTTP/1.0.",
     "pages_a_day": "It asked for {number:.0f} pages on a day.",
     "brought": "It brought {number:.1f} images, styles and scripts along with each page that name the page.",

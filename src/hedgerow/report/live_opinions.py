@@ -10,7 +10,7 @@ little of a request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,6 +78,29 @@ class DeclaredBots:
         """The known bot that a source says it is, or ""."""
         return self._bots[source].name if source in self._bots else ""
 
+    def identities(self) -> NDArray[np.int64]:
+        """
+        Return a number for what each source says it is: a known bot, or a program, by the first word of its user agent.
+
+        0 for those that declare nothing.
+        """
+        numbers: dict[str, int] = {}
+        words = [text.split("/", 1)[0].split(" ", 1)[0] for text in self._texts]
+        each = np.array([numbers.setdefault(word, len(numbers) + 1) for word in words], np.int64)
+        found = np.where(self.state != NOTHING, each[self.agents], 0)
+        for place, bot in self._bots.items():
+            found[place] = numbers.setdefault(bot.name, len(numbers) + 1)
+        return found
+
+    def naming(self, names: Sequence[str]) -> NDArray[np.bool_]:
+        """Return which sources have a user agent that contains one of *names*, but for those that name a known bot."""
+        found = np.zeros(len(self._texts), np.bool_)
+        for k in np.unique(self.agents).tolist():
+            found[k] = any(name in self._texts[k].lower() for name in names)
+        naming = found[self.agents]
+        naming[list(self._bots)] = False
+        return naming
+
     def may_be_welcome(self, source: int) -> bool:
         """Whether a source says it is a bot that is welcome once verified, and has not been caught lying."""
         bot = self._bots.get(source)
@@ -128,6 +151,11 @@ class DetectorOpinion:
         sure = [SUREST if sum(e.weight for e in evidence) >= _ENOUGH else np.nan for evidence in self._judged]
         self.probability: NDArray[np.float64] = np.array(sure, np.float64)[kinds]
         self.speaks: NDArray[np.bool_] = np.array([bool(evidence) for evidence in self._judged], np.bool_)[kinds]
+
+    def says(self, codes: Collection[str]) -> NDArray[np.bool_]:
+        """Return about which sources it says one of *codes*."""
+        saying = [any(e.code in codes for e in evidence) for evidence in self._judged]
+        return np.array(saying, np.bool_)[self._kinds]
 
     def evidence(self, some: NDArray[np.int64]) -> Findings:
         judged = [self._judged[kind] for kind in self._kinds[some].tolist()]

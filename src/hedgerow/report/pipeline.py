@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hedgerow.core.rate_limit import RateLimit
-from hedgerow.report.campaigns.group_links import ROBOTS, Requests
+from hedgerow.report.activity import OWN, Activity, ActivityOpinion, named_hosts, own_addresses
+from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
+from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, settle
 from hedgerow.report.live_opinions import DeclarationOpinion, DeclaredBots, detector_opinions
 from hedgerow.report.model_opinions import PathOpinion, ShapeOpinion, WindowOpinion
 from hedgerow.report.rate_limit_proposal import Proposal
@@ -27,6 +29,7 @@ from hedgerow.report.shape.classifiers import load as load_shape
 from hedgerow.report.source_labels import (
     CRAWLER,
     GOOD_BOT,
+    LEAST_PAGES,
     NOTHING,
     PERSON,
     UNKNOWN,
@@ -34,7 +37,10 @@ from hedgerow.report.source_labels import (
     SourceLabels,
     residual_traffic,
 )
+from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.source_tables import Tables
+from hedgerow.report.tables.topics import BROWSER, TOPIC_SHIFT
+from hedgerow.report.tables.url_features import ROBOTS
 from hedgerow.request.bots import BotProofs, Bots, NameLookup
 from hedgerow.settings.load import Settings
 from hedgerow.watch.models.bundle import load as load_bundle
@@ -43,7 +49,7 @@ from hedgerow.watch.models.bundle import load_window
 if TYPE_CHECKING:
     from hedgerow.web.lookups.dns import Resolver
 
-OPINIONS = ("heuristics", "manner", "path", "shape", "declared", "window")
+OPINIONS = ("heuristics", "manner", "path", "shape", "declared", "window", "activity")
 """Those of the report itself; the opinions of detectors come after the first two. Always added in the same order."""
 
 
@@ -92,23 +98,34 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
         with watch("shapes"):
             shapes = ShapeOpinion(tables, load_shape(options.shape))
         votes, declared, opinions = of_figures.result()
+        activity = Activity(tables.figures)
     with watch("judging"):
         opinions["shape"] = shapes
+        opinions["activity"] = ActivityOpinion(activity)
         own = [name for name in OPINIONS if name in opinions]
         of_detectors = [name for name in opinions if name not in OPINIONS]
         in_turn = {name: opinions[name] for name in (*own[:2], *of_detectors, *own[2:])}
-        judgements = SourceLabels(
-            tables.figures["pages"], in_turn, None if declared is None else declared.state, trust=model.trust
+        shared = in_turn["campaign"] = CampaignOpinion(len(tables.figures.sources))
+        state = None if declared is None else declared.state
+        judgements = SourceLabels(tables.figures["pages"], in_turn, state, trust=model.trust)
+        grounds = grounds_of(tables.figures, in_turn, votes, activity, state)
+        settle(judgements, tables.figures, activity, grounds, state, _own(tables, declared))
+    with watch("campaigns"):
+        found = campaigns(tables, judgements, shapes, declared)
+        inherit(
+            judgements,
+            [(one.id, one.kind, np.array(members)) for one, members in found],
+            shared,
+            in_turn["manner"].probability,
         )
-        crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
+    crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
         tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent
     )  # fmt: skip
+    report.join([one for one, _ in found])
     with watch("containment"):
         report.containment = contain(tables, judgements)
         report.density = rate_limits(tables, judgements, declared)
-    with watch("campaigns"):
-        report.join(campaigns(tables, judgements, shapes, declared))
     report.timing |= watch.seconds
     return report
 
@@ -138,6 +155,15 @@ def _by_figures(
     with watch("windows"):
         opinions["window"] = WindowOpinion(tables, load_window(options.window), declared)
     return votes, declared, opinions
+
+
+def _own(tables: Tables, declared: DeclaredBots | None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which sources are the site itself, by their address and by their user agent, which anybody may send."""
+    sources = tables.figures.sources
+    others = tables.addresses[int(np.searchsorted(sources, OTHER_CLIENT)) :]
+    by_address = own_addresses(sources, others, tables.hosts)
+    names = named_hosts(tables.hosts)
+    return by_address, np.zeros_like(by_address) if declared is None else declared.naming(names)
 
 
 def _resolved(tables: Tables, bots: Bots, options: Options) -> int:
@@ -251,68 +277,70 @@ def rate_limits(tables: Tables, judgements: SourceLabels, declared: DeclaredBots
 MOST_SOURCES = 20_000
 """Sources whose single requests are looked at: those with the most."""
 
-_EVEN = 0.5
-_LEAST_BROUGHT = 3
 _FIRST = 200
 """Pages and calls of each that are looked at."""
 
 
 def campaigns(
     tables: Tables, judgements: SourceLabels, shapes: ShapeOpinion, declared: DeclaredBots | None
-) -> list[CampaignResult]:
+) -> list[tuple[CampaignResult, tuple[int, ...]]]:
     """
-    Return the campaigns, largest first.
+    Return the campaigns, largest first, with the places of their members.
 
-    Most people visit a page or two and stay unknown. A source that loads a page's images and styles, as a browser does,
-    or nothing else, counts as a person here; otherwise all users of the newest browser would be a campaign. Among the
-    addresses of a crawler it belongs to the crawler: some load a whole page now and then.
+    A source of a page or two that loads images and styles as a browser does counts as a person; otherwise all users of
+    the newest browser would be a campaign. Among the addresses of a crawler it belongs to the crawler: some load a
+    whole page now and then.
     """
     label = judgements.label
     figures = tables.figures
-    least = np.where(figures["own"] + figures["foreign"] > 0, 1, _LEAST_BROUGHT)
-    browses = (judgements.score < _EVEN) & (figures["brought"] >= least)
-    like_one = np.where(figures["pages"] > 0, browses, figures["assets"] > 0)
-    doubtful = (label == UNKNOWN) & like_one
-    people = (label == PERSON) | doubtful
+    doubtful = (label == UNKNOWN) & (figures["pages"] == 0) & (figures["assets"] > 0)
+    doubtful |= (label == PERSON) & (figures["pages"] < LEAST_PAGES)
+    people = (label == PERSON) | doubtful | (judgements.activity == OWN)
     chosen = np.flatnonzero(~people)
     chosen = np.sort(chosen[np.lexsort((chosen, -tables.requests[chosen]))[:MOST_SOURCES]])
     rows = tables.store.first_pages(tables.figures.sources[chosen], _FIRST)
-    pages, robots = _numbered(rows["page"].astype(np.uint64), tables.builder.key.digest(ROBOTS.encode()))
+    # All crawlers ask for robots.txt and all browsers for icons, whether they are there or not.
+    flags = rows["flags"].astype(np.int64)
+    telling = (flags & ROBOTS == 0) & (flags >> TOPIC_SHIFT != BROWSER)
+    rows = {name: column[telling] for name, column in rows.items()}
     requests = Requests(
         tables.places(rows["source"]),
         rows["t"] / 1e6,
-        pages,
+        _numbered(rows["page"].astype(np.uint64)),
         rows["shape"].astype(np.int64),
         rows["status"].astype(np.int64),
-        robots,
     )
     names = tables.sources
     agents = None if declared is None else declared.agents_of(np.arange(len(names)))
     limits = SimilarityLimits(k=shapes.similarity)
+    bots = None if declared is None else declared.identities()
     found = find(
-        tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful
-    )
+        tables.addresses, people, shapes.counts, shapes.plan, requests, agents, limits=limits, doubtful=doubtful,
+        declared=bots,
+    )  # fmt: skip
     return [
-        CampaignResult(
-            f"c{number}",
-            one.kind,
-            [names[k] for k in one.members],
-            round(float(one.similarity), 4),
-            one.text,
-            {names[k]: later for k, later in one.shifts},
+        (
+            CampaignResult(
+                f"c{number}",
+                one.kind,
+                [names[k] for k in one.members],
+                round(float(one.similarity), 4),
+                one.text,
+                {names[k]: later for k, later in one.shifts},
+            ),
+            one.members,
         )
         for number, one in enumerate(found, 1)
     ]
 
 
-def _numbered(pages: NDArray[np.uint64], robots: int) -> tuple[NDArray[np.int64], int | None]:
+def _numbered(pages: NDArray[np.uint64]) -> NDArray[np.int64]:
     """
-    Replace the digests *pages* by numbers in the order of their first appearance; also return the number of *robots*.
+    Replace the digests *pages* by numbers in the order of their first appearance.
 
     Digests differ in every run, and the result must not depend on their order.
     """
     different, first, which = np.unique(pages, return_index=True, return_inverse=True)
     numbers = np.empty(len(different), np.int64)
     numbers[np.argsort(first)] = np.arange(len(different))
-    found = np.flatnonzero(different == np.uint64(robots))
-    return numbers[which], int(numbers[found[0]]) if len(found) else None
+    return numbers[which]

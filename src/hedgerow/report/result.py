@@ -7,8 +7,9 @@ The same log gives the same bytes. Times are not part of that: they are under "t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
+from operator import add
 from typing import Any
 
 import msgspec
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from hedgerow.core.decision import Evidence
 from hedgerow.logs.formats import iso, readable
 from hedgerow.logs.reader import ReadCounts
+from hedgerow.report.activity import KINDS
 from hedgerow.report.heuristics import Votes
+from hedgerow.report.label_rules import may_be_listed
 from hedgerow.report.live_opinions import DeclaredBots
 from hedgerow.report.rate_limit_proposal import Proposal
-from hedgerow.report.source_labels import LABELS, ResidualTraffic, SourceLabels, rounded
+from hedgerow.report.source_labels import LABELS, REASONS, UNKNOWN, ResidualTraffic, SourceLabels, rounded
 from hedgerow.report.tables.source_tables import Tables
 
 NAMED = ("account", "session")
@@ -70,7 +73,7 @@ def _json_lines(
         _dumped(_isos(figures.first[some])),
         _dumped(_isos(figures.last[some])),
         _dumped(figures["pages"][some].tolist()),
-        _more(some, names, tables, declared),
+        _more(some, names, tables, judgements, declared),
         strict=True,
     )
     return [
@@ -97,14 +100,18 @@ def _evidence(some: NDArray[np.int64], judgements: SourceLabels) -> list[str]:
     return [",".join(pieces[begin:end]) for begin, end in pairwise(bounds)]
 
 
-def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: DeclaredBots | None) -> Iterable[str]:
+def _more(
+    some: NDArray[np.int64], names: list[str], tables: Tables, judgements: SourceLabels, declared: DeclaredBots | None
+) -> Iterable[str]:
     """
-    Return what only some sources have: an address beside the name, a user agent, the bot that a source claims to be.
+    Return what only some sources have: an address beside the name, a kind, the reason why a source is unknown, a user
+    agent, the bot that a source claims to be.
     """
     places = some.tolist()
-    found = [""] * len(places)
+    found = list(map(_judged, judgements.activity[some].tolist(), judgements.reason[some].tolist()))
     if declared is not None:
-        found = list(map(_says, declared.agents_of(some), map(declared.bot, places)))
+        said = map(_says, declared.agents_of(some), map(declared.bot, places))
+        found = list(map(add, found, said))
     if tables.by in NAMED:
         own = [tables.addresses[place] for place in places]
         return map(_beside_its_name, names, own, found)
@@ -113,6 +120,12 @@ def _more(some: NDArray[np.int64], names: list[str], tables: Tables, declared: D
 
 def _beside_its_name(name: str, address: str, more: str) -> str:
     return f',"address":{dump(address)}{more}' if address not in {"", name} else more
+
+
+@cache
+def _judged(activity: int, reason: int) -> str:
+    kind = f',"kind":{dump(KINDS[activity])}' if activity else ""
+    return f'{kind},"reason":{dump(REASONS[reason])}' if reason else kind
 
 
 @lru_cache(maxsize=1 << 14)
@@ -137,20 +150,29 @@ _SORTS = {
     "session": "Sources are sessions, and addresses where a line names none.",
 }  # fmt: skip
 
-_UTF16 = ("\xff\xfe", "\xfe\xff")
 _ADVICE = {
     "unknown": "Most lines are in no format that is known: give the server's own log_format or LogFormat by --format.",
     "pattern": "Most lines are not in the format that was given: see --format, or [logs] format in the settings.",
     "json": "Most lines name no client or no time that is known: say what they are called by [logs] fields.",
     "parquet": "Most rows name no client or no time that is known: say what they are called by [logs] fields.",
-    "utf-16": "This is UTF-16, which no server writes: make it plain text again, by iconv -f UTF-16 -t UTF-8.",
 }
 
 _AT_ONCE = 2048
 
 
+def advice_on(counts: ReadCounts) -> str:
+    """Return what to do if most of a log could not be read; else ""."""
+    if 2 * counts.bad <= counts.lines:
+        return ""
+    return next((_ADVICE[name] for name in counts.formats if name in _ADVICE), _ADVICE["unknown"])
+
+
 class SourceResult(msgspec.Struct, frozen=True):
-    """One source of the report. *address* is the first address of a source that is known by a name."""
+    """
+    One source of the report. *address* is the first address of a source that is known by a name.
+
+    *kind* is what it does apart from reading pages, *reason* why it is unknown; "" for most.
+    """
 
     source: str
     requests: int
@@ -164,6 +186,8 @@ class SourceResult(msgspec.Struct, frozen=True):
     agent: str
     bot: str
     address: str = ""
+    kind: str = ""
+    reason: str = ""
 
 
 class CampaignResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -261,6 +285,21 @@ class Report:
         requests = np.bincount(label, weights=self.tables.requests, minlength=len(LABELS)).astype(np.int64)
         return {name: (int(sources[k]), int(requests[k])) for k, name in enumerate(LABELS)}
 
+    def kinds(self) -> dict[str, tuple[int, int]]:
+        """Return sources and requests by what they do apart from reading pages, most requests first."""
+        return _by_name(KINDS, self.judgements.activity, self._requests)
+
+    def reasons(self) -> dict[str, tuple[int, int]]:
+        """Return unknown sources and their requests by the reason why they are unknown, most requests first."""
+        unknown = self.judgements.label == UNKNOWN
+        return _by_name(REASONS, self.judgements.reason[unknown], self._requests[unknown])
+
+    @cached_property
+    def listed(self) -> NDArray[np.int64]:
+        """The places of sources that may be blocked: crawlers on two grounds, but for bots that may be welcome."""
+        ranked = self.ranked[may_be_listed(self.judgements)[self.ranked]]
+        return np.array([place for place in ranked.tolist() if not self.may_be_welcome(place)], np.int64)
+
     @property
     def sort(self) -> str:
         """A sentence that says what a source is; "" for the default."""
@@ -272,12 +311,7 @@ class Report:
     @property
     def advice(self) -> str:
         """What to do if most of the log could not be read; else ""."""
-        read_counts = self.read_counts
-        if 2 * read_counts.bad <= read_counts.lines:
-            return ""
-        if read_counts.samples[0].startswith(_UTF16):
-            return _ADVICE["utf-16"]
-        return next((_ADVICE[name] for name in read_counts.formats if name in _ADVICE), _ADVICE["unknown"])
+        return advice_on(self.read_counts)
 
     def may_be_welcome(self, place: int) -> bool:
         """Return whether a source claims to be a welcome bot and the claim is not known to be false."""
@@ -308,6 +342,8 @@ class Report:
             self._declared.agent(place) if self._declared is not None else "",
             self._declared.bot(place) if self._declared is not None else "",
             "" if tables.by not in NAMED else tables.addresses[place],
+            KINDS[judgements.activity[place]],
+            REASONS[judgements.reason[place]],
         )
 
     def to_json(self, *, timing: bool = False) -> Iterator[str]:
@@ -319,7 +355,10 @@ class Report:
             "damage": counts.damage, "hosts": self.tables.hosts, "by": self.tables.by,
         }  # fmt: skip
         totals = {name: {"sources": s, "requests": r} for name, (s, r) in self.totals().items()}
-        yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"sources": ['
+        kinds = {name: {"sources": s, "requests": r} for name, (s, r) in self.kinds().items()}
+        unknown = {name: {"sources": s, "requests": r} for name, (s, r) in self.reasons().items()}
+        yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"kinds": {dump(kinds)},\n'
+        yield f'"unknown": {dump(unknown)},\n"sources": ['
         yield from self._lines()
         yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:
@@ -336,6 +375,14 @@ class Report:
             some = self.ranked[begin : begin + _AT_ONCE]
             lines = _json_lines(some, self.tables, self.judgements, self._declared, campaign_of)
             yield ("," if begin else "") + "\n" + ",\n".join(lines)
+
+
+def _by_name(names: Sequence[str], which: NDArray[np.int8], requests: NDArray[np.int64]) -> dict[str, tuple[int, int]]:
+    """Return how many sources and requests each of *names* but the first has, most requests first."""
+    sources = np.bincount(which, minlength=len(names)).tolist()
+    made = np.bincount(which, weights=requests, minlength=len(names)).astype(np.int64).tolist()
+    order = sorted(range(1, len(names)), key=lambda k: (-made[k], k))
+    return {names[k]: (sources[k], made[k]) for k in order if sources[k]}
 
 
 def _named(one: CampaignResult) -> dict[str, Any]:

@@ -28,6 +28,17 @@ NOTHING, PROGRAM, FALSE, VERIFIED = range(4)
 LEAST_PAGES = 5
 """Page visits from which on a source is judged."""
 
+REASONS = (
+    "",
+    "It made too few requests to tell.",
+    "Only one kind of evidence speaks for a crawler.",
+    "It browses like a person, but faster than one.",
+    "It asks for no pages, and for too little else to tell.",
+)
+"""Why a source is unknown."""
+
+FEW, ONE_GROUND, TOO_FAST, NO_PAGES = range(1, len(REASONS))
+
 SUREST = 0.999
 _EVEN = 0.5
 _HALFWAY = 0.5
@@ -103,7 +114,8 @@ class SourceLabels:
     *score* and *label* (a place in `LABELS`) of each source, and the evidence for them, which is of *kinds*.
 
     The log odds of each opinion are multiplied by its *trust* (default 1) and added. *declared* is what each source
-    declares.
+    declares. *activity* (a place in `activity.KINDS`), *reason* (a place in `REASONS`) and *grounds* (columns as in
+    `label_rules.GROUNDS`) are set by `label_rules`, which may change labels.
     """
 
     def __init__(
@@ -125,6 +137,9 @@ class SourceLabels:
         self.score: NDArray[np.float64] = np.where(known, 1 / (1 + np.exp(-np.clip(odds, -30, 30))), 0.5)
         self.label: NDArray[np.int8] = np.where(self.score >= _EVEN, CRAWLER, PERSON).astype(np.int8)
         self.label[~known | (pages < LEAST_PAGES)] = UNKNOWN
+        self.activity: NDArray[np.int8] = np.zeros(len(pages), np.int8)
+        self.reason: NDArray[np.int8] = np.zeros(len(pages), np.int8)
+        self.grounds: NDArray[np.bool_] = np.zeros((len(pages), 0), np.bool_)
         if declared is not None:
             self.label[declared == VERIFIED] = GOOD_BOT
             self.label[(declared != NOTHING) & (declared != VERIFIED)] = CRAWLER

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hedgerow.core.decision import Evidence
 from hedgerow.logs.formats import iso, readable
+from hedgerow.report.activity import KINDS, OWN
 from hedgerow.report.result import Report
 from hedgerow.report.source_labels import CRAWLER, LABELS
 
-_WORDS = {"crawler": "crawlers", "person": "people", "good-bot": "good bots", "unknown": "unknown (too few pages)"}
+_WORDS = {"crawler": "crawlers", "person": "people", "good-bot": "good bots", "unknown": "unknown"}
 _LONGEST_AGENT = 40
 _MOST_CAMPAIGNS = 3
+_MOST_OWN = 5
 
 
 def print_report(console: Console, report: Report, *, top: int = 10) -> None:
@@ -31,11 +34,34 @@ def print_report(console: Console, report: Report, *, top: int = 10) -> None:
         sources, count = totals[label]
         table.add_row(_WORDS[label], f"{sources:,}", f"{count:,}", f"{count / requests:.1%}".replace("%", " %"))
     console.print(table)
+    _print_kinds(console, report, requests)
     _print_top(console, report, top)
     _print_campaigns(console, report)
     if report.crowd is not None and report.crowd.text:
         console.print(Text(report.crowd.text), soft_wrap=True)
     _print_limits(console, report)
+
+
+def _print_kinds(console: Console, report: Report, requests: int) -> None:
+    """Print why sources are unknown, and what sources do that do not read pages."""
+    for sentence, (sources, made) in report.reasons().items():
+        console.print(Text(f"  unknown, {_share(sources, made, requests)}: {sentence}"), soft_wrap=True)
+    kinds = [f"{name} ({_share(*counts, requests)})" for name, counts in report.kinds().items() if name != KINDS[OWN]]
+    if kinds:
+        console.print(Text(f"Not reading pages: {', '.join(kinds)}."), soft_wrap=True)
+    own = report.tables.sources
+    itself = [readable(own[place]) for place in np.flatnonzero(report.judgements.activity == OWN).tolist()]
+    if itself:
+        shown = ", ".join(itself[:_MOST_OWN]) + (f" and {len(itself) - _MOST_OWN:,} more" if itself[_MOST_OWN:] else "")
+        made = report.kinds()[KINDS[OWN]][1]
+        console.print(
+            Text(f"The site itself, never to be blocked: {shown}; {made / requests:.1%} of the requests."),
+            soft_wrap=True,
+        )
+
+
+def _share(sources: int, made: int, requests: int) -> str:
+    return f"{sources:,} {'source' if sources == 1 else 'sources'}, {made / requests:.1%}".replace("%", " %")
 
 
 def _print_log(console: Console, report: Report) -> None:
@@ -84,7 +110,7 @@ def _print_top(console: Console, report: Report, top: int) -> None:
 
 def _strongest(evidence: Sequence[Evidence]) -> str:
     """Return evidence that a person understands at once. A rule about the shape of traffic takes a minute to read."""
-    plain = [one.text for one in evidence if one.detector != "shape"]
+    plain = [one.text for one in evidence if one.detector not in {"shape", "campaign"}]
     return next(iter([*plain, *(one.text for one in evidence)]), "")
 
 

@@ -81,7 +81,7 @@ def test_a_user_agent_that_no_person_has():
     agents = ["crawl/1"] * 10 + ["tags/2"] * 2 + ["Mozilla"] * 4 + ["crawl/1"] + [""] * 9
     found = company.find(names, people, requests, agents)
     assert found[0].members == (*range(10), 16)
-    assert "user agent that no person has, 'crawl/1'" in found[0].text
+    assert "user agent that hardly any person has, 'crawl/1'" in found[0].text
     assert not any("Mozilla" in one.text for one in found)
 
 

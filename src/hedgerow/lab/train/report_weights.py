@@ -167,6 +167,8 @@ def _thresholds(values_by_source: Floats, crawlers: Flags) -> Thresholds:
         ]
         if max(rates) >= _MIN_GAIN:
             learned[name] = round(float(limits[int(np.argmax(rates))]), 4)
+    # In a log whose people met no dead link, a single one would make a crawler.
+    learned["errors"] = max(learned.get("errors", 0.0), Thresholds().errors)
     return Thresholds(**learned)  # type: ignore[arg-type]
 
 

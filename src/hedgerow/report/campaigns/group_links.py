@@ -2,8 +2,8 @@
 Group links: whether two groups of sources belong together, by what they ask for and when.
 
 Two groups with the same page mix belong together if they come at the same hours, or divide the pages between them. Two
-groups also belong together if they arrive within seconds of each other again and again: one worker asks for robots.txt,
-the other for the page.
+groups also belong together if they arrive within seconds of each other again and again: one worker asks for a page, the
+other for the next one.
 
 A page mix is the proportion in which a group asks for kinds of pages, and the status of the answers. Two groups with
 the same mix mean little if everybody has it, and much if nobody else does. A small difference means nothing after a
@@ -11,7 +11,7 @@ hundred pages, and much after ten thousand. So two explanations are compared: bo
 draws from its own, where mixes vary as widely as those of the groups in this log (a fitted Dirichlet distribution). The
 first has to be much likelier, even though any two of the groups could have matched.
 
-robots.txt is fetched by one worker for others, so it is not part of the mix.
+robots.txt says nothing about who belongs together: every crawler asks for it, and one worker asks for others.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Requests(NamedTuple):
     """
     Requests of sources that are not people: source, time, page, kind of page and status, sorted by source and time.
 
-    Equal pages have equal numbers; kinds are numbered from 0. *robots* is the page robots.txt, or None. A few hundred
-    requests of each source are enough.
+    Equal pages have equal numbers; kinds are numbered from 0. robots.txt is not among them. A few hundred requests of
+    each source are enough.
     """
 
     sources: Ints
@@ -92,7 +92,6 @@ class Requests(NamedTuple):
     pages: Ints
     kinds: Ints
     answers: Ints
-    robots: int | None = None
 
     @staticmethod
     def of_targets(
@@ -104,11 +103,12 @@ class Requests(NamedTuple):
         kinds: dict[tuple[int, bool, str], int] = {}
         kind = [kinds.setdefault(kind_of_page(target), len(kinds)) for target in targets]
         statuses = np.zeros(len(sources), dtype=np.int64) if answers is None else answers
-        robots = targets.index(ROBOTS) if ROBOTS in targets else None
         order = np.lexsort((times, sources))
+        if ROBOTS in targets:
+            order = order[numbers[order] != targets.index(ROBOTS)]
         numbers = numbers[order]
         kinds_of = np.array(kind, dtype=np.int64)[numbers]
-        return Requests(sources[order], times[order], numbers, kinds_of, statuses[order], robots)
+        return Requests(sources[order], times[order], numbers, kinds_of, statuses[order])
 
 
 def kind_of_page(target: str) -> tuple[int, bool, str]:
@@ -141,8 +141,6 @@ def _same_page_mix(
     group_of: Ints, requests: Requests, limits: NetworkGroupLimits
 ) -> Iterator[tuple[int, int, GroupLink]]:
     """Yield pairs of groups with one page mix that come at the same hours or divide the pages."""
-    if requests.robots is not None:
-        group_of = np.where(requests.pages == requests.robots, -1, group_of)
     found = page_mix(group_of, requests.kinds, requests.answers)
     numbers = found.groups.tolist()
     habits = _habits(found.groups, group_of, requests)

@@ -4,7 +4,7 @@ Network groups: short-lived sources that belong together by what they share.
 A source with a dozen requests has no series to compare. But the workers of one crawler are in the same networks, ask
 for the same kinds of pages in the same proportions, and divide the work: a page that one has fetched is not fetched by
 another. Sources that are not people are first grouped by network (IPv4 /24 with neighbours in a /20, IPv6 /48), or by a
-user agent that no person has, unless user agents are hidden. Groups with enough requests are then compared
+user agent that hardly any person has, unless user agents are hidden. Groups with enough requests are then compared
 (`group_links`), and those that belong together are one campaign.
 
 Networks count that have several automatic sources and hardly any people. A log has very many sources, so IPv4 addresses
@@ -13,7 +13,7 @@ are numbers here, and only networks that are found get a name.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv6Address
 from typing import NamedTuple
@@ -111,20 +111,19 @@ def _by_network(
 def _by_agent(
     groups: list[_Group], people: NDArray[np.bool_], agents: Sequence[str], limits: NetworkGroupLimits
 ) -> list[_Group]:
-    """Add groups that share a user agent no person has. Their members leave the other *groups*."""
-    persons = {agents[number] for number in np.nonzero(people)[0].tolist()}
+    """Add groups that share a user agent hardly any person has. Their members leave the other *groups*."""
+    persons = Counter(agents[number] for number in np.nonzero(people)[0].tolist())
     using: dict[str, list[int]] = defaultdict(list)
     for number in np.nonzero(~people)[0].tolist():
-        agent = agents[number]
-        if agent and agent not in persons:
-            using[agent].append(number)
+        if agents[number]:
+            using[agents[number]].append(number)
     found = []
     taken: set[int] = set()
     for agent in sorted(using):
         members = using[agent]
-        if len(members) < limits.members:
+        if len(members) < limits.members or persons[agent] > limits.people * (len(members) + persons[agent]):
             continue
-        text = f"they share a user agent that no person has, {agent[:60]!r}"
+        text = f"they share a user agent that hardly any person has, {agent[:60]!r}"
         found.append(_Group((), tuple(members), text))
         taken.update(members)
     for group in groups:

@@ -9,7 +9,7 @@ later one if most of its members belong there. People are never members; a sourc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -24,6 +24,8 @@ from hedgerow.report.campaigns.traffic_similarity import SimilarGroups
 from hedgerow.report.shape.series import Counts, SeriesPlan
 
 _FEWEST = 3
+_HOUR = 3600.0
+_AROUND = 90.0
 
 MOST_SERIES = 100_000
 """Sources whose series are compared: those with most requests."""
@@ -39,17 +41,20 @@ def find(
     *,
     limits: similarity.SimilarityLimits | None = None,
     doubtful: NDArray[np.bool_] | None = None,
+    declared: NDArray[np.int64] | None = None,
 ) -> list[SimilarGroups]:
     """
     Return the campaigns of a log, largest first.
 
     *names* are the sources and *people* marks those that are people. *requests* are some hundred of each other source.
     *agents* are the user agents, None to hide them. *doubtful* marks people who only look like people and count as
-    crawlers among crawlers.
+    crawlers among crawlers. *declared* is a number for what each source says it is (0: nothing): no campaign has two of
+    them.
     """
+    timed = _timed(requests, len(names))
     # Series are compared beside the rest: that is arithmetic, which does not need Python's lock.
     with ThreadPoolExecutor(1, thread_name_prefix="hedgerow-series") as beside:
-        synchronous = beside.submit(_synchronous, people, counts, plan, limits or similarity.SimilarityLimits())
+        synchronous = beside.submit(_synchronous, people | timed, counts, plan, limits or similarity.SimilarityLimits())
         together = company.find(names, people, requests, agents, doubtful=doubtful)
         played = find_shared_errors(requests.sources, requests.times, requests.pages, requests.answers)
     found = synchronous.result()
@@ -57,7 +62,33 @@ def find(
     found = _joined(found, played)
     kept = ~np.isin(requests.sources, [member for one in found for member in one.members])
     found += find_shared_paths(requests.sources[kept], requests.times[kept], requests.pages[kept])
+    if declared is not None:
+        found = [part for one in found for part in _by_declaration(one, declared)]
     return sorted(found, key=lambda one: (-len(one.members), one.members))
+
+
+def _timed(requests: Requests, size: int) -> NDArray[np.bool_]:
+    """Return which sources mostly come on the full hour. Strangers with such timers rise and fall together."""
+    seconds = requests.times % _HOUR
+    near = (seconds < _AROUND) | (seconds > _HOUR - _AROUND)
+    total = np.bincount(requests.sources, minlength=size)
+    return np.asarray((2 * np.bincount(requests.sources[near], minlength=size) > total) & (total > 0), np.bool_)
+
+
+def _by_declaration(one: SimilarGroups, declared: NDArray[np.int64]) -> Iterator[SimilarGroups]:
+    """Yield *one* divided by what its members say they are. Others stay with the most frequent of these."""
+    said = declared[list(one.members)].tolist()
+    bots = Counter(filter(None, said))
+    if len(bots) < 2:  # noqa: PLR2004 - nothing to divide
+        yield one
+        return
+    for turn, (bot, _) in enumerate(sorted(bots.items(), key=lambda item: (-item[1], item[0]))):
+        own = {bot} if turn else {bot, 0}
+        members = tuple(member for member, number in zip(one.members, said, strict=True) if number in own)
+        if len(members) >= _FEWEST:
+            shifts = tuple(shift for shift in one.shifts if shift[0] in members)
+            text = f"{len(members):,} {one.text.partition(' ')[2]}"
+            yield one._replace(members=members, text=text, shifts=shifts)
 
 
 def _synchronous(

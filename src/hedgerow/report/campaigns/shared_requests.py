@@ -9,7 +9,7 @@ them. Three things do:
   A script of one request may be a dead link that many followed; it counts only if many sources ran it more than once.
 - Shared paths: the same pages in the same order, from workers with one list.
 - The same minutes again and again, from workers with one clock. A mark of many sources, such as the home page and then
-  the first link, does not count.
+  the first link, does not count. Neither do full hours and their quarters, at which everybody's timers start.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _FACTOR = 0x9E3779B97F4A7C15
 _BITS = (1 << 64) - 1
 _PAGES = 4
 _MINUTE = 60.0
+_QUARTER = 15
 
 
 class SharedErrorLimits(msgspec.Struct, frozen=True):
@@ -128,7 +129,8 @@ def find_shared_paths(
     walks = _tied(*_walks(sources, numbers), wanted)
     taken = np.isin(sources, [member for group in walks for member in group])
     minutes = np.floor(times / _MINUTE).astype(np.int64)
-    clocks = _tied(sources[~taken], minutes[~taken], wanted)
+    free = ~taken & (minutes % _QUARTER != 0)
+    clocks = _tied(sources[free], minutes[free], wanted)
     found = [
         SimilarGroups("same walk", group, 1.0, f"{len(group):,} sources that ask for the same pages in the same order.")
         for group in walks

@@ -120,9 +120,22 @@ def _summary(report: Report) -> Iterator[str]:
             f"{counted(sources, 'source', 'sources')}</li>"
         )
     yield "</ul>\n"
+    yield from _kinds(report, requests)
     advice = list(_advice(report, requests))
     if advice:
         yield f"<h3>What to do</h3>\n<ul>{''.join(f'<li>{line}</li>' for line in advice)}</ul>\n"
+
+
+def _kinds(report: Report, requests: int) -> Iterator[str]:
+    """Yield what sources do that do not read pages, and why others are unknown."""
+    for heading, counts in (("Not reading pages", report.kinds()), ("Why sources are unknown", report.reasons())):
+        if counts:
+            lines = "".join(
+                f"<li>{escaped(name)}: {counted(sources, 'source', 'sources')}, {percent(made / requests)} of requests"
+                "</li>"
+                for name, (sources, made) in counts.items()
+            )
+            yield f"<h3>{heading}</h3>\n<ul>{lines}</ul>\n"
 
 
 def _headline(report: Report, shares: dict[str, float]) -> str:
@@ -141,7 +154,7 @@ def _advice(report: Report, requests: int) -> Iterator[str]:
     ranked = report.ranked
     crawlers = ranked[report.judgements.label[ranked] == CRAWLER]
     claimed = np.array([report.may_be_welcome(place) for place in crawlers.tolist()], np.bool_)
-    others = crawlers[~claimed]
+    others = report.listed
     if len(others):
         top, few = report.source(int(others[0])), others[:10]
         made = int(report.tables.requests[few].sum())
@@ -355,9 +368,9 @@ def _sources(report: Report) -> Iterator[str]:
     order = "Crawlers first, then good bots, unknown sources and people, the busiest of each first."
     yield f"<p>{order}{' ' if report.sort else ''}{report.sort}</p>\n"
     columns = [
-        Column("source"), Column("label", "choice"), Column("requests", "number"), Column("score", "number"),
-        Column("why"), Column("user agent"), Column("campaign"), Column("pages", "number"), Column("first", "time"),
-        Column("last", "time"),
+        Column("source"), Column("label", "choice"), Column("kind", "choice"), Column("requests", "number"),
+        Column("score", "number"), Column("why"), Column("user agent"), Column("campaign"), Column("pages", "number"),
+        Column("first", "time"), Column("last", "time"),
     ]  # fmt: skip
 
     def address(one: SourceResult) -> str:
@@ -368,9 +381,10 @@ def _sources(report: Report) -> Iterator[str]:
             yield [
                 Cell(f"<code>{escaped(cut(one.source))}</code>{address(one)}"),
                 text(one.label),
+                text(one.kind),
                 count(one.requests),
                 Cell(f"{one.score:.2f}", f"{one.score:.4f}"),
-                text(" ".join(evidence.text for evidence in one.evidence[:_SHORT_EVIDENCE])),
+                text(" ".join(filter(None, [one.reason, *(e.text for e in one.evidence[:_SHORT_EVIDENCE])]))),
                 text(cut(one.agent)),
                 text(one.campaign or ""),
                 count(one.pages),

@@ -19,6 +19,7 @@ from hedgerow.report.tables import path_features, window_features
 from hedgerow.report.tables.jit import Kernel
 from hedgerow.report.tables.path_features import CLOSELY, Floats, Ints
 from hedgerow.report.tables.rows import COLUMNS, Rows, join
+from hedgerow.report.tables.topics import API, BROWSER, DOWNLOAD, FEED, LOGIN, PROBE, SENT, TOPIC_SHIFT
 from hedgerow.report.tables.url_features import ASSET, HEAD, OLD_HTTP, PAGE, PARAMETERS, REFERRED, ROBOTS
 
 SPANS = PEAK_SECONDS
@@ -26,12 +27,16 @@ SPANS = PEAK_SECONDS
 
 COUNTS = (
     "requests", "pages", "calls", "assets", "errors", "heads", "robots", "parameters", "unreferred", "listed",
-    "own", "foreign", "old_http", "brought",
+    "own", "foreign", "old_http", "brought", "led", "asked", "faults", "icons", "logins", "feeds", "probes",
+    "downloads", "sent",
 )  # fmt: skip
 """
 Plain counts: requests by kind; responses from 400 on; requests for headers only, for robots.txt, for pages with a
 query; page visits without a referrer, from a listing, from a page of the site, from another site; in HTTP/1.0; assets
-that name a page of the site as their referrer, as a browser's do.
+that name a page of the site as their referrer, as a browser's do; assets and calls that name any referrer; what the
+visitor itself asked for, which is pages and calls without a referrer (a page's scripts have one) but for icons, and how
+many of these were errors; then by topic (`topics`): icons and the like, log-ins, feeds, probes without a referrer
+that were answered by an error, downloads, and whatever else was sent.
 """
 CLOSE = (
     "closely", "close_pages", "different", "agents", "agent", "agent_requests", "profiles", "rising", "falling", "days",
@@ -53,9 +58,12 @@ OWN, FOREIGN = 1, 2
 _COUNTS = len(COUNTS)
 (
     _REQUESTS, _PAGES, _CALLS, _ASSETS, _ERRORS, _HEADS, _ROBOTS, _PARAMETERS, _UNREFERRED, _LISTED, _OWN, _FOREIGN,
-    _OLD_HTTP, _BROUGHT, _CLOSE_ROWS, _CLOSE_PAGES, _DIFFERENT, _AGENTS, _AGENT, _AGENT_REQUESTS, _PROFILES, _RISING,
-    _FALLING, _DAYS, _BUSIEST, _PEAK, _, _, _, _SECONDS, _TENS, _MINUTES, _HUMAN_LIKE,
+    _OLD_HTTP, _BROUGHT, _LED, _ASKED, _FAULTS, _ICONS, _LOGINS, _FEEDS, _PROBES, _DOWNLOADS, _SENT, _CLOSE_ROWS,
+    _CLOSE_PAGES, _DIFFERENT, _AGENTS, _AGENT, _AGENT_REQUESTS, _PROFILES, _RISING, _FALLING,
+    _DAYS, _BUSIEST, _PEAK, _, _, _, _SECONDS, _TENS, _MINUTES, _HUMAN_LIKE,
 ) = range(len(FIGURES))  # fmt: skip
+_BY_TOPIC = np.zeros(8, np.int64)
+_BY_TOPIC[[BROWSER, LOGIN, FEED, PROBE, DOWNLOAD, SENT]] = _ICONS, _LOGINS, _FEEDS, _PROBES, _DOWNLOADS, _SENT
 _DAY = 86_400_000_000
 _SECOND = 1_000_000
 _SITTING_GAP = 1800 * _SECOND
@@ -100,10 +108,19 @@ def _count_plainly(rows: Any, start: int, end: int, facts: SiteFacts, out: Any) 
     kinds, flags, statuses, place, lead = rows["kind"], rows["flags"], rows["status"], rows["place"], rows["lead"]
     for i in range(start, end):
         kind, flag = kinds[i], flags[i]
+        topic, failed = flag >> TOPIC_SHIFT, statuses[i] >= _ERRORS_FROM
         out[_REQUESTS] += 1
         out[_PAGES + min(kind, ASSET)] += 1
-        if statuses[i] >= _ERRORS_FROM:
+        if failed:
             out[_ERRORS] += 1
+        if topic and topic != API and (topic != PROBE or (failed and not flag & REFERRED)):
+            out[_BY_TOPIC[topic]] += 1
+        if kind != PAGE and flag & REFERRED:
+            out[_LED] += 1
+        elif kind < ASSET and topic != BROWSER:
+            out[_ASKED] += 1
+            if failed:
+                out[_FAULTS] += 1
         if flag & HEAD:
             out[_HEADS] += 1
         if flag & ROBOTS:

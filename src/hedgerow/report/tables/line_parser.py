@@ -118,6 +118,37 @@ def ipv4(data: Any, start: int, end: int) -> Any:
 
 
 @Kernel
+def is_name(data: Any, start: int, end: int) -> bool:
+    """
+    Return whether a client that is no IPv4 address is plainly a host name or an IPv6 address.
+
+    `formats.is_client` decides on the others, and agrees with this.
+    """
+    letter = other = False
+    colons = 0
+    for i in range(start, end):
+        byte = data[i]
+        if byte == 58:
+            colons += 1
+        elif 97 <= byte <= 122 or 65 <= byte <= 90:
+            letter = True
+            other |= 70 < byte < 97 or byte > 102
+        elif byte == 95 or byte >= 128 or byte == 45:
+            letter |= byte != 45
+            other = True
+        elif byte != 46 and (byte < 48 or byte > 57):
+            return False
+    if colons:
+        return colons > 1 and not other
+    if end - start == 3:
+        name = np.int64(data[start]) << 16 | np.int64(data[start + 1]) << 8 | np.int64(data[start + 2])
+        for k in range(12):
+            if _MONTHS[k] == name:
+                return False
+    return letter
+
+
+@Kernel
 def _two(data: Any, i: int) -> Any:
     """The number that two digits are; -1 where they are none."""
     tens, ones = np.int64(data[i]) - 48, np.int64(data[i + 1]) - 48

@@ -42,16 +42,19 @@ from hedgerow.report.tables.line_parser import (
     USER_END,
     find_line_end,
     ipv4,
+    is_name,
     seconds,
     split,
 )  # fmt: skip
 from hedgerow.report.tables.rows import ODD, ROW, Rows
+from hedgerow.report.tables.topics import TOPIC_SHIFT, is_call, topic_of_target, with_method
 from hedgerow.report.tables.url_features import (
     ASSET,
     CALL,
     KEY_NUMBERS,
     OLD_HTTP,
     OUTLINE_SIZE,
+    PAGE,
     REFERRED,
     DigestKey,
     digest,
@@ -116,6 +119,7 @@ WORK = np.dtype(
 _MICROSECONDS = 1_000_000
 _PARTIAL_CONTENT, _UNAUTHORIZED = 206, 401
 _DASH, _QUOTE = 45, 34
+_PLAIN_FLAGS, _TOPICS = (1 << TOPIC_SHIFT) - 1, 7
 _ONE = np.uint64(1)
 
 Work = NDArray[np.void]
@@ -160,11 +164,15 @@ def _target(work: Any, line: int, row: Any) -> None:
     if known.digest != hashed:
         shape, order, flags = _shape(work, start, end, line)
         known.digest, known.value, known.first = hashed, order, shape
-        known.second = kind_of_target(work.data, start, end) << 8 | flags
+        topic = topic_of_target(work.data, start, end)
+        known.second = kind_of_target(work.data, start, end) << 8 | topic << TOPIC_SHIFT | flags
     row.page, row.ord, row.shape = hashed, known.value, known.first
-    kind, flags = known.second >> 8, known.second & 255
-    if fields[METHOD] == OTHER_METHOD:
+    kind, flags = known.second >> 8, known.second & _PLAIN_FLAGS
+    reads = fields[METHOD] != OTHER_METHOD
+    topic = with_method(known.second >> TOPIC_SHIFT & _TOPICS, reads)
+    if not reads or (kind == PAGE and is_call(topic)):
         kind = CALL
+    flags |= topic << TOPIC_SHIFT
     if fields[STATUS] == _PARTIAL_CONTENT:
         kind = ASSET
     if fields[METHOD] == HEAD:
@@ -212,11 +220,13 @@ def _agent(work: Any, line: int, row: Any) -> None:
 
 
 @Kernel
-def _source(work: Any, line: int, row: Any) -> None:
-    """The source of a line: the number of an IPv4 address, or of a symbol."""
+def _source(work: Any, line: int, row: Any) -> bool:
+    """Set the source of a line: the number of an IPv4 address, or of a symbol. Return whether the client is plain."""
     data, fields = work.data, work.fields
     start, end, kind = fields[CLIENT], fields[CLIENT_END], CLIENTS
     row.source = ipv4(data, start, end)
+    if row.source == OTHER_CLIENT and not is_name(data, start, end):
+        return False
     if work.users and fields[STATUS] != _UNAUTHORIZED:
         user, stop = fields[USER], fields[USER_END]
         empty = stop - user == 2 and data[user] == _QUOTE and data[user + 1] == _QUOTE
@@ -226,6 +236,7 @@ def _source(work: Any, line: int, row: Any) -> None:
     if row.source == OTHER_CLIENT:
         hashed = digest(data, start, end, work.key)
         row.source = OTHER_CLIENT + np.uint64(_intern(work, kind, hashed, start, end, line))
+    return True
 
 
 @Kernel
@@ -247,14 +258,13 @@ def _scan(works: Any) -> None:
             if one != first or two != second or three != third or four != fourth:
                 first, second, third, fourth = one, two, three, four
                 at = seconds(data, fields[TIME])
-        if end < 0 or at == NO_TIME or end - start > MAX_LINE_BYTES:
+        if end < 0 or at == NO_TIME or end - start > MAX_LINE_BYTES or not _source(work, start, row):
             end = find_line_end(data, start)
             row.t, row.page, row.kind = start, end, ODD
             work.odd[odds] = line
             odds += 1
         else:
             row.t = at * _MICROSECONDS
-            _source(work, start, row)
             _target(work, start, row)
             _referrer(work, start, row)
             _agent(work, start, row)

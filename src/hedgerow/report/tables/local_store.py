@@ -306,7 +306,7 @@ class LocalStore:
         rows = join([rows for part in on_all(of_part, self.pieces()) for rows in part])
         # Sorted within each part, so those of a source are behind each other already.
         rows = take(rows, np.argsort(rows["source"], kind="stable"))
-        return {name: rows[name] for name in ("source", "t", "page", "shape", "status")}
+        return {name: rows[name] for name in ("source", "t", "page", "shape", "status", "flags")}
 
     def _runs(self, parts: Sequence[list[Piece]], origin: int, step: int, below: int = ANY) -> list[SourceRuns]:
         """Count the rows of each source in *parts* by interval."""

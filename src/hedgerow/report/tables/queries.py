@@ -64,7 +64,7 @@ SELECT n, count(*) AS days, count(*) FILTER (WHERE NOT automatic) AS ordinary FR
 """
 
 _FIRST_PAGES = """
-SELECT source, t, page, shape, status FROM (
+SELECT source, t, page, shape, status, flags FROM (
   SELECT *, row_number() OVER (PARTITION BY source ORDER BY t, number) AS nth FROM rows
   WHERE kind < 2 AND source IN (SELECT source FROM chosen)
 ) WHERE nth <= ? ORDER BY source, t, number
@@ -111,8 +111,8 @@ class TableStore(Protocol):
 
     def first_pages(self, sources: NDArray[np.uint64], most: int) -> Columns:
         """
-        The first pages and calls of *sources*, at most so many of each, by *source* and *t*; with *page*, *shape* and
-        *status*.
+        The first pages and calls of *sources*, at most so many of each, by *source* and *t*; with *page*, *shape*,
+        *status* and *flags*.
         """
 
     def close(self) -> None: ...

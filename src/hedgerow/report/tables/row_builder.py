@@ -23,6 +23,7 @@ from hedgerow.logs.formats import DEFAULT_PORT, account_of, address_of
 from hedgerow.report.tables.line_parser import OTHER_CLIENT
 from hedgerow.report.tables.line_scanner import AGENTS, CLIENTS, HOSTS, PLACES, SHAPES, USERS, Scanned
 from hedgerow.report.tables.rows import ROW, Rows, renumber
+from hedgerow.report.tables.topics import BROWSER, TOPIC_SHIFT, is_call, topic_of_target, with_method
 from hedgerow.report.tables.url_features import (
     ASSET,
     CALL,
@@ -40,6 +41,7 @@ from hedgerow.request.account import visitor_of
 
 NONE, OTHERS = 0, 1
 _KINDS = {"page": PAGE, "call": CALL, "asset": ASSET, "prefetch": PREFETCH}
+_READING = frozenset({"GET", "HEAD"})
 _MOST_TEXTS = 200_000
 _LONGEST_TEXT = 1000
 _OF_A_NETWORK = "/24"
@@ -147,7 +149,7 @@ class RowBuilder:
         self.cookies = SessionCookies()
         self._known: dict[int, int] = {}
         """The numbers of symbols that came before."""
-        self._targets: dict[bytes, tuple[int, int, int, int]] = {}
+        self._targets: dict[bytes, tuple[int, int, int, int, int]] = {}
         self._referrers: dict[bytes, tuple[int, int, int]] = {}
         self._outline = bytearray(OUTLINE_SIZE)
         self._sources: dict[str, int] = {}
@@ -208,7 +210,7 @@ class RowBuilder:
 
     def _row(self, visit: Visit) -> tuple[int, ...]:
         source = self.source_of(visit)
-        page, order, shape, flags = self._target(_bytes(visit.target))
+        page, order, shape, flags, topic = self._target(_bytes(visit.target))
         parent, place, lead = NONE, NONE, NONE
         if visit.referrer:
             flags |= REFERRED
@@ -222,17 +224,22 @@ class RowBuilder:
         self.cookies.note(visit, source)
         agent, at = self.agents.number(_bytes(visit.user_agent)), round(visit.at * 1e6)
         status, kind = visit.status & 0xFFFF, _KINDS[visit.kind]
+        topic = BROWSER if kind == PREFETCH else with_method(topic, visit.method in _READING)
+        if kind == PAGE and is_call(topic):
+            kind = CALL
+        flags |= topic << TOPIC_SHIFT
         return source, at, page, parent, order, shape, lead, place, agent, status, kind, flags, 0
 
-    def _target(self, text: bytes) -> tuple[int, int, int, int]:
-        """Return page, order, shape and flags of a target. Recent results are cached."""
+    def _target(self, text: bytes) -> tuple[int, int, int, int, int]:
+        """Return page, order, shape, flags and topic of a target. Recent results are cached."""
         found = self._targets.get(text)
         if found is None:
             if len(self._targets) >= _MOST_REMEMBERED:
                 self._targets.clear()
             order, size, flags = outline(text, 0, len(text), self._outline)
             shape = self.shapes.number(text, self.key.digest(bytes(self._outline[:size])))
-            found = self._targets[text] = self.key.digest(text), int(order), shape, flags
+            topic = int(topic_of_target(text, 0, len(text)))
+            found = self._targets[text] = self.key.digest(text), int(order), shape, flags, topic
         return found
 
     def _referrer(self, text: bytes) -> tuple[int, int, int]:
@@ -245,7 +252,7 @@ class RowBuilder:
             found = NONE, NONE, NONE
             if slash > host:
                 place = self.places.number(text[host:slash].lower())
-                page, _, shape, _ = self._target(text[slash:stop] or b"/")
+                page, _, shape, *_ = self._target(text[slash:stop] or b"/")
                 found = page, place, shape
             self._referrers[text] = found
         return found
