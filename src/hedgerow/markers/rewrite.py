@@ -481,7 +481,7 @@ class PageRewriter:
         """
         Return what the mark of a link seals: that it leads to the next or the previous page, if it does.
 
-        A page has one next page. The first link counts whose tag is one of *tags*, and so do further links to its target.
+        A page has one next page. The first link counts whose tag is one of *tags*, and further links to its target do.
         """
         direction = tags.get(data.rfind(b"<", 0, start))
         if direction is not None:
