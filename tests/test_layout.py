@@ -101,11 +101,12 @@ TESTED_BY = {
         "report/shape/classifiers",
     ),
     "report/tables/test_ingest.py": (
-        "report/tables/line_parser", "report/tables/line_scanner",
+        "report/tables/line_scanner",
     ),
     "report/tables/test_local_store.py": (
         "report/tables/queries", "report/tables/source_tables",
     ),
+    "report/test_label_rules.py": ("report/activity",),
     "report/test_replay.py": (
         "cli/replay",
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
@@ -25,7 +25,7 @@ from hedgerow.markers.html.scanner import Finding, FindingKind, Scanner
 from hedgerow.markers.resolve import PageLocation, resolve, resolve_all
 from hedgerow.markers.rules import CLEAN, Link, LinkCache, LinkShape, Mode, Placement, Rules
 from hedgerow.markers.scripts import LINKS_ELEMENT
-from hedgerow.markers.sequence_links import sequence_targets
+from hedgerow.markers.sequence_links import sequence_tags
 from hedgerow.markers.siv_batch import MEMORY_PER_TEXT, SivPlan
 from hedgerow.markers.token import TokenCodec, page_digest
 
@@ -501,8 +501,8 @@ class PageRewriter:
         stays = not self._is_fragment and not self._rules.closes_pages
         is_clean = stays and self._rules.mode_of(target.decode("latin-1")) == "clean"
         self._own = KIND_CODES["page"] + target if is_clean else b""
-        # What marks of links to the next and the previous page seal, as if these were any links.
-        self._sequence: set[bytes] = set()
+        # By direction, what the mark of the first link to the next and the previous page seals, as if it were any link.
+        self._sequence: dict[bytes, bytes] = {}
         self._is_styled = False
         self._hidden_links = 0
         # Texts of links, and the last bytes of the page, so far.
@@ -529,6 +529,7 @@ class PageRewriter:
         lower = data.lower()
         is_odd = bool(self._hidden_targets) or b"download" in lower
         self._may_run_scripts = self._scanner is not None or b"<script" in lower
+        tags = sequence_tags(lower)
         for first in range(0, len(findings), _CUT_AT_ONCE):
             yield
             for index, (start, end, kind, text) in enumerate(findings[first : first + _CUT_AT_ONCE], first):
@@ -540,6 +541,7 @@ class PageRewriter:
                         link = known[key]
                     if link and link[1] != own and not (is_odd and self._stays(data, start, link[1][1:])):
                         opening, sealed, closing, self._shape = link
+                        sealed = self._in_sequence(data, start, sealed, tags)
                         gap: Gap = "mark" if self._shape[1] == CLEAN else "token"
                         skeleton.add(behind + data[position:start] + opening, gap, sealed)
                         behind, position = closing, end
@@ -563,7 +565,6 @@ class PageRewriter:
                 behind, position = before + change[-1][0], end
         self._until_next = until_next
         skeleton.parts.append(behind + data[position:])
-        self._mark_sequence(skeleton, sequence_targets(data, lower))
         yield
         if _HIDDEN in skeleton.marked:
             self._aim_hidden_links(skeleton)
@@ -571,13 +572,18 @@ class PageRewriter:
             self._add_texts(skeleton, data, findings)
         return skeleton
 
-    def _mark_sequence(self, skeleton: Skeleton, texts: Sequence[bytes]) -> None:
-        """Have the marks say which links lead to the next and the previous page, which are written as *texts*."""
-        self._sequence |= {link[1] for text in texts if (link := self._known.get(self._key(text)))}
-        for sealed in (skeleton.marked, skeleton.contents) if self._sequence else ():
-            for number, content in enumerate(sealed):
-                if content in self._sequence:
-                    sealed[number] = KIND_CODES["sequence"] + content[1:]
+    def _in_sequence(self, data: bytes, start: int, sealed: bytes, tags: Mapping[int, bytes]) -> bytes:
+        """
+        Return what the mark of a link seals: that it leads to the next or the previous page, if it does.
+
+        A page has one next page. The first link counts whose tag is one of *tags*, and further links to its target do.
+        """
+        if not tags and not self._sequence:
+            return sealed
+        direction = tags.get(data.rfind(b"<", 0, start))
+        if direction is not None:
+            self._sequence.setdefault(direction, sealed)
+        return KIND_CODES["sequence"] + sealed[1:] if sealed in self._sequence.values() else sealed
 
     def _stays(self, data: bytes, start: int, target: bytes) -> bool:
         """

@@ -14,7 +14,7 @@ from hedgerow.core.state import CLEARANCE
 from .test_silent import FAST, HEADERS, SCRIPT, Browser, name
 
 PAGES = 400
-_NEXT = re.compile(rb'<a href="([^"]+)">Next</a>')
+_NEXT = re.compile(rb'<a rel="next" href="([^"]+)">')
 _LINK = re.compile(rb'<a href="([^"]+)">')
 
 
@@ -22,7 +22,7 @@ def page(number: int) -> bytes:
     """A page of a manual, with a link to the next one and to twelve others, of which each page names others."""
     others = Random(number).sample(range(PAGES), 12)
     links = "".join(f'<p>See <a href="{name(other)}">page {name(other)}</a>.</p>' for other in others)
-    following = f'<a href="{name(number + 1)}">Next</a>' if number + 1 < PAGES else ""
+    following = f'<a rel="next" href="{name(number + 1)}">Next</a>' if number + 1 < PAGES else ""
     return f"<!DOCTYPE html><html><head><title>A</title></head><body>{links}<p>{following}</p></body></html>".encode()
 
 
