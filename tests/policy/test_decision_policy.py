@@ -586,10 +586,12 @@ def test_where_every_page_is_paid_for_a_path_alone_challenges_nobody():
         ((("path-random-like", 1), ("minted-for-another", 3)), "pass"),
         ((("path-random-like", 1), ("minted-for-another", 4)), "challenge"),
         ((("minted-for-another", 3),), "challenge"),
+        ((("path-random-like", 1), ("unmarked", 10)), "pass"),
+        ((("path-random-like", 1), ("unmarked", 11)), "challenge"),
         ((("path-random-like", 1), ("campaign", 1)), "challenge"),
     ],
 )
-def test_people_who_share_addresses_use_a_few_links_of_one_another(reasons, action):
+def test_a_little_other_evidence_beside_the_order_of_pages_is_tolerated(reasons, action):
     stranger = Held(visit=VISIT, solves=False)
     stranger.flag()
     stranger.score = msgspec.structs.replace(stranger.score, reasons=reasons)

@@ -20,6 +20,8 @@ Observed = Literal["", "neutral", "links"]
 
 ISSUED_TO_ANOTHER = "minted-for-another"
 """The evidence code of a link that was issued to another visitor."""
+UNMARKED = "unmarked"
+"""The evidence code of an address to which no page of the site has a link."""
 
 
 CLOSED = "closed"

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Literal
 
 from hedgerow.core.address import neighbours_of
-from hedgerow.core.decision import CLOSED, ISSUED_TO_ANOTHER, Evidence, PolicyRule
+from hedgerow.core.decision import CLOSED, ISSUED_TO_ANOTHER, UNMARKED, Evidence, PolicyRule
 from hedgerow.core.state import ACCOUNT, CLEARANCE, StateReply
 from hedgerow.core.visit import BY_PROGRAM, BY_SCRIPT, ELSEWHERE, HIDDEN_KINDS, UNMARKED_SITE, Marker, Visit
 from hedgerow.detectors.spec import DetectorContext, DetectorSpec, EvidenceCode, EvidenceGroup, SettingsTables
@@ -78,7 +78,7 @@ _CLEARED_WEIGHTS = {"same": 0.01}
 _CLEARED_WEIGHT = 0.02
 _FOREIGN_WEIGHTS = {"same": _ISSUED_TO_ANOTHER.weight, "unknown": 0.01}
 _UNMARKED = EvidenceCode(
-    "entry", "unmarked", 0.01, "Came from a page of this site to an address that no page links to.",
+    "entry", UNMARKED, 0.01, "Came from a page of this site to an address that no page links to.",
     "A page without a marker, requested from a page of this site.",
 )  # fmt: skip
 _LIKE_THE_LAST = EvidenceCode(

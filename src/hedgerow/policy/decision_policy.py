@@ -29,6 +29,7 @@ from hedgerow.core.decision import (
     TURNING,
     UNATTENDED,
     UNHURRIED,
+    UNMARKED,
     UNTOUCHED,
     Block,
     Decision,
@@ -49,7 +50,8 @@ _SHOWN_TO_READER_AT = 6.0
 """The same for readers: what the watch finds about them adds up, and they have fifteen pages at least, too."""
 _FLAGGED = 1.5
 """What a finding of the watch weighs: a little more than makes a suspect, because it fades until the next visit."""
-_FEW_LINKS = 3
+_TOLERATED = {ISSUED_TO_ANOTHER: 3, UNMARKED: 10}
+"""How often evidence may be there beside the order of pages that people have, too. Chosen by hand."""
 _PER_PAGE = 0.1
 """What each page adds to the score of a visitor that has a challenge to solve."""
 _READER_PRICE = 2
@@ -450,14 +452,12 @@ def _is_judged_by_path_alone(score: VisitorScore) -> bool:
     """
     Tell whether only the order of its pages makes a suspect.
 
-    A few links of others do not count: people who share several addresses use those of one another.
+    A few links of others do not count: people who share several addresses use those of one another. Neither do a few
+    addresses that no page links to: scripts of forums and wikis make them.
     """
-    return all(
-        code.startswith(("path-", "window-"))
-        or code == JUDGED_PERSON
-        or (code == ISSUED_TO_ANOTHER and times <= _FEW_LINKS and len(score.reasons) > 1)
-        for code, times in score.reasons
-    )
+    by_path = [code for code, _ in score.reasons if code.startswith(("path-", "window-")) or code == JUDGED_PERSON]
+    others = [(code, times) for code, times in score.reasons if code not in by_path]
+    return bool(by_path or not others) and all(times <= _TOLERATED.get(code, 0) for code, times in others)
 
 
 def _is_reader(score: VisitorScore, codes: Collection[str]) -> bool:
