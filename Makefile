@@ -4,7 +4,8 @@
 # make test    the tests, real servers, crawlers and browser included (make units, make test-real: one half of them)
 # make test-spark   those on a real Spark cluster: pyspark and a Java runtime are half a gigabyte more
 # make coverage     how much of the code the units reach: to look costs as much again as the tests themselves
-# make test-apps    frameworks and applications, each with and without Hedgerow: installs and builds 3 GB in build/apps
+# make test-apps    frameworks and applications, each with and without Hedgerow: installs and builds 3 GB in build/apps;
+#              APPS_MODE=opaque make test-apps in another mode
 # make test-suites  Starlette's and httpbin's own tests, around Hedgerow
 # make check   ruff, mypy, import-linter
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions

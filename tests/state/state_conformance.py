@@ -455,6 +455,15 @@ class StateConformance:
             state.update_score(ScoreUpdate(HOME, START, 1, 1.0, entry=f"/{n}"))
         assert state.record_visit(ask()).entries == tuple(f"/{n}" for n in range(12, 20))
 
+    def test_an_entry_is_kept_right_after_a_solved_challenge(self):
+        """Then a new challenge does not begin, but the visitor has come there all the same."""
+        state = self.state(WINDOW)
+        state.update_score(ScoreUpdate(HOME, START, 1, 1.0, challenged=True, cleared=True))
+        state.update_score(ScoreUpdate(HOME, START, 1, 1.0, challenged=True, identity="suspect", entry="/item/7"))
+        memory = state.record_visit(ask())
+        assert memory.score is not None
+        assert (memory.score.identity, memory.entries) == ("person", ("/item/7",))
+
     def test_forgiving_forgets_block_and_standing(self):
         state = self.state(WINDOW)
         state.update_score(ScoreUpdate(HOME, START, 1, 1.0, weight=0.5))

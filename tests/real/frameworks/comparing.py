@@ -21,6 +21,9 @@ from .install import HERE, NotInstallableError, environment, install
 from .table import App
 from .walk import Walk, Walker, differences
 
+SETTINGS = f'[marker]\nmode = "{mode}"\n' if (mode := os.environ.get("APPS_MODE")) else ""
+"""With the variable APPS_MODE the applications are walked in another mode than the default."""
+
 
 def compare(app: App, browser: Browser, folder: Path) -> None:
     """
@@ -40,7 +43,7 @@ def compare(app: App, browser: Browser, folder: Path) -> None:
 
 def _walk(app: App, browser: Browser, root: Path, folder: Path, *, protected: bool) -> Walk:
     with _served(app, root, folder) as (url, server), contextlib.ExitStack() as stack:
-        hedgerow = Protect(url, folder / "hedgerow") if protected else None
+        hedgerow = Protect(url, folder / "hedgerow", settings=SETTINGS) if protected else None
         if hedgerow is not None:
             stack.callback(hedgerow.stop)
 

@@ -15,7 +15,7 @@ local before = known.s or { "person", 0, 0, 0, 0, 0, {} }
 -- Cleared just now.
 local fresh = before[1] == "person" and before[2] == 0 and before[6] > 0 and before[6] <= 2 and #before[7] == 0
 if fresh and challenged and identity ~= "" and at - before[3] < 2 then
-  if known.s then return 1 end
+  if entry == "" then return 1 end
 elseif weight ~= 0 or identity ~= "" or cleared or #ARGV > 10 then
   local now, left = math.max(before[3], at), 0
   if before[2] ~= 0 then
