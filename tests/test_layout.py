@@ -11,6 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "hedgerow"
 TESTS = Path(__file__).parent
 TESTED_BY = {
+    "report/test_label_rules.py": ("report/activity",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
         "challenge/proof_of_work", "challenge/protocol", "challenge/sealed_box",
@@ -94,7 +95,7 @@ TESTED_BY = {
         "report/shape/classifiers",
     ),
     "report/tables/test_ingest.py": (
-        "report/tables/line_parser", "report/tables/line_scanner",
+        "report/tables/line_scanner",
     ),
     "report/tables/test_local_store.py": (
         "report/tables/queries", "report/tables/source_tables",
