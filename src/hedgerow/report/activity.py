@@ -3,7 +3,8 @@ Activity: what a source mostly does, where that is not reading pages, and whethe
 
 Some sources hardly ask for a page, so no opinion about pages can judge them: they try passwords, probe for holes, post
 forms, call an interface, fetch files or feeds, or ask for headers only. Each of these is a kind of its own. The first
-three are abuse. The others are programs if there is much of it. All limits are round numbers; none is fitted to a log.
+three are abuse. The others are programs if there is much of it. All limits are round numbers, chosen with real logs
+in sight (docs/evaluation/labels.md).
 """
 
 from __future__ import annotations

@@ -54,10 +54,8 @@ def _print_kinds(console: Console, report: Report, requests: int) -> None:
     if itself:
         shown = ", ".join(itself[:_MOST_OWN]) + (f" and {len(itself) - _MOST_OWN:,} more" if itself[_MOST_OWN:] else "")
         made = report.kinds()[KINDS[OWN]][1]
-        console.print(
-            Text(f"The site itself, never to be blocked: {shown}; {made / requests:.1%} of the requests."),
-            soft_wrap=True,
-        )
+        share = f"{made / requests:.1%}".replace("%", " %")
+        console.print(Text(f"The site itself, never to be blocked: {shown}; {share} of the requests."), soft_wrap=True)
 
 
 def _share(sources: int, made: int, requests: int) -> str:

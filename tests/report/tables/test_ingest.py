@@ -7,6 +7,7 @@ import gzip
 import lzma
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from hedgerow.report.tables.ingest import put, read, rows_of
 from hedgerow.report.tables.line_scanner import new_work, scan, start_scan
 from hedgerow.report.tables.local_store import LocalStore
 from hedgerow.report.tables.row_builder import RowBuilder
-from hedgerow.report.tables.rows import COLUMNS
+from hedgerow.report.tables.rows import COLUMNS, Rows
 from hedgerow.report.tables.source_tables import Tables
 from hedgerow.report.tables.url_features import DigestKey
 
@@ -57,23 +58,24 @@ def scanned(data: bytes, by: str = "visitor"):
     return found
 
 
-def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int, int, int]]:
-    """Rows by source, second, status and kind; and lines, parsed, bad."""
+def table_of(path: Path) -> tuple[Counter[tuple[str, int, int, int, int]], tuple[int, int, int]]:
+    """Rows by source, second, status, kind and flags; and lines, parsed, bad."""
     numbering = RowBuilder()
     with LocalStore(memory=500_000_000) as store:
         read_counts = read([str(path)], store, numbering)
-        found = Counter(
-            (numbering.name(int(s)), int(t) // 1_000_000, int(code), int(kind))
-            for rows in store.rows()
-            for s, t, code, kind in zip(rows["source"], rows["t"], rows["status"], rows["kind"], strict=True)
-        )
+        found = Counter(row for rows in store.rows() for row in rows_by(numbering, rows))
     return found, (read_counts.lines, read_counts.parsed, read_counts.bad)
 
 
-def reference_of(path: Path) -> tuple[Counter[tuple[str, int, int, int]], tuple[int, int, int]]:
-    kinds = {"page": 0, "call": 1, "asset": 2, "prefetch": 3}
-    reader = LogReader([str(path)])
-    found = Counter((v.visitor, int(v.at // 1), v.status, kinds[v.kind]) for v in reader)
+def rows_by(builder: RowBuilder, rows: Rows) -> Iterator[tuple[str, int, int, int, int]]:
+    columns = (rows[name].tolist() for name in ("source", "t", "status", "kind", "flags"))
+    for source, t, *more in zip(*columns, strict=True):
+        yield builder.name(source), t // 1_000_000, *more
+
+
+def reference_of(path: Path) -> tuple[Counter[tuple[str, int, int, int, int]], tuple[int, int, int]]:
+    reader, builder = LogReader([str(path)]), RowBuilder()
+    found = Counter(rows_by(builder, builder.rows_of(list(reader))))
     return found, (reader.counts.lines, reader.counts.parsed, reader.counts.bad)
 
 
