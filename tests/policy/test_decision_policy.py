@@ -586,8 +586,9 @@ def test_where_every_page_is_paid_for_a_path_alone_challenges_nobody():
         ((("path-random-like", 1), ("minted-for-another", 3)), "pass"),
         ((("path-random-like", 1), ("minted-for-another", 4)), "challenge"),
         ((("minted-for-another", 3),), "challenge"),
-        ((("path-random-like", 1), ("unmarked", 10)), "pass"),
-        ((("path-random-like", 1), ("unmarked", 11)), "challenge"),
+        ((("path-random-like", 1), ("unmarked", 30)), "pass"),
+        ((("path-random-like", 1), ("unmarked", 30), ("enumerated", 1)), "challenge"),
+        ((("unmarked", 30),), "challenge"),
         ((("path-random-like", 1), ("campaign", 1)), "challenge"),
     ],
 )

@@ -24,6 +24,7 @@ from driving import traps_in
 
 from .browsing import Watch, tab
 from .crawling import CHROME
+from .hand import Hand
 from .servers import PATIENCE, Nginx, Protect
 
 MODES = ["clean", "opaque", "readable"]
@@ -92,9 +93,16 @@ def test_a_person_goes_through_tickets_by_a_button(
     with tab(browser) as page:
         watch = Watch(page.context, hedgerow.url)
         page.goto(hedgerow.url + "/ticket/1")
+        hand = Hand(page, seed=1)
         for number in range(1, 31):
             shows(page, f"Ticket {number}")
-            page.get_by_text("Next").click()
+            # A mouse that jumps is a sign of a driven browser.
+            hand.move(500 + 150 * (number % 3), 300)
+            button = page.get_by_text("Next")
+            box = button.bounding_box()
+            assert box is not None
+            hand.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+            button.click()
         shows(page, "Ticket 31")
         assert watch.decisions == []
     assert hedgerow.blocked() == {}

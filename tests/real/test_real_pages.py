@@ -56,7 +56,9 @@ def test_nothing_but_links_changes_and_every_mark_opens(folder: Path) -> None:
         texts += sum(bool(found[3]) for found in hidden.finditer(marked))
         for link in _LINK.findall(without):
             marks += 1
-            assert _opened(identifier, link, location) == (_plain(link, location), "page"), path
+            target, kind = _opened(identifier, link, location)
+            assert target == _plain(link, location), path
+            assert kind in {"page", "sequence"}, path
         for found in hidden.finditer(marked):
             hidden_links += 1
             assert _opened(identifier, found[1] or found[2], location)[1] == "trap", path

@@ -14,6 +14,7 @@ anything else on account of this order, within the pages of one clearance.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -50,7 +51,7 @@ _SHOWN_TO_READER_AT = 6.0
 """The same for readers: what the watch finds about them adds up, and they have fifteen pages at least, too."""
 _FLAGGED = 1.5
 """What a finding of the watch weighs: a little more than makes a suspect, because it fades until the next visit."""
-_TOLERATED = {ISSUED_TO_ANOTHER: 3, UNMARKED: 10}
+_TOLERATED = {ISSUED_TO_ANOTHER: 3, UNMARKED: inf}
 """How often evidence may be there beside the order of pages that people have, too. Chosen by hand."""
 _PER_PAGE = 0.1
 """What each page adds to the score of a visitor that has a challenge to solve."""
@@ -452,8 +453,8 @@ def _is_judged_by_path_alone(score: VisitorScore) -> bool:
     """
     Tell whether only the order of its pages makes a suspect.
 
-    A few links of others do not count: people who share several addresses use those of one another. Neither do a few
-    addresses that no page links to: scripts of forums and wikis make them.
+    A few links of others do not count: people who share several addresses use those of one another. Neither do
+    addresses that no page links to: scripts of forums and wikis make them. Numbering them is evidence of its own.
     """
     by_path = [code for code, _ in score.reasons if code.startswith(("path-", "window-")) or code == JUDGED_PERSON]
     others = [(code, times) for code, times in score.reasons if code not in by_path]
