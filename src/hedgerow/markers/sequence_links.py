@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-_DIRECTIONS = {b"next": b"n", b"prev": b"p"}
-"""What names a direction, and its usual access key."""
+_DIRECTIONS = {b"n": b"next", b"p": b"prev"}
+"""Usual access keys, and the word that names each direction."""
 _ACCESS_KEY = b"accesskey="
 _LONGEST_TAG = 500
 _MOST_WORDS = 100
@@ -29,7 +29,7 @@ def sequence_tags(lower: bytes) -> dict[int, bytes]:
     {0: b'next', 47: b'prev'}
     """
     found: dict[int, bytes] = {}
-    for word, key in _DIRECTIONS.items():
+    for word in _DIRECTIONS.values():
         at, words = lower.find(word), 0
         while at >= 0 and words < _MOST_WORDS:
             start = _tag_around(lower, at)
@@ -37,12 +37,12 @@ def sequence_tags(lower: bytes) -> dict[int, bytes]:
             if start >= 0 and _WHOLE_WORD.match(lower, at) and _ATTRIBUTE.search(lower, start, at):
                 found[start] = word
             at = lower.find(word, at + 1)
-        at = lower.find(_ACCESS_KEY)
-        while at >= 0:
-            value = lower[at + len(_ACCESS_KEY) : at + len(_ACCESS_KEY) + 3].strip(b"\"' >")
-            if value == key and (start := _tag_around(lower, at)) >= 0:
-                found.setdefault(start, word)
-            at = lower.find(_ACCESS_KEY, at + 1)
+    at = lower.find(_ACCESS_KEY)
+    while at >= 0:
+        value = lower[at + len(_ACCESS_KEY) : at + len(_ACCESS_KEY) + 3].strip(b"\"' >")
+        if value in _DIRECTIONS and (start := _tag_around(lower, at)) >= 0:
+            found.setdefault(start, _DIRECTIONS[value])
+        at = lower.find(_ACCESS_KEY, at + 1)
     return found
 
 
