@@ -170,7 +170,7 @@ def with_method(topic: int, reads: bool) -> int:
     """
     Return the topic of a request for a target with *topic*. *reads*: its method is GET or HEAD.
 
-    Passwords are sent. Who only asks for a log-in page may look whether there is one.
+    Passwords are sent. A client that only requests a log-in page may check whether there is one.
     """
     if reads:
         return PROBE if topic == LOGIN else topic
