@@ -8,6 +8,7 @@
 #              APPS_MODE=opaque make test-apps in another mode
 # make test-suites  Starlette's and httpbin's own tests, around Hedgerow
 # make check   ruff, mypy, import-linter
+# make handbook     the documentation as a web site, in build/handbook; make check-docs: its links, commands and language
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
 # make mutants   how many small faults the tests would notice, in a sample of them
 # make bench   the benchmarks, each next to a reference in the same run
@@ -18,7 +19,7 @@ BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -105,6 +106,13 @@ test-wheel: .venv/.ready
 
 mutants: .venv/.ready
 	@$(BIN)/python tools/mutants
+
+handbook: .venv/.ready
+	$(BIN)/sphinx-build -q -W --keep-going docs build/handbook
+	@echo "open build/handbook/index.html"
+
+check-docs: .venv/.ready
+	$(BIN)/pytest tests/docs -q
 
 bench: setup
 	@$(BIN)/python -m bench
