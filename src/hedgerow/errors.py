@@ -18,7 +18,12 @@ Expected outcomes, such as a forged marker, are values and not found here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
+
+import msgspec
+
+DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are not as they should be: also if they are not UTF-8 or nested too deeply."""
 
 UpstreamFault = Literal["connect", "timeout", "broken", "busy"]
 
