@@ -41,10 +41,8 @@ def test_visitors_get_https_and_its_cookies(
 ) -> None:
     certificate, key = write_pair(tmp_path)
     plain = free_port()
-    server = protect(
-        mirror.url, options=["--workers", str(workers)], settings=f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
-        f'redirect = "127.0.0.1:{plain}"\n',
-    )  # fmt: skip
+    settings = f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\nredirect = "127.0.0.1:{plain}"\n'
+    server = protect(mirror.url, options=["--workers", str(workers)], settings=settings)
     assert server.url.startswith("https://")
     page = curl(server.url + "/", certificate, "-i", "-H", "Accept: text/html")
     assert "HTTP/1.1 200" in page
