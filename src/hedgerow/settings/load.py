@@ -66,6 +66,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     watch: tables.WatchSettings = tables.WatchSettings()
     campaigns: tables.CampaignSettings = tables.CampaignSettings()
     logs: tables.LogsSettings = tables.LogsSettings()
+    report: tables.ReportSettings = tables.ReportSettings()
     logging: tables.LoggingSettings = tables.LoggingSettings()
     admin: tables.AdminSettings = tables.AdminSettings()
     serve: tables.ServeSettings = tables.ServeSettings()
