@@ -26,7 +26,7 @@ from hedgerow.detectors.rotating_addresses import RotatingAddressesSettings
 from hedgerow.detectors.trap import TrapSettings
 from hedgerow.errors import DetectorError, SettingsError
 from hedgerow.request.path_rules import PathRule
-from hedgerow.settings import store_tables, tables
+from hedgerow.settings import operation_tables, store_tables, tables
 
 ENVIRONMENT_PREFIX = "HEDGEROW__"
 
@@ -50,6 +50,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     observe: bool | Literal["links"] = False
     directory: str = ""
     proxy: tables.ProxySettings = tables.ProxySettings()
+    tls: operation_tables.TlsSettings = operation_tables.TlsSettings()
     identity: tables.IdentitySettings = tables.IdentitySettings()
     bots: tables.BotsSettings = tables.BotsSettings()
     density: DensitySettings = DensitySettings()

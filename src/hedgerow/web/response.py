@@ -501,12 +501,12 @@ class ResponseRewriter:
             attributes = b""
         else:
             return
-        if needs_clearance and self.decision.owes:
-            attributes += b" data-urgent"
+        is_urgent = needs_clearance and self.decision.owes
         path = own.path.encode()
         self._headers, element = page_script(
-            self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT, attributes
-        )
+            self._headers, self.visit.host.encode("latin-1"), path, path + CLEARANCE_SCRIPT,
+            attributes + (b" data-urgent" if is_urgent else b""), at_once=is_urgent,
+        )  # fmt: skip
         page.add_clearance_script(element)
 
     def _is_framed(self) -> bool:
