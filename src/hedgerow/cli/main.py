@@ -66,6 +66,7 @@ COMMANDS = {
         "visitors:app",
         "Show suspected and blocked visitors with reasons; forgive, block, export or forget one.",
     ),
+    "attack": ("attack:app", "Ask every visitor without a clearance for one, for some time; switch that off; show it."),
     "limits": (
         "limits:run",
         "Show how many pages visitors may read in a day and why, how many they read, and who is affected.",

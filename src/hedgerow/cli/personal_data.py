@@ -20,7 +20,7 @@ from hedgerow.core.address import parse_address
 from hedgerow.core.state import prefix_key
 from hedgerow.ledger.erasure import delete_visits
 from hedgerow.ledger.sqlite import COLUMNS
-from hedgerow.lists.model import Listing
+from hedgerow.lists.model import OWN_AUTHOR, Listing
 from hedgerow.lists.sql_store import ListFilter
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
@@ -64,7 +64,7 @@ def forget(
         campaigns = [c for store in stores if store for c in store.campaigns() if key in c.members]
     typer.echo(f"{removed} scores and blocks are deleted")
     for entry in _entries(settings, key, visitor):
-        if lists:
+        if lists or entry.author == OWN_AUTHOR:
             build_list_store(settings).remove(entry.list, entry.subject)
             typer.echo(f"{readable(entry.subject)} is removed from the {entry.list} list")
         else:

@@ -21,10 +21,12 @@ from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_pr
 from hedgerow.cli.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, format_time, new_table, print_json
+from hedgerow.cli.path_explanation import explain_path
 from hedgerow.cli.personal_data import export, forget
 from hedgerow.cli.service import Directory, find_site
 from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
 from hedgerow.core.address import parse_address
+from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import JUDGED_PERSON, Block, Evidence, VisitorScore
 from hedgerow.core.state import ACCOUNT, prefix_key
 from hedgerow.detectors.documentation import describe_code
@@ -32,6 +34,7 @@ from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.policy.score import explained, score_at
+from hedgerow.request.path_rules import GROUP
 from hedgerow.settings import Settings
 from hedgerow.web.paths import state_path
 
@@ -106,18 +109,24 @@ def block(
     reason: Annotated[str, Option(help="Shown in the ledger and in `visitors show`.")] = "By the administrator.",
 ) -> None:
     """Block a visitor for some time. A running Hedgerow does so within a second."""
-    duration = re.fullmatch(r"(\d+)([smhd])", for_)
-    if duration is None or not int(duration[1]):
-        raise typer.BadParameter(f"{for_!r} is not a duration; write 30m, 12h or 7d", param_hint="--for")
+    seconds = read_duration(for_)
     settings = find_site(config, directory, place="state", has_started=True)
     key, now = visitor_key(settings, visitor), time.time()
-    until = now + int(duration[1]) * _TIMES[duration[2]]
+    until = now + seconds
     prefix = key if parse_address(key.partition("/")[0]) else ""
     evidence = Evidence("administrator", "administrator", 1.0, reason)
     with open_visitor_stores(settings) as stores:
         for store in filter(None, stores):
             store.order(key, Block(key, prefix, now, until, "refuse", evidence))
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
+
+
+def read_duration(text: str) -> int:
+    """Return the seconds of a duration such as 30m, for the option --for."""
+    duration = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if duration is None or not int(duration[1]):
+        raise typer.BadParameter(f"{text!r} is not a duration; write 30m, 12h or 7d", param_hint="--for")
+    return int(duration[1]) * _TIMES[duration[2]]
 
 
 def _rows(
@@ -129,7 +138,8 @@ def _rows(
     observed: bool,
 ) -> list[dict[str, Any]]:
     """Return one row for each visitor, blocked visitors first, then by score. *observed*: nothing of it is enforced."""
-    blocked, score_of = {block.key: block for block in blocks}, {k: s for k, s in scores if not is_price_key(k)}
+    blocked = {block.key: block for block in visitors_of(blocks)}
+    score_of = {key: score for key, score in scores if not is_price_key(key)}
     gateways = gateways_among(scores, now)
     rows = []
     for key in {**blocked, **score_of, **gateways}:
@@ -228,7 +238,7 @@ def explain(
         Argument(
             metavar="REFERENCE",
             help="Reference from the page that the visitor saw, an address or account:NAME for its last visit that did "
-            "not pass, or an evidence code such as `trap`.",
+            "not pass, an evidence code such as `trap`, or a path such as `/api/users` for the rules that apply to it.",
         ),
     ],
     config: Config = None,
@@ -237,8 +247,11 @@ def explain(
     if described := list(describe_code(registry(), reference.strip())):
         typer.echo("\n".join(described))
         return
-    settings = find_site(config, directory, place="ledger", changes=False)
     reference = reference.strip()
+    if reference.startswith("/"):
+        typer.echo("\n".join(explain_path(find_site(config, directory, changes=False), reference)))
+        return
+    settings = find_site(config, directory, place="ledger", changes=False)
     if parse_address(reference) or reference.startswith(ACCOUNT):
         row = find_stopped(settings, visitor_key(settings, reference), _COLUMNS)
     else:
@@ -255,6 +268,9 @@ def explain(
     typer.echo(readable(f"request     {method} {host}{target}"))
     typer.echo(readable(f"user agent  {user_agent or '(none)'}"))
     for evidence in evidence_list:
+        if evidence.detector == GROUP:
+            typer.echo(readable(f"rule        {evidence.text}"))
+            continue
         typer.echo(readable(f"evidence    {evidence.text} [{evidence.code}, weight {evidence.weight:g}]"))
         if evidence.detector == "lists":
             typer.echo(readable(f"entry       {evidence.key}{f' ({evidence.details})' if evidence.details else ''}"))

@@ -177,7 +177,7 @@ def build_list_follower(settings: Settings) -> Follower | None:
 
 def rate_limits(settings: Settings) -> tuple[RateLimit, ...]:
     """Return the limits that the state must count for."""
-    return counted_windows(settings.density)
+    return counted_windows(settings.density, settings.path)
 
 
 def state_limits(settings: Settings) -> dict[str, Any]:
