@@ -12,12 +12,14 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from hedgerow.core.attack import AttackSwitch
 from hedgerow.core.daily_limits import DailyLimits
 from hedgerow.core.decision import Evidence, PolicyRule
 from hedgerow.core.page_times import PageTimes
 from hedgerow.core.settings_table import Table
 from hedgerow.core.state import Detector
 from hedgerow.request.browser_signs import BrowserSigns
+from hedgerow.request.path_rules import PathRule, PathRules
 
 T = TypeVar("T", bound=Table)
 
@@ -35,6 +37,9 @@ What a report tells a detector about one source. *peak_0* and so on are the most
 
 class SettingsTables(Protocol):
     """The settings, by table."""
+
+    @property
+    def path(self) -> tuple[PathRule, ...]: ...
 
     def table(self, kind: type[T]) -> T: ...
 
@@ -82,7 +87,8 @@ class DetectorContext(msgspec.Struct, frozen=True):
     where known bots are not recognised. *access_log*: the visits come from a log in which links are not marked.
     *clears_silently*: pages have a script by which browsers obtain a clearance. *page_times*: how long the site takes
     for a page. *daily_limits*: how many pages a day visitors may have. *browser_signs* is shared by the detectors
-    of driven browsers.
+    of driven browsers. *paths* are the rules for parts of the site, or None.
+    *attack* is the switch by which the whole site asks for clearances.
     """
 
     settings: SettingsTables
@@ -96,6 +102,8 @@ class DetectorContext(msgspec.Struct, frozen=True):
     page_times: PageTimes | None = None
     daily_limits: DailyLimits | None = None
     browser_signs: BrowserSigns = msgspec.field(default_factory=BrowserSigns)
+    paths: PathRules | None = None
+    attack: AttackSwitch = msgspec.field(default_factory=AttackSwitch)
 
 
 class ReportRule(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from pathlib import Path
 import maxminddb
 import msgspec
 
-from hedgerow.errors import StoreAwayError, StoreCorruptError, StoreError
+from hedgerow.errors import DECODE_ERRORS, StoreAwayError, StoreCorruptError, StoreError
 from hedgerow.lists.model import AsnOf, Listing, Lists
 from hedgerow.lists.sql_store import ListFeed, ListStore
 
@@ -129,7 +129,7 @@ class ListsCopy:
                 listings = [decode(line) for line in file]
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *DECODE_ERRORS) as error:
             log.error("cannot read the copy of the lists in %s: %s", self.path, error)  # noqa: TRY400 - one line
             return None
         return listings if len(listings) == head.entries else None
