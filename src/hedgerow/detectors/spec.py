@@ -19,6 +19,7 @@ from hedgerow.core.page_times import PageTimes
 from hedgerow.core.settings_table import Table
 from hedgerow.core.state import Detector
 from hedgerow.request.browser_signs import BrowserSigns
+from hedgerow.request.network_rules import NetworkRules
 from hedgerow.request.path_rules import PathRule, PathRules
 
 T = TypeVar("T", bound=Table)
@@ -88,7 +89,8 @@ class DetectorContext(msgspec.Struct, frozen=True):
     *access_log*: the visits come from a log in which links are not marked.
     *clears_silently*: pages have a script by which browsers obtain a clearance. *page_times*: how long the site takes
     for a page. *daily_limits*: how many pages a day visitors may have. *browser_signs* is shared by the detectors
-    of driven browsers. *paths* are the rules for parts of the site, or None.
+    of driven browsers. *paths* are the rules for parts of the site, or None; *networks* those for
+    countries and network operators.
     *attack* is the switch by which the whole site asks for clearances.
     """
 
@@ -104,6 +106,7 @@ class DetectorContext(msgspec.Struct, frozen=True):
     daily_limits: DailyLimits | None = None
     browser_signs: BrowserSigns = msgspec.field(default_factory=BrowserSigns)
     paths: PathRules | None = None
+    networks: NetworkRules | None = None
     licensed_bots: Collection[str] = ()
     license_url: str = ""
     attack: AttackSwitch = msgspec.field(default_factory=AttackSwitch)

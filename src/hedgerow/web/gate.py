@@ -130,6 +130,7 @@ def build_engine(
         page_times=page_times,
         daily_limits=daily_limits,
         paths=paths,
+        networks=lists.networks if lists is not None and lists.has_networks else None,
         licensed_bots=[bot.name for bot in licensed_bots(settings)],
         license_url=settings.bots.license,
         attack=AttackSwitch() if attack is None else attack,
