@@ -87,6 +87,7 @@ def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
     text = path.read_text("utf-8-sig")
     tokens = {f"serve.clients.{number}.token": client.token for number, client in enumerate(settings.serve.clients)}
     secrets = {
+        "privacy.key": settings.privacy.key,
         "admin.token": settings.admin.token, "state.password": settings.state.password,
         "challenge.external.secret": settings.challenge.external.secret, **tokens,
     }  # fmt: skip

@@ -376,6 +376,18 @@ class LogsSettings(Table, frozen=True):
                 yield "fields", f"no field is called {name!r}; use one of {', '.join(_FIELDS)}"
 
 
+class ReportSettings(Table, frozen=True):
+    """The prefilter of `report --method pubcrawl`, in requests on a source's busiest day. 0: scaled to the log."""
+
+    crawler_from: int = 0
+    judged_from: int = 0
+
+    def faults(self) -> Faults:
+        yield from checks.minimum_faults(self, crawler_from=0, judged_from=0)
+        if 0 < self.crawler_from <= self.judged_from:
+            yield "crawler_from", f"must be above judged_from, {self.judged_from}"
+
+
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]*")
 
 
