@@ -101,6 +101,12 @@ def _warnings(settings: Settings) -> Iterator[str]:
     """Say what is allowed, and still may not be what the operator wants."""
     for name, model in _missing_models(settings).items():
         yield f"watch.{name}: there is no file {model!r} here"
+    for name in ("asn_file", "country_file"):
+        file = getattr(settings.lists, name)
+        if file and not Path(file).expanduser().is_file():
+            yield f"lists.{name}: there is no file {file!r} here"
+    if settings.lists.networks and not settings.lists.enabled:
+        yield "lists.networks: these rules have no effect while lists are switched off"
     if settings.bots.signers and not settings.bots.hosts:
         yield "bots.hosts: name the hosts of this site, or no signature is accepted"
     marker = settings.marker

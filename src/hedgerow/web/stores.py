@@ -31,7 +31,7 @@ from hedgerow.detectors.rate_limit import counted_windows
 from hedgerow.errors import StoreError
 from hedgerow.ledger.pseudonyms import Hide, address_hider
 from hedgerow.ledger.sqlite import SqliteLedger
-from hedgerow.lists.follower import AsnFile, Follower, ListsCopy
+from hedgerow.lists.follower import Follower, ListsCopy, asn_file, country_file
 from hedgerow.lists.model import Lists
 from hedgerow.lists.sql_store import ListStore
 from hedgerow.lists.sqlite_store import SqliteLists
@@ -170,9 +170,10 @@ def build_list_follower(settings: Settings) -> Follower | None:
     lists = settings.lists
     if not lists.enabled:
         return None
-    asn = AsnFile(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    asn = asn_file(Path(lists.asn_file).expanduser()) if lists.asn_file else None
+    countries = country_file(Path(lists.country_file).expanduser()) if lists.country_file else None
     copy = ListsCopy(state_directory(settings) / "lists-copy.jsonl", lists.url) if lists.url else None
-    return Follower(build_list_store(settings), Lists(), asn=asn, copy=copy)
+    return Follower(build_list_store(settings), Lists(networks=lists.networks), asn=asn, countries=countries, copy=copy)
 
 
 def rate_limits(settings: Settings) -> tuple[RateLimit, ...]:
