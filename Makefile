@@ -10,6 +10,7 @@
 # make check   ruff, mypy, import-linter
 # make handbook     the documentation as a web site, in build/handbook; make check-docs: its links, commands and language
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
+# make deb   a Debian package in build/deb; make test-deb installs it here, serves a page and purges it (as root)
 # make fuzz    mutated input for everything that strangers write: SECONDS=60 or EXECUTIONS=1000000 for each target,
 #              TARGETS="page request" for some of them
 # make mutants   how many small faults the tests would notice, in a sample of them
@@ -21,7 +22,7 @@ BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz deb test-deb
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -39,6 +40,12 @@ packages:
 demo: .venv/.demo
 	@tools/packages demo
 	@$(BIN)/hedgerow demo
+
+deb: .venv/.ready
+	@tools/build-deb
+
+test-deb:
+	@tools/test-deb
 
 check: .venv/.ready
 	$(BIN)/ruff check .
