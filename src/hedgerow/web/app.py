@@ -66,6 +66,7 @@ from hedgerow.web.stores import (
     build_token_codecs,
     rate_limits,
 )
+from hedgerow.web.subscriptions import SubscriptionThread
 from hedgerow.web.sync_driver import ThreadWaiter
 from hedgerow.web.waiter import ON_LOOP, Waiter
 from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
@@ -242,6 +243,7 @@ class Site:
         self.daily_limits = DailyLimits()
         self.attack = AttackSwitch()
         self._limits_thread = self._start_limits(settings)
+        self._subscriptions = self._start_subscriptions(settings)
         self.lookups = self._start_lookups(settings.bots)
         self.app = build_app(settings, self)
         self._configure(settings)
@@ -363,6 +365,16 @@ class Site:
         counts = self.stores.worker_metrics is None or isinstance(self.stores.ledger, NoLedger)
         return DailyLimitsThread(settings, self.daily_limits, counts=counts, also=review_own)
 
+    def _start_subscriptions(self, settings: Settings) -> SubscriptionThread | None:
+        """Read block lists of others: not in workers, but in their background process."""
+        if self.follower is None or not settings.lists.subscriptions:
+            return None
+        if self.stores.worker_metrics is not None and not isinstance(self.stores.ledger, NoLedger):
+            return None
+        thread = SubscriptionThread(settings)
+        thread.start()
+        return thread
+
     def _start_shared_watch(self, stores: SiteStores) -> Thread | None:
         shared = stores.shared_watch if stores.runs_watch else None
         if shared is None:
@@ -438,6 +450,7 @@ class Site:
             "ledger": stores.ledger.errors,
             "lists": self.follower.errors if self.follower is not None else 0,
             "state": stores.state.errors,
+            "subscriptions": self._subscriptions.failures if self._subscriptions is not None else 0,
         }
 
     def _queues(self) -> dict[str, int]:
@@ -464,7 +477,15 @@ class Site:
         for backend in self._backends.values():
             if backend.shared_watch is not None:
                 backend.shared_watch.join()
-        _close(self.log, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
+        _close(
+            self._subscriptions,
+            self.log,
+            self._limits_thread,
+            self._intake,
+            self.follower,
+            self.lookups,
+            self.app.challenges,
+        )
         for backend in self._backends.values():
             stores = backend.stores
             # The watch closes before the journal, which stores its last findings.
