@@ -28,6 +28,7 @@ TESTED_BY = {
     "cli/test_serve.py": (
         "cli/servers",
     ),
+    "cli/test_report.py": ("cli/report_files",),
     "cli/test_visitors.py": (
         "cli/ledger_access",
     ),
