@@ -11,7 +11,8 @@ from typer import Option
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import format_time, print_json
 from hedgerow.cli.service import Directory, find_site
-from hedgerow.cli.visitors import open_visitor_stores, read_duration
+from hedgerow.cli.visitor_store import open_visitor_stores
+from hedgerow.cli.visitors import read_duration
 from hedgerow.core.attack import ATTACK_KEY, attack_of
 from hedgerow.core.decision import Block, Evidence
 

@@ -87,6 +87,7 @@ def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
     text = path.read_text("utf-8-sig")
     tokens = {f"serve.clients.{number}.token": client.token for number, client in enumerate(settings.serve.clients)}
     secrets = {
+        "privacy.key": settings.privacy.key,
         "admin.token": settings.admin.token, "state.password": settings.state.password,
         "challenge.external.secret": settings.challenge.external.secret, **tokens,
     }  # fmt: skip
@@ -99,6 +100,12 @@ def _warnings(settings: Settings) -> Iterator[str]:
     """Say what is allowed, and still may not be what the operator wants."""
     for name, model in _missing_models(settings).items():
         yield f"watch.{name}: there is no file {model!r} here"
+    for name in ("asn_file", "country_file"):
+        file = getattr(settings.lists, name)
+        if file and not Path(file).expanduser().is_file():
+            yield f"lists.{name}: there is no file {file!r} here"
+    if settings.lists.networks and not settings.lists.enabled:
+        yield "lists.networks: these rules have no effect while lists are switched off"
     if settings.bots.signers and not settings.bots.hosts:
         yield "bots.hosts: name the hosts of this site, or no signature is accepted"
     marker = settings.marker

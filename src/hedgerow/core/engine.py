@@ -71,10 +71,13 @@ class Engine:
 
         The administrator's word goes before everything else, even before a verified bot's right to pass.
         """
-        if not self._lists.has_entries:
-            return None
-        found = self._lists.find(visit.at, visit.address, visit.account, visit.user_agent)
-        return None if found is None else decide(found)
+        lists = self._lists
+        if lists.has_entries:
+            found = lists.find(visit.at, visit.address, visit.account, visit.user_agent)
+            if found is not None:
+                return decide(found)
+        # A rule for a whole country is not meant for a good bot from there.
+        return lists.networks.decide(visit.address) if lists.has_networks and not visit.bot else None
 
     def question(self, visit: Visit, *, listed: bool = False, rule: ActiveRule | None = None) -> StateQuery:
         """

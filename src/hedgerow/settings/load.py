@@ -50,6 +50,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     observe: bool | Literal["links"] = False
     directory: str = ""
     proxy: tables.ProxySettings = tables.ProxySettings()
+    privacy: operation_tables.PrivacySettings = operation_tables.PrivacySettings()
     tls: operation_tables.TlsSettings = operation_tables.TlsSettings()
     identity: tables.IdentitySettings = tables.IdentitySettings()
     bots: tables.BotsSettings = tables.BotsSettings()

@@ -1,4 +1,4 @@
-"""The tables of `hedgerow.toml` for how a site is operated: TLS."""
+"""The tables of `hedgerow.toml` for how a site is operated: TLS, privacy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ from typing import Literal
 
 from hedgerow.core.settings_table import Faults, Table
 from hedgerow.settings import checks
+
+_MIN_KEY_LENGTH = 16
+
+
+class PrivacySettings(Table, frozen=True):
+    """How the ledger stores addresses. *key* is the secret of the hashes; empty: a file in the state directory."""
+
+    addresses: Literal["full", "truncated", "hashed"] = "full"
+    key: str = ""
+
+    def faults(self) -> Faults:
+        if self.key and len(self.key) < _MIN_KEY_LENGTH:
+            yield "key", f"must have at least {_MIN_KEY_LENGTH} characters: all addresses can be tried with a short one"
 
 
 class TlsSettings(Table, frozen=True):

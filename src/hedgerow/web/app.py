@@ -56,6 +56,7 @@ from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 from hedgerow.web.metrics import SiteCounters, SiteMetrics, running_metrics, sum_metrics
 from hedgerow.web.request_log import RequestLog
+from hedgerow.web.response_pages import license_link
 from hedgerow.web.run_file import RunFile
 from hedgerow.web.stores import (
     SiteStores,
@@ -88,6 +89,8 @@ class App:
     changes_pages: bool
     """Whether pages get bait or marked links; robots.txt then tells polite bots to keep off these."""
     changes_robots: bool
+    license_link: bytes
+    """The Link header of pages with the terms of the site, or b""."""
     counters: SiteCounters
     page_times: PageTimes
     """How long the site takes for its pages."""
@@ -171,7 +174,8 @@ def build_app(settings: Settings, site: Site, previous: App | None = None) -> Ap
         skeletons=SkeletonCache(),
         refused_agents=refused_agents,
         changes_pages=changes_pages,
-        changes_robots=changes_pages or (bool(refused_agents) and not settings.is_neutral),
+        changes_robots=changes_pages or (bool(refused_agents or settings.bots.license) and not settings.is_neutral),
+        license_link=license_link(settings.bots.license) if not settings.is_neutral else b"",
         counters=counters,
         page_times=site.page_times,
         waiter=site.waiter,

@@ -431,6 +431,7 @@ def _refusal(exchange: Exchange, reference: str) -> ResponsePage:
     return pages.refusal(
         exchange.decision, exchange.page_request(reference), at=visit.at, site=settings.responses.site or visit.host,
         start=next((entry for entry in settings.marker.entries if "*" not in entry), ""),
+        license_url=settings.bots.license,
     )  # fmt: skip
 
 

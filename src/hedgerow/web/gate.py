@@ -32,7 +32,7 @@ from hedgerow.request.identify import Identifier
 from hedgerow.request.path_rules import PathRules
 from hedgerow.settings.load import Settings
 from hedgerow.settings.tables import SCRIPTED_RULES, MarkerRule, MarkerSettings
-from hedgerow.web.bots import all_bots, build_bots, refused_bots
+from hedgerow.web.bots import all_bots, build_bots, licensed_bots, refused_bots
 from hedgerow.web.stores import build_ledger, build_state, build_token_codecs
 
 
@@ -130,6 +130,9 @@ def build_engine(
         page_times=page_times,
         daily_limits=daily_limits,
         paths=paths,
+        networks=lists.networks if lists is not None and lists.has_networks else None,
+        licensed_bots=[bot.name for bot in licensed_bots(settings)],
+        license_url=settings.bots.license,
         attack=AttackSwitch() if attack is None else attack,
     )
     detectors, needs = registry().build(context)

@@ -198,6 +198,8 @@ class ResponseRewriter:
             message = {**message, "headers": list(message.get("headers", ()))}
             self.status, self.answered_at = message["status"], time.perf_counter()
             await self._refuse_closed(message["headers"])
+            if self._app.license_link and is_html(header(message["headers"], b"content-type")):
+                message["headers"].append((b"link", self._app.license_link))
             if not self.is_stopped and await self._must_hold(message):
                 self._start = message
                 return
