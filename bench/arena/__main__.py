@@ -9,18 +9,18 @@ goes on where it was. All traffic stays on loopback.
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import bench.arena
 from bench.arena import browsers, cells, protections, publish
 from bench.arena.cells import CPU, Cell
-from bench.arena.makes import Make, makes
+from bench.arena.makes import makes
 from bench.arena.protections import ROOT
 from bench.arena.stage import REAL_SITES
 from bench.arena.stage import missing as missing_sites
@@ -38,30 +38,30 @@ _TRIES = 2
 def jobs(options: argparse.Namespace, found: Sequence[Cell]) -> list[tuple[str, Callable[[], Cell]]]:
     """The cells that are wanted and not *found* yet: the pool of each, and the measurement."""
     small_makes, small_protections, small_sites = SMALL
-    done = {cell.key for cell in found}
-    wanted: list[tuple[str, Callable[[], Cell]]] = []
-    absent = protections.missing()
-    for run in range(1, options.runs + 1):
-        for site in small_sites if options.small else REAL_SITES:
-            for protection in small_protections if options.small else protections.PROTECTIONS:
-                if protection in absent or options.protection not in {None, protection}:
-                    continue
-                if options.site not in {None, site}:
-                    continue
-                if (site, protection, CPU, run) not in done and protection != "none" and options.only in CPU:
-                    wanted.append(("fast", lambda s=site, p=protection, r=run: cells.measure_cpu(s, p, r)))
-                for make in makes():
-                    if make.lacks or options.only not in make.name or (site, protection, make.name, run) in done:
-                        continue
-                    if options.small and make.name not in small_makes:
-                        continue
-                    wanted.append((make.pool, _one(make, site, protection, run, options.seconds)))
-    random.Random(1).shuffle(wanted)
+    done, absent = {cell.key for cell in found}, protections.missing()
+    sites = [one for one in (small_sites if options.small else REAL_SITES) if options.site in {None, one}]
+    shown = [
+        one
+        for one in (small_protections if options.small else protections.PROTECTIONS)
+        if one not in absent and options.protection in {None, one}
+    ]
+    chosen = [one for one in makes() if not one.lacks and options.only in one.name]
+    # All protections of one crawler come one after the other, so that a part of the arena can be compared.
+    places = [(run, site, protection) for run in range(1, options.runs + 1) for site in sites for protection in shown]
+    wanted: list[tuple[str, Callable[[], Cell]]] = [
+        ("fast", partial(cells.measure_cpu, site, protection, run))
+        for run, site, protection in places
+        if protection != "none" and options.only in CPU and (site, protection, CPU, run) not in done
+    ]
+    for make in chosen:
+        if options.small and make.name not in small_makes:
+            continue
+        wanted += [
+            (make.pool, partial(cells.measure, make, site, protection, run, options.seconds))
+            for run, site, protection in places
+            if (site, protection, make.name, run) not in done
+        ]
     return wanted
-
-
-def _one(make: Make, site: str, protection: str, run: int, seconds: float) -> Callable[[], Cell]:
-    return lambda: cells.measure(make, site, protection, run, seconds)
 
 
 def run_all(wanted: Sequence[tuple[str, Callable[[], Cell]]], file: Path, end: float) -> None:

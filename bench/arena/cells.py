@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -93,6 +94,7 @@ def addresses(on: Stage, site: str) -> tuple[str, ...]:
 def measure(make: Make, site: str, protection: str, run: int, seconds: float) -> Cell:
     """Let *make* crawl for *seconds* at most."""
     with stage(site, protection) as on, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        crawled = partial(on.given, lambda address: not address.startswith(_PEOPLE_NETWORK))
         readers = [ArenaReader(on, f"{_PEOPLE_NETWORK}{n + 2}", seed=run * 100 + n) for n in range(PEOPLE)]
         over = threading.Event()
         people = threading.Thread(target=lambda: asyncio.run(_read(readers, over)))
@@ -100,13 +102,13 @@ def measure(make: Make, site: str, protection: str, run: int, seconds: float) ->
         try:
             time.sleep(_LEAD)
             begun = time.monotonic()
-            end = make.crawl(Target(on.url, addresses(on, site), Path(folder), seconds))
+            end = make.crawl(Target(on.url, addresses(on, site), Path(folder), seconds, lambda: bool(crawled())))
             took = time.monotonic() - begun
             time.sleep(max(0.0, _SHORTEST - took))
         finally:
             over.set()
             people.join()
-        got = len(on.given(lambda address: not address.startswith(_PEOPLE_NETWORK)))
+        got = len(crawled())
         return Cell(
             site, protection, make.name, run, got, round(got / len(on.paths), 4), end, round(took, 1),
             len(readers), sum(bool(one.disturbed) for one in readers), sum(one.requests for one in readers),

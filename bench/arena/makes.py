@@ -34,6 +34,8 @@ PAUSE = 0.5
 _SCRIPTS = Path(__file__).with_name("scripts")
 _SPIDER = ROOT / "tests" / "real" / "spider.py"
 _WAPITI = ROOT / "build" / "wapiti" / "bin" / "wapiti"
+_START = 30.0
+"""Seconds after which a program that has asked for nothing is taken as started."""
 _ADDRESS = "127.40.0.9"
 _SOLVER = "127.40.0.10"
 _ADDRESSES = 20
@@ -48,6 +50,8 @@ class Target:
     pages: tuple[str, ...]
     folder: Path
     seconds: float
+    begun: Callable[[], bool]
+    """Whether the site has given a page to a crawler: a program that starts slowly gets as much time as others."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ def _command(make: Callable[[Target], list[str]]) -> Callable[[Target], str]:
                 attached(make(to), by="KILL"), cwd=to.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=clean_environment(HOME=str(to.folder), CRAWL4_AI_BASE_DIRECTORY=str(to.folder), TERM="xterm"),
             )  # fmt: skip
+            latest = time.monotonic() + _START
+            while process.poll() is None and not to.begun() and time.monotonic() < latest:
+                time.sleep(0.1)
             try:
                 process.wait(to.seconds)
             except subprocess.TimeoutExpired:

@@ -67,6 +67,18 @@ def _by_crawler(found: Sequence[Cell], site: str, protection: str) -> dict[str, 
     return its
 
 
+def complete(found: Sequence[Cell]) -> list[Cell]:
+    """The cells of crawlers that were measured behind every protection that is shown for their site."""
+    kept = []
+    for site in REAL_SITES:
+        shown = {cell.protection for cell in _crawls(found, site=site)}
+        for make in makes():
+            its = _crawls(found, site=site, crawler=make.name)
+            if {cell.protection for cell in its} == shown:
+                kept += its
+    return kept
+
+
 def _share(found: Sequence[Cell], site: str, protection: str) -> str:
     shares = [median(one.share for one in its) for its in _by_crawler(found, site, protection).values()]
     return f"{100 * median(shares):.1f} % ({len(shares)})" if shares else ""
@@ -93,6 +105,7 @@ def _cpu(found: Sequence[Cell], protection: str) -> str:
 
 def summary(found: Sequence[Cell]) -> list[str]:
     """The table of the README: one row for each protection."""
+    everything, found = found, complete(found)
     sites = [site for site in REAL_SITES if _crawls(found, site=site)]
     head = ["protection", *(f"share of the {site}, median" for site in sites), "crawlers with 10 % or more"]
     head += ["people disturbed", "CPU per request"]
@@ -101,7 +114,7 @@ def summary(found: Sequence[Cell]) -> list[str]:
         if not _crawls(found, protection=protection):
             continue
         row = [NAMES[protection], *(_share(found, site, protection) for site in sites), _many(found, protection)]
-        lines.append("| " + " | ".join([*row, _people(found, protection), _cpu(found, protection)]) + " |")
+        lines.append("| " + " | ".join([*row, _people(found, protection), _cpu(everything, protection)]) + " |")
     return lines
 
 
