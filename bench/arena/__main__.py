@@ -29,7 +29,7 @@ from real.apps.wiki import missing_parts
 assert bench.arena
 POOLS = {"fast": 2, "slow": 4, "browser": 1}
 """How many cells of each kind run side by side on two cores. Slow crawlers wait most of the time."""
-SECONDS = 20.0
+SECONDS = 15.0
 SMALL_SECONDS = 6.0
 SMALL = (("wget", "visible links, headers of Chrome, 0.5 s"), ("none", "limit_req", "hedgerow"), ("documentation",))
 _TRIES = 2

@@ -38,6 +38,7 @@ $conf['useheading'] = '1';
 $conf['updatecheck'] = 0;
 $conf['gzip_output'] = 0;
 $conf['maxtoclevel'] = 3;
+$conf['indexdelay'] = 0;  // else robots may follow no link of a page for five days
 $conf['recent_days'] = 36500;  // the seeded pages stay recent
 """
 _SEED = """<?php
