@@ -15,6 +15,7 @@ TESTED_BY = {
     "attacks/test_availability.py": ("proxy/connections",),
     "attacks/test_faults.py": ("corrupt_files",),
     "attacks/test_settings.py": ("settings/dangers",),
+    "cli/test_personal_data.py": ("cli/visitor_store",),
     "cli/test_service.py": ("web/run_file",),
     "web/test_request_log.py": ("web/log_format",),
     "web/admin/test_operation_metrics.py": ("web/latency",),
@@ -61,7 +62,7 @@ TESTED_BY = {
         "lab/train/training_report",
     ),
     "ledger/test_sqlite.py": (
-        "ledger/queue", "ledger/reader",
+        "ledger/erasure", "ledger/queue", "ledger/reader",
     ),
     "lists/test_follower.py": (
         "lists/sql_store", "lists/sqlite_store",
