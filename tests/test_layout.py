@@ -17,6 +17,11 @@ TESTED_BY = {
     "attacks/test_settings.py": ("settings/dangers",),
     "cli/test_service.py": ("web/run_file",),
     "web/test_request_log.py": ("web/log_format",),
+    "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),
+    "web/dashboard/test_app.py": (
+        "web/audit", "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
+        "web/dashboard/pages/lists", "web/dashboard/pages/now", "web/dashboard/tables",
+    ),
     "web/admin/test_operation_metrics.py": ("web/latency",),
     "markers/test_token.py": ("markers/encoding",),
     "challenge/test_attacks.py": (
@@ -29,7 +34,7 @@ TESTED_BY = {
         "cli/servers",
     ),
     "cli/test_visitors.py": (
-        "cli/ledger_access",
+        "web/ledger_access", "web/visitor_rows",
     ),
     "core/test_engine.py": (
         "core/visit",

@@ -20,8 +20,6 @@ import msgspec
 import typer
 from typer import Argument, Option
 
-from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
-from hedgerow.cli.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, format_time, new_table, print_json
 from hedgerow.cli.service import Directory, find_site
@@ -32,12 +30,14 @@ from hedgerow.detectors.documentation import describe_code
 from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
-from hedgerow.policy.score import explained, score_at
+from hedgerow.policy.score import explained
 from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
 from hedgerow.state.store import StateStore
+from hedgerow.web.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.web.paths import state_path
 from hedgerow.web.stores import import_redis_stores
+from hedgerow.web.visitor_rows import visitor_rows
 
 app = typer.Typer()
 campaigns_app = typer.Typer()
@@ -120,11 +120,11 @@ def show(
     settings = find_site(config, directory, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings) as stores:
-        rows = [
-            row
+        rows: list[dict[str, Any]] = [
+            msgspec.to_builtins(row)
             for store, observed in zip(stores, (False, True), strict=True)
             if store is not None
-            for row in _rows(settings, *store.read(now), now, observed=observed)
+            for row in visitor_rows(settings, *store.read(now), now, observed=observed)
         ]
     key = _key(settings, visitor) if visitor else ""
     if not key:
@@ -186,57 +186,6 @@ def _key(settings: Settings, visitor: str) -> str:
         return str(find_reference(settings, visitor.upper(), ("visitor",))[0])
     address = parse_address(visitor)
     return prefix_of(address) if address else visitor
-
-
-def _rows(
-    settings: Settings,
-    blocks: Sequence[Block],
-    scores: Sequence[tuple[str, VisitorScore]],
-    now: float,
-    *,
-    observed: bool,
-) -> list[dict[str, Any]]:
-    """Return one row for each visitor, blocked visitors first, then by score. *observed*: nothing of it is enforced."""
-    blocked, score_of = {block.key: block for block in blocks}, {k: s for k, s in scores if not is_price_key(k)}
-    gateways = gateways_among(scores, now)
-    rows = []
-    for key in {**blocked, **score_of, **gateways}:
-        score, blocked_by = score_of.get(key, VisitorScore()), blocked.get(key)
-        rows.append(
-            {
-                "visitor": key,
-                "identity": "blocked" if blocked_by else score.identity,
-                "observed": observed,
-                "until": blocked_by.until if blocked_by else None,
-                "suspicion": round(score_at(score, now, settings.policy.half_life), 3),
-                "wrong_visits": score.suspicious_visits,
-                "challenges": score.challenges,
-                "why": _why(score, blocked_by, gateways.get(key, 0)),
-                "gateway": gateways.get(key, 0),
-                "reasons": [_reason(code, times) for code, times in score.reasons],
-            }
-        )
-    return sorted(rows, key=lambda row: (row["until"] is None, -row["suspicion"], row["visitor"]))
-
-
-def gateways_among(scores: Sequence[tuple[str, VisitorScore]], now: float) -> dict[str, int]:
-    """Return the addresses at which several people hold clearances side by side, and about how many these are."""
-    held = {gateway_of(key): score_at(score, now, HALF_LIFE) for key, score in scores if gateway_of(key)}
-    return {address: round(count) for address, count in held.items() if count >= GATEWAY_FROM}
-
-
-def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
-    reasons = [blocked_by.evidence.text if blocked_by else explained(score) if score.reasons else ""]
-    if people:
-        reasons.append(f"A gateway: about {people} people hold clearances here.")
-    return " ".join(filter(None, reasons))
-
-
-def _reason(code: str, times: int) -> dict[str, Any]:
-    """Return a reason of a score, with the words of its evidence; those of a template say when it is given."""
-    found = registry().find_code(code)
-    text = "" if found is None else found[1].when if "{" in found[1].text else found[1].text
-    return {"code": code, "times": times, "text": text}
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
