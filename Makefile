@@ -10,6 +10,8 @@
 # make check   ruff, mypy, import-linter
 # make handbook     the documentation as a web site, in build/handbook; make check-docs: its links, commands and language
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
+# make fuzz    mutated input for everything that strangers write: SECONDS=60 or EXECUTIONS=1000000 for each target,
+#              TARGETS="page request" for some of them
 # make mutants   how many small faults the tests would notice, in a sample of them
 # make bench   the benchmarks, each next to a reference in the same run
 # make evaluate   how good the models are, into docs/evaluation/
@@ -19,7 +21,7 @@ BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -103,6 +105,11 @@ test-suites: .venv/.ready
 
 test-wheel: .venv/.ready
 	@$(BIN)/python tools/test-wheel
+
+SECONDS ?= $(if $(EXECUTIONS),0,60)
+fuzz: .venv/.ready
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-fuzz.txt
+	@PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS) --executions $(or $(EXECUTIONS),0)
 
 mutants: .venv/.ready
 	@$(BIN)/python tools/mutants

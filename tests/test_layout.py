@@ -15,6 +15,7 @@ TESTED_BY = {
     "attacks/test_availability.py": ("proxy/connections",),
     "attacks/test_faults.py": ("corrupt_files",),
     "attacks/test_settings.py": ("settings/dangers",),
+    "cli/test_personal_data.py": ("cli/visitor_store",),
     "cli/test_service.py": ("web/run_file",),
     "web/test_request_log.py": ("web/log_format",),
     "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),
@@ -66,7 +67,7 @@ TESTED_BY = {
         "lab/train/training_report",
     ),
     "ledger/test_sqlite.py": (
-        "ledger/queue", "ledger/reader",
+        "ledger/erasure", "ledger/queue", "ledger/reader",
     ),
     "lists/test_follower.py": (
         "lists/sql_store", "lists/sqlite_store",

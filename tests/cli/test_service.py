@@ -18,7 +18,7 @@ from hedgerow.errors import StoreError
 from hedgerow.settings import load_settings
 from hedgerow.web.asgi import Hedgerow
 from hedgerow.web.run_file import find_running, write_run_file
-from real.servers import HEDGEROW, Running, answers, free_port, wait_for
+from real.servers import HEDGEROW, Running, free_port, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -50,10 +50,18 @@ def service(folder: Path, name: str = "service", *options: str, **environment: s
         folder / f"{name}.log", cwd=folder, environment={"STATE_DIRECTORY": str(state), **environment},
     )  # fmt: skip
     try:
-        wait_for("the service", lambda: answers(port) or not running.alive)
+        wait_for("the service", lambda: responds(port) or not running.alive)
         yield running, port
     finally:
         running.stop()
+
+
+def responds(port: int) -> bool:
+    """Whether the service answers requests. It accepts connections before it has written its run file."""
+    try:
+        return status_of(port) > 0
+    except OSError:
+        return False
 
 
 def status_of(port: int) -> int:

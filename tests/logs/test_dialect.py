@@ -252,3 +252,9 @@ def test_parquet_without_pyarrow_is_one_line_that_names_the_extra(tmp_path, monk
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(LogError, match=r"^[^\n]*: Parquet needs pyarrow; install hedgerow\[parquet\]$"):
         LogReader([str(path)])
+
+
+@pytest.mark.parametrize("time_format", ["%T%H:%M:%S", "%Y-%Y", "%Q", "%"])
+def test_a_format_of_the_time_that_cannot_be_read_is_refused(time_format):
+    with pytest.raises(LogError, match="format of the time"):
+        Dialect(f"%{{{time_format}}}t %a %m %U").check()

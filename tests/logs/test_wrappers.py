@@ -122,3 +122,13 @@ def test_what_is_no_address_and_no_host_name_is_no_client(tmp_path, client):
     reader = LogReader([str(path)])
     assert [visit.address for visit in reader] == ["192.0.2.2"]
     assert reader.counts.bad == 1
+
+
+def test_a_line_of_docker_that_is_not_utf8_is_bad_and_the_rest_is_read(tmp_path):
+    path = tmp_path / "x-json.log"
+    lines = [json.dumps({"log": line + "\n", "stream": "stdout"}).encode() for line in LINES]
+    lines[3:3] = [b'{"log":"192.0.2.1 \x82 - [x]\\n","stream":"stdout"}']
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    reader = LogReader([str(path)], dialect=Dialect())
+    assert len(list(reader)) == len(LINES)
+    assert reader.counts.bad == 1

@@ -20,6 +20,7 @@ from hedgerow.challenge.sealed_box import SealedBoxes
 from hedgerow.core.address import network_of
 from hedgerow.core.state import CLEARANCE
 from hedgerow.core.visit import Visit
+from hedgerow.errors import DECODE_ERRORS
 from hedgerow.markers.token import TokenCodecs
 
 COOKIE = b"hedgerow-clearance"
@@ -146,7 +147,7 @@ class Clearances:
         raw = self._boxes.of(visit.host).open(value) if value else None
         try:
             content = msgspec.msgpack.decode(raw, type=_Content) if raw is not None else None
-        except msgspec.DecodeError:
+        except DECODE_ERRORS:
             content = None
         if content is None or not content.at - _CLOCK_SKEW <= at < content.until:
             return NONE

@@ -11,6 +11,8 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from hedgerow.errors import DECODE_ERRORS
+
 Name = Literal["turnstile", "hcaptcha", "recaptcha"]
 
 _MAX_ANSWER_LENGTH = 10_000
@@ -77,7 +79,7 @@ def is_confirmed(body: bytes) -> bool | None:
     """
     try:
         reply = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
     if not isinstance(reply, dict) or not isinstance(reply.get("success"), bool):
         return None

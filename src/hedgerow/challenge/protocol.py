@@ -24,6 +24,7 @@ from hedgerow.challenge.interfaces import ChallengeFailure, ChallengeKind, UsedC
 from hedgerow.challenge.redirect_target import HOME, local_target
 from hedgerow.challenge.sealed_box import SealedBoxes
 from hedgerow.core.visit import HIDDEN_KINDS, Visit
+from hedgerow.errors import DECODE_ERRORS
 from hedgerow.markers.token import TokenCodecs
 
 TICKET_SECONDS = 3600.0
@@ -199,7 +200,7 @@ def _read(boxes: SealedBoxes, token: str, visit: Visit, kind: type[_T]) -> _T | 
     content = boxes.of(visit.host).open(token) if token else None
     try:
         return msgspec.msgpack.decode(content, type=kind) if content is not None else None
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         # Encrypted by another version of Hedgerow.
         return None
 

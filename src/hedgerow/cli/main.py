@@ -63,7 +63,11 @@ COMMANDS = {
     "keys": ("maintenance:keys", "Manage the keys that encrypt marked links."),
     "password": ("password:run", "Ask for a password and print the settings of a user of the dashboard."),
     "bots": ("bots:app", "Show known bots, update their addresses, and check whether an address is one."),
-    "visitors": ("visitors:app", "Show suspected and blocked visitors with reasons; forgive or block a visitor."),
+    "visitors": (
+        "visitors:app",
+        "Show suspected and blocked visitors with reasons; forgive, block, export or forget one.",
+    ),
+    "attack": ("attack:app", "Ask every visitor without a clearance for one, for some time; switch that off; show it."),
     "limits": (
         "limits:run",
         "Show how many pages visitors may read in a day and why, how many they read, and who is affected.",

@@ -90,6 +90,13 @@ def run(
     shape: Annotated[
         Path | None, Option(metavar="FILE", help="Traffic-shape models, from hedgerow train shape.")
     ] = None,
+    method: Annotated[
+        str,
+        Option(
+            metavar="NAME",
+            help="How sources are judged: hedgerow, or pubcrawl (the pipeline of the paper, without our additions).",
+        ),
+    ] = "hedgerow",
     top: Annotated[int, Option(min=0, help="Number of crawlers to show.")] = 10,
     exports: Annotated[
         list[str] | None,
@@ -115,12 +122,14 @@ def run(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with exit_on_interrupt():
         try:
-            from hedgerow.report.pipeline import Options, make
+            from hedgerow.report.pipeline import METHODS, Options, make
             from hedgerow.report.tables.source_tables import Tables
             from hedgerow.report.terminal import print_report
         except ImportError as error:
             raise HedgerowError(f"reports need {error.name}; install hedgerow[report]") from None
         engine = _engine(engine, master)
+        if method not in METHODS:
+            raise SettingsError([f"--method is one of {', '.join(METHODS)}; not {readable(method)!r}"])
         settings = load_settings(config)
         # Before the logs are read: it may be refused.
         site = find_site(config, place="lists") if apply else settings
@@ -136,6 +145,7 @@ def run(
         options = Options(
             ignore_agents=ignore_agents, model=model, shape=shape, resolve=proofs if resolve else None,
             resolver=_resolver(settings.bots.resolver) if resolve else None, settings=settings,
+            method=method,
         )  # fmt: skip
     started, written = time.perf_counter(), False
     output = console()

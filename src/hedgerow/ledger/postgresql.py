@@ -21,6 +21,7 @@ import psycopg
 
 from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.ledger import minutes
+from hedgerow.ledger.pseudonyms import Hide
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.ledger.sqlite import COLUMNS, row_of
 
@@ -213,9 +214,17 @@ class PostgresLedger(QueuedLedger):
     """Writes entries to PostgreSQL and keeps them for *keep_days*. Up to *spool* bytes may wait in *folder*."""
 
     def __init__(
-        self, url: str, folder: Path, *, keep_days: float = 30.0, queue: int = 100_000, spool: int = 1_000_000_000
+        self,
+        url: str,
+        folder: Path,
+        *,
+        keep_days: float = 30.0,
+        queue: int = 100_000,
+        spool: int = 1_000_000_000,
+        hide: Hide | None = None,
     ) -> None:
         super().__init__(queue)
+        self._hide = hide
         self._url = url
         self._keep = keep_days * _DAY
         self.spool = Spool(folder, spool)
@@ -234,7 +243,7 @@ class PostgresLedger(QueuedLedger):
         if self._empty_spool() and self.failing and self._connected() is not None:
             self.failing = False
         for entries in self._batches():
-            rows = [row_of(entry) for entry in entries]
+            rows = [row_of(entry, self._hide) for entry in entries]
             name = uuid4().hex
             # After the rows in the spool, so that the order is kept.
             if not self.spool and self._write(name, rows):

@@ -86,8 +86,8 @@ class PostgresLedgerReader(LedgerReader):
     def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
         return super().find_stopped(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"), columns)
 
-    def visits_of(self, visitor: str, limit: int, columns: Sequence[str]) -> Sequence[Row]:
-        return super().visits_of(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"), limit, columns)
+    def last_visits(self, visitor: str, limit: int, columns: Sequence[str]) -> Sequence[Row]:
+        return super().last_visits(visitor.replace("\0", "\N{REPLACEMENT CHARACTER}"), limit, columns)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -16,6 +16,7 @@ from hedgerow.core.ledger import Entry
 from hedgerow.corrupt_files import one_at_a_time
 from hedgerow.errors import StoreError
 from hedgerow.ledger import minutes
+from hedgerow.ledger.pseudonyms import Hide, hide_in_text
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.sqlite_file import is_corrupt, open_database, set_database_aside, transaction
 
@@ -86,7 +87,8 @@ def _text(value: str) -> str:
     return value
 
 
-def row_of(entry: Entry) -> tuple[object, ...]:
+def row_of(entry: Entry, hide: Hide | None = None) -> tuple[object, ...]:
+    """Return the row of an entry, with the addresses as *hide* wants them stored."""
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
     marker: tuple[object, ...] = (None, None, None, None)
@@ -95,8 +97,11 @@ def row_of(entry: Entry) -> tuple[object, ...]:
         parent = mark.parent + bytes((mark.generation,)) if mark.generation else mark.parent
         marker = (mark.kind, mark.issued_to, parent, _text(mark.target))
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
+    visitor, address = visit.visitor, visit.address
+    if hide is not None:
+        visitor, address, evidence = hide(visitor), hide(address), hide_in_text(evidence, hide)
     return (
-        visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
+        visit.at, _text(visitor), _text(address), _text(visit.account), _text(visit.method),
         _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
         visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.raw_target), visit.tampered,
         b"".join(visit.linked),
@@ -180,10 +185,11 @@ def migrate(path: Path) -> tuple[int, int]:
 
 
 class SqliteLedger(QueuedLedger):
-    """Writes entries to the SQLite file *path* and keeps them for *keep_days*."""
+    """Writes entries to the SQLite file *path* and keeps them for *keep_days*. *hide* changes the addresses."""
 
-    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
+    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000, hide: Hide | None = None) -> None:
         super().__init__(queue)
+        self._hide = hide
         self._keep = keep_days * _DAY
         self._purged_at = 0.0
         self._path = path
@@ -219,8 +225,8 @@ class SqliteLedger(QueuedLedger):
             self._connection, self._inode = _open(self._path), self._path.stat().st_ino
 
     def _write(self, batch: list[Entry]) -> None:
-        connection = self._connection
-        rows = [row_of(entry) for entry in batch]
+        connection, hide = self._connection, self._hide
+        rows = [row_of(entry, hide) for entry in batch]
         with transaction(connection):
             whole = len(batch) - len(batch) % _ROWS_PER_INSERT
             for at in range(0, whole, _ROWS_PER_INSERT):

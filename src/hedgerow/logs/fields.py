@@ -22,7 +22,7 @@ import msgspec
 from hedgerow.core.address import prefix_of
 from hedgerow.core.request_kind import kind_of, origin_of_referrer
 from hedgerow.core.visit import Kind, Origin, Visit
-from hedgerow.errors import LogError
+from hedgerow.errors import DECODE_ERRORS, LogError
 from hedgerow.logs.formats import (
     NO_BOT,
     OLD_HTTP,
@@ -257,7 +257,7 @@ _W3C_NEEDED = {"c-ip", "time"}
 def json_extract(names: FieldNames, line: bytes) -> dict[str, str] | None:
     try:
         data = _JSON.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except DECODE_ERRORS:
         return None
     return names.texts(data) if isinstance(data, dict) else None
 

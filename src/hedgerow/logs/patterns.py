@@ -80,6 +80,7 @@ def pattern_extract(
     expression = re.compile(_expression(parts), re.ASCII | re.DOTALL)
     groups = [(k, name) for k, name in enumerate((n for n, _ in parts if n is not None), 1) if name]
     time_format = next((form for name, form in parts if name == "time" and form and "%" in form), "")
+    _check_time_format(time_format)
 
     def extract(line: bytes) -> dict[str, str] | None:
         match = expression.match(line.rstrip(b"\r").decode("latin-1"))
@@ -186,6 +187,18 @@ def _expression(parts: list[tuple[str | None, str]]) -> str:
         else:
             text += f"([^{re.escape(following[0])}]*+)"
     return text + r"\Z"
+
+
+def _check_time_format(form: str) -> None:
+    """Raise LogError if Python cannot read times of this format, such as one that names the hour twice."""
+    try:
+        datetime.strptime("", form)  # noqa: DTZ007 - only the format is checked
+    except re.error:
+        raise LogError(f"the format of the time, {form!r}, names a part of it twice") from None
+    except ValueError as error:
+        # Nothing is no time in most formats, but that is another error.
+        if "directive" in str(error) or "stray %" in str(error):
+            raise LogError(f"the format of the time cannot be used: {error}") from None
 
 
 def _strptime(text: str, form: str) -> str:

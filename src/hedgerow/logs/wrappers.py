@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from hedgerow.errors import DECODE_ERRORS
+
 _TIME = rb"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d))"
 _OLD_SYSLOG = re.compile(rb"(?:<\d{1,3}>)?" + _TIME + rb" (?:\S+ )?[^\s:\[\]]+(?:\[\d+\])?: ?(.*)\Z", re.DOTALL)
 _NEW_SYSLOG = re.compile(
@@ -54,14 +56,14 @@ def _from_journal(line: bytes) -> bytes | None:
         message = _JOURNAL.decode(line).message
         # What is no UTF-8 is a list of bytes there.
         return message.encode("utf-8", "replace") if isinstance(message, str) else bytes(message)
-    except (msgspec.DecodeError, ValueError):
+    except (*DECODE_ERRORS, ValueError):
         return None
 
 
 def _from_docker(line: bytes) -> bytes | None:
     try:
         return _DOCKER.decode(line).log.encode("utf-8", "replace") if b'"log"' in line else None
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 

@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.errors import ModelError
+from hedgerow.errors import DECODE_ERRORS, ModelError
 from hedgerow.report.source_labels import Findings
 from hedgerow.report.tables.figures import Figures
 
@@ -342,7 +342,7 @@ def load_model(path: Path | None = None) -> ReportModel:
     where = files("hedgerow.data") / "models" / "report.json" if path is None else path
     try:
         found = msgspec.json.decode(where.read_bytes(), type=ReportModel)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *DECODE_ERRORS) as error:
         raise ModelError(f"{str(where)!r} is no model of a report: {error}") from None
     fits = found.manner.keys() == LACKING.keys() and all(steps.is_sound for steps in found.manner.values())
     if found.format != MODEL_FORMAT or not fits:

@@ -24,6 +24,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from hedgerow.errors import DECODE_ERRORS
 from hedgerow.request.bots import KnownBot
 
 TAG = "web-bot-auth"
@@ -225,7 +226,7 @@ def read_directory(text: bytes) -> dict[str, PublicKey] | None:
                 if key is not None:
                     since, until = (_seconds(jwk.get(name), default) for name, default in (("nbf", -inf), ("exp", inf)))
                     keys[thumbprint(jwk["x"].rstrip("="))] = PublicKey(key, since, until)
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError):
+    except (*DECODE_ERRORS, KeyError, TypeError, AttributeError, ValueError):
         return None
     return keys
 

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from hedgerow.core.settings_table import Faults, Table, positive_faults
+from hedgerow.request.network_rules import NetworkRule
 from hedgerow.settings import checks
 
 OnFailure = Literal["open", "closed"]
@@ -57,6 +58,12 @@ class ListsSettings(Table, frozen=True):
     path: str = ""
     url: str = ""
     asn_file: str = ""
+    country_file: str = ""
+    networks: tuple[NetworkRule, ...] = ()
 
     def faults(self) -> Faults:
         yield from checks.postgresql_faults(self.url)
+        for number, rule in enumerate(self.networks):
+            for field, file in (("asn", "asn_file"), ("country", "country_file")):
+                if getattr(rule, field) and not getattr(self, file):
+                    yield f"networks.{number}.{field}", f"needs {file}"

@@ -17,7 +17,7 @@ import msgspec
 
 from hedgerow.core.address import Networks
 from hedgerow.corrupt_files import set_aside
-from hedgerow.errors import StoreError
+from hedgerow.errors import DECODE_ERRORS, StoreError
 from hedgerow.request.bots import CATEGORIES, BotPolicy, BotProofs, Bots, Category, KnownBot, Ranges, known_bots
 from hedgerow.settings.load import Settings
 from hedgerow.web.paths import ranges_path, temporary_file
@@ -40,6 +40,12 @@ def refused_bots(settings: Settings) -> list[KnownBot]:
     """Return the bots whose category the settings refuse."""
     policies = _policies(settings)
     return [bot for bot in all_bots(settings) if policies[bot.category] == "refuse"]
+
+
+def licensed_bots(settings: Settings) -> list[KnownBot]:
+    """Return the bots whose category needs a license."""
+    policies = _policies(settings)
+    return [bot for bot in all_bots(settings) if policies[bot.category] == "license"]
 
 
 def build_bots(settings: Settings, proofs: BotProofs) -> Bots:
@@ -82,7 +88,7 @@ def parse_ranges(data: bytes) -> tuple[str, ...]:
 def _networks_in_json(text: str) -> Iterator[str]:
     try:
         pending: list[object] = [msgspec.json.decode(text)]
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise ValueError(f"is not JSON: {error}") from None
     while pending:
         one = pending.pop()
@@ -115,7 +121,7 @@ def load_ranges(path: Path) -> dict[str, PublishedRange]:
         raise StoreError(f"cannot read {path}: {error.strerror}") from None
     try:
         return msgspec.json.decode(data, type=dict[str, PublishedRange])
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         set_aside(path, "the file of bots' addresses", f"{error}; run hedgerow bots update")
         return {}
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
+from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import Block, VisitorScore
 from hedgerow.detectors.registry import registry
 from hedgerow.policy.score import explained, score_at
@@ -49,7 +50,8 @@ def visitor_rows(
     observed: bool,
 ) -> list[VisitorRow]:
     """Return one row for each visitor, blocked visitors first, then by score."""
-    blocked, score_of = {block.key: block for block in blocks}, {k: s for k, s in scores if not is_price_key(k)}
+    blocked = {block.key: block for block in visitors_of(blocks)}
+    score_of = {key: score for key, score in scores if not is_price_key(key)}
     gateways = gateways_among(scores, now)
     rows = [
         row_of(settings, key, score_of.get(key), blocked.get(key), now, observed=observed, gateway=gateways.get(key, 0))

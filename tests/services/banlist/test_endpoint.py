@@ -35,3 +35,17 @@ def test_a_token_is_accepted_under_the_bearer_scheme_only(tmp_path, authorizatio
     with served(tmp_path) as service:
         status = status_with(service.url + "/client/visits", authorization)
         assert (status < 300) if is_accepted else (status == 401)
+
+
+@pytest.mark.parametrize(
+    "body", [b'[[1e9,"192.0.2.1","GET","/\x82","http",[]]]', b'[[1,"","","","",[],0,"","",' + b"[" * 9000]
+)
+def test_a_batch_that_is_no_text_or_nested_too_deeply_is_refused(tmp_path, body):
+    with served(tmp_path) as service:
+        request = urllib.request.Request(
+            service.url + "/client/visits", data=body, headers={"authorization": f"Bearer {TOKEN}"}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        refused.value.close()
+        assert refused.value.code == 400

@@ -102,7 +102,8 @@ def _read(report: Report) -> str:
     if counts.first is None or counts.last is None:
         return f"{read}, none of which could be read. {escaped(report.advice)}"
     days = (counts.last - counts.first) / _DAY
-    return f"{read} from {when(counts.first)} to {when(counts.last)} UTC: {days:,.1f} days."
+    method = "" if report.method is None else f" {escaped(report.method.text)}"
+    return f"{read} from {when(counts.first)} to {when(counts.last)} UTC: {days:,.1f} days.{method}"
 
 
 def _summary(report: Report) -> Iterator[str]:

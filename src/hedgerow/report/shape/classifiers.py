@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from hedgerow.errors import ModelError
+from hedgerow.errors import DECODE_ERRORS, ModelError
 from hedgerow.report.shape.autocorrelation import Levels
 from hedgerow.report.shape.features import EIGHT, FURTHER, NAMES
 
@@ -270,7 +270,7 @@ def save(bundle: ShapeModels, path: Path) -> None:
 def checked(data: bytes, where: str) -> ShapeModels:
     try:
         bundle = msgspec.json.decode(data, type=ShapeModels)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise ModelError(f"{where!r} is no bundle of the shape: {error}") from None
     if faults := list(bundle.faults()):
         raise ModelError(f"{where!r} is no bundle that can be used: {'; '.join(faults)}")

@@ -22,7 +22,7 @@ import msgspec
 
 from hedgerow.core.gate import reclassified
 from hedgerow.core.visit import ANSWERED, Kind, Visit
-from hedgerow.errors import StoreAwayError
+from hedgerow.errors import DECODE_ERRORS, StoreAwayError
 from hedgerow.request.account import visitor_of
 from hedgerow.services.banlist.change_feed import ChangeFeed
 from hedgerow.services.banlist.messages import (
@@ -138,7 +138,7 @@ class BanlistEndpoint:
         body = await _read(receive)
         try:
             batch = msgspec.json.decode(body, type=list[VisitMessage]) if body is not None else None
-        except msgspec.DecodeError:
+        except DECODE_ERRORS:
             await _problem(send, 400)
             return
         if batch is None or len(batch) > MOST_VISITS:

@@ -23,7 +23,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from hedgerow.errors import HedgerowError
+from hedgerow.errors import DECODE_ERRORS, HedgerowError
 from hedgerow.services.banlist.local_lists import LocalLists
 from hedgerow.services.banlist.messages import (
     HEARTBEAT,
@@ -41,7 +41,7 @@ _REJECTED = frozenset({400, 413})
 _BATCH_INTERVAL = 0.2
 _MIN_RETRY, _MAX_RETRY = 0.2, 5.0
 _TIMEOUT = 3 * HEARTBEAT
-_ERRORS = (OSError, http.client.HTTPException, msgspec.MsgspecError, UnicodeError)
+_ERRORS = (OSError, http.client.HTTPException, UnicodeError, *DECODE_ERRORS)
 
 
 class ServerLink:

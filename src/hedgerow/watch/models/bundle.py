@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from hedgerow.core.decision import Identity
-from hedgerow.errors import ModelError
+from hedgerow.errors import DECODE_ERRORS, ModelError
 from hedgerow.watch.models.inference import Namer, Scorer
 from hedgerow.watch.sessions.path import ALL_FEATURES, LONG, PATHMARKER_FEATURES, SHORT_GAP, PathLengths, PathSession
 from hedgerow.watch.sessions.window import WINDOW_FEATURES, SessionWindow, WindowLengths
@@ -247,7 +247,7 @@ def _read(path: Path) -> bytes:
 def _checked(data: bytes, where: str) -> Bundle:
     try:
         bundle = msgspec.json.decode(data, type=Bundle)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except DECODE_ERRORS as error:
         raise ModelError(f"{where!r} is no bundle: {error}") from None
     if faults := list(bundle.faults()):
         raise ModelError(f"{where!r} is no bundle that can be used: {'; '.join(faults)}")

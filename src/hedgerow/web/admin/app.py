@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hedgerow.core.attack import visitors_of
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web import health
@@ -209,7 +210,8 @@ class Admin:
             case "/blocks":
                 return 200, JSON, msgspec.json.encode(self._site.blocks(time.time()))
             case "/would-have-blocked":
-                blocks = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                found = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                blocks = visitors_of(found)
                 return 200, JSON, msgspec.json.encode(blocks)
             case "/campaigns":
                 return 200, JSON, msgspec.json.encode(self._site.campaigns())

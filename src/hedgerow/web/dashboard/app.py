@@ -111,7 +111,8 @@ class Dashboard:
         return template.render(
             page=page, pages=PAGES, user=context.user, now=context.now, problems=context.problems,
             observing=bool(context.settings.observe), needs_login=context.settings.admin.needs_login,
-            version=__version__, upstream=context.settings.proxy.upstream, **values,
+            version=__version__, upstream=context.settings.proxy.upstream,
+            attack_until=context.site.attack_until(context.now), **values,
         )  # fmt: skip
 
     def _api(self, page: Page) -> Callable[[Request], Any]:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from hedgerow.challenge.prices import is_price_key
+from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import Block, VisitorScore
 from hedgerow.errors import StoreError
 from hedgerow.ledger.minutes import MINUTE, MinuteCount
@@ -108,7 +109,7 @@ def query(context: Context, parameters: NowParameters) -> Now:
     site, settings, now = context.site, context.settings, context.now
     metrics, state = site.metrics(), site.stores.state
     counts, stopped, problem = _history(context, _SPANS[parameters.span][0])
-    blocks, scores = state.blocks(now), state.scores()
+    blocks, scores = visitors_of(state.blocks(now)), state.scores()
     suspects = [score for key, score in scores if score.identity != "person" and not is_price_key(key)]
     totals = Counter[str]()
     for one in counts:
