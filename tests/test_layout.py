@@ -17,6 +17,7 @@ TESTED_BY = {
     "attacks/test_settings.py": ("settings/dangers",),
     "cli/test_personal_data.py": ("cli/visitor_store",),
     "cli/test_service.py": ("web/run_file",),
+    "web/test_alert_channels.py": ("cli/alerts",),
     "web/test_request_log.py": ("web/log_format",),
     "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),
     "web/dashboard/test_app.py": (
@@ -34,6 +35,7 @@ TESTED_BY = {
     "cli/test_serve.py": (
         "cli/servers",
     ),
+    "cli/test_report.py": ("cli/report_files",),
     "cli/test_visitors.py": (
         "web/ledger_access", "web/visitor_rows",
     ),
