@@ -20,6 +20,10 @@ TESTED_BY = {
     "web/test_alert_channels.py": ("cli/alerts",),
     "web/test_request_log.py": ("web/log_format",),
     "web/dashboard/test_login.py": ("web/admin/login_limit", "web/admin/passwords", "web/admin/sessions"),
+    "web/dashboard/test_visitor.py": (
+        "web/dashboard/pages/complaint", "web/dashboard/pages/visitor", "web/dashboard/pages/visitors",
+        "web/dashboard/path_tree", "web/dashboard/visitor_search",
+    ),
     "web/dashboard/test_app.py": (
         "web/audit", "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
         "web/dashboard/pages/lists", "web/dashboard/pages/now", "web/dashboard/tables",
