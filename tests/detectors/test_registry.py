@@ -67,6 +67,7 @@ def test_the_detectors_in_their_sequence_and_the_groups_of_their_evidence():
         ("driven", ["driven"]),
         ("headers", ["headers", "disguise"]),
         ("clearance", ["clearance"]),
+        ("fingerprint", ["fingerprint"]),
         ("containment", ["containment", "containment-scripts"]),
     ]
 
@@ -97,6 +98,7 @@ def test_the_rules_that_follow_from_the_settings():
         "containment": PolicyRule("challenge", 0.0),
         "containment-scripts": PolicyRule("refuse", 0.0, retry_after=60.0),
         "clearance": PolicyRule("challenge", 0.0),
+        "fingerprint": PolicyRule("refuse", 0.0, steady=True),
     }
 
 
