@@ -24,6 +24,7 @@ from hedgerow.core.decision import (
     ATTENDED,
     BEYOND_K2,
     BRISK,
+    HURRIED,
     ISSUED_TO_ANOTHER,
     JUDGED_PERSON,
     PASS,
@@ -324,7 +325,7 @@ class DecisionPolicy:
             return 1, False
         if is_by_path and _is_reader(score, codes):
             return min(_READER_PRICE, limits.silent), True
-        if UNATTENDED in codes or UNTOUCHED in codes:
+        if UNATTENDED in codes or UNTOUCHED in codes or any(code == HURRIED for code, _ in score.reasons):
             # Each challenge costs what the next one would cost somebody who uses its pages.
             return price + 1, False
         if is_by_path and _is_brisk(score, codes):
