@@ -310,7 +310,8 @@ class DecisionPolicy:
     def _price(self, visit: Visit, score: VisitorScore | None) -> int:
         """Return the number of the challenge that the visitor is about to get, or has not solved yet, in its day."""
         is_new = score is None or score.identity == "person"
-        return challenges_on(score, self.day_of(visit.at)) + is_new
+        # A challenge of yesterday that was not solved is the first one of today.
+        return max(1, challenges_on(score, self.day_of(visit.at)) + is_new)
 
     def _reading_price(self, price: int, score: VisitorScore, codes: Collection[str]) -> tuple[int, bool]:
         """
