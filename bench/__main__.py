@@ -7,7 +7,7 @@ import sys
 
 ALL = (
     "decision", "state", "scale", "outage", "lists", "client", "signature", "challenge",
-    "memory", "watch", "models", "shape", "page", "maze", "proxy", "load", "report",
+    "memory", "watch", "models", "shape", "page", "maze", "proxy", "tls", "load", "report",
 )  # fmt: skip
 
 WITH_OPTIONS = ("crawlers", "people")

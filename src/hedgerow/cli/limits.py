@@ -18,7 +18,8 @@ from hedgerow.cli.ledger_access import open_ledger
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, new_table, print_json, progress_bar
 from hedgerow.cli.service import Directory, find_site
-from hedgerow.cli.visitors import gateways_among, open_visitor_stores
+from hedgerow.cli.visitor_store import open_visitor_stores
+from hedgerow.cli.visitors import gateways_among
 from hedgerow.core.state import ACCOUNT, CLEARANCE
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError

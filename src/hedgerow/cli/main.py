@@ -62,7 +62,12 @@ COMMANDS = {
     "simulate": ("simulate:app", "Simulate what a measure costs crawlers and people."),
     "keys": ("maintenance:keys", "Manage the keys that encrypt marked links."),
     "bots": ("bots:app", "Show known bots, update their addresses, and check whether an address is one."),
-    "visitors": ("visitors:app", "Show suspected and blocked visitors with reasons; forgive or block a visitor."),
+    "visitors": (
+        "visitors:app",
+        "Show suspected and blocked visitors with reasons; forgive, block, export or forget one.",
+    ),
+    "attack": ("attack:app", "Ask every visitor without a clearance for one, for some time; switch that off; show it."),
+    "alerts": ("alerts:app", "Send a test alert by webhook and mail, as `[alerts]` says."),
     "limits": (
         "limits:run",
         "Show how many pages visitors may read in a day and why, how many they read, and who is affected.",

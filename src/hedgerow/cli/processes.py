@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,8 +21,10 @@ import uvloop
 
 from hedgerow.corrupt_files import reporting_only
 from hedgerow.errors import HedgerowError, SettingsError
+from hedgerow.proxy.redirect import Redirect
 from hedgerow.proxy.server import make_server
 from hedgerow.proxy.server_protocol import ServerLimits
+from hedgerow.proxy.tls import Certificate
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
@@ -39,12 +42,23 @@ _PUBLISH_EVERY = 1.0
 _LEAST_ENTRIES = 30
 _OTHER_FILES = 200
 # Settings that are read at start only: whole tables, and settings of [watch].
-_START_TABLES = ("directory", "proxy", "state", "lists", "ledger", "admin", "serve")
+_START_TABLES = ("directory", "proxy", "tls", "state", "lists", "ledger", "privacy", "alerts", "admin", "serve")
 _START_WATCH = ("enabled", "queue", "sessions")
 
 ReadSettings = Callable[[], Settings]
 Application = Callable[[Settings, Site], Any]
 """Makes the ASGI application on the public listener."""
+
+
+@dataclass(frozen=True)
+class _Listeners:
+    """The sockets of one process: for visitors, for the operator, and for plain http beside https."""
+
+    public: socket.socket | None = None
+    admin: socket.socket | None = None
+    redirect: socket.socket | None = None
+    https_port: int = 0
+    certificate: Certificate | None = None
 
 
 def with_options(
@@ -85,12 +99,13 @@ def run_processes(
     *,
     config: Path | None = None,
     upstream: str = "",
+    certificate: Certificate | None = None,
 ) -> None:
     """
     Serve visitors at *public*, and the operator at the admin listener of the settings, until a signal comes.
 
     *config* is the file of the settings, which commands find in the run file. *upstream* is the site whose health is
-    checked, if requests are passed on to one.
+    checked, if requests are passed on to one. With a *certificate*, visitors are served with TLS.
     """
     # A SIGHUP without a handler would end the process; it waits until there is one (see `serve_on` and `Workers`).
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
@@ -98,11 +113,16 @@ def run_processes(
     with contextlib.ExitStack() as stack:
         stack.enter_context(reporting_only(only=False))
         admin = stack.enter_context(bind(settings.admin.listen, "--admin")) if settings.admin.listen else None
+        plain = settings.tls.redirect if certificate is not None else ""
+        redirect = stack.enter_context(bind(plain, "redirect in [tls]")) if plain else None
+        listeners = _Listeners(public, admin, redirect, public.getsockname()[1], certificate)
 
         def announce_all() -> None:
             announce()
             if admin is not None:
                 log.info("overview, health and metrics at %s", url_of(admin))
+            if redirect is not None:
+                log.info("redirecting %s to https", url_of(redirect))
 
         run_file = write_run_file(settings, config)
         if run_file is not None:
@@ -110,19 +130,20 @@ def run_processes(
         else:
             log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, public, admin, application, None, announce_all, upstream=upstream)
+            _run_site(read, listeners, application, None, announce_all, upstream=upstream)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
 
         def run_background() -> None:
             _run_site(
-                read, None, admin, application, lambda settings, _: side_stores(settings, receiver), upstream=upstream
-            )
+                read, replace(listeners, public=None), application,
+                lambda settings, _: side_stores(settings, receiver), upstream=upstream,
+            )  # fmt: skip
 
         def run_worker() -> None:
             _run_site(
-                lambda: per_worker(read(), workers), public, None, application,
+                lambda: per_worker(read(), workers), replace(listeners, admin=None, redirect=None), application,
                 lambda settings, ledger: worker_stores(settings, sender, ledger),
             )  # fmt: skip
 
@@ -147,8 +168,7 @@ def for_other_servers(settings: Settings) -> Settings:
 
 def _run_site(
     read: ReadSettings,
-    public: socket.socket | None,
-    admin: socket.socket | None,
+    listeners: _Listeners,
     application: Application,
     stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
@@ -159,16 +179,20 @@ def _run_site(
     settings = read()
     site = Site(settings, stores=stores)
     servers: list[tuple[uvicorn.Server, socket.socket]] = []
+    public, admin, redirect = listeners.public, listeners.admin, listeners.redirect
     if public is not None:
         server = make_server(
             application(settings, site), *public.getsockname()[:2],
             limits=_limits_of(settings), grace_period=math.ceil(settings.proxy.shutdown_timeout),
             trusts=lambda peer: site.app.gate.identifier.trusts(peer),  # noqa: PLW0108 - a reload replaces it
-            refused=site.counters.refused_connections,
+            refused=site.counters.refused_connections, certificate=listeners.certificate,
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
         servers.append((make_server(Admin(site, upstream=upstream), *admin.getsockname()[:2], lifespan=False), admin))
+    if redirect is not None:
+        plain = make_server(Redirect(listeners.https_port), *redirect.getsockname()[:2], lifespan=False)
+        servers.append((plain, redirect))
     reduce_garbage_collection()
     announce()
     try:
@@ -243,9 +267,9 @@ def _limits_of(settings: Settings) -> ServerLimits:
     )  # fmt: skip
 
 
-def url_of(bound: socket.socket) -> str:
+def url_of(bound: socket.socket, scheme: str = "http") -> str:
     host, port = bound.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def serve_on(servers: Sequence[tuple[uvicorn.Server, socket.socket]], site: Site, read: ReadSettings) -> None:

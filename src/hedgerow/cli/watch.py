@@ -56,6 +56,8 @@ def run(config: Config = None) -> None:
         return
     if settings.watch.enabled:
         raise HedgerowError("the gate runs the watch itself; set enabled = false in [watch] to run it here")
+    if settings.privacy.addresses != "full":
+        raise HedgerowError("the ledger has no full addresses, by which gates know visitors: see [privacy]")
     sessions = build_sessions(settings)
     if sessions is None or not settings.ledger.enabled:
         raise HedgerowError("a separate watch needs the ledger and state.durable to communicate with the gates")

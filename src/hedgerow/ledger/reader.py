@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,10 @@ class LedgerReader(ABC):
         rows = self._rows(columns, "WHERE visitor = ? AND action <> 'pass' ORDER BY at DESC, id DESC LIMIT 1", visitor)
         return next(iter(rows), None)
 
+    def visits_of(self, names: Collection[str], columns: Sequence[str]) -> Sequence[Row]:
+        """Return the visits whose visitor or address is one of *names*, in the order of time."""
+        return self._rows(columns, f"WHERE {of_names(names)} ORDER BY at, id", *names, *names)
+
     def _select_list(self, columns: Sequence[str]) -> str:
         return ", ".join("''" if name in self.missing_columns else name for name in columns)
 
@@ -119,6 +123,12 @@ class LedgerReader(ABC):
 
     @abstractmethod
     def _rows(self, columns: Sequence[str], condition: str, *values: object) -> Sequence[Row]: ...
+
+
+def of_names(names: Collection[str]) -> str:
+    """Return the condition for rows whose visitor or address is one of *names*, which are its values, twice."""
+    places = ", ".join("?" * len(names))
+    return f"(visitor IN ({places}) OR address IN ({places}))"
 
 
 def short_name(where: str) -> str:

@@ -15,6 +15,8 @@ import msgspec
 from hedgerow.core.ledger import Entry
 from hedgerow.corrupt_files import one_at_a_time
 from hedgerow.errors import StoreError
+from hedgerow.ledger.believed_time import BelievedTime
+from hedgerow.ledger.pseudonyms import Hide, hide_in_text
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.sqlite_file import is_corrupt, open_database, set_database_aside, transaction
 
@@ -37,6 +39,7 @@ CREATE TABLE IF NOT EXISTS visits (
 );
 CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, confirmed REAL NOT NULL, jumped REAL NOT NULL);
 """
 COLUMNS = (
     "at", "visitor", "address", "account", "method", "host", "target", "kind", "referrer", "user_agent", "origin",
@@ -66,7 +69,8 @@ def _text(value: str) -> str:
     return value
 
 
-def row_of(entry: Entry) -> tuple[object, ...]:
+def row_of(entry: Entry, hide: Hide | None = None) -> tuple[object, ...]:
+    """Return the row of an entry, with the addresses as *hide* wants them stored."""
     visit, decision = entry.visit, entry.decision
     mark = visit.marker
     marker: tuple[object, ...] = (None, None, None, None)
@@ -75,8 +79,11 @@ def row_of(entry: Entry) -> tuple[object, ...]:
         parent = mark.parent + bytes((mark.generation,)) if mark.generation else mark.parent
         marker = (mark.kind, mark.issued_to, parent, _text(mark.target))
     evidence = msgspec.json.encode(decision.evidence).decode() if decision.evidence else "[]"
+    visitor, address = visit.visitor, visit.address
+    if hide is not None:
+        visitor, address, evidence = hide(visitor), hide(address), hide_in_text(evidence, hide)
     return (
-        visit.at, _text(visit.visitor), _text(visit.address), _text(visit.account), _text(visit.method),
+        visit.at, _text(visitor), _text(address), _text(visit.account), _text(visit.method),
         _text(visit.host), _text(visit.target), visit.kind, _text(visit.referrer), _text(visit.user_agent),
         visit.origin, visit.prefetch, visit.bot, *marker, _text(visit.raw_target), visit.tampered,
         b"".join(visit.linked),
@@ -149,15 +156,17 @@ def migrate(path: Path) -> tuple[int, int]:
 
 
 class SqliteLedger(QueuedLedger):
-    """Writes entries to the SQLite file *path* and keeps them for *keep_days*."""
+    """Writes entries to the SQLite file *path* and keeps them for *keep_days*. *hide* changes the addresses."""
 
-    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000) -> None:
+    def __init__(self, path: Path, *, keep_days: float = 30.0, queue: int = 100_000, hide: Hide | None = None) -> None:
         super().__init__(queue)
+        self._hide = hide
         self._keep = keep_days * _DAY
         self._purged_at = 0.0
         self._path = path
         self._connection = _open(path)
         self._inode = path.stat().st_ino
+        self._time = BelievedTime(*(self._connection.execute("SELECT confirmed, jumped FROM clock").fetchone() or ()))
         self._start()
 
     def _disconnect(self) -> None:
@@ -188,16 +197,18 @@ class SqliteLedger(QueuedLedger):
             self._connection, self._inode = _open(self._path), self._path.stat().st_ino
 
     def _write(self, batch: list[Entry]) -> None:
-        connection = self._connection
+        connection, hide = self._connection, self._hide
         with transaction(connection):
             whole = len(batch) - len(batch) % _ROWS_PER_INSERT
             for at in range(0, whole, _ROWS_PER_INSERT):
-                rows = map(row_of, batch[at : at + _ROWS_PER_INSERT])
+                rows = (row_of(entry, hide) for entry in batch[at : at + _ROWS_PER_INSERT])
                 connection.execute(_INSERT_MANY, list(chain.from_iterable(rows)))
-            connection.executemany(_INSERT, map(row_of, batch[whole:]))
-            newest = batch[-1].visit.at
+            connection.executemany(_INSERT, (row_of(entry, hide) for entry in batch[whole:]))
+            newest = min(batch[-1].visit.at, self._time.now())
             # Also after a clock that was ahead has been set right.
             if abs(newest - self._purged_at) > _PURGE_INTERVAL:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
+                times = (self._time.confirmed, self._time.jumped)
+                connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?)", times)
                 self._purged_at = newest
         self.written += len(batch)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from operator import add
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -227,6 +227,15 @@ def _containment_json(found: Containment, windows: list[Proposal]) -> dict[str, 
     return result | {"density": proposed}
 
 
+class Method(Protocol):
+    """A method that is not our own, as a sentence and as JSON."""
+
+    @property
+    def text(self) -> str: ...
+
+    def to_json(self) -> dict[str, Any]: ...
+
+
 class Report:
     """
     The report on a log: *read_counts*, *tables*, *judgements*, *campaigns*.
@@ -244,6 +253,7 @@ class Report:
         rules: Sequence[str] = (),
         crowd: ResidualTraffic | None = None,
         silent: int = 0,
+        method: Method | None = None,
     ) -> None:
         self.tables = tables
         self.read_counts: ReadCounts = tables.read_counts
@@ -257,6 +267,8 @@ class Report:
         """The rules about the shape of traffic, in words."""
         self.crowd = crowd
         """All who are not held to be crawlers or good bots, taken together."""
+        self.method = method
+        """What was done by another method than our own, None for ours."""
         self.silent = silent
         """Addresses of bots that the DNS was asked about and gave no answer."""
         self.timing: dict[str, float] = {}
@@ -358,7 +370,8 @@ class Report:
         kinds = {name: {"sources": s, "requests": r} for name, (s, r) in self.kinds().items()}
         unknown = {name: {"sources": s, "requests": r} for name, (s, r) in self.reasons().items()}
         yield f'{{"log": {dump(head)},\n"totals": {dump(totals)},\n"kinds": {dump(kinds)},\n'
-        yield f'"unknown": {dump(unknown)},\n"sources": ['
+        method = {"name": "hedgerow"} if self.method is None else self.method.to_json()
+        yield f'"method": {dump(method)},\n"unknown": {dump(unknown)},\n"sources": ['
         yield from self._lines()
         yield f'\n],\n"campaigns": {dump([_named(one) for one in self.campaigns])}'
         if self.crowd is not None:

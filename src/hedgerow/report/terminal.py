@@ -70,7 +70,8 @@ def _print_log(console: Console, report: Report) -> None:
         days = timedelta(seconds=read_counts.last - read_counts.first) / timedelta(days=1)
         text += f"; {_moment(read_counts.first)} to {_moment(read_counts.last)} UTC, {days:,.1f} days"
     console.print(Text(text))
-    for sentence in filter(None, (report.sort, report.advice)):
+    method = "" if report.method is None else report.method.text
+    for sentence in filter(None, (report.sort, report.advice, method)):
         console.print(Text(sentence), soft_wrap=True)
     for sample in read_counts.samples:
         console.print(Text(f"  bad: {sample}" if sample else "  bad: an empty line"), soft_wrap=True)

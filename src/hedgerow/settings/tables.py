@@ -15,7 +15,7 @@ from hedgerow.core.address import check_network
 from hedgerow.core.settings_table import Faults, Table, positive_faults
 from hedgerow.markers.rules import Mode
 from hedgerow.request.bot_signature import public_key
-from hedgerow.request.bots import Bot, BotPolicy, Category
+from hedgerow.request.bots import CATEGORIES, Bot, BotPolicy, Category
 from hedgerow.settings import checks
 
 
@@ -115,12 +115,18 @@ class BotsSettings(Table, frozen=True):
     hosts: tuple[str, ...] = ()
     signers: tuple[Signer, ...] = ()
     insecure_directories: bool = False
+    license: str = ""
     robots: bool = True
     robots_refresh: float = 3600.0
     unwelcome_for: float = 86_400.0
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "true_for", "false_for", "robots_refresh", "unwelcome_for")
+        if self.license and not re.fullmatch(r"https?://[^\s\"'<>;,]+", self.license):
+            yield "license", f"{self.license!r} is not an address such as https://example.org/license.xml"
+        for name in (category.replace("-", "_") for category in CATEGORIES):
+            if getattr(self, name) == "license" and not self.license:
+                yield name, "needs the address of the terms; set license"
         for host in self.hosts:
             if not re.fullmatch(r"[\w.-]+(?::\d+)?|\[[0-9A-Fa-f:]+\](?::\d+)?", host, re.ASCII):
                 yield "hosts", f"{host!r} must be only a host, such as www.example.org"
@@ -368,6 +374,18 @@ class LogsSettings(Table, frozen=True):
         for name in self.fields:
             if name not in _FIELDS:
                 yield "fields", f"no field is called {name!r}; use one of {', '.join(_FIELDS)}"
+
+
+class ReportSettings(Table, frozen=True):
+    """The prefilter of `report --method pubcrawl`, in requests on a source's busiest day. 0: scaled to the log."""
+
+    crawler_from: int = 0
+    judged_from: int = 0
+
+    def faults(self) -> Faults:
+        yield from checks.minimum_faults(self, crawler_from=0, judged_from=0)
+        if 0 < self.crawler_from <= self.judged_from:
+            yield "crawler_from", f"must be above judged_from, {self.judged_from}"
 
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]*")

@@ -42,6 +42,12 @@ def refused_bots(settings: Settings) -> list[KnownBot]:
     return [bot for bot in all_bots(settings) if policies[bot.category] == "refuse"]
 
 
+def licensed_bots(settings: Settings) -> list[KnownBot]:
+    """Return the bots whose category needs a license."""
+    policies = _policies(settings)
+    return [bot for bot in all_bots(settings) if policies[bot.category] == "license"]
+
+
 def build_bots(settings: Settings, proofs: BotProofs) -> Bots:
     """Build the known bots, with the address ranges that `hedgerow bots update` has stored."""
     ranges = as_ranges(load_ranges(ranges_path(settings))) if settings.bots.enabled else {}

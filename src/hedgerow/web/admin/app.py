@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hedgerow.core.attack import visitors_of
 from hedgerow.watch.models.panel import MIN_SESSIONS, Panel
 from hedgerow.watch.watch import WatchThread
 from hedgerow.web import health
@@ -36,6 +37,7 @@ _MODES: dict[bool | str, str] = {
     True: "observing only: nothing is enforced, and no response is changed",
     "links": "observing only: links are marked, nothing is enforced",
 }
+_ATTACK = ", under attack: every visitor without a clearance needs one"
 _NOBODY = {False: "Nobody is blocked.", True: "Nobody would have been blocked."}
 _PATHS = b"/, /live, /ready, /health, /metrics, /blocks, /would-have-blocked, /campaigns, /models and /lists"
 _MAX_ROWS = 200
@@ -213,7 +215,8 @@ class Admin:
             case "/blocks":
                 return 200, JSON, msgspec.json.encode(self._site.blocks(time.time()))
             case "/would-have-blocked":
-                blocks = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                found = self._site.stores.state.blocks(time.time()) if self._site.app.settings.observe else ()
+                blocks = visitors_of(found)
                 return 200, JSON, msgspec.json.encode(blocks)
             case "/campaigns":
                 return 200, JSON, msgspec.json.encode(self._site.campaigns())
@@ -244,7 +247,7 @@ class Admin:
         counts = {action: number for action, number in numbers.items() if number or action != "challenge"}
         counts |= {f"would have {_PAST[a]}": n for a, n in metrics.would_have.items() if a in _PAST}
         values = {
-            "mode": _MODES[settings.observe],
+            "mode": _MODES[settings.observe] + (_ATTACK if site.attack_until(time.time()) else ""),
             "blocked": "Would have blocked" if settings.observe else "Blocked",
             "upstream": settings.proxy.upstream,
             "counts": "".join(f"<li><b>{n:,}</b> {html.escape(action)}</li>" for action, n in counts.items()),
@@ -281,7 +284,7 @@ class Admin:
 
     def _blocks(self) -> Iterator[str]:
         now = time.time()
-        for block in list(reversed(self._site.stores.state.blocks(now)))[:_MAX_ROWS]:
+        for block in list(reversed(visitors_of(self._site.stores.state.blocks(now))))[:_MAX_ROWS]:
             key = html.escape(block.key)
             forgive = (
                 f'<form method="post" action="/forgive"><input type="hidden" name="key" value="{key}">'
