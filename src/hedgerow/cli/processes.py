@@ -7,11 +7,13 @@ import contextlib
 import gc
 import logging
 import math
+import os
 import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -130,7 +132,7 @@ def run_processes(
         else:
             log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, listeners, application, None, announce_all, upstream=upstream)
+            _run_site(read, listeners, application, None, announce_all, config=config, upstream=upstream)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
@@ -138,7 +140,7 @@ def run_processes(
         def run_background() -> None:
             _run_site(
                 read, replace(listeners, public=None), application,
-                lambda settings, _: side_stores(settings, receiver), upstream=upstream,
+                lambda settings, _: side_stores(settings, receiver), config=config, upstream=upstream,
             )  # fmt: skip
 
         def run_worker() -> None:
@@ -173,11 +175,15 @@ def _run_site(
     stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
     *,
+    config: Path | None = None,
     upstream: str = "",
 ) -> None:
     """Serve in this process until a signal comes."""
     settings = read()
     site = Site(settings, stores=stores)
+    site.config = config
+    # The background process of several workers serves no visitors: its parent tells all of them.
+    site.request_reload = partial(os.kill, os.getpid() if listeners.public is not None else os.getppid(), signal.SIGHUP)
     servers: list[tuple[uvicorn.Server, socket.socket]] = []
     public, admin, redirect = listeners.public, listeners.admin, listeners.redirect
     if public is not None:

@@ -44,6 +44,7 @@ CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
 _INDEXES = """
 CREATE INDEX IF NOT EXISTS visits_visitor ON visits (visitor, at);
 CREATE INDEX IF NOT EXISTS visits_stopped ON visits (at) WHERE action <> 'pass';
+CREATE INDEX IF NOT EXISTS visits_bots ON visits (at) WHERE (bot <> '' OR claim <> '');
 """
 # A ledger of an older version gets the counts of its last day.
 _FILL_MINUTES = """

@@ -245,11 +245,13 @@ def _is_of_dashboard(path: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    """Return a `send` that adds the headers of all responses."""
+    """Return a `send` that adds the headers of all responses, unless a response has its own."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *_HEADERS]}
+            given = {name for name, _ in message["headers"]}
+            more = [pair for pair in _HEADERS if pair[0] not in given]
+            message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
 
     return sending
