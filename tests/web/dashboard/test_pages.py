@@ -112,13 +112,13 @@ def test_bots_are_counted_by_what_became_of_their_claims(desk):
         visit("192.0.2.1", bot="Googlebot", claim="Googlebot", proof="verified"),
         visit("192.0.2.2", claim="Googlebot", proof="false"),
         visit("192.0.2.3", claim="Googlebot", proof="false"),
-        visit("192.0.2.4", claim="Bingbot", proof="pending"),
+        visit("192.0.2.4", claim="bingbot", proof="pending"),
         visit("192.0.2.5"),
     )
     rows = {row["bot"]: row for row in desk.read("bots?size=500")["rows"]}
     counted = [rows["Googlebot"][name] for name in ("verified", "unverified", "false")]
     assert counted == [1, 0, 2]
-    assert rows["Bingbot"]["unverified"] == 1
+    assert rows["bingbot"]["unverified"] == 1
     assert rows["Googlebot"]["policy"] == "pass"
     assert "googlebot.com" in rows["Googlebot"]["methods"]
     assert desk.read("bots")["rows"][0]["bot"] == "Googlebot"
@@ -238,7 +238,7 @@ def test_a_change_is_tried_on_the_last_day_and_then_applied(configured, tmp_path
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("containment.k1 = 'many'", b"must be a whole number"),
+        ("traps.enabled = 'many'", b"must be true or false"),
         ("containment.k9 = 1", b"is not a setting"),
         ("k1 =", b"This is not TOML"),
         ("admin.token = 'x'", b"restart the service"),

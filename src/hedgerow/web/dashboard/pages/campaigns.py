@@ -19,6 +19,7 @@ from hedgerow.lists.times import parse_duration
 from hedgerow.markers.token import visitor_digest
 from hedgerow.web.dashboard.page import Action, Context, Done, Page, Problem
 from hedgerow.web.dashboard.tables import Column, TablePage, TableParameters, tabulate
+from hedgerow.web.dashboard.visitor_search import visits_of
 
 _COLUMNS = (
     Column("id", "Campaign"),
@@ -181,14 +182,11 @@ def _detail(context: Context, campaign: Campaign) -> CampaignDetail:
 def _visits(context: Context, campaign: Campaign) -> dict[str, list[tuple[float, bytes]]]:
     """Return time and issuer of the link of each visit, by member, of members with visits in the ledger."""
     found: dict[str, list[tuple[float, bytes]]] = {}
-    if not context.has_ledger:
-        return found
     try:
-        with context.ledger() as ledger:
-            for member in campaign.members[:_MAX_MEMBERS]:
-                rows = ledger.visits_of(member, _MAX_VISITS, ("at", "minted_for"))
-                if rows:
-                    found[member] = [(at, bytes(issuer or b"")) for at, issuer in rows]
+        for member in campaign.members[:_MAX_MEMBERS]:
+            visits = [visit for visit, _ in visits_of(context, member, _MAX_VISITS)]
+            if visits:
+                found[member] = [(one.at, one.marker.issued_to if one.marker else b"") for one in visits]
     except StoreError:
         # The table of campaigns does not need the ledger; the banner says that it fails.
         return {}
