@@ -254,6 +254,20 @@ class Gate:
             reply = msgspec.structs.replace(reply, held_in_network=held)
         return reply
 
+    async def count_program_page(self, visit: Visit) -> Decision | None:
+        """Count a page that a program is about to be given. Returns the decision to decline it, or None."""
+        engine = self.engine
+        if visit.bot or not visit.visitor or not engine.counts_program_pages or engine.listed(visit) is not None:
+            return None
+        key = visit.reader + "/given"
+        reply = await self._ask(
+            StateQuery(visit.at, "page", key, key, "", count=True, day=engine.policy.day_of(visit.at))
+        )
+        if engine.needs_held(visit, reply):
+            reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
+        decision = engine.judge_program_page(visit, reply)
+        return msgspec.structs.replace(decision, observed=self.observes) if decision is not None else None
+
     def _network_query(self, visit: Visit, kind: Kind) -> StateQuery:
         key = "network:" + network_of(visit.address)
         return StateQuery(visit.at, kind, key, key, "", count=True, day=self.engine.policy.day_of(visit.at))

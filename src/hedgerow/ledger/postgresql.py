@@ -21,6 +21,7 @@ import psycopg
 
 from hedgerow.errors import StoreAwayError, StoreError
 from hedgerow.ledger import minutes
+from hedgerow.ledger.believed_time import BelievedTime
 from hedgerow.ledger.pseudonyms import Hide
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.ledger.sqlite import COLUMNS, row_of
@@ -232,6 +233,7 @@ class PostgresLedger(QueuedLedger):
         self._tried_at = -_RETRY_AFTER
         self._days: set[int] = set()
         self._purged_at = 0.0
+        self._time = BelievedTime()
         check(url)
         self._start()
 
@@ -297,8 +299,8 @@ class PostgresLedger(QueuedLedger):
             counted = minutes.count_minutes(map(_without_nul, rows), COLUMNS)
             connection.cursor().executemany(_ADD_MINUTE.encode(), counted)
         self.written += len(rows)
-        newest = max(map(_time_of, rows))
-        if newest - self._purged_at > _PURGE_INTERVAL:
+        newest = min(max(map(_time_of, rows)), self._time.now())
+        if abs(newest - self._purged_at) > _PURGE_INTERVAL:
             self._purge(connection, newest)
             self._purged_at = newest
 
@@ -314,8 +316,11 @@ class PostgresLedger(QueuedLedger):
             self._days.add(day)
 
     def _purge(self, connection: psycopg.Connection[Any], newest: float) -> None:
-        oldest = max(0, int((newest - self._keep) // _DAY))
         with connection.transaction():
+            # The server's clock is another witness: of several machines, one may have been started with a wrong clock.
+            row = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
+            assert row is not None
+            oldest = max(0, int((min(newest, row[0]) - self._keep) // _DAY))
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             for (table,) in connection.execute(
                 "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'visits'::regclass"

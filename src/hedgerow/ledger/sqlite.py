@@ -16,6 +16,7 @@ from hedgerow.core.ledger import Entry
 from hedgerow.corrupt_files import one_at_a_time
 from hedgerow.errors import StoreError
 from hedgerow.ledger import minutes
+from hedgerow.ledger.believed_time import BelievedTime
 from hedgerow.ledger.pseudonyms import Hide, hide_in_text
 from hedgerow.ledger.queue import QueuedLedger
 from hedgerow.sqlite_file import is_corrupt, open_database, set_database_aside, transaction
@@ -39,6 +40,7 @@ CREATE TABLE IF NOT EXISTS visits (
 );
 CREATE INDEX IF NOT EXISTS visits_at ON visits (at);
 CREATE INDEX IF NOT EXISTS visits_ref ON visits (ref) WHERE ref <> '';
+CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, confirmed REAL NOT NULL, jumped REAL NOT NULL);
 """
 # After the columns of older versions were added.
 _INDEXES = """
@@ -196,6 +198,7 @@ class SqliteLedger(QueuedLedger):
         self._path = path
         self._connection = _open(path)
         self._inode = path.stat().st_ino
+        self._time = BelievedTime(*(self._connection.execute("SELECT confirmed, jumped FROM clock").fetchone() or ()))
         self._start()
 
     def _disconnect(self) -> None:
@@ -234,10 +237,12 @@ class SqliteLedger(QueuedLedger):
                 connection.execute(_INSERT_MANY, list(chain.from_iterable(rows[at : at + _ROWS_PER_INSERT])))
             connection.executemany(_INSERT, rows[whole:])
             connection.executemany(_ADD_MINUTE, minutes.count_minutes(rows, COLUMNS))
-            newest = batch[-1].visit.at
+            newest = min(batch[-1].visit.at, self._time.now())
             # Also after a clock that was ahead has been set right.
             if abs(newest - self._purged_at) > _PURGE_INTERVAL:
                 connection.execute("DELETE FROM visits WHERE at < ?", (newest - self._keep,))
                 connection.execute("DELETE FROM minutes WHERE minute < ?", (newest - self._keep,))
+                times = (self._time.confirmed, self._time.jumped)
+                connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?)", times)
                 self._purged_at = newest
         self.written += len(batch)
