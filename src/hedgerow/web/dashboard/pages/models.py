@@ -46,6 +46,7 @@ class Model(msgspec.Struct, frozen=True):
     shadow: Shadow | None
     drift: list[Drift]
     warning: str
+    can_go_back: bool
 
 
 class Models(msgspec.Struct, frozen=True):
@@ -92,6 +93,7 @@ def _model(context: Context, panel: Panel) -> Model:
         shadow=shadow,
         drift=drift[:_MAX_FEATURES],
         warning=status["warning"],
+        can_go_back=model_files(context.settings).current(panel.kind).is_file(),
     )
 
 
