@@ -14,6 +14,8 @@
 #              TARGETS="page request" for some of them
 # make mutants   how many small faults the tests would notice, in a sample of them
 # make bench   the benchmarks, each next to a reference in the same run
+# make arena   crawlers of many makes at two sites, behind each protection; goes on where it was stopped, into docs/arena.*;
+#              make arena SMALL=1 runs a few cells, make arena ANEW=1 forgets earlier ones
 # make evaluate   how good the models are, into docs/evaluation/
 
 PYTHON ?= python3
@@ -21,7 +23,7 @@ BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench arena evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -123,6 +125,16 @@ check-docs: .venv/.ready
 
 bench: setup
 	@$(BIN)/python -m bench
+
+# The small form needs only what the tests need, and leaves docs/ as it is.
+ifdef SMALL
+arena: setup
+	@$(BIN)/python -m bench.arena --small --anew --cells build/arena-small/cells.jsonl --docs build/arena-small
+else
+arena: setup
+	@PYTHON=$(PYTHON) tools/arena
+	@$(BIN)/python -m bench.arena $(if $(ANEW),--anew)
+endif
 
 evaluate: setup
 	@$(BIN)/python -m evaluate

@@ -17,6 +17,7 @@ TESTED_BY = {
     "attacks/test_settings.py": ("settings/dangers",),
     "cli/test_personal_data.py": ("cli/visitor_store",),
     "cli/test_service.py": ("web/run_file",),
+    "web/test_alert_channels.py": ("cli/alerts",),
     "web/test_request_log.py": ("web/log_format",),
     "web/admin/test_operation_metrics.py": ("web/latency",),
     "markers/test_token.py": ("markers/encoding",),
@@ -29,6 +30,7 @@ TESTED_BY = {
     "cli/test_serve.py": (
         "cli/servers",
     ),
+    "cli/test_report.py": ("cli/report_files",),
     "cli/test_visitors.py": (
         "cli/ledger_access",
     ),

@@ -87,7 +87,8 @@ def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
     text = path.read_text("utf-8-sig")
     tokens = {f"serve.clients.{number}.token": client.token for number, client in enumerate(settings.serve.clients)}
     secrets = {
-        "privacy.key": settings.privacy.key,
+        "privacy.key": settings.privacy.key, "alerts.webhook": settings.alerts.webhook,
+        "alerts.mail_password": settings.alerts.mail_password,
         "admin.token": settings.admin.token, "state.password": settings.state.password,
         "challenge.external.secret": settings.challenge.external.secret, **tokens,
     }  # fmt: skip

@@ -34,7 +34,7 @@ _HEADER = re.compile(r"\s*(\[{1,2})\s*([A-Za-z0-9_.\- \"']+?)\s*\]{1,2}\s*(?:#.*
 _KEY = re.compile(r"\s*([A-Za-z0-9_.\-\"']+)\s*=")
 _DECODE_AT = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
-_SECRETS = frozenset({"token", "secret", "password", "url"})
+_SECRETS = frozenset({"token", "secret", "password", "url", "webhook", "mail_password"})
 
 Path_ = tuple[str, ...]
 T = TypeVar("T", bound=msgspec.Struct)
@@ -50,6 +50,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     observe: bool | Literal["links"] = False
     directory: str = ""
     proxy: tables.ProxySettings = tables.ProxySettings()
+    alerts: operation_tables.AlertsSettings = operation_tables.AlertsSettings()
     privacy: operation_tables.PrivacySettings = operation_tables.PrivacySettings()
     tls: operation_tables.TlsSettings = operation_tables.TlsSettings()
     identity: tables.IdentitySettings = tables.IdentitySettings()

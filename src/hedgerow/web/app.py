@@ -39,6 +39,7 @@ from hedgerow.traps.tarpit import Tarpit
 from hedgerow.watch.relay import Intake
 from hedgerow.watch.session_store import WatchSnapshot
 from hedgerow.watch.watch import WatchThread
+from hedgerow.web.alerts import AlertsThread
 from hedgerow.web.bots import refused_bots
 from hedgerow.web.challenge.endpoint import ChallengeEndpoint
 from hedgerow.web.daily_limits import DailyLimitsThread
@@ -55,6 +56,7 @@ from hedgerow.web.list_review import review_own
 from hedgerow.web.lookups.dns import DnsResolver
 from hedgerow.web.lookups.thread import LookupThread
 from hedgerow.web.metrics import SiteCounters, SiteMetrics, running_metrics, sum_metrics
+from hedgerow.web.paths import state_directory
 from hedgerow.web.request_log import RequestLog
 from hedgerow.web.response_pages import license_link
 from hedgerow.web.run_file import RunFile
@@ -242,12 +244,14 @@ class Site:
         self.daily_limits = DailyLimits()
         self.attack = AttackSwitch()
         self._limits_thread = self._start_limits(settings)
+        self._alerts: AlertsThread | None = None
         self.lookups = self._start_lookups(settings.bots)
         self.app = build_app(settings, self)
         self._configure(settings)
         self._intake: Intake | None = None
         if self.stores.visit_socket is not None and self.watch is not None:
             self._intake = Intake(self.stores.visit_socket, self._take_in, self._miss)
+        self._alerts = self._start_alerts(settings)
 
     @property
     def stores(self) -> SiteStores:
@@ -360,8 +364,17 @@ class Site:
         """Derive the limits of the budget: not in workers, but in their background process, which writes no ledger."""
         if self._passed_state is not None or not settings.ledger.enabled:
             return None
-        counts = self.stores.worker_metrics is None or isinstance(self.stores.ledger, NoLedger)
-        return DailyLimitsThread(settings, self.daily_limits, counts=counts, also=review_own)
+        return DailyLimitsThread(settings, self.daily_limits, counts=self._is_main, also=review_own)
+
+    @property
+    def _is_main(self) -> bool:
+        """Whether this process does what is done once for all: not a worker, but their background process."""
+        return self.stores.worker_metrics is None or isinstance(self.stores.ledger, NoLedger)
+
+    def _start_alerts(self, settings: Settings) -> AlertsThread | None:
+        if self._passed_state is not None or not settings.alerts.enabled or not self._is_main:
+            return None
+        return AlertsThread(settings, self, state_directory(settings))
 
     def _start_shared_watch(self, stores: SiteStores) -> Thread | None:
         shared = stores.shared_watch if stores.runs_watch else None
@@ -464,7 +477,9 @@ class Site:
         for backend in self._backends.values():
             if backend.shared_watch is not None:
                 backend.shared_watch.join()
-        _close(self.log, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges)
+        _close(
+            self.log, self._alerts, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges
+        )
         for backend in self._backends.values():
             stores = backend.stores
             # The watch closes before the journal, which stores its last findings.

@@ -44,8 +44,8 @@ _MOST_EVIDENCE = 8
 _SHORT_EVIDENCE = 3
 
 
-def page(report: Report) -> Iterator[str]:
-    """Yield the page of *report*, in pieces of ASCII."""
+def page(report: Report, *, refresh: int = 0) -> Iterator[str]:
+    """Yield the page of *report*, in pieces of ASCII. It loads itself again after *refresh* seconds, if not 0."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
@@ -53,10 +53,11 @@ def page(report: Report) -> Iterator[str]:
     )
     host = ", ".join(report.tables.hosts[:3])
     title = f"Who crawls {host}" if host else "Who crawls the site"
+    again = f' data-refresh="{refresh}"' if refresh else ""
     sections = [section for section in _sections(report) if section[2]]
     links = "".join(f'<li><a href="#{name}">{escaped(heading)}</a></li>' for name, heading, _ in sections)
     yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<!doctype html>\n<html lang="en"{again}>\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
