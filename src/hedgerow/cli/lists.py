@@ -20,7 +20,6 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from hedgerow.cli.ledger_access import open_ledger
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, print_json, progress_bar, write_file
 from hedgerow.cli.service import Directory, find_site
@@ -33,6 +32,7 @@ from hedgerow.lists.times import iso, parse_duration, parse_time
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.settings.checks import split_listen
+from hedgerow.web.ledger_access import open_ledger
 from hedgerow.web.list_review import Verdict, review
 from hedgerow.web.stores import build_list_store
 from hedgerow.web.subscriptions import Reading, read_readings
