@@ -43,7 +43,7 @@ def spec(name: str = "one", **fields) -> DetectorSpec:
 def context(own: Settings, *, access_log: bool = False) -> DetectorContext:
     return DetectorContext(
         own, lambda _: "", True, lambda _: True, lambda _: False, ("GPTBot",), access_log=access_log,
-        clears_silently=own.challenge.silent,
+        clears_silently=own.challenge.silent, has_fingerprints=True,
     )  # fmt: skip
 
 

@@ -146,7 +146,8 @@ def _remember(fingerprints: OrderedDict[str, None], fingerprint: str) -> None:
 
 
 def _build(context: DetectorContext) -> TlsFingerprintDetector | None:
-    return TlsFingerprintDetector() if context.settings.table(FingerprintSettings).enabled else None
+    is_wanted = context.has_fingerprints and context.settings.table(FingerprintSettings).enabled
+    return TlsFingerprintDetector() if is_wanted else None
 
 
 DETECTOR = DetectorSpec(
