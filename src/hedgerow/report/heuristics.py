@@ -279,6 +279,13 @@ class BrowsingOpinion:
         self._parts = np.zeros_like(rows)
         self.probability: NDArray[np.float64] = np.full(len(rows), np.nan)
         missing = lacking(figures, referrers=referrers)
+        bare = (figures["unreferred"] == figures["pages"]) & (figures["assets"] == 0)
+        self.bare: NDArray[np.bool_] = bare & (figures["pages"] >= LEAST_PAGES) & (missing == "")
+        """
+        Which sources never loaded a part of a page and never said where they came from, in a log that tells both.
+
+        A browser may leave out one of the two, or most of both. All of both is rare.
+        """
         if missing is not None:
             self._parts = steps[missing].parts(rows)
             # Of fewer visits it is the less sure.
