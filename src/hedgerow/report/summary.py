@@ -191,10 +191,11 @@ def deeds(report: Report, place: int) -> str:
     )  # fmt: skip
     one = {name: int(figures[name][place]) for name in names}
     kind = KINDS[judged.activity[place]]
+    requests = counted(one["requests"], "request", "requests")
     if kind and judged.activity[place] != CONTRADICTION:
-        return f"made {one['requests']:,} requests, mostly {kind}" if kind != KINDS[OWN] else "is the site itself"
+        return f"made {requests}, mostly {kind}" if kind != KINDS[OWN] else "is the site itself"
     if not one["pages"]:
-        return f"made {one['requests']:,} requests and opened no page"
+        return f"made {requests} and opened no page"
     pages = counted(one["pages"], "page", "pages")
     steps = one["rising"] + one["falling"]
     in_order = steps >= _LEAST_ORDERED and max(one["rising"], one["falling"]) >= _ORDERED * steps
