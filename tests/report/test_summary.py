@@ -37,8 +37,8 @@ def test_it_says_who_crawls_what_it_costs_and_what_to_do(tmp_path, alphabetical)
         "11 of 11 crawlers have at least two independent kinds of evidence. Only those can be listed."
     ]
     assert told["203.0.113.9"] == (
-        "opened 300 pages in alphabetical order within 6 minutes, 40 % missing, never with an image or style, never by a "
-        "link"
+        "opened 300 pages in alphabetical order within 6 minutes, 40 % missing, never with an image or style, "
+        "never by a link"
     )
 
 
