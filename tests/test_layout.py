@@ -25,7 +25,7 @@ TESTED_BY = {
         "web/dashboard/path_tree", "web/dashboard/visitor_search",
     ),
     "web/dashboard/test_app.py": (
-        "web/audit", "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
+        "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
         "web/dashboard/pages/lists", "web/dashboard/pages/now", "web/dashboard/tables",
     ),
     "web/admin/test_operation_metrics.py": ("web/latency",),

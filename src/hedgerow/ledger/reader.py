@@ -104,7 +104,8 @@ class LedgerReader(ABC):
 
     def find(self, reference: str, columns: Sequence[str]) -> Row | None:
         """Return the visit with *reference*."""
-        return next(iter(self._rows(columns, "WHERE ref = ?", reference)), None)
+        # The second condition is that of the index: without it SQLite reads the whole ledger.
+        return next(iter(self._rows(columns, "WHERE ref = ? AND ref <> ''", reference)), None)
 
     def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
         """Return the last visit of *visitor* that did not pass, or would not have passed."""
