@@ -11,9 +11,8 @@ import pytest
 from hedgerow.core.decision import Campaign, Decision
 from hedgerow.core.ledger import Entry
 from hedgerow.core.visit import Marker, Visit
-from hedgerow.errors import HedgerowError
 from hedgerow.markers.token import visitor_digest
-from hedgerow.web.dashboard.jobs import Jobs, run_command
+from hedgerow.web.dashboard.jobs import Jobs
 from hedgerow.web.dashboard.pages import reports
 from hedgerow.web.ledger_access import has_ledger, open_ledger
 from hedgerow.web.watch import bundle_in_use, model_files
@@ -259,19 +258,3 @@ def test_a_variable_of_the_environment_takes_precedence(configured, monkeypatch)
     answer = configured.change("settings/propose", change="containment.k1 = 50")
     assert answer.status == 409
     assert b"variable of the environment" in answer.body
-
-
-# ---- Jobs
-
-
-def test_a_command_that_fails_says_why():
-    with pytest.raises(HedgerowError, match="no-such-log"):
-        run_command(["report", "no-such-log"], {})
-
-
-def test_a_job_that_fails_is_remembered_with_its_problem():
-    jobs = Jobs()
-    jobs.start("work", lambda: 1 / 0)
-    wait_for("its end", lambda: jobs.last("work").ended)
-    assert jobs.last("work").problem == "division by zero"
-    assert jobs.result("work") is None
