@@ -36,8 +36,8 @@ GOAL = 1.0
 MEMORY = 600
 """MB: 60 MB at rest, up to 25 kB for a connection, 32 kB for an unread response, and the caches."""
 PAUSE = 0.1
-RAMP = 8.0
-"""Seconds until all connections of an attack are open."""
+RAMP = 5.0
+"""Seconds until an attack has begun."""
 LEAST = 20
 ROOT = Path(__file__).parent.parent
 PAGES_PER_PERSON = 15
@@ -225,6 +225,15 @@ def files_of(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
+async def settled(pid: int) -> None:
+    """Wait until all connections of an attack are open, or for a minute."""
+    end, before = time.monotonic() + 60, -1
+    await asyncio.sleep(RAMP)
+    while time.monotonic() < end and abs(files_of(pid) - before) > 0.02 * before + 5:
+        before = files_of(pid)
+        await asyncio.sleep(3)
+
+
 @contextlib.contextmanager
 def attacking(running: Running) -> Iterator[None]:
     try:
@@ -239,7 +248,7 @@ async def measured(name: str, target: Target, gate: Protect, nginx: int, first: 
     times: dict[str, list[float]] = {"gate": [], "nginx": []}
     command = [sys.executable, "-m", "bench.attacks", name, *map(str, target)]
     with attacking(Running(command, gate.folder / f"{name}.log", cwd=ROOT)):
-        await asyncio.sleep(RAMP)
+        await settled(gate.pid)
         highest, start, number = 0.0, time.monotonic(), 0
         while time.monotonic() < start + SECONDS or number < LEAST:
             person = first + number // PAGES_PER_PERSON

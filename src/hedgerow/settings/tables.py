@@ -415,7 +415,7 @@ class AdminSettings(Table, frozen=True):
         if self.token:
             yield from checks.token_faults(self.token)
         if self.listen:
-            yield from checks.listen_faults("listen", self.listen)
+            yield from checks.admin_listen_faults("listen", self.listen)
 
 
 class ListClient(Table, frozen=True):
