@@ -71,7 +71,7 @@ def _unreachable_rules(settings: Settings) -> Iterator[Danger]:
 def is_admin_open(settings: Settings) -> bool:
     """Return whether other machines reach the admin listener and need no token."""
     admin = settings.admin
-    if not admin.listen or admin.token or socket_path(admin.listen):
+    if not admin.listen or admin.needs_login or socket_path(admin.listen):
         return False
     return not is_loopback(split_listen(admin.listen)[0])
 
