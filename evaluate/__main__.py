@@ -66,9 +66,8 @@ def goals_of(goals: list[list[str]]) -> str:
 def refresh_first_section() -> None:
     """Measure real people and crawlers again, and leave the rest of the page as it is."""
     page = OUT / "README.md"
-    left_out = sites.without_each(sites.drawn_rows()) if real.is_available() else {}
     before, _, rest = page.read_text().partition(independent.BEGIN)
-    page.write_text(before + independent.section(left_out) + rest.partition(f"{independent.END}\n")[2])
+    page.write_text(before + independent.section() + rest.partition(f"{independent.END}\n")[2])
 
 
 def main() -> None:
@@ -109,12 +108,12 @@ def main() -> None:
     print_progress("features left out")
     calibration(parts)
     speed(parts)
-    parts.insert(1, independent.section(left_out))
+    parts.insert(1, independent.section())
     parts.insert(2, goals_of(goals))
     (OUT / "README.md").write_text("\n".join(parts))
     print_progress("docs/evaluation/README.md")
 
 
 if __name__ == "__main__":
-    # `python -m evaluate first` takes a few minutes, all of it an hour.
+    # `python -m evaluate first` takes a minute, all of it much longer.
     refresh_first_section() if sys.argv[1:] == ["first"] else main()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from evaluate import baselines, live, real, walks
 from evaluate.baselines import Judge
 from evaluate.tables import SEED, first_alarm, percent, table
@@ -57,37 +55,24 @@ def _alarm(bundle: Bundle, walk: Walk) -> bool:
     return first_alarm(bundle, walk) is not None
 
 
-def declared(left_out: Mapping[str, Bundle]) -> dict[str, tuple[list[Walk], Judge]]:
-    """Crawlers of logs that name themselves; each log is judged by a model that was trained without it."""
-    return {
-        f"declared crawlers, {site}": (
-            [walk for walk in real.read_log(site).walks if walk.label == real.CRAWLER],
-            lambda walk, bundle=bundle: _alarm(bundle, walk),
-        )
-        for site, bundle in left_out.items()
-    }
-
-
-def section(left_out: Mapping[str, Bundle]) -> str:
+def section() -> str:
     """The first part of docs/evaluation/README.md."""
     asked = judges()
 
-    def row(name: str, its: list[Walk], own: Judge | None = None) -> list[str]:
+    def row(name: str, its: list[Walk]) -> list[str]:
         first = [walk._replace(strides=walk.strides[:LONG]) for walk in its if len(walk.strides) >= baselines.MIN_PAGES]
         cells = []
         for judge_name, judge in asked.items():
             if name in WITHOUT_ASSETS and judge_name == "no assets":
                 cells.append("no assets in the data")
                 continue
-            said = own if own is not None and judge_name.startswith("Hedgerow") else judge
-            cells.append(percent(sum(said(walk) for walk in first), len(first)))
+            cells.append(percent(sum(judge(walk) for walk in first), len(first)))
         return [name, *cells]
 
     recorded = walks.stored()
     seen = sum(bool(its["disturbed"]) for its in recorded)
     wrong = [row(name, its) for name, its in people().items()]
     found = [row(name, its) for name, its in crawlers().items()]
-    found += [row(name, its, own) for name, (its, own) in declared(left_out).items()]
     return "\n".join([
         BEGIN,
         text("independent"),

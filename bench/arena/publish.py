@@ -143,9 +143,9 @@ def _facts(found: Sequence[Cell]) -> str:
     runs = max(cell.run for cell in crawls)
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     people = sum(cell.people_requests for cell in crawls)
-    longest = max(cell.seconds for cell in crawls)
+    longest = max(cell.limit for cell in crawls)
     return (
-        f"Measured on {when}: {len(crawls)} cells with {crawlers} crawlers. Each crawler had up to {longest:.0f} s."
+        f"Measured on {when}: {len(crawls)} cells with {crawlers} crawlers. Each crawler had {longest:.0f} s."
         f" Most runs of one cell: {runs}. People made {people:,} requests."
     )
 
