@@ -84,14 +84,14 @@ def _share(found: Sequence[Cell], site: str, protection: str) -> str:
 
 
 def _of_unprotected(found: Sequence[Cell], protection: str) -> str:
-    """Pages of each crawler, compared with those that it got without protection; the median, and the highest."""
+    """Pages of each crawler, compared with those that it got without protection: the median."""
     shares = []
     for site in REAL_SITES:
         without = _by_crawler(found, site, "none")
         for name, its in _by_crawler(found, site, protection).items():
             pages = median(one.pages for one in without.get(name, [])) if name in without else 0
             shares += [median(one.pages for one in its) / pages] if pages else []
-    return f"{100 * median(shares):.0f} % (highest {100 * max(shares):.0f} %)" if shares else ""
+    return f"{100 * median(shares):.0f} %" if shares else ""
 
 
 def _people(found: Sequence[Cell], protection: str) -> str:
