@@ -1,5 +1,6 @@
 """
-Records walks in real browsers: `python -m evaluate.walks`, about ten minutes, into evaluate/walks.json.xz.
+Records walks in real browsers: `python -m evaluate.walks`, about ten minutes, into evaluate/walks.json.xz. Walks that
+are there are kept; `python -m evaluate.walks anew` records all of them again.
 
 Chromium is driven like a person at the two sites that crawlers crawl in `evaluate.live`, each behind `hedgerow protect`
 with its default settings. Nobody trained on either site. The recording has the format of the crawls, and whether
@@ -132,7 +133,8 @@ def disturbed(ledger: Path, address: str) -> list[str]:
         return [f"{action} {code}" for action, code in connection.execute(query, (address,))]
 
 
-def record() -> list[dict[str, Any]]:
+def record(known: frozenset[str] = frozenset()) -> list[dict[str, Any]]:
+    """Record the walks whose addresses are not *known* yet."""
     jobs: queue.SimpleQueue[live.Run] = queue.SimpleQueue()
     runs, ports, ledgers = [], {}, {}
     with tempfile.TemporaryDirectory(prefix="hedgerow-walks-", ignore_cleanup_errors=True) as place:
@@ -149,6 +151,7 @@ def record() -> list[dict[str, Any]]:
                     live.Run(_KIND, site, f"198.18.{number}.{one + 1}", dice.choice(pages) if one % 2 else home)
                     for one in range(PEOPLE)
                 ]
+            runs = [run for run in runs if run.address not in known]
             for run in runs:
                 jobs.put(run)
             threads = [threading.Thread(target=walk_all, args=(jobs, ports)) for _ in range(BROWSERS)]
@@ -185,7 +188,8 @@ def load() -> list[Walk]:
 
 
 if __name__ == "__main__":
-    made = record()
+    before = stored() if sys.argv[1:] != ["anew"] else []
+    made = [*before, *record(frozenset(its["visitor"] for its in before))]
     RECORDED.write_bytes(lzma.compress(json.dumps(made, separators=(",", ":")).encode()))
     pages, seen = sum(len(its["strides"]) for its in made), [its["disturbed"] for its in made if its["disturbed"]]
     print(f"{len(made)} walks, {pages} pages, {len(seen)} disturbed {seen[:5]}")
