@@ -12,6 +12,10 @@
 # make test-wheel   the built wheel in clean environments, with the lowest and the current versions
 # make fuzz    mutated input for everything that strangers write: SECONDS=60 or EXECUTIONS=1000000 for each target,
 #              TARGETS="page request" for some of them
+# make faults  processes killed, disks full, clocks moved, databases gone, under load: ROUNDS=4 processes are killed
+# make soak    steady traffic for half an hour (MINUTES=30): memory, descriptors, threads, lost rows
+# make sbom    what an installation consists of, as CycloneDX, in build/sbom.json
+# make audit   known weaknesses of what is installed (needs the network)
 # make mutants   how many small faults the tests would notice, in a sample of them
 # make bench   the benchmarks, each next to a reference in the same run
 # make arena   crawlers of many makes at two sites, behind each protection; goes on where it was stopped, into docs/arena.*;
@@ -23,7 +27,7 @@ BIN := .venv/bin
 # Tests start many Python processes. They share compiled code, even where the environment says not to write it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench arena evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz
+.PHONY: setup packages demo test test-installed test-real test-units compiled units quick doctests coverage check bench arena evaluate format clean test-spark test-apps test-suites test-wheel mutants handbook check-docs fuzz faults soak sbom audit
 
 setup:
 	@$(MAKE) --no-print-directory -j2 .venv/.ready packages
@@ -112,6 +116,34 @@ SECONDS ?= $(if $(EXECUTIONS),0,60)
 fuzz: .venv/.ready
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements-fuzz.txt
 	@PYTHONPATH=tests $(BIN)/python -m fuzz $(TARGETS) --seconds $(SECONDS) --executions $(or $(EXECUTIONS),0)
+
+# Those that start processes first; the others are about files and clocks.
+faults: setup
+	$(BIN)/pytest tests/real/test_faults.py tests/real/test_several_gates.py tests/real/test_redis.py \
+		tests/real/test_postgresql.py tests/real/test_upstream.py tests/attacks/test_faults.py tests/ledger -n 2 --durations=10
+
+soak: setup
+	@MINUTES=$(or $(MINUTES),30) $(BIN)/python -m bench soak
+
+# An environment with what a deployment installs and nothing else, and beside it the programs that look at it.
+build/deployment/.ready: deploy/requirements.txt pyproject.toml
+	@rm -rf build/deployment && $(PYTHON) -m venv build/deployment
+	@build/deployment/bin/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/requirements.txt
+	@build/deployment/bin/pip install --quiet --disable-pip-version-check --no-deps .
+	@touch $@
+
+build/supply/.ready: requirements-supply.txt
+	@$(PYTHON) -m venv build/supply
+	@build/supply/bin/pip install --quiet --disable-pip-version-check -r requirements-supply.txt
+	@touch $@
+
+sbom: build/deployment/.ready build/supply/.ready
+	@build/supply/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+		--output-file build/sbom.json build/deployment/bin/python
+	@echo build/sbom.json
+
+audit: build/deployment/.ready build/supply/.ready
+	@build/supply/bin/pip-audit --disable-pip --require-hashes -r deploy/requirements.txt
 
 mutants: .venv/.ready
 	@$(BIN)/python tools/mutants

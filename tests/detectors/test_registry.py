@@ -43,7 +43,7 @@ def spec(name: str = "one", **fields) -> DetectorSpec:
 def context(own: Settings, *, access_log: bool = False) -> DetectorContext:
     return DetectorContext(
         own, lambda _: "", True, lambda _: True, lambda _: False, ("GPTBot",), access_log=access_log,
-        clears_silently=own.challenge.silent,
+        clears_silently=own.challenge.silent, has_fingerprints=True,
     )  # fmt: skip
 
 
@@ -67,7 +67,8 @@ def test_the_detectors_in_their_sequence_and_the_groups_of_their_evidence():
         ("driven", ["driven"]),
         ("headers", ["headers", "disguise"]),
         ("clearance", ["clearance"]),
-        ("containment", ["containment", "containment-scripts"]),
+        ("fingerprint", ["fingerprint"]),
+        ("containment", ["containment", "containment-scripts", "containment-programs"]),
     ]
 
 
@@ -96,7 +97,9 @@ def test_the_rules_that_follow_from_the_settings():
         **dict.fromkeys(SIGNS, PolicyRule("challenge", 0.0)),
         "containment": PolicyRule("challenge", 0.0),
         "containment-scripts": PolicyRule("refuse", 0.0, retry_after=60.0),
+        "containment-programs": PolicyRule("refuse", 0.0, retry_after=3600.0),
         "clearance": PolicyRule("challenge", 0.0),
+        "fingerprint": PolicyRule("refuse", 0.0, steady=True),
     }
 
 

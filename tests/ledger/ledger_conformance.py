@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -295,10 +296,20 @@ class LedgerConformance:
 
     def test_old_visits_are_deleted(self, tmp_path):
         ledger = self.open(tmp_path, keep_days=2.0)
-        for day in range(5):
-            ledger.append(Entry(visit(86_400 * day), PASS, 200))
+        today = time.time() // 86_400 * 86_400
+        times = [today - 86_400 * day for day in (4, 3, 2, 1, 0)]
+        for at in times:
+            ledger.append(Entry(visit(at - START), PASS, 200))
         ledger.close()
-        assert [v.at for v in self.visits(tmp_path)] == [START + 86_400 * day for day in (2, 3, 4)]
+        assert [v.at for v in self.visits(tmp_path)] == times[2:]
+
+    def test_visits_of_a_clock_that_is_ahead_delete_nothing(self, tmp_path):
+        ledger = self.open(tmp_path, keep_days=2.0)
+        now = time.time() // 1
+        for at in (now - 3_600, now + 300 * 86_400):
+            ledger.append(Entry(visit(at - START), PASS, 200))
+        ledger.close()
+        assert [v.at for v in self.visits(tmp_path)] == [now - 3_600, now + 300 * 86_400]
 
     def test_text_with_nul_and_surrogates_can_be_stored(self, tmp_path):
         """Half a surrogate pair is no text. It must not take the entries beside it along."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from driving import Application, Client, marked_links_in, traps_in
+from driving import Application, Client, marked_links_in, settings, traps_in
 
 BROWSER = {
     "accept": "text/html,*/*;q=0.8",
@@ -162,3 +162,12 @@ def test_a_site_that_observes_changes_nothing_by_its_rules():
     one = client("observe = true\n[[path]]\npath = '/docs/*'\nclosed = true\ntraps = true\nclearance = true\n")
     answer = one.get("/docs/1", headers=BROWSER)
     assert (answer.status, answer.body) == (200, PAGE)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("protection = 'off'", False), ("traps = true", True), ("marks = 'clean'", True)]
+)
+def test_a_rule_alone_does_not_promise_a_script_that_pages_do_not_get(rule, expected):
+    """Visitors without a clearance are contained only where the script of a page can obtain one."""
+    text = f"[marker]\nmode = 'off'\nrules = []\n[traps]\nenabled = false\n[[path]]\npath = '/a*'\n{rule}\n"
+    assert settings(text).clears_silently is expected

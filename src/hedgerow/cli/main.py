@@ -61,6 +61,7 @@ COMMANDS = {
     ),
     "simulate": ("simulate:app", "Simulate what a measure costs crawlers and people."),
     "keys": ("maintenance:keys", "Manage the keys that encrypt marked links."),
+    "password": ("password:run", "Ask for a password and print the settings of a user of the dashboard."),
     "bots": ("bots:app", "Show known bots, update their addresses, and check whether an address is one."),
     "visitors": (
         "visitors:app",
@@ -132,7 +133,7 @@ Observe = Annotated[
 ]
 WorkerCount = Annotated[int, Option("--workers", min=1, help="Number of worker processes.")]
 AdminListener = Annotated[
-    str, Option("--admin", metavar="HOST:PORT", help="Address for overview, health and metrics; keep it private.")
+    str, Option("--admin", metavar="HOST:PORT", help="Address for dashboard, health and metrics; keep it private.")
 ]
 StrictStart = Annotated[
     bool, Option("--strict-start", help="Do not start with dangerous settings, such as an open admin listener.")

@@ -89,7 +89,8 @@ def _readable_secrets(path: Path, settings: Settings) -> Iterator[Danger]:
     secrets = {
         "privacy.key": settings.privacy.key, "alerts.webhook": settings.alerts.webhook,
         "alerts.mail_password": settings.alerts.mail_password,
-        "admin.token": settings.admin.token, "state.password": settings.state.password,
+        "admin.token": settings.admin.token, "admin.viewer_token": settings.admin.viewer_token,
+        "state.password": settings.state.password,
         "challenge.external.secret": settings.challenge.external.secret, **tokens,
     }  # fmt: skip
     for name, secret in secrets.items():

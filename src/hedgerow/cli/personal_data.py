@@ -11,7 +11,6 @@ import typer
 from typer import Option
 
 from hedgerow.challenge.prices import is_price_key
-from hedgerow.cli.ledger_access import has_ledger, ledger_of, open_ledger, stored_key
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import format_time, print_json, write_json
 from hedgerow.cli.service import Directory, find_site
@@ -24,6 +23,7 @@ from hedgerow.lists.model import OWN_AUTHOR, Listing
 from hedgerow.lists.sql_store import ListFilter
 from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
+from hedgerow.web.ledger_access import has_ledger, ledger_of, open_ledger, stored_key
 from hedgerow.web.paths import state_directory
 from hedgerow.web.stores import build_list_store
 

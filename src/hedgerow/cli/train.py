@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 from typer import Argument, Option
 
-from hedgerow.cli.ledger_access import has_ledger, labels_of, ledger_of
 from hedgerow.cli.main import Config
 from hedgerow.cli.output import STANDARD_OUTPUT, console, new_table, visits_with_progress, write_file, write_json
 from hedgerow.errors import HedgerowError, ModelError
@@ -25,6 +24,7 @@ from hedgerow.logs.dialect import Dialect
 from hedgerow.logs.formats import readable
 from hedgerow.logs.reader import LogReader
 from hedgerow.settings import Settings, load_settings
+from hedgerow.web.ledger_access import has_ledger, labels_of, ledger_of
 from hedgerow.web.watch import bundle_in_use, model_files, session_lengths
 
 if TYPE_CHECKING:

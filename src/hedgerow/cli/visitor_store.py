@@ -13,7 +13,6 @@ from typing import Annotated, NamedTuple
 import msgspec
 from typer import Argument
 
-from hedgerow.cli.ledger_access import find_reference
 from hedgerow.core.address import parse_address, prefix_of
 from hedgerow.core.decision import Block, Campaign, VisitorScore
 from hedgerow.errors import StoreError
@@ -21,6 +20,7 @@ from hedgerow.logs.formats import readable
 from hedgerow.settings import Settings
 from hedgerow.state.sqlite.journal import connect, order, read, read_campaigns
 from hedgerow.state.store import StateStore
+from hedgerow.web.ledger_access import find_reference
 from hedgerow.web.paths import state_path
 from hedgerow.web.stores import build_hide, import_redis_stores
 

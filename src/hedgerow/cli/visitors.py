@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -17,8 +16,6 @@ import msgspec
 import typer
 from typer import Argument, Option
 
-from hedgerow.challenge.prices import GATEWAY_FROM, HALF_LIFE, gateway_of, is_price_key
-from hedgerow.cli.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.cli.main import AsJson, Config
 from hedgerow.cli.output import console, format_time, new_table, print_json
 from hedgerow.cli.path_explanation import explain_path
@@ -26,17 +23,18 @@ from hedgerow.cli.personal_data import export, forget
 from hedgerow.cli.service import Directory, find_site
 from hedgerow.cli.visitor_store import Visitor, open_visitor_stores, visitor_key
 from hedgerow.core.address import parse_address
-from hedgerow.core.attack import visitors_of
 from hedgerow.core.decision import JUDGED_PERSON, Block, Evidence, VisitorScore
 from hedgerow.core.state import ACCOUNT, prefix_key
 from hedgerow.detectors.documentation import describe_code
 from hedgerow.detectors.registry import registry
 from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
-from hedgerow.policy.score import explained, score_at
+from hedgerow.policy.score import explained
 from hedgerow.request.path_rules import GROUP
-from hedgerow.settings import Settings
+from hedgerow.web.audit import audit_command
+from hedgerow.web.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.web.paths import state_path
+from hedgerow.web.visitor_rows import visitor_rows
 
 app = typer.Typer()
 campaigns_app = typer.Typer()
@@ -63,11 +61,11 @@ def show(
     settings = find_site(config, directory, place="state", changes=False, quiet=json)
     now = time.time()
     with open_visitor_stores(settings) as stores:
-        rows = [
-            row
+        rows: list[dict[str, Any]] = [
+            msgspec.to_builtins(row)
             for store, observed in zip(stores, (False, True), strict=True)
             if store is not None
-            for row in _rows(settings, *store.read(now), now, observed=observed)
+            for row in visitor_rows(settings, *store.read(now), now, observed=observed)
         ]
     key = visitor_key(settings, visitor) if visitor else ""
     if not key:
@@ -97,6 +95,7 @@ def forgive(visitor: Visitor, config: Config = None, directory: Directory = None
         forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
     if not any(forgiven):
         raise StoreError(f"{readable(key)} is neither suspected nor blocked")
+    audit_command(settings, "visitors.forgive", key)
     typer.echo(f"{readable(key)} is forgiven")
 
 
@@ -118,6 +117,7 @@ def block(
     with open_visitor_stores(settings) as stores:
         for store in filter(None, stores):
             store.order(key, Block(key, prefix, now, until, "refuse", evidence))
+    audit_command(settings, "visitors.block", key, f"For {for_}. {reason}")
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
 
 
@@ -127,58 +127,6 @@ def read_duration(text: str) -> int:
     if duration is None or not int(duration[1]):
         raise typer.BadParameter(f"{text!r} is not a duration; write 30m, 12h or 7d", param_hint="--for")
     return int(duration[1]) * _TIMES[duration[2]]
-
-
-def _rows(
-    settings: Settings,
-    blocks: Sequence[Block],
-    scores: Sequence[tuple[str, VisitorScore]],
-    now: float,
-    *,
-    observed: bool,
-) -> list[dict[str, Any]]:
-    """Return one row for each visitor, blocked visitors first, then by score. *observed*: nothing of it is enforced."""
-    blocked = {block.key: block for block in visitors_of(blocks)}
-    score_of = {key: score for key, score in scores if not is_price_key(key)}
-    gateways = gateways_among(scores, now)
-    rows = []
-    for key in {**blocked, **score_of, **gateways}:
-        score, blocked_by = score_of.get(key, VisitorScore()), blocked.get(key)
-        rows.append(
-            {
-                "visitor": key,
-                "identity": "blocked" if blocked_by else score.identity,
-                "observed": observed,
-                "until": blocked_by.until if blocked_by else None,
-                "suspicion": round(score_at(score, now, settings.policy.half_life), 3),
-                "wrong_visits": score.suspicious_visits,
-                "challenges": score.challenges,
-                "why": _why(score, blocked_by, gateways.get(key, 0)),
-                "gateway": gateways.get(key, 0),
-                "reasons": [_reason(code, times) for code, times in score.reasons],
-            }
-        )
-    return sorted(rows, key=lambda row: (row["until"] is None, -row["suspicion"], row["visitor"]))
-
-
-def gateways_among(scores: Sequence[tuple[str, VisitorScore]], now: float) -> dict[str, int]:
-    """Return the addresses at which several people hold clearances side by side, and about how many these are."""
-    held = {gateway_of(key): score_at(score, now, HALF_LIFE) for key, score in scores if gateway_of(key)}
-    return {address: round(count) for address, count in held.items() if count >= GATEWAY_FROM}
-
-
-def _why(score: VisitorScore, blocked_by: Block | None, people: int) -> str:
-    reasons = [blocked_by.evidence.text if blocked_by else explained(score) if score.reasons else ""]
-    if people:
-        reasons.append(f"A gateway: about {people} people hold clearances here.")
-    return " ".join(filter(None, reasons))
-
-
-def _reason(code: str, times: int) -> dict[str, Any]:
-    """Return a reason of a score, with the words of its evidence; those of a template say when it is given."""
-    found = registry().find_code(code)
-    text = "" if found is None else found[1].when if "{" in found[1].text else found[1].text
-    return {"code": code, "times": times, "text": text}
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

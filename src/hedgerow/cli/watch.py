@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import closing
 from threading import Event, Thread
 
-from hedgerow.cli.ledger_access import has_ledger, open_ledger
 from hedgerow.cli.main import Config
 from hedgerow.core.decision import ScoreUpdate
 from hedgerow.errors import HedgerowError, StoreError
@@ -20,6 +19,7 @@ from hedgerow.state.sqlite.journal import SqliteJournal, connect, order_changes
 from hedgerow.watch.session_store import SqliteSessions
 from hedgerow.watch.watch import Watch
 from hedgerow.web.gate import build_policy
+from hedgerow.web.ledger_access import has_ledger, open_ledger
 from hedgerow.web.log_format import log_to_stderr
 from hedgerow.web.paths import ledger_path, state_path
 from hedgerow.web.stores import import_redis_stores

@@ -16,7 +16,7 @@ import msgspec
 from hedgerow.core.address import network_of
 from hedgerow.core.decision import PASS, Decision, Evidence
 from hedgerow.core.state import Detector, StateQuery, StateReply
-from hedgerow.core.visit import ELSEWHERE, INTO_WINDOW, Visit, is_fetched
+from hedgerow.core.visit import ARRIVAL, BY_PROGRAM, ELSEWHERE, INTO_WINDOW, Visit, is_fetched
 from hedgerow.detectors.spec import StateNeed
 from hedgerow.lists.model import Lists, decide
 from hedgerow.policy.decision_policy import DecisionPolicy, Outcome
@@ -55,6 +55,8 @@ class Engine:
         self._on_clearance: list[Callable[[Visit], None]] = [learn for learn in found if learn is not None]
         asked = [getattr(detector, "needs_held", None) for detector in self._detectors]
         self._needs_held: list[Callable[[Visit, StateReply], bool]] = [asks for asks in asked if asks is not None]
+        given = [getattr(detector, "on_program_page", None) for detector in self._detectors]
+        self._on_program_page: list[Detector] = [judge for judge in given if judge is not None]
         readers = [getattr(detector, "on_report", None) for detector in self._detectors]
         self._on_report: list[Callable[[Visit, BrowserReport], None]] = [read for read in readers if read is not None]
         self._browser_signs = BrowserSigns() if browser_signs is None else browser_signs
@@ -101,6 +103,12 @@ class Engine:
         elif is_fetched(visit):
             # What scripts fetch counts apart: a page may fetch all its links, to have the next one ready.
             daily = visit.reader + "/scripts"
+        elif BY_PROGRAM in visit.anomalies:
+            # Nor do programs use up what people at the same address may read.
+            daily = visit.reader + "/programs"
+        elif ARRIVAL in visit.anomalies:
+            # Nor do the frames of other sites, which only look like this over plain HTTP.
+            daily = visit.reader + "/arrivals"
         elif visit.account:
             daily = visit.reader
         if rule is not None and rule.apart:
@@ -125,6 +133,15 @@ class Engine:
         for asks in self._needs_held:
             needs = needs or asks(visit, memory)
         return needs
+
+    def judge_program_page(self, visit: Visit, memory: StateReply) -> Decision | None:
+        """Return how to decline a page that a program is about to be given, or None: see `on_program_page`."""
+        evidence = [one for judge in self._on_program_page for one in judge(visit, memory)]
+        return self.policy.decide(visit, memory, evidence).decision if evidence else None
+
+    @property
+    def counts_program_pages(self) -> bool:
+        return bool(self._on_program_page)
 
     def needs_network(self, visit: Visit) -> bool:
         """Tell whether *visit* counts as a page without a clearance of its IPv6 network."""

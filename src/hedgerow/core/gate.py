@@ -30,7 +30,7 @@ from hedgerow.policy.score import challenges_on, score_at, suspicious_visits_on
 from hedgerow.request.browser_report import BrowserReport
 from hedgerow.request.browser_signs import is_one_browser, is_page_view
 from hedgerow.request.identify import Identifier
-from hedgerow.request.path_rules import ActiveRule
+from hedgerow.request.path_rules import ActiveRule, PathRules
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +254,20 @@ class Gate:
             reply = msgspec.structs.replace(reply, held_in_network=held)
         return reply
 
+    async def count_program_page(self, visit: Visit) -> Decision | None:
+        """Count a page that a program is about to be given. Returns the decision to decline it, or None."""
+        engine = self.engine
+        if visit.bot or not visit.visitor or not engine.counts_program_pages or engine.listed(visit) is not None:
+            return None
+        key = visit.reader + "/given"
+        reply = await self._ask(
+            StateQuery(visit.at, "page", key, key, "", count=True, day=engine.policy.day_of(visit.at))
+        )
+        if engine.needs_held(visit, reply):
+            reply = msgspec.structs.replace(reply, held=await self._held(visit.prefix, visit.at))
+        decision = engine.judge_program_page(visit, reply)
+        return msgspec.structs.replace(decision, observed=self.observes) if decision is not None else None
+
     def _network_query(self, visit: Visit, kind: Kind) -> StateQuery:
         key = "network:" + network_of(visit.address)
         return StateQuery(visit.at, kind, key, key, "", count=True, day=self.engine.policy.day_of(visit.at))
@@ -415,15 +429,15 @@ class Gate:
             counts[decision.code] += 1
             if self.on_stopped is not None:
                 self.on_stopped(visit, decision, status, reference, request_id)
-        is_protected = self._is_protected(visit)
+        is_protected = self.engine.paths is None or self._is_protected(visit, self.engine.paths)
         if is_protected:
             self.settle(decision)
         self.ledger.append(Entry(visit, decision, status, reference))
         if self.on_decision is not None and is_protected:
             self.on_decision(visit, decision)
 
-    def _is_protected(self, visit: Visit) -> bool:
+    @staticmethod
+    def _is_protected(visit: Visit, paths: PathRules) -> bool:
         """Return whether a visit has consequences: not where a rule for its path only observes, or is off."""
-        paths = self.engine.paths
-        rule = paths.find(visit.target) if paths is not None else None
+        rule = paths.find(visit.target)
         return rule is None or rule.rule.protection == "on"

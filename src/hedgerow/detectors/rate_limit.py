@@ -186,7 +186,8 @@ class RateLimitDetector:
             return ()
         if exceeded := _first_exceeded(self._windows, reply.counts, visit):
             return exceeded
-        if self._site_seconds and visit.kind == "page":
+        # Around a reload, the state may still count for other windows.
+        if self._site_seconds and visit.kind == "page" and len(reply.counts) >= len(self._limits):
             pages = reply.counts[len(self._windows)]
             return self._slow(visit, pages, reply.score) if pages > _LEAST_PAGES else ()
         return ()

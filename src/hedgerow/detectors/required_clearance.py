@@ -51,12 +51,12 @@ class RequiredClearanceDetector:
         self._has_rules = paths is not None or networks is not None
 
     def __call__(self, visit: Visit, reply: StateReply) -> Sequence[Evidence]:  # noqa: ARG002 - one shape
-        is_attack = visit.at < self._attack.until
-        if not is_attack and not self._has_rules:
+        if visit.at >= self._attack.until and not self._has_rules:
+            # Nearly every visit.
             return ()
         if visit.kind not in _PAGES or visit.reader != visit.prefix or visit.proof == "pending":
             return ()
-        if is_attack:
+        if visit.at < self._attack.until:
             return (_ATTACK.evidence(),)
         found = self._paths.find(visit.target) if self._paths is not None else None
         if found is not None and found.rule.clearance:

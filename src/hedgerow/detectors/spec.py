@@ -90,7 +90,7 @@ class DetectorContext(msgspec.Struct, frozen=True):
     *clears_silently*: pages have a script by which browsers obtain a clearance. *page_times*: how long the site takes
     for a page. *daily_limits*: how many pages a day visitors may have. *browser_signs* is shared by the detectors
     of driven browsers. *paths* are the rules for parts of the site, or None; *networks* those for
-    countries and network operators.
+    countries and network operators. *has_fingerprints*: a proxy reports those of TLS handshakes.
     *attack* is the switch by which the whole site asks for clearances.
     """
 
@@ -107,6 +107,7 @@ class DetectorContext(msgspec.Struct, frozen=True):
     browser_signs: BrowserSigns = msgspec.field(default_factory=BrowserSigns)
     paths: PathRules | None = None
     networks: NetworkRules | None = None
+    has_fingerprints: bool = False
     licensed_bots: Collection[str] = ()
     license_url: str = ""
     attack: AttackSwitch = msgspec.field(default_factory=AttackSwitch)

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlsplit
 from hedgerow.core.ledger import POSTGRESQL_SCHEMES
 from hedgerow.core.visit import BY_PROGRAM, ELSEWHERE
 from hedgerow.errors import StoreError
+from hedgerow.ledger.minutes import COLUMNS, MinuteCount
 from hedgerow.ledger.people_days import VisitorPages
 from hedgerow.ledger.sqlite import LATER_COLUMNS
 
@@ -39,6 +40,8 @@ class LedgerReader(ABC):
     missing_columns: frozenset[str] = frozenset()
     """Columns that the ledger lacks because it is of an older version. They read as empty text."""
     position_function = "instr"
+    minutes_table = "minutes"
+    """The table of `minutes`; empty if the ledger is of an older version, without it."""
 
     def oldest(self) -> float | None:
         """Return the time of the first visit, None if the ledger is empty."""
@@ -82,9 +85,27 @@ class LedgerReader(ABC):
             start, end,
         )  # fmt: skip
 
+    def minutes(self, start: float, end: float) -> Sequence[MinuteCount]:
+        """Return the visits from *start* to *end* by minute and decision, in order of time."""
+        if not self.minutes_table:
+            return ()
+        query = (
+            f"SELECT {', '.join(COLUMNS)} FROM {self.minutes_table} WHERE minute >= ? AND minute < ? ORDER BY minute"  # noqa: S608
+        )
+        return [MinuteCount(*row) for row in self._all(query, start, end)]
+
+    def last_stopped(self, limit: int, columns: Sequence[str]) -> Sequence[Row]:
+        """Return the last visits that did not pass, or would not have passed, the latest first."""
+        return self._rows(columns, f"WHERE action <> 'pass' ORDER BY at DESC LIMIT {limit:d}")
+
+    def last_visits(self, visitor: str, limit: int, columns: Sequence[str]) -> Sequence[Row]:
+        """Return the last visits of *visitor*, the latest first."""
+        return self._rows(columns, f"WHERE visitor = ? ORDER BY at DESC LIMIT {limit:d}", visitor)
+
     def find(self, reference: str, columns: Sequence[str]) -> Row | None:
         """Return the visit with *reference*."""
-        return next(iter(self._rows(columns, "WHERE ref = ?", reference)), None)
+        # The second condition is that of the index: without it SQLite reads the whole ledger.
+        return next(iter(self._rows(columns, "WHERE ref = ? AND ref <> ''", reference)), None)
 
     def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
         """Return the last visit of *visitor* that did not pass, or would not have passed."""
@@ -166,6 +187,8 @@ class SqliteLedgerReader(LedgerReader):
                 self._connection.close()
                 raise
         self.missing_columns = frozenset(LATER_COLUMNS) - existing
+        if not self._value("SELECT count(*) FROM sqlite_master WHERE name = 'minutes'"):
+            self.minutes_table = ""
 
     def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
         rows = self._execute(f"SELECT {self._select_list(columns)} FROM visits ORDER BY at, id")  # noqa: S608

@@ -71,7 +71,7 @@ def _unreachable_rules(settings: Settings) -> Iterator[Danger]:
 def is_admin_open(settings: Settings) -> bool:
     """Return whether other machines reach the admin listener and need no token."""
     admin = settings.admin
-    return bool(admin.listen) and not admin.token and not is_loopback(split_listen(admin.listen)[0])
+    return bool(admin.listen) and not admin.needs_login and not is_loopback(split_listen(admin.listen)[0])
 
 
 def _is_too_wide(network: str) -> bool:

@@ -84,7 +84,8 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def clears_silently(self) -> bool:
         """Whether pages get the script by which browsers obtain a clearance."""
-        changes_pages = self.traps.enabled or self.marker.mode != "off" or bool(self.marker.rules) or bool(self.path)
+        changes_pages = self.traps.enabled or self.marker.mode != "off" or bool(self.marker.rules)
+        changes_pages = changes_pages or any(rule.traps or rule.marks not in {None, "off"} for rule in self.path)
         return self.challenge.silent and changes_pages and not self.is_neutral
 
     def without_clearances(self) -> Settings:

@@ -405,15 +405,48 @@ class LoggingSettings(Table, frozen=True):
             yield "request_id", f"{self.request_id!r} is not the name of a header, such as x-request-id"
 
 
+AdminRole = Literal["viewer", "operator"]
+"""A viewer sees everything and changes nothing."""
+
+
+class AdminUser(Table, frozen=True):
+    """A person who may log in to the dashboard. *password* is what `hedgerow password` printed, never the password."""
+
+    name: str
+    password: str
+    role: AdminRole = "operator"
+
+    def faults(self) -> Faults:
+        if not self.name:
+            yield "name", "must not be empty"
+        if not self.password.startswith("$argon2id$"):
+            yield "password", "must be a line that `hedgerow password` printed, not the password itself"
+
+
 class AdminSettings(Table, frozen=True):
-    """Health, metrics, overview and lists. *token* authorises programs to read or change the lists."""
+    """Dashboard, API, health, metrics and lists. *token* and *viewer_token* are for programs."""
 
     listen: str = ""
     token: str = ""
+    viewer_token: str = ""
+    users: tuple[AdminUser, ...] = ()
+    session_hours: float = 12.0
+
+    @property
+    def needs_login(self) -> bool:
+        """Whether this machine needs a login as well."""
+        return bool(self.token or self.viewer_token or self.users)
 
     def faults(self) -> Faults:
-        if self.token:
-            yield from checks.token_faults(self.token)
+        yield from positive_faults(self, "session_hours")
+        for name in ("token", "viewer_token"):
+            if token := getattr(self, name):
+                yield from ((name, sentence) for _, sentence in checks.token_faults(token))
+        if self.token and self.token == self.viewer_token:
+            yield "viewer_token", "is the same as token: a viewer could change everything"
+        for number, user in enumerate(self.users):
+            if any(other.name == user.name for other in self.users[:number]):
+                yield f"users.{number}.name", f"{user.name!r} stands twice"
         if self.listen:
             yield from checks.listen_faults("listen", self.listen)
 

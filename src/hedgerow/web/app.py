@@ -68,6 +68,7 @@ from hedgerow.web.stores import (
     build_token_codecs,
     rate_limits,
 )
+from hedgerow.web.subscriptions import SubscriptionThread
 from hedgerow.web.sync_driver import ThreadWaiter
 from hedgerow.web.waiter import ON_LOOP, Waiter
 from hedgerow.web.watch import build_panels, build_sessions, build_watch, configure_watch
@@ -244,6 +245,7 @@ class Site:
         self.daily_limits = DailyLimits()
         self.attack = AttackSwitch()
         self._limits_thread = self._start_limits(settings)
+        self._subscriptions = self._start_subscriptions(settings)
         self._alerts: AlertsThread | None = None
         self.lookups = self._start_lookups(settings.bots)
         self.app = build_app(settings, self)
@@ -376,6 +378,14 @@ class Site:
             return None
         return AlertsThread(settings, self, state_directory(settings))
 
+    def _start_subscriptions(self, settings: Settings) -> SubscriptionThread | None:
+        """Read block lists of others: not in workers, but in their background process."""
+        if self.follower is None or not settings.lists.subscriptions or not self._is_main:
+            return None
+        thread = SubscriptionThread(settings)
+        thread.start()
+        return thread
+
     def _start_shared_watch(self, stores: SiteStores) -> Thread | None:
         shared = stores.shared_watch if stores.runs_watch else None
         if shared is None:
@@ -451,6 +461,7 @@ class Site:
             "ledger": stores.ledger.errors,
             "lists": self.follower.errors if self.follower is not None else 0,
             "state": stores.state.errors,
+            "subscriptions": self._subscriptions.failures if self._subscriptions is not None else 0,
         }
 
     def _queues(self) -> dict[str, int]:
@@ -478,7 +489,14 @@ class Site:
             if backend.shared_watch is not None:
                 backend.shared_watch.join()
         _close(
-            self.log, self._alerts, self._limits_thread, self._intake, self.follower, self.lookups, self.app.challenges
+            self._subscriptions,
+            self.log,
+            self._alerts,
+            self._limits_thread,
+            self._intake,
+            self.follower,
+            self.lookups,
+            self.app.challenges,
         )
         for backend in self._backends.values():
             stores = backend.stores

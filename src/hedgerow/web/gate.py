@@ -131,6 +131,7 @@ def build_engine(
         daily_limits=daily_limits,
         paths=paths,
         networks=lists.networks if lists is not None and lists.has_networks else None,
+        has_fingerprints=bool(settings.identity.tls_header),
         licensed_bots=[bot.name for bot in licensed_bots(settings)],
         license_url=settings.bots.license,
         attack=AttackSwitch() if attack is None else attack,

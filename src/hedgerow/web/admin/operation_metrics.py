@@ -15,7 +15,7 @@ from hedgerow.web.latency import STAGES, cumulated
 from hedgerow.web.metrics import SiteMetrics
 
 _PARTS = ("journal", "ledger", "lists", "state", "watch")
-_STORES = ("journal", "ledger", "lists", "state")
+_STORES = ("journal", "ledger", "lists", "state", "subscriptions")
 _QUEUES = ("ledger", "watch")
 
 
