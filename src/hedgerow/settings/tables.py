@@ -448,7 +448,7 @@ class AdminSettings(Table, frozen=True):
             if any(other.name == user.name for other in self.users[:number]):
                 yield f"users.{number}.name", f"{user.name!r} stands twice"
         if self.listen:
-            yield from checks.listen_faults("listen", self.listen)
+            yield from checks.admin_listen_faults("listen", self.listen)
 
 
 class ListClient(Table, frozen=True):
