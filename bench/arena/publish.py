@@ -194,7 +194,8 @@ def _html(found: Sequence[Cell]) -> str:
             continue
         rows = {
             _plain(NAMES[protection]): [
-                (name, median(one.share for one in its)) for name, its in _by_crawler(found, site, protection).items()
+                (name, median(one.share for one in its))
+                for name, its in _by_crawler(complete(found), site, protection).items()
             ]
             for protection in PROTECTIONS
             if _crawls(found, site=site, protection=protection)
