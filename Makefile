@@ -21,7 +21,7 @@
 # make bench   the benchmarks, each next to a reference in the same run
 # make arena   crawlers of many makes at two sites, behind each protection; goes on where it was stopped, into docs/arena.*;
 #              make arena SMALL=1 runs a few cells, make arena ANEW=1 forgets earlier ones
-# make evaluate   how good the models are, into docs/evaluation/
+# make evaluate   how good the models are: every page of docs/evaluation; about an hour
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -175,8 +175,11 @@ arena: setup
 	@$(BIN)/python -m bench.arena $(if $(ANEW),--anew)
 endif
 
+# Every page of docs/evaluation. Those of real logs need the data beside the checkout, or where HEDGEROW_DATA points.
 evaluate: setup
 	@$(BIN)/python -m evaluate
+	@status=0; for page in logs report_labels opinions pointer replayed; do \
+		echo "evaluate.$$page" >&2; $(BIN)/python -m evaluate.$$page >/dev/null || status=1; done; exit $$status
 
 format: .venv/.ready
 	$(BIN)/ruff check --fix .

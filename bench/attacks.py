@@ -4,7 +4,8 @@ A person's page while the server is under attack, next to the same page from ngi
 `python -m bench attacks`. The attackers: 10,000 connections that send their head byte by byte, 5,000 idle websockets,
 floods of valid and of wrong answers to challenges, clients that do not read, and floods of long headers. Counts are
 scaled down where a process may not open so many files, and printed. Attackers, the person, nginx and Hedgerow share the
-machine. The goal: 99 of 100 pages within a second, and memory within `MEMORY`.
+machine. `ATTACKS="slow idle"` in the environment runs some of them. The goal: 99 of 100 pages within a second, and
+memory within `MEMORY`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import resource
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -29,13 +31,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from attacks.browsers import CHROME, page_at
 from bench.soak import processes
 from challenge.solver import solve
-from real.servers import Nginx, Protect, find_program, free_port
+from real.servers import Nginx, Protect, Running, find_program, free_port
 
 SECONDS = 12.0
 GOAL = 1.0
 MEMORY = 600
 """MB: 60 MB at rest, up to 25 kB for a connection, 32 kB for an unread response, and the caches."""
-PAUSE = 0.12
+PAUSE = 0.1
+RAMP = 5.0
+"""Seconds until an attack has begun."""
+LEAST = 20
+ONLY = os.environ.get("ATTACKS", "").split()
+ROOT = Path(__file__).parent.parent
 PAGES_PER_PERSON = 15
 LINES = "".join(f"{name}: {value}\r\n" for name, value in CHROME.items())
 SETTINGS = "[watch]\nenabled = false\n"
@@ -49,6 +56,7 @@ class Target(NamedTuple):
     slow: int
     idle: int
     others: int
+    websocket_port: int
 
 
 class WideNginx(Nginx):
@@ -97,7 +105,7 @@ async def slow_heads(target: Target) -> None:
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
             while not writer.is_closing():
                 writer.write(b"a")
-                await asyncio.sleep(3)
+                await asyncio.sleep(8)
         finally:
             writer.close()
 
@@ -113,7 +121,11 @@ async def idle_websockets(target: Target) -> None:
             ) as connection:
                 await connection.wait_closed()
 
-    await many(target.idle, one)
+    async def wait(connection: websockets.ServerConnection) -> None:
+        await connection.wait_closed()
+
+    async with websockets.serve(wait, "127.0.0.1", target.websocket_port, ping_interval=None):
+        await many(target.idle, one)
 
 
 async def post(target: Target, number: int, path: str, body: bytes) -> bytes:
@@ -150,7 +162,7 @@ async def slow_readers(target: Target) -> None:
     async def one(number: int) -> None:
         reader, writer = await connect(target, number)
         try:
-            writer.write(b"GET /large.html HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /large.bin HTTP/1.1\r\nHost: x\r\n\r\n")
             await reader.readexactly(1)
             await asyncio.sleep(60)
         finally:
@@ -201,50 +213,73 @@ def memory(pid: int) -> float:
     return sum(int(text.partition("\nPss:")[2].split()[0]) for text in texts) / 1024
 
 
-async def measured(name: str, attack: Attack, target: Target, gate: Protect, nginx: int, first: int) -> bool:
-    running = asyncio.ensure_future(attack(target))
-    await asyncio.sleep(5)
+ATTACKS: dict[str, tuple[str, Attack]] = {
+    "nobody": ("nobody else", nobody),
+    "slow": ("{0.slow:,} slow connections", slow_heads),
+    "idle": ("{0.idle:,} idle websockets", idle_websockets),
+    "wrong": ("wrong answers, {0.others} clients", wrong_answers),
+    "right": ("right answers, 50 clients", right_answers),
+    "unread": ("{0.others} clients that do not read", slow_readers),
+    "headers": ("heads of 60 kB, {0.others} clients", long_headers),
+}
+
+
+def files_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+async def settled(pid: int) -> None:
+    """Wait until all connections of an attack are open, or for a minute."""
+    end, before = time.monotonic() + 60, -1
+    await asyncio.sleep(RAMP)
+    while time.monotonic() < end and abs(files_of(pid) - before) > 0.02 * before + 5:
+        before = files_of(pid)
+        await asyncio.sleep(3)
+
+
+@contextlib.contextmanager
+def attacking(running: Running) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+async def measured(name: str, target: Target, gate: Protect, nginx: int, first: int) -> bool:
+    """Measure pages while the attack *name* runs in a process of its own, and print a row."""
     times: dict[str, list[float]] = {"gate": [], "nginx": []}
-    highest, start, number = 0.0, time.monotonic(), 0
-    while time.monotonic() < start + SECONDS:
-        person = first + number // PAGES_PER_PERSON
-        times["gate"].append(await page_time(gate.port, person))
-        times["nginx"].append(await page_time(nginx, person))
-        highest = max(highest, memory(gate.pid))
-        number += 1
-        await asyncio.sleep(PAUSE)
-    running.cancel()
-    with contextlib.suppress(asyncio.CancelledError, BaseExceptionGroup):
-        await running
+    command = [sys.executable, "-m", "bench.attacks", name, *map(str, target)]
+    with attacking(Running(command, gate.folder / f"{name}.log", cwd=ROOT)):
+        await settled(gate.pid)
+        highest, start, number = 0.0, time.monotonic(), 0
+        while time.monotonic() < start + SECONDS or number < LEAST:
+            person = first + number // PAGES_PER_PERSON
+            times["gate"].append(await page_time(gate.port, person))
+            times["nginx"].append(await page_time(nginx, person))
+            highest = max(highest, memory(gate.pid))
+            connections = files_of(gate.pid)
+            number += 1
+            await asyncio.sleep(PAUSE)
     p99 = {who: statistics.quantiles(its, n=100, method="inclusive")[98] for who, its in times.items()}
     median = {who: statistics.median(its) for who, its in times.items()}
     held = p99["gate"] <= GOAL and highest <= MEMORY
     row = [one for who in times for one in (median[who] * 1e3, p99[who] * 1e3)]
-    columns = "".join(f"{one:9.0f}" for one in (*row, highest))
-    print(f"{name:34}{len(times['gate']):6}{columns}  {'ok' if held else 'MISSED'}", flush=True)
+    columns = "".join(f"{one:9.0f}" for one in (*row, highest, connections))
+    print(f"{ATTACKS[name][0].format(target):34}{number:6}{columns}  {'ok' if held else 'MISSED'}", flush=True)
     await asyncio.sleep(2)
     return held
 
 
-async def _all(gate: Protect, site: Nginx, target: Target, port: int) -> bool:
-    async def wait(connection: websockets.ServerConnection) -> None:
-        await connection.wait_closed()
-
-    attacks: dict[str, Attack] = {
-        "nobody else": nobody,
-        f"{target.slow:,} slow connections": slow_heads,
-        f"{target.idle:,} idle websockets": idle_websockets,
-        f"wrong answers, {target.others} clients": wrong_answers,
-        f"right answers, {min(50, target.others)} clients": right_answers,
-        f"{target.others} clients that do not read": slow_readers,
-        f"heads of 60 kB, {target.others} clients": long_headers,
-    }
-    async with websockets.serve(wait, "127.0.0.1", port, ping_interval=None):
-        held = [
-            await measured(name, attack, target, gate, site.port, 40 * number)
-            for number, (name, attack) in enumerate(attacks.items())
-        ]
+async def _all(gate: Protect, site: Nginx, target: Target) -> bool:
+    held = [await measured(name, target, gate, site.port, 40 * number) for number, name in enumerate(ONLY or ATTACKS)]
     return all(held)
+
+
+def _allow_files() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    return limit
 
 
 def main() -> None:
@@ -252,23 +287,27 @@ def main() -> None:
     if program is None:
         print("nginx is not installed: not measured")
         return
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    limit = _allow_files()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
         (folder / "site").mkdir()
         (folder / "site" / "index.html").write_bytes(page_at("/"))
-        (folder / "site" / "large.html").write_bytes(b"<p><a href='/x'>x</a> some words</p>\n" * 60_000)
+        (folder / "site" / "large.bin").write_bytes(bytes(5_000_000))
         port = free_port()
         site = WideNginx(program, folder / "nginx", folder / "site", port)
         stack.callback(site.stop)
         gate = Protect(site.url, folder / "gate", settings=SETTINGS)
         stack.callback(gate.stop)
         # A websocket takes two files of the gate, and two of this process.
-        target = Target(gate.port, min(9_500, limit * 9 // 20), min(5_000, limit // 4), 200)
+        target = Target(gate.port, min(9_500, limit * 9 // 20), min(5_000, limit // 4), 200, port)
         print(f"{limit:,} open files allowed; times in ms, memory in MB; goal: p99 {GOAL * 1e3:.0f} ms, {MEMORY} MB")
-        print(f"{'':34}{'pages':>6}{'median':>9}{'p99':>9}{'nginx':>9}{'p99':>9}{'memory':>9}")
-        held = asyncio.run(_all(gate, site, target, port))
+        print(f"{'':34}{'pages':>6}{'median':>9}{'p99':>9}{'nginx':>9}{'p99':>9}{'memory':>9}{'files':>9}")
+        held = asyncio.run(_all(gate, site, target))
     if not held:
         raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    _allow_files()
+    asyncio.run(ATTACKS[sys.argv[1]][1](Target(*map(int, sys.argv[2:]))))

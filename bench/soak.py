@@ -89,13 +89,14 @@ class Traffic:
         self._number += 1
         number, kind = self._number, self._random.randrange(HUNDREDTHS)
         word = "".join(self._random.choices("abcdef", k=2))
-        lines = f"Host: soak.example\r\nX-Forwarded-For: {address}\r\n{HEADERS}Connection: close\r\n"
-        request = f"GET /{word}/?soak={number} HTTP/1.1\r\n{lines}\r\n"
+        # The number of a request is in its referrer, so that pages have no more addresses than on a usual site.
+        own = f"Host: soak.example\r\nX-Forwarded-For: {address}\r\nReferer: http://soak.example/?soak={number}\r\n"
+        lines = f"{own}{HEADERS}Connection: close\r\n"
+        request = f"GET /{word}/ HTTP/1.1\r\n{lines}\r\n"
         if kind < 10:
-            request = f"POST /form?soak={number} HTTP/1.1\r\n{lines}Content-Length: 7\r\n\r\na=b&c=d"
+            request = f"POST /form HTTP/1.1\r\n{lines}Content-Length: 7\r\n\r\na=b&c=d"
         elif kind < 15:
-            plain = f"Host: soak.example\r\nX-Forwarded-For: {address}\r\nConnection: close\r\n"
-            request = f"GET /{word}/?soak={number} HTTP/1.1\r\n{plain}\r\n"
+            request = f"GET /{word}/ HTTP/1.1\r\n{own}Connection: close\r\n\r\n"
         elif kind < 18:
             number, body = 0, "ticket=x&challenge=y&answer=z"
             request = f"POST /.hedgerow/answer HTTP/1.1\r\n{lines}Content-Length: {len(body)}\r\n\r\n{body}"
@@ -167,8 +168,8 @@ def plot(samples: Sequence[Sample], *, width: int = 72, height: int = 10) -> str
 
 def rows_of(ledger: Path) -> set[int]:
     with contextlib.closing(sqlite3.connect(ledger)) as connection:
-        targets = connection.execute("SELECT target FROM visits WHERE target LIKE '%soak=%'")
-        return {int(target.rpartition("soak=")[2]) for (target,) in targets}
+        referrers = connection.execute("SELECT referrer FROM visits WHERE referrer LIKE '%soak=%'")
+        return {int(referrer.rpartition("soak=")[2]) for (referrer,) in referrers}
 
 
 async def _soak(gate: Protect, traffic: Traffic) -> list[Sample]:
@@ -222,6 +223,7 @@ def report(samples: list[Sample], traffic: Traffic, missing: int, lost: float) -
         print(f"{name:14}{values[0]:9.1f}{middle:9.1f}{values[-1]:9.1f}{max(values):9.1f}")
     print(plot(samples))
     print(f"memory after the warm-up: {growth:+.2f} MB per hour (goal: below {GOAL:g})")
+    print(f"memory in the last third: {slope(warm[len(warm) // 2 :]):+.2f} MB per hour")
     print(f"answered requests without a row in the ledger: {missing} of {len(traffic.answered):,}")
     print(f"lost by the ledger's own count: {lost:.0f}; not answered: {traffic.unanswered}")
     flat = max(s.files for s in warm[-20:]) <= max(s.files for s in warm[:20]) + 20

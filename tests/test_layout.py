@@ -24,8 +24,13 @@ TESTED_BY = {
         "web/dashboard/pages/complaint", "web/dashboard/pages/visitor", "web/dashboard/pages/visitors",
         "web/dashboard/path_tree", "web/dashboard/visitor_search",
     ),
+    "web/dashboard/test_pages.py": (
+        "web/dashboard/pages/bots", "web/dashboard/pages/campaigns", "web/dashboard/pages/models",
+        "web/dashboard/pages/reports", "web/dashboard/pages/settings",
+    ),
+    "cli/test_models.py": ("web/model_changes",),
     "web/dashboard/test_app.py": (
-        "web/audit", "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
+        "web/dashboard/openapi", "web/dashboard/page", "web/dashboard/pages/audit",
         "web/dashboard/pages/lists", "web/dashboard/pages/now", "web/dashboard/tables",
     ),
     "web/admin/test_operation_metrics.py": ("web/latency",),

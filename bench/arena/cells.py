@@ -58,6 +58,8 @@ class Cell:
     requests_disturbed: int = 0
     cpu_ms: float = 0.0
     day: str = ""
+    limit: float = 15.0
+    """Seconds that the crawler had from its first page."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -112,7 +114,7 @@ def measure(make: Make, site: str, protection: str, run: int, seconds: float) ->
         return Cell(
             site, protection, make.name, run, got, round(got / len(on.paths), 4), end, round(took, 1),
             len(readers), sum(bool(one.disturbed) for one in readers), sum(one.requests for one in readers),
-            sum(len(one.disturbed) for one in readers), day=_today(),
+            sum(len(one.disturbed) for one in readers), day=_today(), limit=seconds,
         )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 A FastAPI application with fastapi-guard that passes on what it lets through. It runs in the arena's environment.
 
 `python guarded.py PORT UPSTREAM`. Rate limit and bans are those of fastapi-guard's README: 100 requests in 60 seconds
-from one address, five suspicious requests for a ban. One of its searches for attacks is off: it takes every referrer on
-loopback for an attempt to reach internal servers.
+from one address, five suspicious requests for a ban. Some of its searches for attacks are off, as they fit no site of
+the arena: they take referrers on loopback for attempts to reach internal servers, and PHP addresses for probes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from guard import SecurityConfig, SecurityMiddleware  # type: ignore[import-not-found]
 
+_UNFIT = {"ssrf", "cms_probing", "recon", "sensitive_file"}
 _NOT_PASSED_ON = {"content-length", "content-encoding", "transfer-encoding", "connection", "date", "server"}
 
 
@@ -38,7 +39,7 @@ def application(upstream: str) -> FastAPI:
             rate_limit_window=60,
             auto_ban_threshold=5,
             auto_ban_duration=86_400,
-            enabled_detection_categories=frozenset(categories) - {"ssrf"},
+            enabled_detection_categories=frozenset(categories) - _UNFIT,
         ),
     )
 

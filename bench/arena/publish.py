@@ -28,7 +28,6 @@ NAMES = {
     "hedgerow": "Hedgerow",
 }
 _TEMPLATE = Path(__file__).with_name("arena.template.md")
-_MUCH = 0.1
 _PEERS = {
     "[Anubis](https://github.com/TecharoHQ/anubis)": "Shows a page with a proof of work before the site. Its README"
     " calls this a bit of a nuclear response: it blocks smaller scrapers and may block good bots. It names no share of"
@@ -84,9 +83,15 @@ def _share(found: Sequence[Cell], site: str, protection: str) -> str:
     return f"{100 * median(shares):.1f} % ({len(shares)})" if shares else ""
 
 
-def _many(found: Sequence[Cell], protection: str) -> str:
-    cells = _crawls(found, protection=protection)
-    return f"{sum(cell.share >= _MUCH for cell in cells)} of {len(cells)}"
+def _of_unprotected(found: Sequence[Cell], protection: str) -> str:
+    """Pages of each crawler, compared with those that it got without protection: the median."""
+    shares = []
+    for site in REAL_SITES:
+        without = _by_crawler(found, site, "none")
+        for name, its in _by_crawler(found, site, protection).items():
+            pages = median(one.pages for one in without.get(name, [])) if name in without else 0
+            shares += [median(one.pages for one in its) / pages] if pages else []
+    return f"{100 * median(shares):.0f} %" if shares else ""
 
 
 def _people(found: Sequence[Cell], protection: str) -> str:
@@ -107,13 +112,17 @@ def summary(found: Sequence[Cell]) -> list[str]:
     """The table of the README: one row for each protection."""
     everything, found = found, complete(found)
     sites = [site for site in REAL_SITES if _crawls(found, site=site)]
-    head = ["protection", *(f"share of the {site}, median" for site in sites), "crawlers with 10 % or more"]
+    head = ["protection", *(f"share of the {site}, median" for site in sites), "pages, of those without protection"]
     head += ["people disturbed", "CPU per request"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "--:|" * (len(head) - 1)]
     for protection in PROTECTIONS:
         if not _crawls(found, protection=protection):
             continue
-        row = [NAMES[protection], *(_share(found, site, protection) for site in sites), _many(found, protection)]
+        row = [
+            NAMES[protection],
+            *(_share(found, site, protection) for site in sites),
+            _of_unprotected(found, protection),
+        ]
         lines.append("| " + " | ".join([*row, _people(found, protection), _cpu(everything, protection)]) + " |")
     return lines
 
@@ -143,9 +152,9 @@ def _facts(found: Sequence[Cell]) -> str:
     runs = max(cell.run for cell in crawls)
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     people = sum(cell.people_requests for cell in crawls)
-    longest = max(cell.seconds for cell in crawls)
+    longest = max(cell.limit for cell in crawls)
     return (
-        f"Measured on {when}: {len(crawls)} cells with {crawlers} crawlers. Each crawler had up to {longest:.0f} s."
+        f"Measured on {when}: {len(crawls)} cells with {crawlers} crawlers. Each crawler had {longest:.0f} s."
         f" Most runs of one cell: {runs}. People made {people:,} requests."
     )
 
@@ -185,7 +194,8 @@ def _html(found: Sequence[Cell]) -> str:
             continue
         rows = {
             _plain(NAMES[protection]): [
-                (name, median(one.share for one in its)) for name, its in _by_crawler(found, site, protection).items()
+                (name, median(one.share for one in its))
+                for name, its in _by_crawler(complete(found), site, protection).items()
             ]
             for protection in PROTECTIONS
             if _crawls(found, site=site, protection=protection)

@@ -7,6 +7,8 @@ import asyncio
 import base64
 import json
 import re
+import socket
+import stat
 import time
 from pathlib import Path
 
@@ -18,6 +20,8 @@ from hedgerow.core.decision import Block, Evidence
 from hedgerow.services.banlist.endpoint import BanlistEndpoint
 from hedgerow.web.admin import sessions
 from hedgerow.web.admin.app import Admin
+from hedgerow.web.admin.listener import bind_socket_file
+from real.servers import HEDGEROW, Running, wait_for
 
 TOKEN = "0123456789abcdef0123"
 WITH_TOKEN = f"[admin]\ntoken = '{TOKEN}'\n"
@@ -284,3 +288,40 @@ def test_a_comparison_of_secrets_would_be_found():
     good = "if token == b'x': pass\nif compare_digest(token, shown): pass\nif token is None: pass\n"
     assert compared_secrets(ast.parse(bad)) == [1, 2, 3]
     assert compared_secrets(ast.parse(good)) == []
+
+
+def test_a_unix_socket_is_for_its_owner_alone_and_needs_no_token(tmp_path):
+    """Our own: a port on this machine is open to every account on it. A socket left by a killed process is replaced."""
+    path = tmp_path / "admin.sock"
+    for _ in range(2):
+        with bind_socket_file(str(path)) as bound:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            with pytest.raises(OSError, match="in use"), bind_socket_file(str(path)):
+                pass
+            left = bound.dup()
+        assert not path.exists()
+        left.close()
+        with socket.socket(socket.AF_UNIX) as killed:
+            killed.bind(str(path))
+    with bind_socket_file(str(path)):
+        pass
+
+
+def test_a_gate_serves_its_operator_at_a_unix_socket(tmp_path):
+    path = tmp_path / "admin.sock"
+    command = [str(HEDGEROW), "protect", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--admin", f"unix:{path}"]
+    running = Running(
+        command, tmp_path / "log", cwd=tmp_path, environment={"HEDGEROW__DIRECTORY": str(tmp_path / "state")}
+    )
+    try:
+        wait_for("the socket", lambda: path.exists() or not running.alive)
+        answers = {}
+        for host in ("localhost", "evil.example"):
+            with socket.socket(socket.AF_UNIX) as client:
+                wait_for("an answer", lambda client=client: client.connect_ex(str(path)) == 0)
+                client.sendall(f"GET /blocks HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                answers[host] = client.recv(100).split()[1]
+        assert answers == {"localhost": b"200", "evil.example": b"421"}
+    finally:
+        assert running.stop() == 0, running.said()
+    assert not path.exists()

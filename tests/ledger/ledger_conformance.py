@@ -264,6 +264,23 @@ class LedgerConformance:
             ("clearance:c", "192.0.2.1", 0, True),
         ]
 
+    def test_claims_of_bots_are_counted_and_reading_can_begin_later(self, tmp_path):
+        def page(at: float, **more: Any) -> Visit:
+            return Visit(START + at, "192.0.2.1", "192.0.2.1", "192.0.2.1", "GET", f"/{at:g}", **more)
+
+        with closing(self.open(tmp_path)) as ledger:
+            for at in (0, 10, 20):
+                ledger.append(Entry(page(at, claim="Googlebot", proof="false"), PASS, 200))
+            ledger.append(Entry(page(20, bot="bingbot", claim="bingbot", proof="verified"), PASS, 200))
+            ledger.append(Entry(page(30), PASS, 200))
+        with closing(open_ledger_reader(self.name(tmp_path))) as reader:
+            assert sorted(tuple(row) for row in reader.bot_claims(START + 10)) == [
+                ("", "Googlebot", "false", 2),
+                ("bingbot", "bingbot", "verified", 1),
+            ]
+            targets = [row[0] for batch in reader.by_time(["target"], START + 20) for row in batch]
+            assert targets == ["/20", "/20", "/30"]
+
     def test_closing_writes_pending_entries(self, tmp_path):
         ledger = self.open(tmp_path)
         for n in range(2_500):

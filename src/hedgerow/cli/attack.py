@@ -15,6 +15,7 @@ from hedgerow.cli.visitor_store import open_visitor_stores
 from hedgerow.cli.visitors import read_duration
 from hedgerow.core.attack import ATTACK_KEY, attack_of
 from hedgerow.core.decision import Block, Evidence
+from hedgerow.web.audit import audit_command
 
 app = typer.Typer()
 
@@ -35,6 +36,7 @@ def on(
     with open_visitor_stores(settings) as stores:
         for store in filter(None, stores):
             store.order(ATTACK_KEY, Block(ATTACK_KEY, "", now, now + seconds, "challenge", evidence))
+    audit_command(settings, "attack.on", "the site", f"For {for_}.")
     typer.echo(f"under attack until {format_time(now + seconds)}: visitors without a clearance need one")
     if settings.observe:
         typer.echo(_NOTHING_CHANGES)
@@ -46,6 +48,8 @@ def off(config: Config = None, directory: Directory = None) -> None:
     settings = find_site(config, directory, place="state", has_started=True)
     with open_visitor_stores(settings) as stores:
         found = [store.order(ATTACK_KEY, None) for store in stores if store is not None]
+    if any(found):
+        audit_command(settings, "attack.off", "the site")
     typer.echo("no longer under attack" if any(found) else "it was not on")
 
 

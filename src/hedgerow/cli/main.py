@@ -133,7 +133,10 @@ Observe = Annotated[
 ]
 WorkerCount = Annotated[int, Option("--workers", min=1, help="Number of worker processes.")]
 AdminListener = Annotated[
-    str, Option("--admin", metavar="HOST:PORT", help="Address for dashboard, health and metrics; keep it private.")
+    str,
+    Option(
+        "--admin", metavar="HOST:PORT", help="Address or unix:/PATH for dashboard, health and metrics; keep it private."
+    ),
 ]
 StrictStart = Annotated[
     bool, Option("--strict-start", help="Do not start with dangerous settings, such as an open admin listener.")

@@ -7,11 +7,13 @@ import contextlib
 import gc
 import logging
 import math
+import os
 import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,10 +29,11 @@ from hedgerow.proxy.server_protocol import ServerLimits
 from hedgerow.proxy.tls import Certificate
 from hedgerow.proxy.workers import Workers
 from hedgerow.settings import Settings
-from hedgerow.settings.checks import split_listen
+from hedgerow.settings.checks import check_admin_listen, socket_path, split_listen
 from hedgerow.settings.dangers import dangers
 from hedgerow.watch.relay import socket_pair
 from hedgerow.web.admin.app import Admin
+from hedgerow.web.admin.listener import bind_socket_file
 from hedgerow.web.app import Site, StoreFactory
 from hedgerow.web.run_file import write_run_file
 from hedgerow.web.stores import prepare_shared, side_stores, worker_stores
@@ -130,7 +133,7 @@ def run_processes(
         else:
             log.warning("no run file can be written, so commands need --directory or --config: see docs/deploy.md")
         if workers == 1:
-            _run_site(read, listeners, application, None, announce_all, upstream=upstream)
+            _run_site(read, listeners, application, None, announce_all, config=config, upstream=upstream)
             return
         prepare_shared(settings)
         sender, receiver = socket_pair()
@@ -138,7 +141,7 @@ def run_processes(
         def run_background() -> None:
             _run_site(
                 read, replace(listeners, public=None), application,
-                lambda settings, _: side_stores(settings, receiver), upstream=upstream,
+                lambda settings, _: side_stores(settings, receiver), config=config, upstream=upstream,
             )  # fmt: skip
 
         def run_worker() -> None:
@@ -173,11 +176,15 @@ def _run_site(
     stores: StoreFactory | None,
     announce: Callable[[], None] = lambda: None,
     *,
+    config: Path | None = None,
     upstream: str = "",
 ) -> None:
     """Serve in this process until a signal comes."""
     settings = read()
     site = Site(settings, stores=stores)
+    site.config = config
+    # The background process of several workers serves no visitors: its parent tells all of them.
+    site.request_reload = partial(os.kill, os.getpid() if listeners.public is not None else os.getppid(), signal.SIGHUP)
     servers: list[tuple[uvicorn.Server, socket.socket]] = []
     public, admin, redirect = listeners.public, listeners.admin, listeners.redirect
     if public is not None:
@@ -189,7 +196,7 @@ def _run_site(
         )  # fmt: skip
         servers.append((server, public))
     if admin is not None:
-        servers.append((make_server(Admin(site, upstream=upstream), *admin.getsockname()[:2], lifespan=False), admin))
+        servers.append((make_server(Admin(site, upstream=upstream), "127.0.0.1", 0, lifespan=False), admin))
     if redirect is not None:
         plain = make_server(Redirect(listeners.https_port), *redirect.getsockname()[:2], lifespan=False)
         servers.append((plain, redirect))
@@ -212,7 +219,7 @@ def check_listen(**options: str) -> None:
     for option, text in options.items():
         if text:
             try:
-                split_listen(text)
+                check_admin_listen(text) if option == "admin" else split_listen(text)
             except ValueError as error:
                 raise SettingsError([f"--{option}: {error}"]) from None
 
@@ -220,18 +227,24 @@ def check_listen(**options: str) -> None:
 @contextlib.contextmanager
 def bind(listen: str, option: str) -> Iterator[socket.socket]:
     """Bind a listening socket before anything else is started, so that a port in use is one line, not a traceback."""
+    with contextlib.ExitStack() as stack:
+        try:
+            bound = stack.enter_context(_bound(listen))
+        except OSError as error:
+            # Remove Python's addition, which repeats the address.
+            reason = str(error.strerror).partition(" (while ")[0]
+            raise HedgerowError(f"cannot listen on {listen}: {reason}; choose another with {option}") from None
+        yield bound
+
+
+def _bound(listen: str) -> contextlib.AbstractContextManager[socket.socket]:
+    if path := socket_path(listen):
+        return bind_socket_file(path)
     host, port = split_listen(listen)
     family = socket.AF_INET6 if ":" in host or not host else socket.AF_INET
-    try:
-        bound = socket.create_server(
-            (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6 and not host
-        )
-    except OSError as error:
-        # Remove Python's addition, which repeats the address.
-        reason = str(error.strerror).partition(" (while ")[0]
-        raise HedgerowError(f"cannot listen on {listen}: {reason}; choose another with {option}") from None
-    with bound:
-        yield bound
+    return socket.create_server(
+        (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=family == socket.AF_INET6 and not host
+    )
 
 
 def most_connections(settings: Settings) -> int:
@@ -268,6 +281,8 @@ def _limits_of(settings: Settings) -> ServerLimits:
 
 
 def url_of(bound: socket.socket, scheme: str = "http") -> str:
+    if bound.family == socket.AF_UNIX:
+        return f"unix:{bound.getsockname()}"
     host, port = bound.getsockname()[:2]
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -31,6 +31,7 @@ from hedgerow.errors import StoreError
 from hedgerow.logs.formats import readable
 from hedgerow.policy.score import explained
 from hedgerow.request.path_rules import GROUP
+from hedgerow.web.audit import audit_command
 from hedgerow.web.ledger_access import count_visits, find_reference, find_stopped
 from hedgerow.web.paths import state_path
 from hedgerow.web.visitor_rows import visitor_rows
@@ -94,6 +95,7 @@ def forgive(visitor: Visitor, config: Config = None, directory: Directory = None
         forgiven = [store.order(one, None) for store in stores if store for one in (key, prefix_key(key))]
     if not any(forgiven):
         raise StoreError(f"{readable(key)} is neither suspected nor blocked")
+    audit_command(settings, "visitors.forgive", key)
     typer.echo(f"{readable(key)} is forgiven")
 
 
@@ -115,6 +117,7 @@ def block(
     with open_visitor_stores(settings) as stores:
         for store in filter(None, stores):
             store.order(key, Block(key, prefix, now, until, "refuse", evidence))
+    audit_command(settings, "visitors.block", key, f"For {for_}. {reason}")
     typer.echo(f"{readable(key)} is blocked until {format_time(until)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -54,8 +55,10 @@ class PostgresLedgerReader(LedgerReader):
         sizes = "SELECT sum(pg_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'visits'::regclass"
         return int(self._value(sizes) or 0)
 
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        query = f"SELECT {self._select_list(columns)}, odd FROM visits ORDER BY at, id"  # noqa: S608 - constant names
+    def by_time(self, columns: Sequence[str], start: float = -math.inf) -> Iterator[Sequence[Row]]:
+        # A cursor takes no parameters. This is a number.
+        condition = f"WHERE at >= {start:f}" if math.isfinite(start) else ""
+        query = f"SELECT {self._select_list(columns)}, odd FROM visits {condition} ORDER BY at, id"  # noqa: S608
         # A separate connection: its transaction lasts as long as the iteration.
         with self._store_errors(), closing(connect(self._url)) as connection:
             for batch in batches(connection, query, (), BATCH_SIZE):

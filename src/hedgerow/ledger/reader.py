@@ -6,6 +6,7 @@ Reading of ledgers, for replays, reports, training, the watch and the lookup of 
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
@@ -85,6 +86,15 @@ class LedgerReader(ABC):
             start, end,
         )  # fmt: skip
 
+    def bot_claims(self, start: float) -> Sequence[Row]:
+        """Return bot, claim, proof and number of the visits since *start* by clients that name a bot or are one."""
+        claim, proof = ("''" if name in self.missing_columns else name for name in ("claim", "proof"))
+        query = (
+            f"SELECT bot, {claim}, {proof}, count(*) FROM visits "  # noqa: S608
+            f"WHERE at >= ? AND (bot <> '' OR {claim} <> '') GROUP BY bot, {claim}, {proof}"
+        )
+        return self._all(query, start)
+
     def minutes(self, start: float, end: float) -> Sequence[MinuteCount]:
         """Return the visits from *start* to *end* by minute and decision, in order of time."""
         if not self.minutes_table:
@@ -104,7 +114,8 @@ class LedgerReader(ABC):
 
     def find(self, reference: str, columns: Sequence[str]) -> Row | None:
         """Return the visit with *reference*."""
-        return next(iter(self._rows(columns, "WHERE ref = ?", reference)), None)
+        # The second condition is that of the index: without it SQLite reads the whole ledger.
+        return next(iter(self._rows(columns, "WHERE ref = ? AND ref <> ''", reference)), None)
 
     def find_stopped(self, visitor: str, columns: Sequence[str]) -> Row | None:
         """Return the last visit of *visitor* that did not pass, or would not have passed."""
@@ -119,8 +130,8 @@ class LedgerReader(ABC):
         return ", ".join("''" if name in self.missing_columns else name for name in columns)
 
     @abstractmethod
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        """Yield all rows ordered by time, in batches."""
+    def by_time(self, columns: Sequence[str], start: float = -math.inf) -> Iterator[Sequence[Row]]:
+        """Yield the rows since *start* ordered by time, in batches."""
 
     @abstractmethod
     def newest(self) -> int:
@@ -189,8 +200,9 @@ class SqliteLedgerReader(LedgerReader):
         if not self._value("SELECT count(*) FROM sqlite_master WHERE name = 'minutes'"):
             self.minutes_table = ""
 
-    def by_time(self, columns: Sequence[str]) -> Iterator[Sequence[Row]]:
-        rows = self._execute(f"SELECT {self._select_list(columns)} FROM visits ORDER BY at, id")  # noqa: S608
+    def by_time(self, columns: Sequence[str], start: float = -math.inf) -> Iterator[Sequence[Row]]:
+        query = f"SELECT {self._select_list(columns)} FROM visits WHERE at >= ? ORDER BY at, id"  # noqa: S608
+        rows = self._execute(query, start)
         while True:
             with self._store_errors():
                 batch = rows.fetchmany(BATCH_SIZE)

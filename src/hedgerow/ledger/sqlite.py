@@ -46,6 +46,7 @@ CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY, confirmed REAL NOT NUL
 _INDEXES = """
 CREATE INDEX IF NOT EXISTS visits_visitor ON visits (visitor, at);
 CREATE INDEX IF NOT EXISTS visits_stopped ON visits (at) WHERE action <> 'pass';
+CREATE INDEX IF NOT EXISTS visits_bots ON visits (at) WHERE (bot <> '' OR claim <> '');
 """
 # A ledger of an older version gets the counts of its last day.
 _FILL_MINUTES = """

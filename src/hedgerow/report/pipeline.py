@@ -20,7 +20,7 @@ from hedgerow.report.campaigns.group_links import Requests
 from hedgerow.report.campaigns.search import find
 from hedgerow.report.campaigns.traffic_similarity import SimilarityLimits
 from hedgerow.report.heuristics import BrowsingOpinion, HeuristicsOpinion, ReportModel, Votes, load_model
-from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, settle
+from hedgerow.report.label_rules import CampaignOpinion, grounds_of, inherit, label_bare, settle
 from hedgerow.report.live_opinions import DeclarationOpinion, DeclaredBots, detector_opinions
 from hedgerow.report.model_opinions import PathOpinion, ShapeOpinion, WindowOpinion
 from hedgerow.report.rate_limit_proposal import Proposal
@@ -126,9 +126,12 @@ def make(tables: Tables, bots: Bots, options: Options) -> Report:
             shared,
             in_turn["manner"].probability,
         )
+        if isinstance(browsing := in_turn["manner"], BrowsingOpinion):
+            label_bare(judgements, browsing.bare)
     crowd = residual_traffic(judgements, shapes.counts, shapes.plan, shapes.night)
     report = Report(
-        tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent
+        tables, judgements, declared=declared, votes=votes, rules=shapes.rules, crowd=crowd, silent=silent,
+        resolved=options.resolve is not None,
     )  # fmt: skip
     report.join([one for one, _ in found])
     with watch("containment"):
@@ -156,7 +159,14 @@ def _by_the_paper(
     with watch("campaigns"):
         found = pubcrawl.campaigns(tables, judgements, shapes)
     report = Report(
-        tables, judgements, declared=declared, votes=votes, rules=shapes.rules, silent=silent, method=summary
+        tables,
+        judgements,
+        declared=declared,
+        votes=votes,
+        rules=shapes.rules,
+        silent=silent,
+        method=summary,
+        resolved=options.resolve is not None,
     )
     report.join([one for one, _ in found])
     with watch("containment"):

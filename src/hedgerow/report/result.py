@@ -253,6 +253,7 @@ class Report:
         rules: Sequence[str] = (),
         crowd: ResidualTraffic | None = None,
         silent: int = 0,
+        resolved: bool = False,
         method: Method | None = None,
     ) -> None:
         self.tables = tables
@@ -267,6 +268,8 @@ class Report:
         """The rules about the shape of traffic, in words."""
         self.crowd = crowd
         """All who are not held to be crawlers or good bots, taken together."""
+        self.resolved = resolved
+        """Whether the DNS was asked about bots."""
         self.method = method
         """What was done by another method than our own, None for ours."""
         self.silent = silent
@@ -324,6 +327,15 @@ class Report:
     def advice(self) -> str:
         """What to do if most of the log could not be read; else ""."""
         return advice_on(self.read_counts)
+
+    @property
+    def knows_agents(self) -> bool:
+        """Whether user agents were looked at."""
+        return self._declared is not None
+
+    def bot(self, place: int) -> str:
+        """Return the known bot that a source says it is, or ""."""
+        return "" if self._declared is None else self._declared.bot(place)
 
     def may_be_welcome(self, place: int) -> bool:
         """Return whether a source claims to be a welcome bot and the claim is not known to be false."""

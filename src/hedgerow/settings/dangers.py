@@ -8,7 +8,7 @@ from ipaddress import ip_network
 import msgspec
 
 from hedgerow.core.address import is_loopback
-from hedgerow.settings.checks import split_listen
+from hedgerow.settings.checks import socket_path, split_listen
 from hedgerow.settings.load import Settings
 
 _WIDEST = {4: 8, 6: 16}
@@ -71,7 +71,9 @@ def _unreachable_rules(settings: Settings) -> Iterator[Danger]:
 def is_admin_open(settings: Settings) -> bool:
     """Return whether other machines reach the admin listener and need no token."""
     admin = settings.admin
-    return bool(admin.listen) and not admin.needs_login and not is_loopback(split_listen(admin.listen)[0])
+    if not admin.listen or admin.needs_login or socket_path(admin.listen):
+        return False
+    return not is_loopback(split_listen(admin.listen)[0])
 
 
 def _is_too_wide(network: str) -> bool:

@@ -301,6 +301,32 @@ def _locate(path: Path_, sentence: str, variables: Mapping[Path_, str], name: st
     return f"{name}:{lines.line(path)}: {'.'.join(path)}: {sentence}"
 
 
+def setting_origins(text: str, name: str, environment: Mapping[str, str] | None = None) -> dict[Path_, str]:
+    r"""
+    Return where settings come from, except for defaults: `hedgerow.toml:7`, or the name of a variable.
+
+    >>> setting_origins("[traps]\nenabled = false\n", "site.toml", {"HEDGEROW__DETAIN__SECONDS": "9"})
+    {('traps', 'enabled'): 'site.toml:2', ('detain', 'seconds'): 'HEDGEROW__DETAIN__SECONDS'}
+    """
+    lines = _Lines(text)
+    found = {path: f"{name}:{lines.line(path)}" for path in _leaves(tomllib.loads(text), ())}
+    variables = _from_environment(os.environ if environment is None else environment)
+    return found | {path: variable for variable, path, _ in variables}
+
+
+def _leaves(raw: Mapping[str, Any], above: Path_) -> Iterator[Path_]:
+    for name, value in raw.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def is_secret(path: Path_) -> bool:
+    """Return whether the value of a setting must not be shown."""
+    return path[-1] in _SECRETS
+
+
 def line_of(text: str, setting: str) -> int:
     """Return the line of *text* with the setting `table.name`, or with what is nearest around it."""
     return _Lines(text).line(_names(setting))

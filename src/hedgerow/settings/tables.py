@@ -423,6 +423,9 @@ class AdminUser(Table, frozen=True):
             yield "password", "must be a line that `hedgerow password` printed, not the password itself"
 
 
+_SHORTEST_REPORT_PERIOD = 3600
+
+
 class AdminSettings(Table, frozen=True):
     """Dashboard, API, health, metrics and lists. *token* and *viewer_token* are for programs."""
 
@@ -431,6 +434,7 @@ class AdminSettings(Table, frozen=True):
     viewer_token: str = ""
     users: tuple[AdminUser, ...] = ()
     session_hours: float = 12.0
+    report_every: float = 0.0
 
     @property
     def needs_login(self) -> bool:
@@ -439,6 +443,8 @@ class AdminSettings(Table, frozen=True):
 
     def faults(self) -> Faults:
         yield from positive_faults(self, "session_hours")
+        if self.report_every and not self.report_every >= _SHORTEST_REPORT_PERIOD:
+            yield "report_every", f"must be 0 (never) or at least {_SHORTEST_REPORT_PERIOD} seconds"
         for name in ("token", "viewer_token"):
             if token := getattr(self, name):
                 yield from ((name, sentence) for _, sentence in checks.token_faults(token))
@@ -448,7 +454,7 @@ class AdminSettings(Table, frozen=True):
             if any(other.name == user.name for other in self.users[:number]):
                 yield f"users.{number}.name", f"{user.name!r} stands twice"
         if self.listen:
-            yield from checks.listen_faults("listen", self.listen)
+            yield from checks.admin_listen_faults("listen", self.listen)
 
 
 class ListClient(Table, frozen=True):

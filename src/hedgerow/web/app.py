@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event, Thread
 from typing import Protocol
 
@@ -226,6 +227,10 @@ class Site:
         self._backend = self._backend_for(settings, ledger)
         self.run_file: RunFile | None = None
         """By which commands find a site that no other process has written down."""
+        self.config: Path | None = None
+        """The file of the settings, if there is one."""
+        self.request_reload: Callable[[], None] | None = None
+        """Makes all processes of the service read the settings again. A middleware has none."""
         self.admin: SupportsClose | None = None
         """The admin listener of a middleware."""
         self.closed = False

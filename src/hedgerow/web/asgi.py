@@ -119,6 +119,7 @@ class Hedgerow:
             if settings is None:
                 settings = load_settings(Path(config) if config is not None else None)
             site = Site(settings, account_of=account_of)
+            site.config = Path(config) if config is not None else None
             site.run_file = write_run_file(settings, Path(config) if config is not None else None)
             if settings.admin.listen:
                 from hedgerow.web.admin.listener import start_admin

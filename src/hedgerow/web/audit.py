@@ -6,6 +6,9 @@ Entries are added by the dashboard, the API and the commands. Nothing removes or
 
 from __future__ import annotations
 
+import getpass
+import logging
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +21,8 @@ from hedgerow.errors import StoreError
 from hedgerow.settings import Settings
 from hedgerow.sqlite_file import open_database
 from hedgerow.web.paths import state_directory
+
+log = logging.getLogger(__name__)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (
@@ -83,6 +88,20 @@ class AuditLog:
                 yield connection
         except sqlite3.Error as error:
             raise StoreError(f"cannot use the audit log {self.path}: {error}") from None
+
+
+def audit_command(settings: Settings, change: str, subject: str, details: str = "") -> None:
+    """Add what a command has changed, by the name of the user who ran it."""
+    try:
+        who = getpass.getuser()
+    except (KeyError, OSError):
+        # In a container the user may have no name.
+        who = f"user {os.getuid()}"
+    try:
+        AuditLog(settings).add(os.environ.get("SUDO_USER") or who, "command line", change, subject, details)
+    except StoreError as error:
+        # The change itself is made.
+        log.warning("%s", error)
 
 
 def audit_path(settings: Settings) -> Path:

@@ -8,3 +8,4 @@ INSERT INTO visit_minutes
     FROM visits WHERE at > (SELECT max(at) FROM visits) - 86400 GROUP BY m, action, c, observed;
 CREATE INDEX visits_visitor ON visits (visitor, at);
 CREATE INDEX visits_stopped ON visits (at) WHERE action <> 'pass';
+CREATE INDEX visits_bots ON visits (at) WHERE (bot <> '' OR claim <> '');

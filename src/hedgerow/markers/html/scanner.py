@@ -107,7 +107,7 @@ _TOKEN = re.compile(
 _END_OF_LINK, _CLOSES, _LINK_NEXT, _TARGET, _OPENED, _END_OF_WHOLE = 1, 2, 3, 4, 5, 6
 # A value with a "<" or a ">" in it, or what may be a referrer policy (see `_OWN_POLICY`). Most pages have neither.
 _ODD = re.compile(
-    rb"=(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=)|"
+    rb"=(?:(?<=[yY\t\n\f\r ]=)(?:(?<=[cC][yY]=)|(?<=[cC][yY]" + _WS + rb"=)|(?<=" + _WS + _WS + rb"=))|"
     + _WS + rb"*+(?:\"[^\"<>]*+[<>]|'[^'<>]*+[<>]))"
 )  # fmt: skip
 _SKIP = re.compile(

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from hedgerow.core.address import is_loopback
-from hedgerow.settings.checks import split_listen
+from hedgerow.settings.checks import socket_path, split_listen
 from hedgerow.settings.tables import AdminRole, AdminSettings
 from hedgerow.web import health
 from hedgerow.web.admin.login_limit import LoginLimit
@@ -179,9 +179,9 @@ def _is_addressed(scope: Scope, listen: str) -> bool:
     """Return whether the request names the listener by its address, its name in the settings, or as local."""
     host = _PORT.sub("", header(scope["headers"], b"host").decode("latin-1").lower())
     names = set(_LOCAL_NAMES)
-    if listen:
+    if listen and not socket_path(listen):
         names.add(split_listen(listen)[0].lower())
-    if server := scope.get("server"):
+    if (server := scope.get("server")) and not socket_path(listen):
         names.add(server[0])
     return host != "" and host.removeprefix("[").removesuffix("]") in names
 

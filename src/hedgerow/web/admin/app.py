@@ -46,9 +46,10 @@ _CSP = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+# Not "no-referrer": browsers then send forms with the origin "null", as those of other sites.
 _HEADERS = [
     (b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", _CSP), (b"referrer-policy", b"no-referrer"), (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", _CSP), (b"referrer-policy", b"same-origin"), (b"x-frame-options", b"DENY"),
     (b"cross-origin-opener-policy", b"same-origin"), (b"cross-origin-resource-policy", b"same-origin"),
 ]  # fmt: skip
 
@@ -245,11 +246,13 @@ def _is_of_dashboard(path: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    """Return a `send` that adds the headers of all responses."""
+    """Return a `send` that adds the headers of all responses, unless a response has its own."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *_HEADERS]}
+            given = {name for name, _ in message["headers"]}
+            more = [pair for pair in _HEADERS if pair[0] not in given]
+            message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
 
     return sending

@@ -2,7 +2,7 @@
 The dashboard for operators and the API below `/api/v1`, on the admin listener.
 
 Owns pages, tables, templates and the OpenAPI document. Never decides on visits, and checks no logins: `web.admin` does.
-Called by `web.admin.app`. Tests: `tests/web/dashboard/`, `tests/real/test_dashboard.py`.
+Called by `web.admin.app`. Tests: `tests/web/dashboard/`.
 
 To add a page, write one module in `pages/` and one template in `data/dashboard/templates/`:
 

@@ -7,6 +7,7 @@ The dashboard as an ASGI application: pages, tables, changes, live updates, the 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -31,8 +32,9 @@ from hedgerow.web.app import Site
 from hedgerow.web.asgi_types import Scope
 from hedgerow.web.audit import AuditLog
 from hedgerow.web.dashboard import openapi
+from hedgerow.web.dashboard.jobs import Jobs
 from hedgerow.web.dashboard.page import Action, Context, Page, Problem
-from hedgerow.web.dashboard.pages import PAGES
+from hedgerow.web.dashboard.pages import PAGES, reports
 from hedgerow.web.dashboard.tables import TablePage, write_csv
 from hedgerow.web.health import Health
 
@@ -42,6 +44,11 @@ _MAX_BODY = 100_000
 _LIVE_EVERY = 2.0
 _MAX_STREAMS = 20
 _SEE_OTHER = 303
+
+
+_SCHEDULE_EVERY = 20.0
+_DOCUMENT_CSP = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""A document has scripts of its own and texts that visitors chose: it gets no access to the operator's session."""
 
 
 class Dashboard:
@@ -58,8 +65,18 @@ class Dashboard:
         )  # fmt: skip
         self._templates.filters |= {"time": _time, "count": _count, "duration": _duration, "path": quote}
         self._templates.globals |= {"query_string": _query_string, "json_of": _json_of}
+        self._jobs = Jobs()
         self._document = msgspec.json.encode(openapi.document(PAGES))
+        if site.app.settings.admin.report_every:
+            threading.Thread(target=self._make_reports, name="hedgerow-reports", daemon=True).start()
         self.app = Starlette(routes=self._routes(), exception_handlers={Refused: _refused})
+
+    def _make_reports(self) -> None:
+        """Make the reports that the settings want, until the site is closed."""
+        while not self._site.closed:
+            with suppress(OSError):
+                reports.make_if_due(self._site.app.settings, self._jobs, time.time())
+            time.sleep(_SCHEDULE_EVERY)
 
     def login_page(self, scope: Scope, text: str) -> bytes:
         """Return the form to log in, with what is wrong with the last try."""
@@ -77,6 +94,8 @@ class Dashboard:
         for page in PAGES:
             routes.append(Route(f"/dashboard/{page.name}", self._html(page)))
             routes.append(Route(f"{openapi.API}/{page.name}", self._api(page)))
+            if page.document is not None:
+                routes.append(Route(f"/dashboard/{page.name}/document/{{file}}", self._show_document(page)))
             for action in page.actions:
                 routes.append(
                     Route(f"/dashboard/{page.name}/{action.name}", self._form(page, action), methods=["POST"])
@@ -126,6 +145,19 @@ class Dashboard:
                 name = {"content-disposition": f'attachment; filename="hedgerow-{page.name}.csv"'}
                 return StreamingResponse(write_csv(result.rows, page.columns), media_type="text/csv", headers=name)
             return Response(await asyncio.to_thread(msgspec.json.encode, result), media_type=_JSON)
+
+        return answer
+
+    def _show_document(self, page: Page) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            assert page.document is not None
+            try:
+                body = await asyncio.to_thread(
+                    page.document, await self._context(request), request.path_params["file"]
+                )  # fmt: skip
+            except (Problem, HedgerowError) as failed:
+                return _error(failed)
+            return Response(body, media_type="text/html", headers={"content-security-policy": _DOCUMENT_CSP})
 
         return answer
 
@@ -206,7 +238,7 @@ class Dashboard:
 
     async def _context(self, request: Request) -> Context:
         problems = await self._health.problems()
-        return Context(self._site, _user(request), time.time(), self._audit, problems)
+        return Context(self._site, _user(request), time.time(), self._audit, problems, self._jobs)
 
 
 def _user(request: Request) -> User:

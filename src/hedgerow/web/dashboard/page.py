@@ -14,6 +14,7 @@ from hedgerow.settings import Settings
 from hedgerow.web.admin.access import User
 from hedgerow.web.app import Site
 from hedgerow.web.audit import AuditLog
+from hedgerow.web.dashboard.jobs import Jobs
 from hedgerow.web.dashboard.tables import Column
 from hedgerow.web.ledger_access import has_ledger, open_ledger
 
@@ -47,6 +48,7 @@ class Context:
     now: float
     audit: AuditLog
     problems: Mapping[str, str] = field(default_factory=dict)
+    jobs: Jobs = field(default_factory=Jobs)
 
     @property
     def settings(self) -> Settings:
@@ -89,3 +91,5 @@ class Page:
     columns: Sequence[Column] = ()
     actions: Sequence[Action] = ()
     in_navigation: bool = True
+    document: Callable[[Context, str], bytes] | None = None
+    """Returns an HTML document of its own, at `/dashboard/NAME/document/FILE`, which runs apart from the dashboard."""

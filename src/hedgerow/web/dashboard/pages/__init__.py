@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 from hedgerow.web.dashboard.page import Page
-from hedgerow.web.dashboard.pages import audit, complaint, lists, now, visitor, visitors
+from hedgerow.web.dashboard.pages import (
+    audit,
+    bots,
+    campaigns,
+    complaint,
+    lists,
+    models,
+    now,
+    reports,
+    settings,
+    visitor,
+    visitors,
+)
 
 PAGES: tuple[Page, ...] = (
-    now.PAGE, visitors.PAGE, visitor.PAGE, complaint.PAGE, lists.PAGE, audit.PAGE,
+    now.PAGE, visitors.PAGE, visitor.PAGE, complaint.PAGE, campaigns.PAGE, lists.PAGE, bots.PAGE, models.PAGE,
+    reports.PAGE, settings.PAGE, audit.PAGE,
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from heapq import nlargest
 from typing import Literal
 
 import msgspec
@@ -130,7 +131,7 @@ def query(context: Context, parameters: NowParameters) -> Now:
         suspects_by_reason=_by_reason(code for score in suspects for code, _ in score.reasons),
         blocked=len(blocks),
         blocked_by_reason=_by_reason(block.evidence.code for block in blocks),
-        latest_blocks=_latest(context, blocks, dict(scores)),
+        latest_blocks=_latest(context, blocks, scores),
         latest_stopped=stopped,
         campaigns=len(site.campaigns()),
         detained=metrics.inside,
@@ -208,11 +209,13 @@ def _by_reason(codes: Iterable[str]) -> list[ReasonCount]:
     return [ReasonCount(code, n, describe_reason(code).text) for code, n in counted.most_common()]
 
 
-def _latest(context: Context, blocks: Sequence[Block], scores: dict[str, VisitorScore]) -> list[VisitorRow]:
-    latest = sorted(blocks, key=lambda block: -block.since)[:_MAX_ROWS]
+def _latest(context: Context, blocks: Sequence[Block], scores: Sequence[tuple[str, VisitorScore]]) -> list[VisitorRow]:
+    latest = nlargest(_MAX_ROWS, blocks, key=lambda block: block.since)
+    wanted = {block.key for block in latest}
+    score_of = {key: score for key, score in scores if key in wanted}
     observes = bool(context.settings.observe)
     return [
-        row_of(context.settings, block.key, scores.get(block.key), block, context.now, observed=observes)
+        row_of(context.settings, block.key, score_of.get(block.key), block, context.now, observed=observes)
         for block in latest
     ]
 
